@@ -1,0 +1,100 @@
+# Everything a newcomer or a machine needs: `make help` lists it.
+#
+# The environment lives in .venv and is built in three steps, each remembered by a stamp file:
+# the empty environment, the packages (again when pyproject.toml changes), and the engine (again
+# when one of its sources changes). So `make install` costs nothing when there is nothing to do.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+# The Python that makes the environment; 3.11 or newer. tools/preflight.py says what is missing.
+PYTHON ?= $(shell command -v python3.11 || echo python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# Tests run in two processes unless told otherwise: `make test JOBS=8`.
+JOBS ?= 2
+# Passed on to pytest: `make test ARGS='-k confirm -x'`; to the benchmarks and to the broker, too.
+ARGS ?=
+# 1 builds the engine so that coverage and profilers see into it (slow).
+LEPORID_TRACE ?=
+export LEPORID_TRACE
+
+ENGINE := src/leporid/engine
+ENGINE_SOURCES := $(wildcard $(ENGINE)/*.pyx $(ENGINE)/*.pxd $(ENGINE)/*.h)
+ENGINE_STAMP := $(STAMPS)/engine$(if $(filter-out 0,$(LEPORID_TRACE)),-traced)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope -q
+SAY := @printf '\033[1m== %s\033[0m\n'
+
+.PHONY: help install demo test check format bench serve clean distclean
+
+help:  ## List the targets.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+
+install: $(ENGINE_STAMP)  ## Create .venv, install the packages, build the engine.
+
+demo: install  ## Publish 336,776 flights, kill the broker half-way, count what arrives.
+	@$(BIN)/python examples/flights/demo.py $(ARGS)
+
+test: install  ## Run all tests, other people's clients included (under 15 minutes).
+	$(SAY) "all tests"
+	@$(PYTEST) $(ARGS)
+
+check: install  ## Format, lint, types, imports and the fast tests (under 2 minutes).
+	$(SAY) "format"
+	@$(BIN)/ruff format --check --quiet .
+	$(SAY) "lint"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/cython-lint $(ENGINE)
+	$(SAY) "types"
+	@$(BIN)/mypy
+	$(SAY) "imports"
+	@$(BIN)/lint-imports --no-logo
+	$(SAY) "fast tests"
+	@$(PYTEST) -m "not slow and not crash and not conformance" $(ARGS)
+
+format:  ## Rewrite the sources as `make check` wants them.
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+bench: install  ## Measure throughput and latency of this machine's build.
+	@$(BIN)/python bench/run.py $(ARGS)
+
+serve: install  ## Run a broker in the foreground; data in .cache/serve.
+	@mkdir -p .cache/serve
+	@exec $(BIN)/leporid serve --data-dir .cache/serve $(ARGS)
+
+clean:  ## Remove what was built; keep .venv.
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf .coverage htmlcov $(STAMPS)/engine*
+	@rm -f $(ENGINE)/*.so $(ENGINE)/*.c $(ENGINE)/*.html
+	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean  ## Remove .venv as well.
+	@rm -rf $(VENV) src/*.egg-info
+
+# ------------------------------------------------------------------------------------ stamps
+
+$(STAMPS)/venv: tools/preflight.py
+	@$(PYTHON) tools/preflight.py
+	$(SAY) "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+$(STAMPS)/packages: pyproject.toml setup.py $(STAMPS)/venv
+	$(SAY) "installing packages"
+	@$(PIP) install "setuptools>=77" "cython>=3.1,<4"
+	@LEPORID_SKIP_ENGINE=1 $(PIP) install --no-build-isolation --editable ".[dev]"
+	@touch $@
+
+$(ENGINE_STAMP): $(ENGINE_SOURCES) $(STAMPS)/packages
+	$(SAY) "building the engine"
+	@rm -f $(STAMPS)/engine*
+	@if [ -n "$(filter-out 0,$(LEPORID_TRACE))" ]; then rm -f $(ENGINE)/*.so; fi
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@

@@ -1,0 +1,55 @@
+"""Builds the engine: every `src/leporid/engine/*.pyx` becomes one extension module.
+
+Everything else about the package is in pyproject.toml. Two variables of the environment matter:
+
+LEPORID_TRACE=1        build with line tracing, so that coverage and profilers see into the engine
+LEPORID_SKIP_ENGINE=1  do not build the engine (the Makefile does, in a step of its own)
+"""
+
+import os
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ENGINE = Path("src/leporid/engine")
+TRACE = os.environ.get("LEPORID_TRACE", "") not in ("", "0")
+SKIP = os.environ.get("LEPORID_SKIP_ENGINE", "") not in ("", "0")
+
+DIRECTIVES = {
+    "language_level": "3",
+    "boundscheck": False,  # every index is checked against a named limit by hand,
+    "wraparound": False,  # and none is negative
+    "initializedcheck": False,
+    "cdivision": True,  # C's division: no test for zero, truncation
+    "linetrace": TRACE,
+}
+
+
+def engine_modules() -> list[Extension]:
+    from Cython.Build import cythonize
+
+    headers = sorted(str(path) for path in ENGINE.glob("*.h"))
+    extensions = [
+        Extension(
+            f"leporid.engine.{source.stem}",
+            [str(source)],
+            depends=headers,
+            include_dirs=[str(ENGINE)],
+            extra_compile_args=["-O3", "-Wno-unused-function", "-Wno-unreachable-code"],
+            define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
+        )
+        for source in sorted(ENGINE.glob("*.pyx"))
+    ]
+    return cythonize(
+        extensions,
+        build_dir="build/trace" if TRACE else "build/cython",
+        compiler_directives=DIRECTIVES,
+        force=TRACE,
+        quiet=True,
+    )
+
+
+setup(
+    ext_modules=[] if SKIP else engine_modules(),
+    options={"build_ext": {"parallel": os.cpu_count() or 1, "force": TRACE}},
+)

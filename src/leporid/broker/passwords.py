@@ -1,0 +1,158 @@
+"""How a password is kept, and how a claimed one is compared with it.
+
+Three ways: argon2id (the way we store), RabbitMQ's salted SHA-256 (so that its definitions
+import), and a digest keyed by a secret of this process (for passwords that stand in clear in the
+configuration: whoever can read them there need not crack a hash, so a slow one would only slow
+the start and the logins).
+
+Must not know users, mechanisms or connections, and draws no random bytes: salts come from the
+caller. Invariant: no password is kept in clear, none appears in a repr, and every comparison
+takes the same time wherever the difference is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import argon2
+
+# OWASP's second recommendation for argon2id: 19 MiB, two passes, one lane. The smaller memory is
+# on purpose: a peer who has not logged in decides how many of these run.
+ARGON2_MEMORY_KIB = 19 * 1024
+ARGON2_PASSES = 2
+ARGON2_LANES = 1
+
+# What an imported hash may ask of us at each login: twice the memory and more passes than
+# argon2-cffi's own defaults (64 MiB, 3 passes, 4 lanes). More would let one user row stop the node.
+ARGON2_MEMORY_KIB_MAX = 128 * 1024
+ARGON2_PASSES_MAX = 16
+ARGON2_LANES_MAX = 16
+
+SALT_BYTES = 16
+RABBITMQ_SALT_BYTES = 4
+SHA256_BYTES = 32
+# SHA-256's block: a longer key gains nothing, a shorter one than 16 could be guessed.
+SECRET_BYTES_MIN = 16
+
+
+class PasswordHashError(ValueError):
+    """A stored hash that cannot be read; the message says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argon2Hash:
+    """An argon2id hash in its usual text form, `$argon2id$v=19$m=…,t=…,p=…$salt$hash`."""
+
+    slow: ClassVar[bool] = True
+    text: str = field(repr=False)
+
+    def matches(self, password: bytes) -> bool:
+        """Hash and compare; takes tens of milliseconds and releases the interpreter lock."""
+        try:
+            return argon2.low_level.verify_secret(
+                self.text.encode("ascii"), password, argon2.low_level.Type.ID
+            )
+        except argon2.exceptions.VerificationError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class SaltedSha256:
+    """RabbitMQ's `rabbit_password_hashing_sha256`."""
+
+    slow: ClassVar[bool] = False
+    salt: bytes = field(repr=False)
+    digest: bytes = field(repr=False)
+
+    def matches(self, password: bytes) -> bool:
+        """Hash and compare; microseconds."""
+        return hmac.compare_digest(hashlib.sha256(self.salt + password).digest(), self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedDigest:
+    """HMAC-SHA256 under a secret that lives and dies with this process."""
+
+    slow: ClassVar[bool] = False
+    secret: bytes = field(repr=False)
+    digest: bytes = field(repr=False)
+
+    def matches(self, password: bytes) -> bool:
+        """Hash and compare; microseconds."""
+        return hmac.compare_digest(keyed_digest(self.secret, password), self.digest)
+
+
+StoredPassword = Argon2Hash | SaltedSha256 | KeyedDigest
+
+
+def keyed_digest(secret: bytes, *parts: bytes) -> bytes:
+    """Digest `parts` under `secret`, each with its length so that they cannot run together."""
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ValueError(f"the secret must have {SECRET_BYTES_MIN} bytes or more")
+    digest = hmac.new(secret, digestmod=hashlib.sha256)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()
+
+
+def from_clear(password: str, secret: bytes) -> KeyedDigest:
+    """Keep a password that stands in clear in the configuration."""
+    return KeyedDigest(secret, keyed_digest(secret, password.encode("utf-8")))
+
+
+def hash_password(password: str, salt: bytes) -> Argon2Hash:
+    """Make the hash to store for a new password; `salt` is SALT_BYTES random bytes."""
+    if len(salt) < SALT_BYTES:
+        raise ValueError(f"the salt must have {SALT_BYTES} bytes or more")
+    text = argon2.low_level.hash_secret(
+        password.encode("utf-8"),
+        salt,
+        time_cost=ARGON2_PASSES,
+        memory_cost=ARGON2_MEMORY_KIB,
+        parallelism=ARGON2_LANES,
+        hash_len=SHA256_BYTES,
+        type=argon2.low_level.Type.ID,
+    )
+    return Argon2Hash(text.decode("ascii"))
+
+
+def parse_hash(text: str) -> Argon2Hash | SaltedSha256:
+    """Read a stored hash: argon2id's text form, or RabbitMQ's base64 of salt and SHA-256.
+
+    Raises:
+        PasswordHashError: it is neither, or it asks for more work than we do for anybody.
+    """
+    if text.startswith("$"):
+        return _parse_argon2(text)
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != RABBITMQ_SALT_BYTES + SHA256_BYTES:
+        raise PasswordHashError(
+            "must be an argon2id hash ($argon2id$…) or RabbitMQ's salted SHA-256 "
+            "(base64 of a 4-byte salt and 32 bytes of hash)"
+        )
+    return SaltedSha256(raw[:RABBITMQ_SALT_BYTES], raw[RABBITMQ_SALT_BYTES:])
+
+
+def _parse_argon2(text: str) -> Argon2Hash:
+    try:
+        asked = argon2.extract_parameters(text)
+    except (argon2.exceptions.InvalidHash, ValueError):
+        raise PasswordHashError("starts like an argon2 hash but is not a whole one") from None
+    if asked.type is not argon2.low_level.Type.ID:
+        raise PasswordHashError(f"is argon2{asked.type.name.lower()}; only argon2id is accepted")
+    for name, value, most in (
+        ("m", asked.memory_cost, ARGON2_MEMORY_KIB_MAX),
+        ("t", asked.time_cost, ARGON2_PASSES_MAX),
+        ("p", asked.parallelism, ARGON2_LANES_MAX),
+    ):
+        if value > most:
+            raise PasswordHashError(f"asks for {name}={value} at each login; at most {most}")
+    return Argon2Hash(text)

@@ -1,0 +1,1 @@
+"""What survives a restart: the log files, and the definitions in SQLite."""

@@ -24,6 +24,8 @@ ARGS ?=
 # 1 builds the engine so that coverage and profilers see into it (slow).
 LEPORID_TRACE ?=
 export LEPORID_TRACE
+# Some tools start others by name.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 ENGINE := src/leporid/engine
 ENGINE_SOURCES := $(wildcard $(ENGINE)/*.pyx $(ENGINE)/*.pxd $(ENGINE)/*.h)
@@ -37,15 +39,16 @@ help:  ## List the targets.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
 install: $(ENGINE_STAMP)  ## Create .venv, install the packages, build the engine.
+	@echo "installed: $(BIN)/leporid"
 
-demo: install  ## Publish 336,776 flights, kill the broker half-way, count what arrives.
+demo: $(ENGINE_STAMP)  ## Publish 336,776 flights, kill the broker half-way, count what arrives.
 	@$(BIN)/python examples/flights/demo.py $(ARGS)
 
-test: install  ## Run all tests, other people's clients included (under 15 minutes).
+test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (under 15 minutes).
 	$(SAY) "all tests"
 	@$(PYTEST) $(ARGS)
 
-check: install  ## Format, lint, types, imports and the fast tests (under 2 minutes).
+check: $(ENGINE_STAMP)  ## Format, lint, types, imports and the fast tests (under 2 minutes).
 	$(SAY) "format"
 	@$(BIN)/ruff format --check --quiet .
 	$(SAY) "lint"
@@ -61,10 +64,10 @@ check: install  ## Format, lint, types, imports and the fast tests (under 2 minu
 format:  ## Rewrite the sources as `make check` wants them.
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-bench: install  ## Measure throughput and latency of this machine's build.
+bench: $(ENGINE_STAMP)  ## Measure throughput and latency of this machine's build.
 	@$(BIN)/python bench/run.py $(ARGS)
 
-serve: install  ## Run a broker in the foreground; data in .cache/serve.
+serve: $(ENGINE_STAMP)  ## Run a broker in the foreground; data in .cache/serve.
 	@mkdir -p .cache/serve
 	@exec $(BIN)/leporid serve --data-dir .cache/serve $(ARGS)
 
@@ -79,22 +82,23 @@ distclean: clean  ## Remove .venv as well.
 
 # ------------------------------------------------------------------------------------ stamps
 
-$(STAMPS)/venv: tools/preflight.py
+$(STAMPS)/venv:
 	@$(PYTHON) tools/preflight.py
-	$(SAY) "creating $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
+	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  printf '\033[1m== creating $(VENV)\033[0m\n'; $(PYTHON) -m venv --clear $(VENV); fi
 	@mkdir -p $(STAMPS)
 	@touch $@
 
-$(STAMPS)/packages: pyproject.toml setup.py $(STAMPS)/venv
+$(STAMPS)/packages: pyproject.toml $(STAMPS)/venv
 	$(SAY) "installing packages"
 	@$(PIP) install "setuptools>=77" "cython>=3.1,<4"
 	@LEPORID_SKIP_ENGINE=1 $(PIP) install --no-build-isolation --editable ".[dev]"
 	@touch $@
 
-$(ENGINE_STAMP): $(ENGINE_SOURCES) $(STAMPS)/packages
+# A change between traced and plain needs the old modules out of the way: setuptools copies a
+# module only over an older one.
+$(ENGINE_STAMP): $(ENGINE_SOURCES) setup.py $(STAMPS)/packages
 	$(SAY) "building the engine"
-	@rm -f $(STAMPS)/engine*
-	@if [ -n "$(filter-out 0,$(LEPORID_TRACE))" ]; then rm -f $(ENGINE)/*.so; fi
+	@if ! [ -e $@ ]; then rm -f $(ENGINE)/*.so $(STAMPS)/engine*; fi
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@

@@ -15,6 +15,8 @@ ENGINE = Path("src/leporid/engine")
 TRACE = os.environ.get("LEPORID_TRACE", "") not in ("", "0")
 SKIP = os.environ.get("LEPORID_SKIP_ENGINE", "") not in ("", "0")
 
+BUILD = Path("build", "traced" if TRACE else "plain")
+
 DIRECTIVES = {
     "language_level": "3",
     "boundscheck": False,  # every index is checked against a named limit by hand,
@@ -42,14 +44,16 @@ def engine_modules() -> list[Extension]:
     ]
     return cythonize(
         extensions,
-        build_dir="build/trace" if TRACE else "build/cython",
+        build_dir=str(BUILD / "cython"),
         compiler_directives=DIRECTIVES,
-        force=TRACE,
         quiet=True,
     )
 
 
 setup(
     ext_modules=[] if SKIP else engine_modules(),
-    options={"build_ext": {"parallel": os.cpu_count() or 1, "force": TRACE}},
+    options={
+        "build": {"build_base": str(BUILD)},
+        "build_ext": {"parallel": os.cpu_count() or 1},
+    },
 )

@@ -46,6 +46,7 @@ def engine_modules() -> list[Extension]:
         extensions,
         build_dir=str(BUILD / "cython"),
         compiler_directives=DIRECTIVES,
+        nthreads=os.cpu_count() or 1,
         quiet=True,
     )
 

@@ -50,9 +50,9 @@ test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (under 
 
 check: $(ENGINE_STAMP)  ## Format, lint, types, imports and the fast tests (under 2 minutes).
 	$(SAY) "format"
-	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff format --check --quiet --output-format concise .
 	$(SAY) "lint"
-	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/cython-lint $(ENGINE)
 	$(SAY) "types"
 	@$(BIN)/mypy

@@ -1,0 +1,316 @@
+"""What may stand among the arguments of queues, exchanges and consumers.
+
+Responsible for refusing arguments of the wrong type or value, and redeclarations that do not
+agree with what exists, with RabbitMQ's texts. Must not know what an argument does to messages.
+Invariant: a table that passes is stored as it came; keys that no queue type knows are kept and
+never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.tables import Value
+from leporid.broker import terms
+from leporid.broker.exchanges.values import type_name, typed
+
+Arguments: TypeAlias = Mapping[str, Value]
+# Answers what is wrong with one value, as RabbitMQ's Erlang prints it, or None.
+Check: TypeAlias = Callable[[Value, Arguments], str | None]
+
+EXPIRY_MS_MAX: Final = 315_360_000_000
+"""RabbitMQ's limit of ten years for anything that expires."""
+
+PRIORITY_MAX: Final = 255
+"""The largest x-max-priority; a priority is one octet in the message."""
+
+
+def _wrong_type(value: Value) -> str:
+    return f"{{unacceptable_type,{type_name(value)}}}"
+
+
+def _integer(value: Value, _arguments: Arguments) -> str | None:
+    name = type_name(value)
+    return None if name in terms.INTEGER_TYPES else f'"expected integer, got {name}"'
+
+
+def _number_from(low: int, high: int, over: str) -> Check:
+    """Make the check for an integer between two bounds."""
+
+    def check(value: Value, arguments: Arguments) -> str | None:
+        wrong = _integer(value, arguments)
+        if wrong is not None or not isinstance(value, int):
+            return wrong
+        if value == 0 and low > 0:
+            return f"{{value_zero,{value:d}}}"
+        if value < 0:
+            return f"{{value_negative,{value:d}}}"
+        return f"{{{over},{value:d}}}" if value > high else None
+
+    return check
+
+
+def _boolean(value: Value, _arguments: Arguments) -> str | None:
+    return None if isinstance(value, bool) else _wrong_type(value)
+
+
+def _text(value: Value, _arguments: Arguments) -> str | None:
+    return None if type_name(value) == "longstr" else _wrong_type(value)
+
+
+def _one_of(known: Iterable[str], complaint: str) -> Check:
+    """Make the check for a word; {} in the complaint stands for the one that came."""
+    words = frozenset(known)
+
+    def check(value: Value, arguments: Arguments) -> str | None:
+        wrong = _text(value, arguments)
+        if wrong is not None or value in words:
+            return wrong
+        return complaint.replace("{}", terms.plain(value))
+
+    return check
+
+
+def _dead_letter_key(value: Value, arguments: Arguments) -> str | None:
+    wrong = _text(value, arguments)
+    if wrong is None and "x-dead-letter-exchange" not in arguments:
+        return "routing_key_but_no_dlx_defined"
+    return wrong
+
+
+def _queue_version(value: Value, arguments: Arguments) -> str | None:
+    wrong = _size(value, arguments)
+    if wrong is not None or value in (1, 2):
+        return wrong
+    return f"\"unsupported queue version '{terms.plain(value)}'\""
+
+
+_UNBOUNDED: Final = 1 << 64
+_size = _number_from(0, _UNBOUNDED, "value_too_large")
+_group_size = _number_from(1, _UNBOUNDED, "value_too_large")
+
+# The checks of queue arguments in the order in which RabbitMQ makes them.
+_QUEUE_CHECKS: Final[dict[str, Check]] = {
+    "x-expires": _number_from(1, EXPIRY_MS_MAX, "value_too_large"),
+    "x-message-ttl": _number_from(0, EXPIRY_MS_MAX, "value_too_large"),
+    "x-dead-letter-exchange": _text,
+    "x-dead-letter-routing-key": _dead_letter_key,
+    "x-dead-letter-strategy": _one_of(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
+    "x-max-length": _size,
+    "x-max-length-bytes": _size,
+    "x-max-in-memory-length": _size,
+    "x-max-in-memory-bytes": _size,
+    "x-max-priority": _number_from(0, PRIORITY_MAX, "max_value_exceeded"),
+    "x-overflow": _one_of(
+        ("drop-head", "reject-publish", "reject-publish-dlx"), "invalid_overflow"
+    ),
+    "x-queue-mode": _one_of(("default", "lazy"), "\"unsupported queue mode '{}'\""),
+    "x-queue-version": _queue_version,
+    "x-single-active-consumer": _boolean,
+    "x-quorum-initial-group-size": _group_size,
+    "x-queue-leader-locator": _one_of(
+        ("client-local", "balanced", "random", "least-leaders"), "invalid_queue_locator_arg"
+    ),
+}
+_CONSUMER_CHECKS: Final[dict[str, Check]] = {
+    "x-priority": _integer,
+    "x-cancel-on-ha-failover": _boolean,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueType:
+    """A type of queue: which arguments it understands, in the order they are compared."""
+
+    name: str
+    module: str
+    """The name of RabbitMQ's module for it, which appears in reply texts."""
+    queue_arguments: tuple[str, ...]
+    consumer_arguments: tuple[str, ...]
+    transient: bool
+    """Whether it may be non-durable, exclusive, auto-delete or named by the server."""
+
+
+CLASSIC: Final = QueueType(
+    name="classic",
+    module="rabbit_classic_queue",
+    queue_arguments=(
+        "x-expires",
+        "x-message-ttl",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-max-priority",
+        "x-overflow",
+        "x-queue-mode",
+        "x-queue-version",
+        "x-single-active-consumer",
+        "x-queue-type",
+        "x-queue-master-locator",
+    ),
+    consumer_arguments=("x-cancel-on-ha-failover", "x-priority", "x-credit"),
+    transient=True,
+)
+# Accepted because clients ask for it by name; on one node it is a durable queue.
+QUORUM: Final = QueueType(
+    name="quorum",
+    module="rabbit_quorum_queue",
+    queue_arguments=(
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-dead-letter-strategy",
+        "x-expires",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
+        "x-overflow",
+        "x-single-active-consumer",
+        "x-queue-type",
+        "x-quorum-initial-group-size",
+        "x-delivery-limit",
+        "x-message-ttl",
+        "x-queue-leader-locator",
+    ),
+    consumer_arguments=("x-priority", "x-credit"),
+    transient=False,
+)
+QUEUE_TYPES: Final = {CLASSIC.name: CLASSIC, QUORUM.name: QUORUM}
+
+# RabbitMQ refuses an argument that only other types of queue understand; streams are one.
+_ALL_QUEUE_ARGUMENTS: Final = frozenset(
+    {*CLASSIC.queue_arguments, *QUORUM.queue_arguments}
+    | {"x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size"}
+)
+_ALL_CONSUMER_ARGUMENTS: Final = frozenset(
+    {*CLASSIC.consumer_arguments, *QUORUM.consumer_arguments, "x-stream-offset"}
+)
+_check_queue_type = _one_of(QUEUE_TYPES, "\"unsupported queue type '{}'\"")
+
+
+def queue_type(arguments: Arguments) -> QueueType:
+    """Return the type that the arguments ask for, classic when they do not say."""
+    name = arguments.get("x-queue-type")
+    return QUEUE_TYPES.get(name, CLASSIC) if isinstance(name, str) else CLASSIC
+
+
+def check_queue_arguments(queue: str, arguments: Arguments) -> QueueType:
+    """Check the arguments of a new queue, called `queue` as in `terms.queue_in`.
+
+    Raises:
+        PreconditionFailed: one of them is wrong.
+    """
+    _check_values(queue, arguments, {"x-queue-type": _check_queue_type})
+    kind = queue_type(arguments)
+    checks = {key: check for key, check in _QUEUE_CHECKS.items() if key in kind.queue_arguments}
+    _check_values(queue, arguments, checks)
+    _check_keys(queue, arguments, _ALL_QUEUE_ARGUMENTS.difference(kind.queue_arguments), kind)
+    return kind
+
+
+def check_consumer_arguments(queue: str, kind: QueueType, arguments: Arguments) -> None:
+    """Check the arguments of basic.consume.
+
+    Raises:
+        PreconditionFailed: one of them is wrong.
+    """
+    known = kind.consumer_arguments
+    checks = {key: check for key, check in _CONSUMER_CHECKS.items() if key in known}
+    _check_values(queue, arguments, checks)
+    _check_keys(queue, arguments, _ALL_CONSUMER_ARGUMENTS.difference(known), kind)
+
+
+def _check_values(thing: str, arguments: Arguments, checks: Mapping[str, Check]) -> None:
+    for key, check in checks.items():
+        if key in arguments:
+            wrong = check(arguments[key], arguments)
+            if wrong is not None:
+                raise PreconditionFailed(f"invalid arg '{key}' for {thing}: {wrong}")
+
+
+def _check_keys(
+    thing: str, arguments: Arguments, foreign: frozenset[str], kind: QueueType
+) -> None:
+    for key in arguments:
+        if key in foreign:
+            raise PreconditionFailed(
+                f"invalid arg '{key}' for {thing} of queue type {kind.module}"
+            )
+
+
+def exchange_name(arguments: Arguments, key: str, thing: str) -> str | None:
+    """Return the exchange that an argument names, None without one.
+
+    Raises:
+        PreconditionFailed: the argument is not text.
+    """
+    if key not in arguments:
+        return None
+    value = arguments[key]
+    name = type_name(value)
+    if name != "longstr":
+        raise PreconditionFailed(f"invalid type '{name}' for arg '{key}' in {thing}")
+    return terms.plain(value)
+
+
+def check_same(thing: str, what: str, current: bool | str, received: bool | str) -> None:
+    """Check one property of a redeclaration.
+
+    Raises:
+        PreconditionFailed: it is not what the existing exchange or queue has.
+    """
+    if current != received:
+        _refuse(thing, what, f"'{terms.plain(received)}'", f"'{terms.plain(current)}'")
+
+
+def check_same_arguments(
+    thing: str, current: Arguments, received: Arguments, keys: Iterable[str]
+) -> None:
+    """Check the arguments of a redeclaration, only those that `keys` names.
+
+    Raises:
+        PreconditionFailed: one differs; integers of different sizes do not.
+    """
+    for key in keys:
+        if key in current and key in received:
+            one, other = current[key], received[key]
+            if not _same(one, other):
+                _refuse(thing, key, _short(other), _short(one))
+        elif key in current or key in received:
+            the_only = current[key] if key in current else received[key]
+            if key == "x-queue-type" and the_only == CLASSIC.name:
+                continue
+            _refuse(thing, key, _long(received, key), _long(current, key))
+
+
+def _refuse(thing: str, what: str, received: str, current: str) -> None:
+    raise PreconditionFailed(
+        f"inequivalent arg '{what}' for {thing}: received {received} but current is {current}"
+    )
+
+
+def _short(value: Value) -> str:
+    return "none" if value is None else f"'{terms.plain(value)}'"
+
+
+def _long(arguments: Arguments, key: str) -> str:
+    if key not in arguments:
+        return "none"
+    value = arguments[key]
+    return f"the value '{terms.plain(value)}' of type '{type_name(value)}'"
+
+
+def _same(one: Value, other: Value) -> bool:
+    """Compare as RabbitMQ does: within a class of types at the top, exactly below it."""
+    return _class(one) == _class(other) and typed(one)[1] == typed(other)[1]
+
+
+def _class(value: Value) -> str:
+    name = type_name(value)
+    if name in terms.INTEGER_TYPES:
+        return "int"
+    return "double" if name == "float" else name

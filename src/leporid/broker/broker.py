@@ -1,0 +1,177 @@
+"""The broker: virtual hosts, users, sessions, alarms, and what all of them share.
+
+Responsible for joining the parts of the control plane and for giving them what comes from
+outside: the engine, randomness, threads, and somebody who records durable changes. Must not
+know where any of it comes from.
+
+Invariant: every durable change goes through `record`, once, in the order in which it happened.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from leporid.amqp.errors import ConnectionForced
+from leporid.broker.changes import Change, DropVhost, PutVhost
+from leporid.broker.restore import Snapshot, restore
+from leporid.broker.vhost import VirtualHost, VirtualHostStatistics
+
+if TYPE_CHECKING:
+    from leporid.amqp.tables import Value
+    from leporid.broker.access import Access
+    from leporid.broker.dataplane import Plane
+    from leporid.broker.session import Session
+
+# Runs the first callable where it may block, then the second on the loop's thread.
+Offload = Callable[[Callable[[], None], Callable[[], None]], None]
+
+NAME_BYTES: Final = 16
+"""Random bytes in a name we make: nobody guesses a reply queue, and no two are the same."""
+
+# In the order in which RabbitMQ names them.
+ALARMS: Final = ("memory", "disk")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What connection.tune offers; the defaults are RabbitMQ's."""
+
+    channel_max: int = 2047
+    frame_max: int = 131072
+    heartbeat_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatistics:
+    """What there is to know about the whole broker at one moment."""
+
+    connection_count: int
+    channel_count: int
+    alarms: tuple[str, ...]
+    vhosts: tuple[VirtualHostStatistics, ...]
+
+    @property
+    def queue_count(self) -> int:
+        """The queues of all virtual hosts."""
+        return sum(len(vhost.queues) for vhost in self.vhosts)
+
+
+def run_now(work: Callable[[], None], done: Callable[[], None]) -> None:
+    """Offload nothing; for tests, and where blocking is no harm."""
+    work()
+    done()
+
+
+class Broker:
+    """Everything that connections share."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        access: Access,
+        *,
+        record: Callable[[Change], None],
+        random_bytes: Callable[[int], bytes],
+        offload: Offload = run_now,
+        limits: Limits | None = None,
+        identity: Mapping[str, Value] | None = None,
+    ) -> None:
+        """Args:
+        plane: the engine.
+        access: the users.
+        record: told of every durable change, in order.
+        random_bytes: where unguessable names come from.
+        offload: runs what may block, such as hashing a password, somewhere else.
+        limits: what clients are offered.
+        identity: server properties beside the capabilities; `product` and `version` at least.
+        """
+        self.plane = plane
+        self.access = access
+        self.limits = limits or Limits()
+        self.identity: Mapping[str, Value] = identity or {"product": "Leporid"}
+        self.offload = offload
+        self.vhosts: dict[str, VirtualHost] = {}
+        self.sessions: set[Session] = set()
+        self.alarms: set[str] = set()
+        # How many changes were recorded, and the generation of the last one: whoever sees the
+        # count grow has that generation to wait for.
+        self.recorded_count = 0
+        self.recorded_generation = 0
+        self._record = record
+        self._random_bytes = random_bytes
+        self._next_queue_id = 1
+
+    def __repr__(self) -> str:
+        return f"<Broker vhosts={len(self.vhosts)} sessions={len(self.sessions)}>"
+
+    def record(self, change: Change) -> None:
+        """Record a durable change."""
+        self.recorded_count += 1
+        self.recorded_generation = self.plane.note_change()
+        self._record(change)
+
+    def new_queue_id(self) -> int:
+        """Return a number that no durable queue ever had."""
+        number = self._next_queue_id
+        self._next_queue_id += 1
+        return number
+
+    def new_name(self, prefix: str) -> str:
+        """Make a name that nobody can guess."""
+        token = urlsafe_b64encode(self._random_bytes(NAME_BYTES)).rstrip(b"=")
+        return prefix + token.decode()
+
+    # ------------------------------------------------------------------ virtual hosts
+
+    def add_vhost(self, name: str) -> VirtualHost:
+        """Return the virtual host of that name, made if there was none."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            vhost = self.vhosts[name] = VirtualHost(name, self)
+            self.record(PutVhost(name))
+        return vhost
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Rebuild what was recorded, without recording it again; for start-up."""
+        for name in snapshot.vhosts:
+            self.vhosts[name] = VirtualHost(name, self)
+        restore(snapshot, self.vhosts)
+        self._next_queue_id = snapshot.next_queue_id
+
+    def drop_vhost(self, name: str) -> None:
+        """Delete a virtual host, and end the connections to it."""
+        vhost = self.vhosts.pop(name)
+        for session in [one for one in self.sessions if one.opened and one.vhost is vhost]:
+            session.close_for(ConnectionForced(f"vhost '{name}' is deleted"))
+        vhost.delete_all()
+        self.record(DropVhost(name))
+
+    # ------------------------------------------------------------------ alarms
+
+    def set_alarm(self, reason: str, on: bool) -> None:
+        """Raise or clear one alarm; publishers stay blocked while any is on."""
+        if reason not in ALARMS:
+            raise ValueError(f"no such alarm: {reason}")
+        if on:
+            self.alarms.add(reason)
+        else:
+            self.alarms.discard(reason)
+        self.plane.publishers_blocked = bool(self.alarms)
+        for session in tuple(self.sessions):
+            session.tell_alarms()
+
+    def alarm_text(self) -> str:
+        """Say what connection.blocked says."""
+        return "low on " + " & ".join(alarm for alarm in ALARMS if alarm in self.alarms)
+
+    def statistics(self) -> BrokerStatistics:
+        """Count what there is."""
+        return BrokerStatistics(
+            connection_count=len(self.sessions),
+            channel_count=sum(len(session.channels) for session in self.sessions),
+            alarms=tuple(sorted(self.alarms)),
+            vhosts=tuple(vhost.statistics() for vhost in self.vhosts.values()),
+        )

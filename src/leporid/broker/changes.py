@@ -1,0 +1,101 @@
+"""Changes to durable definitions, as facts to be recorded.
+
+Responsible for naming each change that must survive a restart. Must not know where it is
+recorded. Invariant: applying a change twice is the same as applying it once, and tables stay
+encoded, so that a value's type is never lost on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+DestinationKind: TypeAlias = Literal["queue", "exchange"]
+
+
+@dataclass(frozen=True, slots=True)
+class PutVhost:
+    """A virtual host exists."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropVhost:
+    """A virtual host is gone, with all that was in it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutExchange:
+    """A durable exchange exists; the predeclared ones are never recorded."""
+
+    vhost: str
+    name: str
+    type: str
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropExchange:
+    """A durable exchange is gone; its bindings were dropped before it."""
+
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutQueue:
+    """A durable queue exists under a number that is never used again."""
+
+    id: int
+    vhost: str
+    name: str
+    auto_delete: bool
+    arguments: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropQueue:
+    """A durable queue is gone; its bindings were dropped before it."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutBinding:
+    """A binding exists between a durable exchange and a durable destination."""
+
+    vhost: str
+    source: str
+    destination: str
+    kind: DestinationKind
+    key: str
+    arguments: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropBinding:
+    """Such a binding is gone."""
+
+    vhost: str
+    source: str
+    destination: str
+    kind: DestinationKind
+    key: str
+    arguments: bytes
+
+
+Change: TypeAlias = (
+    PutVhost
+    | DropVhost
+    | PutExchange
+    | DropExchange
+    | PutQueue
+    | DropQueue
+    | PutBinding
+    | DropBinding
+)

@@ -1,0 +1,95 @@
+"""A channel as the rules see it: its consumers, its last declared queue, its reply address.
+
+Responsible for taking consumers off their queues when they, or the channel, end. Must not know
+the methods that lead there. Invariant: the engine's consumers are gone before the rules forget
+them, so nothing is ever delivered to a consumer nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leporid.amqp.errors import NotFound
+from leporid.amqp.methods import BasicCancel
+from leporid.broker.dataplane import Channel
+from leporid.broker.queues import QueueState, Subscription
+from leporid.broker.names import REPLY_PREFIX
+
+if TYPE_CHECKING:
+    from leporid.broker.session import Session
+
+
+class ChannelState:
+    """One open channel."""
+
+    def __init__(self, session: Session, number: int, engine: Channel) -> None:
+        self.session = session
+        self.number = number
+        self.engine = engine
+        # By consumer tag. The consumer of direct reply-to is not among them, as in RabbitMQ,
+        # where its tag may be used a second time.
+        self.subscriptions: dict[str, Subscription] = {}
+        self.replies: Subscription | None = None
+        self.last_queue = ""
+
+    def __repr__(self) -> str:
+        return f"<ChannelState {self.number} consumers={len(self.subscriptions)}>"
+
+    def queue_name(self, name: str) -> str:
+        """Replace an empty name by that of the queue last declared on this channel."""
+        if not name and not self.last_queue:
+            raise NotFound("no previously declared queue")
+        return name or self.last_queue
+
+    def subscribe(self, queue: QueueState, tag: str, *, exclusive: bool) -> Subscription:
+        """Note a consumer, before the engine makes its half."""
+        subscription = Subscription(tag, queue, self, exclusive)
+        queue.add(subscription)
+        self.subscriptions[tag] = subscription
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a consumer; the queue goes with its last one if it is auto-delete."""
+        del self.subscriptions[subscription.tag]
+        self._cancel(subscription)
+        self.session.vhost.unsubscribed(subscription)
+
+    def lose(self, subscription: Subscription) -> None:
+        """The queue is going: end the consumer, and say so if the client wants to be told."""
+        self.subscriptions.pop(subscription.tag, None)
+        self._cancel(subscription)
+        subscription.queue.remove(subscription)
+        if self.session.announced("consumer_cancel_notify"):
+            self.session.send(self.number, BasicCancel(subscription.tag, no_wait=True))
+
+    def await_replies(self, tag: str) -> None:
+        """Make the hidden queue of direct reply-to, and its consumer."""
+        name = self.session.broker.new_name(REPLY_PREFIX)
+        queue = self.session.vhost.make_queue(name)
+        self.replies = Subscription(tag, queue, self, exclusive=True)
+        self.replies.consumer = self.engine.consume(queue.engine, tag, True, 0, 0)
+
+    def stop_replies(self) -> None:
+        """Remove that queue; what is published to it from now on is dropped."""
+        if self.replies is not None:
+            replies, self.replies = self.replies, None
+            self._cancel(replies)
+            self.session.vhost.remove_queue(replies.queue)
+            replies.queue.engine.retire()
+
+    def silence(self) -> None:
+        """Stop deliveries to all consumers, before anything is requeued."""
+        for subscription in self.subscriptions.values():
+            self._cancel(subscription)
+
+    def forget(self) -> None:
+        """Take the consumers off their queues; the engine's half of the channel is closed."""
+        self.stop_replies()
+        while self.subscriptions:
+            _, subscription = self.subscriptions.popitem()
+            self.session.vhost.unsubscribed(subscription)
+
+    def _cancel(self, subscription: Subscription) -> None:
+        if subscription.consumer is not None:
+            consumer, subscription.consumer = subscription.consumer, None
+            self.engine.cancel(consumer)

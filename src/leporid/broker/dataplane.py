@@ -1,0 +1,125 @@
+"""What the rules need of the engine, as protocols.
+
+Responsible for saying which of the engine's methods the control plane uses, and what it relies
+on. Must not know how the engine does it. Invariant: everything in `broker/` reaches the engine
+through these, so that its tests run against a fake of a hundred lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+# Asked for the queues of one routing key; with the properties only where the source is not
+# cacheable, because an exchange on the way looks at headers.
+Resolve = Callable[[str, bytes | None], Sequence["Queue"]]
+
+
+class Queue(Protocol):
+    """The engine's half of a queue: its entries and who takes from it."""
+
+    @property
+    def ready_count(self) -> int: ...
+    @property
+    def unacked_count(self) -> int: ...
+    @property
+    def ready_bytes(self) -> int: ...
+
+    def purge(self) -> int:
+        """Drop the ready messages; return how many there were."""
+
+    def retire(self) -> int:
+        """Drop everything for good; return how many were ready. Consumers are gone by then."""
+
+
+class Source(Protocol):
+    """The engine's half of an exchange: a cache of routes."""
+
+    cacheable: bool
+
+    def forget(self) -> None:
+        """Drop all cached routes."""
+
+    def forget_key(self, key: str, /) -> None:
+        """Drop the cached route of one key."""
+
+    def retire(self) -> None:
+        """The exchange is gone: whoever publishes to it asks the session again."""
+
+
+class Consumer(Protocol):
+    """One subscription of a channel to a queue."""
+
+    @property
+    def tag(self) -> str: ...
+
+
+class Channel(Protocol):
+    """The engine's half of a channel."""
+
+    confirming: bool
+    transactional: bool
+    prefetch_count: int
+    prefetch_global: int
+
+    def consume(
+        self, queue: Queue, tag: str, no_ack: bool, priority: int, prefetch: int
+    ) -> Consumer:
+        """Subscribe; deliveries may be sent before this returns."""
+
+    def cancel(self, consumer: Consumer) -> None:
+        """Unsubscribe; nothing is delivered to it after this."""
+
+    def get(self, queue: Queue, no_ack: bool) -> bool:
+        """Send basic.get-ok with the next message, or return False."""
+
+    def recover(self) -> None:
+        """Requeue everything unsettled."""
+
+    def select_confirm(self) -> None: ...
+    def select_tx(self) -> None: ...
+    def commit(self) -> int:
+        """Publish and settle what waited; return the generation to hold the answer for."""
+
+    def rollback(self) -> None: ...
+    def set_flow(self, active: bool) -> None: ...
+
+
+class Connection(Protocol):
+    """The engine's half of a connection."""
+
+    frame_max: int
+    user_id: bytes
+
+    def send(self, channel: int, method: bytes) -> None:
+        """Send one method."""
+
+    def open_channel(self, number: int) -> Channel:
+        """Make the state of a channel."""
+
+    def close_channel(self, number: int) -> None:
+        """Forget a channel: consumers removed, deliveries requeued, transaction dropped."""
+
+    def refuse_channel(self, number: int) -> None:
+        """As `close_channel`, but ignore what comes on it until it is closed by both sides."""
+
+    def shut(self) -> None:
+        """connection.close was sent or came: all channels give everything back and are deaf."""
+
+    def hold(self, generation: int) -> None:
+        """Send nothing and read nothing more until that generation is on disk; 0 is."""
+
+    def finish(self) -> None:
+        """Ignore all input, send what is pending, then close the socket."""
+
+
+class Plane(Protocol):
+    """The engine: what all queues and connections share."""
+
+    publishers_blocked: bool
+
+    def note_change(self) -> int:
+        """A definition changed; return the generation that brings it to the disk."""
+
+    def queue(self, queue_id: int, name: str, durable: bool) -> Queue: ...
+    def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source: ...

@@ -1,0 +1,121 @@
+"""queue.declare, delete and purge.
+
+Responsible for their rules on names, permissions and replies. Must not know who is bound to
+what. Invariant: only the broker gives names that begin with `amq.`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.amqp.methods import (
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+)
+from leporid.broker import arguments as rules
+from leporid.broker import terms
+from leporid.broker.channel import ChannelState
+from leporid.broker.names import (
+    GENERATED_QUEUE_PREFIX,
+    REPLY_QUEUE,
+    check_new_name,
+    without_line_breaks,
+)
+from leporid.broker.queues import QueueState
+
+DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
+
+
+def declare(channel: ChannelState, method: QueueDeclare) -> Method | None:
+    """queue.declare: make it, agree that it is there already, or only ask."""
+    name = without_line_breaks(method.queue)
+    if method.queue.startswith(REPLY_QUEUE):
+        return _declare_reply_queue(channel, name, method)
+    if method.passive:
+        queue = channel.session.vhost.queue_for(name, channel.session)
+    else:
+        queue = _declare(channel, name, method)
+    channel.last_queue = queue.name
+    if method.no_wait:
+        return None
+    return QueueDeclareOk(queue.name, queue.engine.ready_count, len(queue.subscriptions))
+
+
+def _declare_reply_queue(channel: ChannelState, name: str, method: QueueDeclare) -> Method | None:
+    """Say whether somebody waits there for replies; whoever answers requests may ask that."""
+    vhost = channel.session.vhost
+    if not vhost.awaits_replies(name):
+        raise NotFound(f"no {terms.queue_in(vhost.name, name)}")
+    channel.last_queue = name
+    return None if method.no_wait else QueueDeclareOk(name, 0, 1)
+
+
+def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueState:
+    session = channel.session
+    if not name and not rules.queue_type(method.arguments).transient:
+        module = rules.queue_type(method.arguments).module
+        raise PreconditionFailed(f"Cannot declare a server-named queue for type {module}")
+    if name:
+        check_new_name("queue", name)
+    else:
+        name = session.broker.new_name(GENERATED_QUEUE_PREFIX)
+    session.check("configure", "queue", name)
+    owner = session if method.exclusive else None
+    # An exclusive queue ends with its connection, so it cannot be durable.
+    durable = method.durable and not method.exclusive
+    queue = session.vhost.find_queue(name)
+    if queue is not None:
+        queue.check_same(
+            durable=durable,
+            auto_delete=method.auto_delete,
+            arguments=method.arguments,
+            owner=owner,
+        )
+        return queue
+    title = terms.queue_in(session.vhost.name, name)
+    exchange = rules.exchange_name(method.arguments, DEAD_LETTER_EXCHANGE, title)
+    if exchange is not None:
+        session.check("read", "queue", name)
+        session.check("write", "exchange", exchange)
+    queue = session.vhost.create_queue(
+        name,
+        durable=durable,
+        auto_delete=method.auto_delete,
+        arguments=method.arguments,
+        owner=owner,
+    )
+    if owner is not None:
+        owner.own(queue)
+    return queue
+
+
+def delete(channel: ChannelState, method: QueueDelete) -> Method | None:
+    """queue.delete: a missing queue is deleted already."""
+    session = channel.session
+    name = without_line_breaks(channel.queue_name(method.queue))
+    session.check("configure", "queue", name)
+    queue = session.vhost.find_queue(name)
+    ready = 0
+    if queue is not None:
+        queue.check_access(session)
+        if method.if_empty and queue.engine.ready_count:
+            raise PreconditionFailed(f"{queue.title} not empty")
+        if method.if_unused and queue.subscriptions:
+            raise PreconditionFailed(f"{queue.title} in use")
+        ready = session.vhost.delete_queue(queue)
+    return None if method.no_wait else QueueDeleteOk(ready)
+
+
+def purge(channel: ChannelState, method: QueuePurge) -> Method | None:
+    """queue.purge: only what is ready goes."""
+    session = channel.session
+    name = channel.queue_name(method.queue)
+    session.check("read", "queue", name)
+    purged = session.vhost.queue_for(name, session).engine.purge()
+    return None if method.no_wait else QueuePurgeOk(purged)

@@ -1,0 +1,87 @@
+"""Turns what happens in a virtual host into changes to be recorded.
+
+Responsible for recording what is durable and nothing else. Must not know who keeps the record.
+Invariant: bindings end before what they are between, as the changes promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from leporid.amqp.tables import encode_table
+from leporid.broker.changes import (
+    Change,
+    DestinationKind,
+    DropBinding,
+    DropExchange,
+    DropQueue,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+)
+from leporid.broker.exchanges import Binding
+from leporid.broker.queues import QueueState
+from leporid.broker.topology import Exchange
+
+End: TypeAlias = Exchange | QueueState
+
+
+class Recorder:
+    """Records for one virtual host."""
+
+    def __init__(self, vhost: str, record: Callable[[Change], None]) -> None:
+        self._vhost = vhost
+        self._record = record
+
+    def added_exchange(self, exchange: Exchange) -> None:
+        """An exchange was declared."""
+        if exchange.durable:
+            self._record(
+                PutExchange(
+                    self._vhost,
+                    exchange.name,
+                    exchange.type,
+                    exchange.auto_delete,
+                    exchange.internal,
+                    encode_table(exchange.arguments),
+                )
+            )
+
+    def removed_exchange(self, exchange: Exchange) -> None:
+        """An exchange is gone."""
+        if exchange.durable:
+            self._record(DropExchange(self._vhost, exchange.name))
+
+    def added_queue(self, queue: QueueState) -> None:
+        """A queue was declared."""
+        if queue.durable:
+            arguments = encode_table(queue.arguments)
+            self._record(
+                PutQueue(queue.id, self._vhost, queue.name, queue.auto_delete, arguments)
+            )
+
+    def removed_queue(self, queue: QueueState) -> None:
+        """A queue is gone."""
+        if queue.durable:
+            self._record(DropQueue(queue.id))
+
+    def bound(self, binding: Binding, source: End, destination: End) -> None:
+        """A binding was made; it lasts as long as both of its ends do."""
+        if source.durable and destination.durable:
+            self._record(PutBinding(self._vhost, *_fields(binding)))
+
+    def unbound(self, binding: Binding, *ends: End) -> None:
+        """A binding is gone; `ends` are those of it that are known to be there, or were."""
+        if all(end.durable for end in ends):
+            self._record(DropBinding(self._vhost, *_fields(binding)))
+
+
+def _fields(binding: Binding) -> tuple[str, str, DestinationKind, str, bytes]:
+    return (
+        binding.source,
+        binding.destination,
+        binding.destination_kind,
+        binding.key,
+        encode_table(binding.arguments),
+    )

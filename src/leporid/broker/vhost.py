@@ -1,0 +1,386 @@
+"""One virtual host: its exchanges, queues and bindings, and the rules for changing them.
+
+Responsible for what may be declared, deleted, bound and unbound, for what goes with it (auto-
+delete, bindings of what is gone), and for recording what is durable. Must not know who asks: the
+permissions were checked before, in the order RabbitMQ checks them.
+
+Invariant: what is durable here is what the recorded changes add up to, and a fault leaves
+everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from leporid.amqp.errors import (
+    Fault,
+    NotFound,
+    PreconditionFailed,
+)
+from leporid.amqp.methods import BasicPublish
+from leporid.amqp.properties import decode_properties
+from leporid.amqp.tables import Value
+from leporid.broker import arguments as rules
+from leporid.broker import terms
+from leporid.broker.arguments import CLASSIC, Arguments, QueueType
+from leporid.broker.blame import blame
+from leporid.broker.changes import Change
+from leporid.broker.dataplane import Plane, Queue
+from leporid.broker.exchanges import Binding
+from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE
+from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
+from leporid.broker.recorder import Recorder
+from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, Topology
+
+PREDECLARED: Final = (
+    (DEFAULT_EXCHANGE, "direct"),
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+)
+
+
+class Registry(Protocol):
+    """What a virtual host asks of the broker it is part of."""
+
+    plane: Plane
+
+    def record(self, change: Change) -> None:
+        """Make a durable change survive a restart."""
+
+    def new_queue_id(self) -> int:
+        """Return a number that no durable queue ever had."""
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualHostStatistics:
+    """What there is to know about one virtual host at one moment."""
+
+    name: str
+    exchange_count: int
+    binding_count: int
+    queues: tuple[QueueStatistics, ...]
+
+
+class VirtualHost:
+    """The exchanges, queues and bindings under one name."""
+
+    def __init__(self, name: str, registry: Registry) -> None:
+        self.name = name
+        self._registry = registry
+        self._recorder = Recorder(name, registry.record)
+        self._topology = Topology()
+        # Those of direct reply-to among them.
+        self._queues: dict[str, QueueState] = {}
+        for exchange, kind in PREDECLARED:
+            self.add_exchange(
+                exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}
+            )
+
+    def __repr__(self) -> str:
+        return f"<VirtualHost {self.name!r} queues={len(self._queues)}>"
+
+    # ------------------------------------------------------------------ routing
+
+    def route(self, exchange: Exchange, keys: Sequence[str], properties: bytes) -> list[Queue]:
+        """Return the engine's queues for a message, each once.
+
+        Raises:
+            PreconditionFailed: the exchange takes no such key.
+        """
+        headers: Mapping[str, Value] = {}
+        if self._topology.needs_headers(exchange):
+            headers = decode_properties(properties).headers or {}
+        names = self._topology.resolve(exchange, keys, headers)
+        return [self._queues[name].engine for name in names]
+
+    # ------------------------------------------------------------------ looking
+
+    def find_exchange(self, name: str) -> Exchange | None:
+        """Return an exchange, None without one."""
+        return self._topology.exchanges.get(name)
+
+    def exchange(self, name: str) -> Exchange:
+        """Return an exchange; raises NotFound without one."""
+        exchange = self._topology.exchanges.get(name)
+        if exchange is None:
+            raise NotFound(f"no {terms.exchange_in(self.name, name)}")
+        return exchange
+
+    def find_queue(self, name: str) -> QueueState | None:
+        """Return a queue, None without one; those of direct reply-to are nobody's to find."""
+        return None if name.startswith(REPLY_PREFIX) else self._queues.get(name)
+
+    def awaits_replies(self, name: str) -> bool:
+        """Say whether a channel waits for replies under that name of direct reply-to."""
+        return name == REPLY_QUEUE or (name.startswith(REPLY_PREFIX) and name in self._queues)
+
+    def queue(self, name: str) -> QueueState:
+        """Return a queue; raises NotFound without one."""
+        queue = self.find_queue(name)
+        if queue is None:
+            raise NotFound(f"no {terms.queue_in(self.name, name)}")
+        return queue
+
+    def queue_for(self, name: str, asker: Owner) -> QueueState:
+        """Return a queue that `asker` may use; raises NotFound, or ResourceLocked."""
+        queue = self.queue(name)
+        queue.check_access(asker)
+        return queue
+
+    def queues(self) -> Iterator[QueueState]:
+        """Go through the queues, except those of direct reply-to."""
+        names = self._queues.items()
+        return (queue for name, queue in names if not name.startswith(REPLY_PREFIX))
+
+    # ------------------------------------------------------------------ exchanges
+
+    def create_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Arguments,
+    ) -> Exchange:
+        """Add an exchange of a type and name that were checked, and record it.
+
+        Raises:
+            PreconditionFailed: its type cannot make sense of an argument.
+        """
+        exchange = self.add_exchange(
+            name,
+            kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+        self._recorder.added_exchange(exchange)
+        return exchange
+
+    def add_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Arguments,
+    ) -> Exchange:
+        """Add an exchange; nothing is recorded."""
+
+        def resolve(key: str, properties: bytes | None) -> list[Queue]:
+            try:
+                return self.route(exchange, (key,), properties or b"")
+            except Fault as fault:
+                raise blame(fault, BasicPublish) from None
+
+        source = self._registry.plane.source(name, resolve, True)
+        exchange = Exchange(name, kind, durable, auto_delete, internal, arguments, source)
+        self._topology.add_exchange(exchange)
+        return exchange
+
+    def delete_exchange(self, exchange: Exchange, *, if_unused: bool) -> None:
+        """Delete an exchange with the bindings from it and to it.
+
+        Raises:
+            PreconditionFailed: it should be unused, and is not.
+        """
+        if if_unused and exchange.in_use:
+            raise PreconditionFailed(f"{terms.exchange_in(self.name, exchange.name)} in use")
+        self._remove_exchange(exchange)
+
+    def _remove_exchange(self, exchange: Exchange) -> None:
+        removed = self._topology.remove_exchange(exchange.name)
+        self._record_unbound(removed, exchange)
+        self._recorder.removed_exchange(exchange)
+        self._auto_delete(removed)
+
+    def _auto_delete(self, removed: Iterable[Binding]) -> None:
+        """Delete the auto-delete exchanges that lost their last binding with `removed`."""
+        for name in sorted({binding.source for binding in removed}):
+            exchange = self._topology.exchanges.get(name)
+            if exchange and exchange.auto_delete and not exchange.in_use:
+                self._remove_exchange(exchange)
+
+    # ------------------------------------------------------------------ queues
+
+    def create_queue(
+        self,
+        name: str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        arguments: Arguments,
+        owner: Owner | None,
+    ) -> QueueState:
+        """Add a queue of a name that was checked.
+
+        Raises:
+            PreconditionFailed: the arguments are not such as a queue can have.
+        """
+        title = terms.queue_in(self.name, name)
+        kind = rules.check_queue_arguments(title, arguments)
+        if not kind.transient:
+            _check_permanent(title, durable, auto_delete, owner)
+        queue_id = self._registry.new_queue_id() if durable else 0
+        queue = self.make_queue(
+            name,
+            queue_id=queue_id,
+            auto_delete=auto_delete,
+            arguments=arguments,
+            kind=kind,
+            owner=owner,
+        )
+        self._recorder.added_queue(queue)
+        return queue
+
+    def make_queue(
+        self,
+        name: str,
+        *,
+        queue_id: int = 0,
+        auto_delete: bool = False,
+        arguments: Arguments | None = None,
+        kind: QueueType = CLASSIC,
+        owner: Owner | None = None,
+    ) -> QueueState:
+        """Add a queue, durable if it has a number; nothing is checked and nothing recorded."""
+        durable = queue_id != 0
+        queue = QueueState(
+            id=queue_id,
+            vhost=self.name,
+            name=name,
+            durable=durable,
+            auto_delete=auto_delete,
+            arguments=arguments or {},
+            type=kind,
+            engine=self._registry.plane.queue(queue_id, name, durable),
+            owner=owner,
+        )
+        self._queues[name] = queue
+        self._topology.add_queue(name)
+        return queue
+
+    def remove_queue(self, queue: QueueState) -> list[Binding]:
+        """Undo `make_queue`; returns the bindings that went with it."""
+        queue.deleted = True
+        removed = self._topology.remove_queue(queue.name)
+        del self._queues[queue.name]
+        return removed
+
+    def delete_queue(self, queue: QueueState) -> int:
+        """Delete a queue and cancel its consumers; return how many ready messages went."""
+        for subscription in tuple(queue.subscriptions):
+            subscription.subscriber.lose(subscription)
+        removed = self.remove_queue(queue)
+        ready = queue.engine.retire()
+        self._record_unbound(removed, queue)
+        self._recorder.removed_queue(queue)
+        if queue.owner is not None:
+            queue.owner.disown(queue)
+        self._auto_delete(removed)
+        return ready
+
+    def unsubscribed(self, subscription: Subscription) -> None:
+        """A consumer is gone from its channel: take it off its queue too."""
+        queue = subscription.queue
+        if queue.deleted:
+            return
+        queue.remove(subscription)
+        if queue.auto_delete and not queue.subscriptions:
+            self.delete_queue(queue)
+
+    # ------------------------------------------------------------------ bindings
+
+    def bind(self, binding: Binding, asker: Owner) -> None:
+        """Bind; binding what is bound already changes nothing.
+
+        Raises:
+            NotFound: source or destination is missing.
+            PreconditionFailed: the exchange cannot make sense of key or arguments.
+            ResourceLocked: the queue belongs to another connection.
+        """
+        source, destination = self._ends(binding)
+        if source is None:
+            raise NotFound(f"no {terms.exchange_in(self.name, binding.source)}")
+        if destination is None:
+            named = terms.queue_in if binding.destination_kind == "queue" else terms.exchange_in
+            raise NotFound(f"no {named(self.name, binding.destination)}")
+        source.router.validate(binding.key, binding.arguments)
+        if isinstance(destination, QueueState):
+            destination.check_access(asker)
+        if self._topology.bind(binding):
+            self._recorder.bound(binding, source, destination)
+
+    def unbind(self, binding: Binding, asker: Owner) -> None:
+        """Unbind; without such a binding, or without its ends, nothing changes.
+
+        Raises:
+            ResourceLocked: the queue belongs to another connection.
+        """
+        source, destination = self._ends(binding)
+        if source is None or destination is None:
+            return
+        if isinstance(destination, QueueState) and binding in source.outgoing:
+            destination.check_access(asker)
+        if self._topology.unbind(binding):
+            self._record_unbound((binding,), destination)
+            self._auto_delete((binding,))
+
+    def restore_binding(self, binding: Binding) -> bool:
+        """Add a binding that was recorded; False if one of its ends is missing."""
+        source, destination = self._ends(binding)
+        if source is None or destination is None:
+            return False
+        self._topology.bind(binding)
+        return True
+
+    def _ends(self, binding: Binding) -> tuple[Exchange | None, Exchange | QueueState | None]:
+        source = self.find_exchange(binding.source)
+        if binding.destination_kind == "queue":
+            return source, self.find_queue(binding.destination)
+        return source, self.find_exchange(binding.destination)
+
+    def _record_unbound(self, removed: Iterable[Binding], gone: Exchange | QueueState) -> None:
+        """Record the end of bindings that `gone` is one end of."""
+        for binding in removed:
+            others = (end for end in self._ends(binding) if end is not None and end is not gone)
+            self._recorder.unbound(binding, gone, *others)
+
+    # ------------------------------------------------------------------ the rest
+
+    def delete_all(self) -> None:
+        """Delete every queue and exchange; the virtual host itself is going."""
+        for queue in tuple(self._queues.values()):
+            self.delete_queue(queue)
+        for exchange in tuple(self._topology.exchanges.values()):
+            if self._topology.exchanges.get(exchange.name) is exchange:
+                self._remove_exchange(exchange)
+
+    def statistics(self) -> VirtualHostStatistics:
+        """Count what there is."""
+        exchanges = self._topology.exchanges
+        return VirtualHostStatistics(
+            name=self.name,
+            exchange_count=len(exchanges),
+            binding_count=sum(len(exchange.outgoing) for exchange in exchanges.values()),
+            queues=tuple(queue.statistics() for queue in self.queues()),
+        )
+
+
+def _check_permanent(title: str, durable: bool, auto_delete: bool, owner: Owner | None) -> None:
+    wrong = (
+        "auto-delete" if auto_delete else "exclusive-owner" if owner else "non-durable"
+        if not durable else None
+    )
+    if wrong is not None:
+        raise PreconditionFailed(f"invalid property '{wrong}' for {title}")

@@ -1,0 +1,228 @@
+"""A stand-in for the engine, with just as much behaviour as the rules can see.
+
+It keeps bodies in lists, delivers at once, and notes what was sent as method objects. What it
+must agree with is `leporid.broker.dataplane`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from leporid.amqp.errors import Fault
+from leporid.amqp.methods import Method, decode
+from leporid.broker.dataplane import Resolve
+
+if TYPE_CHECKING:
+    from leporid.broker.session import Session
+
+
+@dataclass(eq=False)
+class FakeQueue:
+    id: int
+    name: str
+    durable: bool
+    ready: list[str] = field(default_factory=list)
+    consumers: list[FakeConsumer] = field(default_factory=list)
+    unacked_count: int = 0
+    retired: bool = False
+
+    @property
+    def ready_count(self) -> int:
+        return len(self.ready)
+
+    @property
+    def ready_bytes(self) -> int:
+        return sum(map(len, self.ready))
+
+    def push(self, body: str) -> None:
+        self.ready.append(body)
+        self.deliver()
+
+    def deliver(self) -> None:
+        while self.ready and self.consumers:
+            consumer = self.consumers[0]
+            consumer.channel.connection.delivered.append((consumer.tag, self.ready.pop(0)))
+
+    def purge(self) -> int:
+        count = len(self.ready)
+        self.ready.clear()
+        return count
+
+    def retire(self) -> int:
+        assert not self.consumers, "consumers must be gone before their queue"
+        self.retired = True
+        return self.purge()
+
+
+@dataclass(eq=False)
+class FakeSource:
+    name: str
+    resolve: Resolve
+    cacheable: bool
+    retired: bool = False
+
+    def forget(self) -> None:
+        pass
+
+    def forget_key(self, key: str, /) -> None:
+        pass
+
+    def retire(self) -> None:
+        self.retired = True
+
+
+@dataclass(eq=False)
+class FakeConsumer:
+    channel: FakeChannel
+    queue: FakeQueue
+    tag: str
+    no_ack: bool
+    priority: int
+    prefetch: int
+
+
+@dataclass(eq=False)
+class FakeChannel:
+    connection: FakeConnection
+    number: int
+    confirming: bool = False
+    transactional: bool = False
+    prefetch_count: int = 0
+    prefetch_global: int = 0
+    recovered: int = 0
+    consumers: list[FakeConsumer] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    def consume(
+        self, queue: FakeQueue, tag: str, no_ack: bool, priority: int, prefetch: int
+    ) -> FakeConsumer:
+        consumer = FakeConsumer(self, queue, tag, no_ack, priority, prefetch)
+        self.consumers.append(consumer)
+        queue.consumers.append(consumer)
+        queue.deliver()
+        return consumer
+
+    def cancel(self, consumer: FakeConsumer) -> None:
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
+            consumer.queue.consumers.remove(consumer)
+
+    def get(self, queue: FakeQueue, no_ack: bool) -> bool:
+        if not queue.ready:
+            return False
+        self.connection.delivered.append(("", queue.ready.pop(0)))
+        return True
+
+    def recover(self) -> None:
+        self.recovered += 1
+
+    def select_confirm(self) -> None:
+        self.confirming = True
+
+    def select_tx(self) -> None:
+        self.transactional = True
+
+    def commit(self) -> int:
+        self.log.append("commit")
+        return 7
+
+    def rollback(self) -> None:
+        self.log.append("rollback")
+
+    def set_flow(self, active: bool) -> None:
+        self.log.append(f"flow {active}")
+
+    def shut(self) -> None:
+        for consumer in tuple(self.consumers):
+            self.cancel(consumer)
+
+
+class FakeConnection:
+    """Notes everything; `publish` does to the session what the engine's publish does."""
+
+    session: Session
+
+    def __init__(self) -> None:
+        self.frame_max = 4096
+        self.user_id = b""
+        self.channels: dict[int, FakeChannel] = {}
+        self.refused: set[int] = set()
+        self.sent: list[tuple[int, Method]] = []
+        self.events: list[str] = []
+        self.delivered: list[tuple[str, str]] = []
+        self.finished = False
+
+    def send(self, channel: int, method: bytes) -> None:
+        decoded = decode(method)
+        self.sent.append((channel, decoded))
+        self.events.append(decoded.NAME)
+
+    def open_channel(self, number: int) -> FakeChannel:
+        self.channels[number] = FakeChannel(self, number)
+        return self.channels[number]
+
+    def close_channel(self, number: int) -> None:
+        self.refused.discard(number)
+        channel = self.channels.pop(number, None)
+        if channel is not None:
+            channel.shut()
+
+    def refuse_channel(self, number: int) -> None:
+        self.channels[number].shut()
+        self.refused.add(number)
+
+    def shut(self) -> None:
+        for channel in self.channels.values():
+            channel.shut()
+
+    def hold(self, generation: int) -> None:
+        self.events.append(f"hold {generation}")
+
+    def finish(self) -> None:
+        self.finished = True
+        self.events.append("finish")
+
+    def publish(
+        self,
+        channel: int,
+        exchange: str,
+        key: str,
+        body: str = "m",
+        *,
+        properties: bytes = b"\0\0",
+        copies: Sequence[str] = (),
+    ) -> int:
+        """Publish; returns to how many queues."""
+        try:
+            source = self.session.source(exchange)
+            if copies:
+                queues = self.session.copies(source, exchange, [key, *copies], properties)
+            else:
+                given = None if source.cacheable else properties
+                queues = source.resolve(key, given)  # type: ignore[attr-defined]
+        except Fault as fault:
+            self.session.on_fault(channel, fault)
+            return 0
+        for queue in queues:
+            queue.push(body)
+        return len(queues)
+
+
+class FakePlane:
+    def __init__(self) -> None:
+        self.publishers_blocked = False
+        self.generation = 1
+        self.queues: list[FakeQueue] = []
+
+    def note_change(self) -> int:
+        return self.generation
+
+    def queue(self, queue_id: int, name: str, durable: bool) -> FakeQueue:
+        queue = FakeQueue(queue_id, name, durable)
+        self.queues.append(queue)
+        return queue
+
+    def source(self, name: str, resolve: Resolve, cacheable: bool) -> FakeSource:
+        return FakeSource(name, resolve, cacheable)

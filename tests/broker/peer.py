@@ -1,0 +1,140 @@
+"""A client for tests of the rules: says methods to a session and reads what was sent back."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TypeVar
+
+from leporid.amqp.methods import (
+    ChannelClose,
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+    Method,
+)
+from leporid.broker.access import Access, User
+from leporid.broker.broker import Broker, Limits
+from leporid.broker.changes import Change
+from leporid.broker.passwords import from_clear
+from leporid.broker.permissions import EVERYTHING, Permissions
+from leporid.broker.session import Session
+
+from tests.broker.engine_fake import FakeConnection, FakePlane, FakeQueue
+
+M = TypeVar("M", bound=Method)
+
+SECRET = b"secret of this test process"
+CAPABILITIES = {
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "authentication_failure_close": True,
+}
+
+
+class World:
+    """A broker over a fake engine, with the changes it recorded."""
+
+    def __init__(self, *users: User, limits: Limits | None = None) -> None:
+        counter = itertools.count(1)
+        self.plane = FakePlane()
+        self.changes: list[Change] = []
+        self.offloaded: list[object] = []
+        everything = {"/": EVERYTHING, "other": EVERYTHING}
+        guest = User("guest", from_clear("guest", SECRET), permissions=everything)
+        self.broker = Broker(
+            self.plane,
+            Access([guest, *users], SECRET),
+            record=self.changes.append,
+            random_bytes=lambda size: next(counter).to_bytes(size, "big"),
+            limits=limits,
+            identity={"product": "Leporid", "version": "0"},
+        )
+        self.broker.add_vhost("/")
+        self.broker.add_vhost("other")
+        self.changes.clear()
+
+    def peer(self, **login: str) -> Peer:
+        """Connect and open a channel."""
+        peer = Peer(self.broker)
+        peer.handshake(**login)
+        peer.call(ChannelOpen())
+        return peer
+
+    def queue(self, name: str, vhost: str = "/") -> FakeQueue:
+        """Return the fake behind a queue."""
+        engine = self.broker.vhosts[vhost].queue(name).engine
+        assert isinstance(engine, FakeQueue)
+        return engine
+
+
+class Peer:
+    """One client. Methods go to channel 1 unless said otherwise."""
+
+    def __init__(self, broker: Broker, *, loopback: bool = True) -> None:
+        self.connection = FakeConnection()
+        self.session = Session(
+            broker, self.connection, peer_is_loopback=loopback, name="test"
+        )
+        self.connection.session = self.session
+
+    def say(self, method: Method, channel: int = 1) -> list[Method]:
+        """Send a method; return what came back on any channel."""
+        return self.say_bytes(method.encode(), channel)
+
+    def say_bytes(self, payload: bytes, channel: int = 1) -> list[Method]:
+        """Send a method that need not be one."""
+        before = len(self.connection.sent)
+        self.session.on_method(channel, payload)
+        return [method for _, method in self.connection.sent[before:]]
+
+    def call(self, method: Method, channel: int = 1) -> Method:
+        """Send a method that has one answer."""
+        answers = self.say(method, channel)
+        assert len(answers) == 1, answers
+        return answers[0]
+
+    def refused(self, method: Method, channel: int = 1) -> str:
+        """Send a method that closes the channel or connection; return the reply text."""
+        answer = self.call(method, channel)
+        assert isinstance(answer, ChannelClose | ConnectionClose), answer
+        assert (answer.class_id, answer.method_id) == (method.CLASS_ID, method.METHOD_ID)
+        assert answer.reply_text.encode()
+        return answer.reply_text
+
+    def sent(self, kind: type[M]) -> list[M]:
+        """Return the methods of one kind that were sent."""
+        return [method for _, method in self.connection.sent if isinstance(method, kind)]
+
+    def handshake(
+        self, user: str = "guest", password: str = "guest", vhost: str = "/"
+    ) -> list[Method]:
+        """Go through the handshake; return the answer to connection.open."""
+        self.session.on_greeting()
+        self.start_ok(user, password)
+        self.say(ConnectionTuneOk(channel_max=2047, frame_max=131072, heartbeat=30), 0)
+        return self.say(ConnectionOpen(virtual_host=vhost), 0)
+
+    def start_ok(
+        self, user: str = "guest", password: str = "guest", mechanism: str = "PLAIN"
+    ) -> list[Method]:
+        """Log in."""
+        return self.say(
+            ConnectionStartOk(
+                client_properties={"capabilities": dict(CAPABILITIES)},
+                mechanism=mechanism,
+                response=f"\0{user}\0{password}".encode(),
+                locale="en_US",
+            ),
+            0,
+        )
+
+
+def user(name: str, configure: str, write: str, read: str) -> User:
+    """Make a user with permissions on `/`."""
+    return User(
+        name,
+        from_clear(name, SECRET),
+        permissions={"/": Permissions.of(configure, write, read)},
+    )

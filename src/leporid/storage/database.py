@@ -1,0 +1,288 @@
+"""One SQLite file of definitions: its schema, its rows, and whether it can be trusted.
+
+Responsible for the bytes of a single file. Must not know that there is a second one (see
+`definitions`), nor what a queue or an exchange is beyond its columns.
+
+Invariant: every transaction raises `commits` by one, so of two files that were given the same
+changes the one with the higher number knows more. SQLite keeps no checksums of its own, so every
+row carries one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+# "LEPO": tells our files from other programs' (SQLite's application_id).
+APPLICATION_ID = 0x4C45504F
+# Raised with every change of the tables; a file with a higher one is refused.
+SCHEMA_VERSION = 1
+
+# What may be wrong with a file is listed up to this many lines.
+PROBLEMS_MAX = 20
+
+# SQLite's codes for what is not the file's fault: permissions, locks, memory, the disk itself.
+ENVIRONMENT_CODES = {
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+
+# (kind, fields): kind is "put_" or "drop_" and the name of a Table below; fields are its columns,
+# for a drop at least those of its key.
+Change = tuple[str, Mapping[str, Any]]
+
+Problem = Literal["missing", "damaged", "foreign", "newer"]
+
+
+class DefinitionsError(Exception):
+    """The definitions cannot be read or written; the message names the file and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One kind of definition."""
+
+    name: str
+    key: tuple[str, ...]
+    rest: tuple[str, ...]
+    # The columns in SQL, and what else holds for the table.
+    sql: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column but the checksum."""
+        return self.key + self.rest
+
+
+VHOSTS = Table("vhosts", ("name",), (), "name TEXT, PRIMARY KEY (name)")
+EXCHANGES = Table(
+    "exchanges",
+    ("vhost", "name"),
+    ("type", "auto_delete", "internal", "arguments"),
+    "vhost TEXT, name TEXT, type TEXT NOT NULL, auto_delete INTEGER NOT NULL,"
+    " internal INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (vhost, name)",
+)
+QUEUES = Table(
+    "queues",
+    ("id",),
+    ("vhost", "name", "auto_delete", "arguments"),
+    "id INTEGER CHECK (id > 0), vhost TEXT NOT NULL, name TEXT NOT NULL,"
+    " auto_delete INTEGER NOT NULL, arguments BLOB NOT NULL,"
+    " PRIMARY KEY (id), UNIQUE (vhost, name)",
+)
+BINDINGS = Table(
+    "bindings",
+    ("vhost", "source", "destination", "kind", "key", "arguments"),
+    (),
+    "vhost TEXT, source TEXT, destination TEXT, kind TEXT, key TEXT, arguments BLOB,"
+    " PRIMARY KEY (vhost, source, destination, kind, key, arguments)",
+)
+# One row: how many transactions there were, and the lowest queue id never given.
+STATE = Table(
+    "state",
+    ("id",),
+    ("commits", "next_queue_id"),
+    "id INTEGER, commits INTEGER NOT NULL, next_queue_id INTEGER NOT NULL, PRIMARY KEY (id)",
+)
+TABLES = {
+    "vhost": VHOSTS,
+    "exchange": EXCHANGES,
+    "queue": QUEUES,
+    "binding": BINDINGS,
+    "state": STATE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What `examine` found: a problem with its reason, or none and the number of commits."""
+
+    commits: int
+    problem: Problem | None = None
+    reason: str = ""
+
+
+class Database:
+    """An open file. Used from one thread at a time, whichever.
+
+    Args:
+        path: the file; made if there is none.
+        durable: whether a commit waits for the disk. Without, a power cut may take the last
+            commits, never the file.
+
+    Raises:
+        DefinitionsError: SQLite cannot open or make the file.
+    """
+
+    def __init__(self, path: Path, *, durable: bool) -> None:
+        self.path = path
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            if not self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                self._create()
+            # What is in the file has survived; what is still in its write-ahead log may yet be
+            # damaged without a sign.
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise DefinitionsError(f"{path}: {error}") from error
+
+    def close(self) -> None:
+        """Close the file; SQLite folds its write-ahead log into it."""
+        self._connection.close()
+
+    def rows(self, table: Table) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table, in order of their key."""
+        query = f"SELECT {', '.join(table.columns)} FROM {table.name}"  # noqa: S608 - constants
+        yield from self._connection.execute(f"{query} ORDER BY {', '.join(table.key)}")
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make all changes in one transaction; applying one twice is applying it once.
+
+        Raises:
+            DefinitionsError: nothing was changed.
+        """
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for kind, fields in changes:
+                self._apply_one(kind, fields)
+            ids = (fields["id"] for kind, fields in changes if kind == "put_queue")
+            self._advance(max(ids, default=0) + 1)
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise DefinitionsError(f"{self.path}: {error}") from error
+            raise
+
+    def _apply_one(self, kind: str, fields: Mapping[str, Any]) -> None:
+        action, _, noun = kind.partition("_")
+        table = TABLES[noun]
+        if action == "put":
+            self._put(table, [fields[column] for column in table.columns])
+            return
+        if action != "drop":
+            raise ValueError(f"unknown kind of change: {kind}")
+        self._drop(table, table.key, [fields[column] for column in table.key])
+        if table is VHOSTS:
+            for inside in (EXCHANGES, QUEUES, BINDINGS):
+                self._drop(inside, ("vhost",), [fields["name"]])
+
+    def _put(self, table: Table, values: Sequence[Any]) -> None:
+        columns = (*table.columns, "checksum")
+        marks = ", ".join("?" * len(columns))
+        updates = ", ".join(f"{one} = excluded.{one}" for one in (*table.rest, "checksum"))
+        self._connection.execute(
+            f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+            f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {updates}",
+            (*values, checksum(values)),
+        )
+
+    def _drop(self, table: Table, by: Sequence[str], values: Sequence[Any]) -> None:
+        condition = " AND ".join(f"{column} = ?" for column in by)
+        self._connection.execute(f"DELETE FROM {table.name} WHERE {condition}", values)  # noqa: S608
+
+    def _advance(self, next_queue_id: int) -> None:
+        _, commits, known = next(self.rows(STATE))
+        self._put(STATE, (1, commits + 1, max(known, next_queue_id)))
+
+    def _create(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        for table in TABLES.values():
+            # An INTEGER PRIMARY KEY is SQLite's own row id; every other table goes without.
+            options = "STRICT" if table.key == ("id",) else "STRICT, WITHOUT ROWID"
+            self._connection.execute(
+                f"CREATE TABLE {table.name} ({_with_checksum(table.sql)}) {options}"
+            )
+        self._put(STATE, (1, 0, 1))
+        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._connection.execute("COMMIT")
+
+
+def checksum(values: Sequence[Any]) -> int:
+    """Return the CRC-32 of a row; each value goes in with its type and length."""
+    total = 0
+    for value in values:
+        if isinstance(value, str):
+            letter, data = b"s", value.encode()
+        elif isinstance(value, bytes):
+            letter, data = b"b", value
+        else:
+            # True and 1 are one value to SQLite.
+            letter, data = b"i", str(int(value) if isinstance(value, int) else value).encode()
+        total = zlib.crc32(letter + len(data).to_bytes(4, "big") + data, total)
+    return total
+
+
+def examine(path: Path) -> Examination:
+    """Read a whole file without changing it and say whether all of it can be trusted.
+
+    Raises:
+        DefinitionsError: it cannot be read, for a reason that says nothing of its contents.
+    """
+    if not path.exists():
+        return Examination(0, "missing", "is missing")
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return _examine(connection)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        # The primary code is in the low byte; errors of Python's own have none.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code in ENVIRONMENT_CODES:
+            raise DefinitionsError(f"{path} cannot be read: {error}") from error
+        return Examination(0, "damaged", str(error))
+
+
+def _examine(connection: sqlite3.Connection) -> Examination:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if not tables and not application:
+        # A first start that was cut short.
+        return Examination(0, "missing", "is empty")
+    if application != APPLICATION_ID:
+        return Examination(0, "foreign", "is a database of another program")
+    if version > SCHEMA_VERSION:
+        reason = (
+            f"was written by a newer version (schema {version}; this one reads {SCHEMA_VERSION})"
+        )
+        return Examination(0, "newer", reason)
+    problems = [line for (line,) in connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})")]
+    if problems == ["ok"]:
+        problems = [*_wrong_checksums(connection)]
+    if problems:
+        return Examination(0, "damaged", "; ".join(problems[:PROBLEMS_MAX]))
+    row = connection.execute("SELECT commits FROM state").fetchone()
+    return Examination(row[0]) if row else Examination(0, "damaged", "the state row is gone")
+
+
+def _wrong_checksums(connection: sqlite3.Connection) -> Iterator[str]:
+    for table in TABLES.values():
+        query = f"SELECT {', '.join(table.columns)}, checksum FROM {table.name}"  # noqa: S608
+        for number, (*values, expected) in enumerate(connection.execute(query), 1):
+            if checksum(values) != expected:
+                yield f"{table.name}: row {number} does not match its checksum"
+
+
+def _with_checksum(sql: str) -> str:
+    """Put the checksum column before the table's constraints, where SQL wants columns."""
+    columns, constraint, keys = sql.partition(", PRIMARY KEY")
+    return f"{columns}, checksum INTEGER NOT NULL{constraint}{keys}"

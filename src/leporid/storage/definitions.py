@@ -1,0 +1,281 @@
+"""The durable definitions of a broker: vhosts, exchanges, queues and bindings, in SQLite.
+
+    definitions.db         every commit is on disk when `commit` returns
+    definitions.copy.db    the same rows; its commits reach the disk when the system pleases
+
+Responsible for having them back after any crash, and after damage to either file. Must not know
+what the definitions mean: changes are (kind, fields), rows are columns, arguments are bytes.
+
+Invariant: the copy is never ahead of the original. So when a start finds it ahead, the original
+has lost commits (SQLite drops what follows a flipped bit in its write-ahead log, and says
+nothing), and the copy is the truth. When only one of the two is whole, that one is. A damaged
+file is put aside, never deleted. Queue ids are never given twice, even if the queue is gone:
+records in the log may still bear them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from leporid.storage.database import (
+    BINDINGS,
+    EXCHANGES,
+    QUEUES,
+    STATE,
+    VHOSTS,
+    Change,
+    Database,
+    DefinitionsError,
+    Examination,
+    examine,
+)
+
+__all__ = [
+    "Change",
+    "Definitions",
+    "DefinitionsError",
+    "Snapshot",
+    "StoredBinding",
+    "StoredExchange",
+    "StoredQueue",
+    "problems",
+]
+
+# SQLite's companions of a database in WAL mode.
+COMPANIONS = ("", "-wal", "-shm")
+
+
+class StoredExchange(NamedTuple):
+    """A durable exchange."""
+
+    vhost: str
+    name: str
+    type: str
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+
+
+class StoredQueue(NamedTuple):
+    """A durable queue."""
+
+    id: int
+    vhost: str
+    name: str
+    auto_delete: bool
+    arguments: bytes
+
+
+class StoredBinding(NamedTuple):
+    """A binding between a durable exchange and a durable destination."""
+
+    vhost: str
+    source: str
+    destination: str
+    kind: str
+    key: str
+    arguments: bytes
+
+
+class Snapshot(NamedTuple):
+    """All definitions at one moment."""
+
+    vhosts: tuple[str, ...]
+    exchanges: tuple[StoredExchange, ...]
+    queues: tuple[StoredQueue, ...]
+    bindings: tuple[StoredBinding, ...]
+    # The lowest id that no queue ever had.
+    next_queue_id: int
+
+
+class Definitions:
+    """The open definitions. Used from one thread at a time, whichever.
+
+    Args:
+        path: the original, `DIR/definitions.db`; the copy stands beside it. Made if there is
+            neither.
+
+    Attributes:
+        report: what was found damaged and what was done about it, one sentence each.
+
+    Raises:
+        DefinitionsError: neither file is whole, one is from a newer version, or one is another
+            program's. Nothing was changed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.report = _repair(path, copy_path(path))
+        self._original = Database(path, durable=True)
+        _sync_directory(path.parent)
+        self._copy: Database | None = Database(copy_path(path), durable=False)
+
+    def __repr__(self) -> str:
+        return f"<Definitions {self.path}>"
+
+    def load(self) -> Snapshot:
+        """Read everything."""
+        rows = self._original.rows
+        _, _, next_queue_id = next(rows(STATE))
+        return Snapshot(
+            vhosts=tuple(name for (name,) in rows(VHOSTS)),
+            exchanges=tuple(
+                StoredExchange(vhost, name, kind, bool(auto_delete), bool(internal), arguments)
+                for vhost, name, kind, auto_delete, internal, arguments in rows(EXCHANGES)
+            ),
+            queues=tuple(
+                StoredQueue(number, vhost, name, bool(auto_delete), arguments)
+                for number, vhost, name, auto_delete, arguments in rows(QUEUES)
+            ),
+            bindings=tuple(StoredBinding(*row) for row in rows(BINDINGS)),
+            next_queue_id=next_queue_id,
+        )
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Make all changes in one transaction and return when they are on disk.
+
+        Args:
+            changes: in order: `("put_queue", {"id": 7, "vhost": "/", …})`, and so on with
+                put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
+                drop_queue, put_binding, drop_binding. Any of them may be repeated.
+
+        Raises:
+            DefinitionsError: nothing was changed; the disk may be full.
+        """
+        if not changes:
+            return
+        self._original.apply(changes)
+        if self._copy is None:
+            return
+        try:
+            self._copy.apply(changes)
+        except DefinitionsError:
+            # A copy that missed a commit is behind, and the next start makes it anew.
+            self._copy.close()
+            self._copy = None
+
+    def close(self) -> None:
+        """Close both files."""
+        self._original.close()
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
+
+
+def problems(path: Path) -> list[str]:
+    """Say what is wrong with the definitions of a broker that is not running; change nothing."""
+    original, copy = examine(path), examine(copy_path(path))
+    if original.problem == copy.problem == "missing":
+        return []
+    found = [
+        f"{one} {examination.reason}"
+        for one, examination in ((path, original), (copy_path(path), copy))
+        if examination.problem is not None
+    ]
+    if not found and copy.commits > original.commits:
+        found.append(f"{path} lacks {copy.commits - original.commits} commits that its copy has")
+    return found
+
+
+def copy_path(path: Path) -> Path:
+    """Return where the copy of `path` stands."""
+    return path.with_suffix(f".copy{path.suffix}")
+
+
+def _repair(path: Path, copy: Path) -> tuple[str, ...]:
+    """Make both files whole, or raise; return what there is to tell."""
+    original, copied = examine(path), examine(copy)
+    if original.problem == copied.problem == "missing":
+        return ()
+    if original.problem and copied.problem:
+        raise DefinitionsError(_hopeless(path, original, copy, copied))
+    if original.problem is None and (copied.problem or copied.commits <= original.commits):
+        return _renew_copy(path, original, copy, copied)
+    lost = (
+        f"{path} {original.reason}"
+        if original.problem
+        else f"{path} lacks {copied.commits - original.commits} commits that its copy has"
+    )
+    aside = _set_aside(path)
+    _duplicate(copy, path)
+    kept = f"; it is now {aside}" if aside else ""
+    return (f"{lost}{kept}; the definitions were restored from {copy}",)
+
+
+def _hopeless(path: Path, original: Examination, copy: Path, copied: Examination) -> str:
+    """Say why neither file can be used.
+
+    A schema that is newer in one file only would be a flipped bit: every version keeps both at
+    the same one.
+    """
+    for one, examination in ((path, original), (copy, copied)):
+        if examination.problem in ("newer", "foreign"):
+            return f"{one} {examination.reason}"
+    return (
+        f"{path} cannot be used ({original.reason}), and neither can its copy {copy}"
+        f" ({copied.reason})"
+    )
+
+
+def _renew_copy(
+    path: Path, original: Examination, copy: Path, copied: Examination
+) -> tuple[str, ...]:
+    """Make the copy anew unless it is whole and knows every commit."""
+    if copied.problem is None and copied.commits == original.commits:
+        return ()
+    aside = None
+    if copied.problem not in (None, "missing"):
+        aside = _set_aside(copy)
+    else:
+        # Not there yet, or behind after a power cut: nothing is lost, nothing to tell.
+        for suffix in COMPANIONS:
+            _beside(copy, suffix).unlink(missing_ok=True)
+    _duplicate(path, copy)
+    return (f"{copy} {copied.reason}; it is now {aside}, and was made anew",) if aside else ()
+
+
+def _set_aside(path: Path) -> Path | None:
+    """Give a damaged file and its companions a name that nothing opens; return the name."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    for suffix in COMPANIONS:
+        if _beside(path, suffix).exists():
+            _beside(path, suffix).rename(_beside(aside, suffix))
+    _sync_directory(path.parent)
+    return aside if aside.exists() else None
+
+
+def _duplicate(source: Path, target: Path) -> None:
+    """Make `target`, which must not exist, the same database as `source`; all of it or nothing."""
+    unfinished = target.with_name(f"{target.name}.new")
+    unfinished.unlink(missing_ok=True)
+    try:
+        with (
+            closing(sqlite3.connect(source)) as reader,
+            closing(sqlite3.connect(unfinished)) as writer,
+        ):
+            reader.backup(writer)
+    except sqlite3.Error as error:
+        raise DefinitionsError(f"cannot make {target} from {source}: {error}") from error
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    unfinished.rename(target)
+    _sync_directory(target.parent)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

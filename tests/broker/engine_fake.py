@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
-from leporid.broker.dataplane import Resolve
+from leporid.broker.dataplane import Consumer, Queue, Resolve
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
@@ -96,20 +96,23 @@ class FakeChannel:
     log: list[str] = field(default_factory=list)
 
     def consume(
-        self, queue: FakeQueue, tag: str, no_ack: bool, priority: int, prefetch: int
+        self, queue: Queue, tag: str, no_ack: bool, priority: int, prefetch: int
     ) -> FakeConsumer:
+        assert isinstance(queue, FakeQueue)
         consumer = FakeConsumer(self, queue, tag, no_ack, priority, prefetch)
         self.consumers.append(consumer)
         queue.consumers.append(consumer)
         queue.deliver()
         return consumer
 
-    def cancel(self, consumer: FakeConsumer) -> None:
+    def cancel(self, consumer: Consumer) -> None:
+        assert isinstance(consumer, FakeConsumer)
         if consumer in self.consumers:
             self.consumers.remove(consumer)
             consumer.queue.consumers.remove(consumer)
 
-    def get(self, queue: FakeQueue, no_ack: bool) -> bool:
+    def get(self, queue: Queue, no_ack: bool) -> bool:
+        assert isinstance(queue, FakeQueue)
         if not queue.ready:
             return False
         self.connection.delivered.append(("", queue.ready.pop(0)))
@@ -198,14 +201,18 @@ class FakeConnection:
         try:
             source = self.session.source(exchange)
             if copies:
-                queues = self.session.copies(source, exchange, [key, *copies], properties)
+                queues: Sequence[Queue] = self.session.copies(
+                    source, exchange, [key, *copies], properties
+                )
             else:
                 given = None if source.cacheable else properties
-                queues = source.resolve(key, given)  # type: ignore[attr-defined]
+                assert isinstance(source, FakeSource)
+                queues = source.resolve(key, given)
         except Fault as fault:
             self.session.on_fault(channel, fault)
             return 0
         for queue in queues:
+            assert isinstance(queue, FakeQueue)
             queue.push(body)
         return len(queues)
 

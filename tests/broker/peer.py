@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TypeVar
 
+from tests.broker.engine_fake import FakeConnection, FakePlane, FakeQueue
+
 from leporid.amqp.methods import (
     ChannelClose,
     ChannelOpen,
@@ -20,8 +22,6 @@ from leporid.broker.changes import Change
 from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import EVERYTHING, Permissions
 from leporid.broker.session import Session
-
-from tests.broker.engine_fake import FakeConnection, FakePlane, FakeQueue
 
 M = TypeVar("M", bound=Method)
 
@@ -40,7 +40,6 @@ class World:
         counter = itertools.count(1)
         self.plane = FakePlane()
         self.changes: list[Change] = []
-        self.offloaded: list[object] = []
         everything = {"/": EVERYTHING, "other": EVERYTHING}
         guest = User("guest", from_clear("guest", SECRET), permissions=everything)
         self.broker = Broker(
@@ -74,9 +73,7 @@ class Peer:
 
     def __init__(self, broker: Broker, *, loopback: bool = True) -> None:
         self.connection = FakeConnection()
-        self.session = Session(
-            broker, self.connection, peer_is_loopback=loopback, name="test"
-        )
+        self.session = Session(broker, self.connection, peer_is_loopback=loopback, name="test")
         self.connection.session = self.session
 
     def say(self, method: Method, channel: int = 1) -> list[Method]:

@@ -232,14 +232,10 @@ def _check_values(thing: str, arguments: Arguments, checks: Mapping[str, Check])
                 raise PreconditionFailed(f"invalid arg '{key}' for {thing}: {wrong}")
 
 
-def _check_keys(
-    thing: str, arguments: Arguments, foreign: frozenset[str], kind: QueueType
-) -> None:
+def _check_keys(thing: str, arguments: Arguments, foreign: frozenset[str], kind: QueueType) -> None:
     for key in arguments:
         if key in foreign:
-            raise PreconditionFailed(
-                f"invalid arg '{key}' for {thing} of queue type {kind.module}"
-            )
+            raise PreconditionFailed(f"invalid arg '{key}' for {thing} of queue type {kind.module}")
 
 
 def exchange_name(arguments: Arguments, key: str, thing: str) -> str | None:

@@ -79,14 +79,16 @@ class Broker:
         limits: Limits | None = None,
         identity: Mapping[str, Value] | None = None,
     ) -> None:
-        """Args:
-        plane: the engine.
-        access: the users.
-        record: told of every durable change, in order.
-        random_bytes: where unguessable names come from.
-        offload: runs what may block, such as hashing a password, somewhere else.
-        limits: what clients are offered.
-        identity: server properties beside the capabilities; `product` and `version` at least.
+        """Makes it.
+
+        Args:
+            plane: the engine.
+            access: the users.
+            record: told of every durable change, in order.
+            random_bytes: where unguessable names come from.
+            offload: runs what may block, such as hashing a password, somewhere else.
+            limits: what clients are offered.
+            identity: server properties beside the capabilities; `product` and `version` at least.
         """
         self.plane = plane
         self.access = access

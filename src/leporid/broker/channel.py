@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
 from leporid.broker.dataplane import Channel
-from leporid.broker.queues import QueueState, Subscription
 from leporid.broker.names import REPLY_PREFIX
+from leporid.broker.queues import QueueState, Subscription
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session

@@ -19,11 +19,16 @@ class Queue(Protocol):
     """The engine's half of a queue: its entries and who takes from it."""
 
     @property
-    def ready_count(self) -> int: ...
+    def ready_count(self) -> int:
+        """Messages that wait for a consumer."""
+
     @property
-    def unacked_count(self) -> int: ...
+    def unacked_count(self) -> int:
+        """Messages delivered and not settled."""
+
     @property
-    def ready_bytes(self) -> int: ...
+    def ready_bytes(self) -> int:
+        """Bytes of the bodies that wait."""
 
     def purge(self) -> int:
         """Drop the ready messages; return how many there were."""
@@ -51,7 +56,8 @@ class Consumer(Protocol):
     """One subscription of a channel to a queue."""
 
     @property
-    def tag(self) -> str: ...
+    def tag(self) -> str:
+        """The consumer tag."""
 
 
 class Channel(Protocol):
@@ -76,13 +82,20 @@ class Channel(Protocol):
     def recover(self) -> None:
         """Requeue everything unsettled."""
 
-    def select_confirm(self) -> None: ...
-    def select_tx(self) -> None: ...
+    def select_confirm(self) -> None:
+        """Confirm publishes from now on."""
+
+    def select_tx(self) -> None:
+        """Collect publishes and settles from now on."""
+
     def commit(self) -> int:
         """Publish and settle what waited; return the generation to hold the answer for."""
 
-    def rollback(self) -> None: ...
-    def set_flow(self, active: bool) -> None: ...
+    def rollback(self) -> None:
+        """Drop what was collected."""
+
+    def set_flow(self, active: bool) -> None:
+        """Stop or go on delivering."""
 
 
 class Connection(Protocol):
@@ -121,5 +134,8 @@ class Plane(Protocol):
     def note_change(self) -> int:
         """A definition changed; return the generation that brings it to the disk."""
 
-    def queue(self, queue_id: int, name: str, durable: bool) -> Queue: ...
-    def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source: ...
+    def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
+        """Make the engine's half of a queue; the number is 0 for one that is not durable."""
+
+    def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:
+        """Make the engine's half of an exchange."""

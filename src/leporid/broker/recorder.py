@@ -57,9 +57,7 @@ class Recorder:
         """A queue was declared."""
         if queue.durable:
             arguments = encode_table(queue.arguments)
-            self._record(
-                PutQueue(queue.id, self._vhost, queue.name, queue.auto_delete, arguments)
-            )
+            self._record(PutQueue(queue.id, self._vhost, queue.name, queue.auto_delete, arguments))
 
     def removed_queue(self, queue: QueueState) -> None:
         """A queue is gone."""

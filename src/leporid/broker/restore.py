@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.tables import decode_table
-from leporid.broker import terms
 from leporid.broker.arguments import queue_type
 from leporid.broker.exchanges import Binding, DestinationKind
 from leporid.broker.vhost import VirtualHost
@@ -22,119 +21,85 @@ from leporid.broker.vhost import VirtualHost
 logger = logging.getLogger(__name__)
 
 
-class RecordedExchange(Protocol):
-    """A durable exchange as it was recorded."""
-
-    @property
-    def vhost(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def auto_delete(self) -> bool: ...
-    @property
-    def internal(self) -> bool: ...
-    @property
-    def arguments(self) -> bytes: ...
-
-
-class RecordedQueue(Protocol):
-    """A durable queue as it was recorded."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def vhost(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def auto_delete(self) -> bool: ...
-    @property
-    def arguments(self) -> bytes: ...
-
-
-class RecordedBinding(Protocol):
-    """A durable binding as it was recorded."""
-
-    @property
-    def vhost(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def destination(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def key(self) -> str: ...
-    @property
-    def arguments(self) -> bytes: ...
+# The fields of the changes that put them, in that order.
+RecordedExchange: TypeAlias = tuple[str, str, str, bool, bool, bytes]
+RecordedQueue: TypeAlias = tuple[int, str, str, bool, bytes]
+RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
 
 
 class Snapshot(Protocol):
-    """Everything that was recorded; the virtual hosts are made before this is applied."""
+    """Everything that was recorded."""
 
     @property
-    def vhosts(self) -> Iterable[str]: ...
+    def vhosts(self) -> Iterable[str]:
+        """The names of the virtual hosts; they are made before the rest is applied."""
+
     @property
-    def exchanges(self) -> Iterable[RecordedExchange]: ...
+    def exchanges(self) -> Iterable[RecordedExchange]:
+        """The durable exchanges."""
+
     @property
-    def queues(self) -> Iterable[RecordedQueue]: ...
+    def queues(self) -> Iterable[RecordedQueue]:
+        """The durable queues."""
+
     @property
-    def bindings(self) -> Iterable[RecordedBinding]: ...
+    def bindings(self) -> Iterable[RecordedBinding]:
+        """The bindings between durable ends."""
+
     @property
-    def next_queue_id(self) -> int: ...
+    def next_queue_id(self) -> int:
+        """The lowest number that no queue ever had."""
 
 
 def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
     """Fill virtual hosts with what was recorded of them."""
     for exchange in snapshot.exchanges:
-        with _reported(terms.exchange_in(exchange.vhost, exchange.name)):
-            _restore_exchange(vhosts[exchange.vhost], exchange)
+        with _reported("exchange", exchange):
+            _restore_exchange(vhosts, exchange)
     for queue in snapshot.queues:
-        with _reported(terms.queue_in(queue.vhost, queue.name)):
-            _restore_queue(vhosts[queue.vhost], queue)
+        with _reported("queue", queue):
+            _restore_queue(vhosts, queue)
     for binding in snapshot.bindings:
-        ends = f"'{binding.source}' to '{binding.destination}'"
-        with _reported(f"binding from {ends} in vhost '{binding.vhost}'"):
-            _restore_binding(vhosts[binding.vhost], binding)
+        with _reported("binding", binding):
+            _restore_binding(vhosts, binding)
 
 
 @contextmanager
-def _reported(title: str) -> Iterator[None]:
+def _reported(kind: str, recorded: tuple[object, ...]) -> Iterator[None]:
     """Log that one definition could not be restored, instead of failing."""
     try:
         yield
     except (Fault, LookupError) as error:
-        logger.error("recorded %s is left out: %s", title, error)
+        logger.error("recorded %s %r is left out: %s", kind, recorded, error)
 
 
-def _restore_exchange(vhost: VirtualHost, recorded: RecordedExchange) -> None:
-    arguments, _ = decode_table(recorded.arguments)
-    vhost.add_exchange(
-        recorded.name,
-        recorded.type,
+def _restore_exchange(vhosts: Mapping[str, VirtualHost], recorded: RecordedExchange) -> None:
+    vhost, name, kind, auto_delete, internal, arguments = recorded
+    vhosts[vhost].add_exchange(
+        name,
+        kind,
         durable=True,
-        auto_delete=recorded.auto_delete,
-        internal=recorded.internal,
-        arguments=arguments,
+        auto_delete=auto_delete,
+        internal=internal,
+        arguments=decode_table(arguments)[0],
     )
 
 
-def _restore_queue(vhost: VirtualHost, recorded: RecordedQueue) -> None:
-    arguments, _ = decode_table(recorded.arguments)
-    vhost.make_queue(
-        recorded.name,
-        queue_id=recorded.id,
-        auto_delete=recorded.auto_delete,
+def _restore_queue(vhosts: Mapping[str, VirtualHost], recorded: RecordedQueue) -> None:
+    number, vhost, name, auto_delete, encoded = recorded
+    arguments, _ = decode_table(encoded)
+    vhosts[vhost].make_queue(
+        name,
+        queue_id=number,
+        auto_delete=auto_delete,
         arguments=arguments,
         kind=queue_type(arguments),
     )
 
 
-def _restore_binding(vhost: VirtualHost, recorded: RecordedBinding) -> None:
-    arguments, _ = decode_table(recorded.arguments)
-    kind: DestinationKind = "exchange" if recorded.kind == "exchange" else "queue"
-    binding = Binding(recorded.source, recorded.destination, kind, recorded.key, arguments)
-    if not vhost.restore_binding(binding):
+def _restore_binding(vhosts: Mapping[str, VirtualHost], recorded: RecordedBinding) -> None:
+    vhost, source, destination, recorded_kind, key, arguments = recorded
+    kind: DestinationKind = "exchange" if recorded_kind == "exchange" else "queue"
+    binding = Binding(source, destination, kind, key, decode_table(arguments)[0])
+    if not vhosts[vhost].restore_binding(binding):
         raise LookupError("one of its ends is missing")

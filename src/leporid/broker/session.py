@@ -71,11 +71,13 @@ class Session:
     def __init__(
         self, broker: Broker, connection: Connection, *, peer_is_loopback: bool, name: str = ""
     ) -> None:
-        """Args:
-        broker: what it is a connection to.
-        connection: the engine's half.
-        peer_is_loopback: whether the peer's address (not the listener's) is a loopback one.
-        name: who it is, for the log, such as `127.0.0.1:40000`.
+        """Makes it.
+
+        Args:
+            broker: what it is a connection to.
+            connection: the engine's half.
+            peer_is_loopback: whether the peer's address (not the listener's) is a loopback one.
+            name: who it is, for the log, such as `127.0.0.1:40000`.
         """
         self.broker = broker
         self.connection = connection
@@ -370,9 +372,7 @@ class Session:
         del self.channels[number]
         self._refused.add(number)
         channel.silence()
-        self.send(
-            number, ChannelClose(fault.code, fault.text, fault.class_id, fault.method_id)
-        )
+        self.send(number, ChannelClose(fault.code, fault.text, fault.class_id, fault.method_id))
         self.connection.refuse_channel(number)
         channel.forget()
 

@@ -379,8 +379,13 @@ class VirtualHost:
 
 def _check_permanent(title: str, durable: bool, auto_delete: bool, owner: Owner | None) -> None:
     wrong = (
-        "auto-delete" if auto_delete else "exclusive-owner" if owner else "non-durable"
-        if not durable else None
+        "auto-delete"
+        if auto_delete
+        else "exclusive-owner"
+        if owner
+        else "non-durable"
+        if not durable
+        else None
     )
     if wrong is not None:
         raise PreconditionFailed(f"invalid property '{wrong}' for {title}")

@@ -87,9 +87,7 @@ def _check_same(channel: ChannelState, exchange: Exchange, method: ExchangeDecla
     rules.check_same(title, "durable", exchange.durable, method.durable)
     rules.check_same(title, "auto_delete", exchange.auto_delete, method.auto_delete)
     rules.check_same(title, "internal", exchange.internal, method.internal)
-    rules.check_same_arguments(
-        title, exchange.arguments, method.arguments, (ALTERNATE_ARGUMENT,)
-    )
+    rules.check_same_arguments(title, exchange.arguments, method.arguments, (ALTERNATE_ARGUMENT,))
 
 
 def delete(channel: ChannelState, method: ExchangeDelete) -> Method | None:

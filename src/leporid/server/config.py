@@ -47,8 +47,9 @@ __all__ = ["Config", "ConfigError", "Limits", "UserSettings", "access_users", "l
 
 # AMQP's own minimum. RabbitMQ 4 wants 8192; clients that ask for 4096 exist and are let in.
 FRAME_MAX_LEAST = 4096
-# A frame is read into one buffer; beyond this a larger frame saves no time and costs memory.
-FRAME_MAX_MOST = 16 * 2**20
+# All connections read into one buffer that has room for three frames of this size (a method, its
+# header and its body); larger frames would save no time. RabbitMQ's default, too.
+FRAME_MAX_MOST = 128 * 2**10
 # RabbitMQ's ceiling for max_message_size.
 MESSAGE_BYTES_MOST = 512 * 2**20
 SIZE_MOST = 2**60
@@ -150,8 +151,8 @@ class UserSettings:
 class Limits:
     """`[limits]`: what one broker or one peer may ask for."""
 
-    # RabbitMQ 4's default; 3.13 allowed 128 MiB.
-    message_bytes_max: int = setting(size(1, MESSAGE_BYTES_MOST), 16 * 2**20)
+    # RabbitMQ 3.13's default; 4 allows 16 MiB.
+    message_bytes_max: int = setting(size(1, MESSAGE_BYTES_MOST), 128 * 2**20)
     # Above what file descriptors usually allow, so that the operating system's limit decides.
     connections_max: int = setting(whole(1, 10_000_000), 1_000_000)
     # From accept to connection.open.

@@ -1,0 +1,94 @@
+"""A channel: what it delivered and has not settled, what it published and is not confirmed."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from cpython.object cimport PyObject
+
+from leporid.engine.outbox cimport Outbox
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue cimport Queue, Slot, Taker
+from leporid.engine.source cimport Route, Source
+from leporid.engine.wire cimport Props
+
+cdef enum:
+    SETTLE_ACK = 0
+    SETTLE_DROP = 1
+    SETTLE_REQUEUE = 2
+
+ctypedef struct Unacked:
+    uint64_t tag
+    uint64_t seq
+    PyObject *queue                 # owned; NULL: settled
+    PyObject *consumer              # owned; NULL: basic.get
+
+ctypedef struct Pending:
+    uint64_t upto                   # publishes up to this number
+    uint64_t generation             # are confirmed once this generation is synced
+
+cdef class Channel
+
+cdef class Consumer(Taker):
+    cdef readonly str tag
+    cdef readonly Queue queue
+    cdef readonly Channel channel
+    cdef readonly bint no_ack
+    cdef readonly bint active
+    cdef readonly uint32_t prefetch
+    cdef readonly uint32_t unacked_count
+    cdef bytes head
+
+cdef class Channel:
+    cdef readonly uint16_t number
+    cdef readonly bint closing      # refused: only close and close-ok are heard
+    cdef readonly bint closed
+    cdef readonly bint confirming
+    cdef readonly bint transactional
+    cdef readonly bint flowing
+    cdef public uint32_t prefetch_count
+    cdef readonly uint32_t unacked_count
+    cdef uint32_t global_limit
+    cdef uint32_t outstanding       # unsettled deliveries to consumers, for the global limit
+    cdef Plane plane
+    cdef Outbox out
+    cdef object session
+    cdef list consumers
+    cdef uint64_t delivery_tag
+    cdef Unacked *unacked
+    cdef size_t unacked_start, unacked_end, unacked_capacity, unacked_holes
+    cdef uint64_t publish_seq, confirmed_seq
+    cdef Pending *pending
+    cdef size_t pending_start, pending_end, pending_capacity
+    cdef bint unconfirmed           # stands in plane.confirming
+    cdef list tx_publishes
+    cdef list tx_settles
+    # The last exchange and route, for the usual publisher that repeats itself.
+    cdef Source source
+    cdef Route route
+    cdef uint64_t route_epoch
+    # Assembly of a message whose frames did not arrive together.
+    cdef int expecting              # 0 a method, 1 a content header, 2 a content body
+    cdef bytes assembling_method
+    cdef bytes assembling_properties
+    cdef object assembling_body
+    cdef uint64_t assembling_left
+    cdef uint64_t deepest           # ready entries in the deepest queue with consumers just published to
+    cdef int remember(self, uint64_t tag, uint64_t seq, Queue queue, Consumer consumer) except -1
+    cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
+    cdef int settle_at(self, size_t index, int how) except -1
+    cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer consumer, int how) except -1
+    cdef ssize_t index_of(self, uint64_t tag)
+    cdef int trim(self) except -1
+    cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
+                     size_t properties_len, const uint8_t *body, size_t body_len,
+                     bytes user_id) except -1
+    cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,
+                        const uint8_t *properties, size_t properties_len)
+    cdef int store(self, Route route, const uint8_t *names, size_t names_len,
+                   const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                   size_t body_len, bint persistent, uint8_t flags) except -1
+    cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
+                       size_t properties_len, const uint8_t *body, size_t body_len) except -1
+    cdef int note_confirm(self, uint64_t generation) except -1
+    cdef bint confirm(self) except -1
+    cdef int wake_consumers(self) except -1
+    cdef int forget_consumers(self) except -1
+    cdef int shut(self) except -1

@@ -1,0 +1,512 @@
+"""A connection: cuts frames from bytes, does what every message needs, hands on the rest.
+
+Responsible for framing (AMQP 0-9-1 4.2), for content assembly, and for holding a peer's input back
+while something it asked for is on its way to the disk. It does not know sockets, and not what a
+declare or a login means: such methods go to the session. Invariants: a length that a peer named is
+compared with a limit before anything is kept for it; after `broken` nothing of the input counts.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.memoryview cimport PyMemoryView_FromMemory
+
+from leporid.engine.channel cimport (
+    SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel,
+)
+from leporid.engine.outbox cimport Outbox
+from leporid.engine.plane cimport Plane
+from leporid.engine.wire cimport load16, load32, load64
+
+from leporid.amqp.errors import (
+    Fault, FrameError, PreconditionFailed, SyntaxFault, UnexpectedFrame,
+)
+
+cdef extern from *:
+    """
+    enum { FRAME_METHOD = 1, FRAME_HEADER = 2, FRAME_BODY = 3, FRAME_HEARTBEAT = 8 };
+    enum { FRAME_END = 0xce };
+    """
+    int FRAME_METHOD
+    int FRAME_HEADER
+    int FRAME_BODY
+    int FRAME_HEARTBEAT
+    int FRAME_END
+
+cdef enum:
+    BASIC_PUBLISH = 60 << 16 | 40
+    BASIC_GET = 60 << 16 | 70
+    # What one connection may read a turn. Less while the queues it fills have a backlog and
+    # consumers: those then get their turn sooner, at little cost to a publisher whose consumers
+    # are slow by themselves, since the turns get shorter.
+    TURN_BYTES = 64 * 1024
+    TURN_BYTES_BACKLOG = 16 * 1024
+    TURN_BYTES_DEEP = 4 * 1024
+    BACKLOG = 1500
+    BACKLOG_DEEP = 6000
+    # A peer that sends requests and reads no answers is not read either.
+    OUTPUT_STOP_BYTES = 1024 * 1024
+
+PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
+OWN_HEADER = b"AMQP\x00\x00\x09\x01"
+WAIT = 2
+
+
+cdef class Connection(Outbox):
+    """One peer. The server reads into `read_view`, says `received`, and sends `outgoing`."""
+
+    def __cinit__(self, Plane plane, session=None):
+        self.session = session
+        self.channels = {}
+        self.held_frames = []
+        self.user_id = b""
+
+    def __dealloc__(self):
+        free(self.rest)
+
+    def __repr__(self):
+        return (f"<Connection channels={len(self.channels)} pending={self.out_end - self.out_start}"
+                f"{' held' if self.held else ''}{' closing' if self.closing else ''}>")
+
+    # ------------------------------------------------------------- input
+
+    @property
+    def reading(self):
+        """Whether the server should read from this peer now."""
+        if self.held or self.finished or self.is_lost:
+            return False
+        if self.plane.publishers_blocked and self.published:
+            return False
+        return self.out_end - self.out_start < OUTPUT_STOP_BYTES
+
+    def read_view(self):
+        """Where to read to, at most one turn's bytes; `received` must be called next."""
+        cdef size_t turn = TURN_BYTES
+        if self.deepest > BACKLOG:
+            turn = TURN_BYTES_DEEP if self.deepest > BACKLOG_DEEP else TURN_BYTES_BACKLOG
+        self.lead = self.rest_len
+        if self.rest_len:
+            memcpy(self.plane.inbox, self.rest, self.rest_len)
+            free(self.rest)
+            self.rest = NULL
+            self.rest_len = 0
+        turn = min(turn, self.plane.inbox_bytes - self.lead)
+        return PyMemoryView_FromMemory(<char *> self.plane.inbox + self.lead, turn, PyBUF_WRITE)
+
+    def received(self, size_t count):
+        """`count` bytes were read to `read_view`; handles every whole frame among them."""
+        self.received_bytes += count
+        self.plane.received_bytes += count
+        if count:
+            self.last_received_ms = self.plane.now_ms
+        self.handle(self.plane.inbox, self.lead + count)
+
+    def feed(self, bytes data):
+        """The same for bytes from anywhere, of any length."""
+        cdef size_t done = 0, part
+        while done < <size_t> len(data):
+            view = self.read_view()
+            part = min(<size_t> len(view), len(data) - done)
+            view[:part] = data[done:done + part]
+            del view
+            self.received(part)
+            done += part
+
+    cdef int keep_rest(self, const uint8_t *p, size_t n) except -1:
+        if n:
+            self.rest = <uint8_t *> malloc(n)
+            if self.rest == NULL:
+                raise MemoryError("no memory for a connection's input")
+            memcpy(self.rest, p, n)
+        self.rest_len = n
+        return 0
+
+    cdef int handle(self, uint8_t *p, size_t n) except -1:
+        self.at = 0
+        self.deepest = 0
+        while True:
+            if self.broken or self.finished or self.is_lost:
+                self.at = n
+                break
+            try:
+                if self.scan(p, n):
+                    break
+            except Fault as fault:
+                self.fail(fault)
+        return self.keep_rest(p + self.at, n - self.at)
+
+    cdef int fail(self, object fault) except -1:
+        """A fault found here, or raised while a message was published."""
+        cdef uint16_t number = 0
+        if self.last_channel is not None:
+            number = self.last_channel.number
+            if not fault.class_id:
+                publish_fault(fault)
+        if isinstance(fault, FrameError):
+            self.broken = True
+        self.session.on_fault(number, fault)
+        return 0
+
+    cdef Channel channel_of(self, uint16_t number):
+        cdef Channel channel = self.last_channel
+        if channel is not None and channel.number == number:
+            return channel
+        channel = self.channels.get(number)
+        if channel is not None:
+            self.last_channel = channel
+        return channel
+
+    cdef bint scan(self, uint8_t *p, size_t n) except -1:
+        """Handle frames from `at` on; returns True when no whole one is left or input is held.
+
+        `at` is moved past a frame before it is handled, so a fault found in it skips it.
+        """
+        cdef uint8_t kind
+        cdef uint16_t number
+        cdef uint32_t size, ids
+        cdef uint8_t *frame
+        cdef uint8_t *payload
+        cdef Channel channel
+        if not self.greeted:
+            if n - self.at < 8:
+                return True
+            header = p[self.at:self.at + 8]
+            self.at += 8
+            self.greeted = True
+            if header not in PROTOCOL_HEADERS:
+                frame = self.room(8)
+                memcpy(frame, <char *> OWN_HEADER, 8)
+                self.out_end += 8
+                self.finish()
+                return True
+            self.session.on_greeting()
+        while n - self.at >= 7:
+            if self.held or self.finished or self.broken:
+                return True
+            frame = p + self.at
+            kind = frame[0]
+            number = load16(frame + 1)
+            size = load32(frame + 3)
+            if size > self.frame_max - 8:
+                self.last_channel = None
+                self.at = n
+                raise FrameError(
+                    f"frame payload of {size} bytes is larger than the negotiated frame_max "
+                    f"{self.frame_max} allows")
+            if n - self.at < size + 8:
+                return True
+            payload = frame + 7
+            if payload[size] != FRAME_END:
+                self.last_channel = None
+                self.at = n
+                raise FrameError(f"frame of type {kind} on channel {number} has no frame end")
+            channel = self.channel_of(number) if number else None
+            if channel is None:
+                self.last_channel = None
+            if kind == FRAME_METHOD:
+                if size < 4:
+                    self.at += size + 8
+                    raise SyntaxFault("method frame without a method")
+                ids = load32(payload)
+                if channel is not None and not self.closing:
+                    if channel.closing:
+                        self.at += size + 8
+                        if ids >> 16 == 20:
+                            self.session.on_method(number, payload[:size])
+                        continue
+                    if channel.expecting:
+                        self.at += size + 8
+                        self.assemble(channel, kind, payload, size)
+                        continue
+                    if ids == BASIC_PUBLISH:
+                        if self.publish_ahead(p, n, channel, size) == WAIT:
+                            return True
+                        continue
+                    if ids >> 16 == 60 and (ids & 0xffff) in (80, 90, 120):
+                        self.at += size + 8
+                        self.settle(channel, ids & 0xffff, payload, size)
+                        continue
+                    if self.settle_generation > self.plane.synced and ids != BASIC_GET:
+                        # An answer after a settle means that the settle is safe.
+                        self.hold(self.settle_generation)
+                        return True
+                self.at += size + 8
+                self.session.on_method(number, payload[:size])
+            elif kind == FRAME_HEARTBEAT:
+                self.at += size + 8
+                if number:
+                    raise UnexpectedFrame(f"heartbeat frame on channel {number}", connection=True)
+            elif kind == FRAME_HEADER or kind == FRAME_BODY:
+                self.at += size + 8
+                if self.closing or (channel is not None and channel.closing):
+                    continue
+                if channel is None:
+                    self.session.on_content(number, kind)
+                    continue
+                self.assemble(channel, kind, payload, size)
+            else:
+                self.last_channel = None
+                self.at = n
+                raise FrameError(f"unknown frame type {kind}")
+        return True
+
+    cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1:
+        """A basic.publish at `at`: publish at once if its content follows whole.
+
+        Returns WAIT when the next frame of it has not arrived; a message of several body frames,
+        or one with other frames in between, is assembled instead.
+        """
+        cdef uint8_t *method = p + self.at + 7
+        cdef size_t after = self.at + size + 8
+        cdef uint8_t *header
+        cdef uint8_t *body
+        cdef uint32_t header_size, body_size
+        cdef uint64_t length
+        cdef uint32_t step = self.frame_max - 8
+        # class 2, method 2, ticket 2, exchange, routing key, bits 1
+        if size < 9 or <uint32_t> method[6] + 9 > size or (
+                <uint32_t> method[6] + method[7 + method[6]] + 9 != size):
+            self.at = after
+            raise SyntaxFault("basic.publish: arguments do not parse")
+        self.published = True
+        header = p + after
+        if n - after < 7:
+            return WAIT
+        if header[0] == FRAME_HEADER and load16(header + 1) == channel.number:
+            header_size = load32(header + 3)
+            if header_size <= step:
+                if n - after < header_size + 8:
+                    return WAIT
+                if (header_size >= 14 and header[7 + header_size] == FRAME_END
+                        and load32(header + 7) == 60 << 16):
+                    length = load64(header + 11)
+                    body = header + header_size + 8
+                    after += header_size + 8
+                    if length == 0:
+                        self.at = after
+                        channel.publish(method + 6, size - 6, header + 19, header_size - 12,
+                                        body, 0, self.user_id)
+                        self.deepest = max(self.deepest, channel.deepest)
+                        return 0
+                    if length <= step and length <= self.plane.message_bytes_max:
+                        if n - after < 7:
+                            return WAIT
+                        body_size = load32(body + 3)
+                        if (body[0] == FRAME_BODY and load16(body + 1) == channel.number
+                                and body_size == length):
+                            if n - after < body_size + 8:
+                                return WAIT
+                            if body[7 + body_size] == FRAME_END:
+                                self.at = after + body_size + 8
+                                channel.publish(method + 6, size - 6, header + 19,
+                                                header_size - 12, body + 7, body_size,
+                                                self.user_id)
+                                self.deepest = max(self.deepest, channel.deepest)
+                                return 0
+        self.at += size + 8
+        channel.assembling_method = method[6:size]
+        channel.expecting = 1
+        return 0
+
+    cdef int assemble(self, Channel channel, uint8_t kind, const uint8_t *payload,
+                      uint32_t size) except -1:
+        """A frame on a channel while a content is expected, or a stray content frame."""
+        cdef uint64_t length
+        cdef bytes method, properties
+        cdef const uint8_t[::1] body
+        if channel.expecting == 0:
+            self.last_channel = None
+            raise UnexpectedFrame("expected method frame, got non method frame instead")
+        if channel.expecting == 1:
+            if kind != FRAME_HEADER:
+                channel.expecting = 0
+                raise publish_fault(UnexpectedFrame(
+                    "expected content header for class 60, got non content header frame instead"))
+            if size < 14:
+                channel.expecting = 0
+                raise publish_fault(SyntaxFault("content header frame is too short"))
+            if load16(payload) != 60:
+                channel.expecting = 0
+                raise publish_fault(UnexpectedFrame(
+                    f"expected content header for class 60, got one for class {load16(payload)} "
+                    "instead"))
+            length = load64(payload + 4)
+            if length > self.plane.message_bytes_max:
+                channel.expecting = 0
+                raise publish_fault(PreconditionFailed(
+                    f"message size {length} is larger than configured max size "
+                    f"{self.plane.message_bytes_max}"))
+            channel.assembling_properties = payload[12:size]
+            channel.assembling_left = length
+            channel.assembling_body = bytearray()
+            channel.expecting = 2
+        else:
+            if kind != FRAME_BODY:
+                channel.expecting = 0
+                channel.assembling_body = None
+                raise publish_fault(UnexpectedFrame(
+                    "expected content body, got non content body frame instead"))
+            if size > channel.assembling_left:
+                channel.expecting = 0
+                channel.assembling_body = None
+                raise publish_fault(UnexpectedFrame(
+                    "content body is larger than its header announced"))
+            channel.assembling_body += payload[:size]
+            channel.assembling_left -= size
+        if channel.assembling_left:
+            return 0
+        channel.expecting = 0
+        method, properties = channel.assembling_method, channel.assembling_properties
+        body = assembled = channel.assembling_body
+        channel.assembling_body = None
+        channel.publish(
+            <const uint8_t *> PyBytes_AS_STRING(method), len(method),
+            <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+            &body[0] if len(assembled) else NULL, len(assembled), self.user_id)
+        self.deepest = max(self.deepest, channel.deepest)
+        return 0
+
+    cdef int settle(self, Channel channel, uint16_t method, const uint8_t *payload,
+                    uint32_t size) except -1:
+        cdef uint64_t before = self.plane.acked
+        cdef uint64_t tag
+        cdef bint multiple = False
+        cdef int how = SETTLE_ACK
+        if size != 13:
+            raise settle_fault(SyntaxFault("settling method of the wrong length"), method)
+        tag = load64(payload + 4)
+        if method == 80:
+            multiple = payload[12] & 1
+        elif method == 90:
+            how = SETTLE_REQUEUE if payload[12] & 1 else SETTLE_DROP
+        else:
+            multiple = payload[12] & 1
+            how = SETTLE_REQUEUE if payload[12] & 2 else SETTLE_DROP
+        try:
+            channel.settle(tag, multiple, how)
+        except Fault as fault:
+            raise settle_fault(fault, method)
+        if self.plane.acked != before and self.plane.settling:
+            self.settle_generation = self.plane.generation
+        return 0
+
+    # ------------------------------------------------------------- for the session
+
+    def send(self, uint16_t channel, bytes method not None):
+        """One method frame; `method` is its payload."""
+        if self.held:
+            self.held_frames.append((channel, method))
+        elif not self.is_lost:
+            self.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
+
+    def send_content(self, uint16_t channel, bytes method not None, bytes properties not None,
+                     bytes body not None):
+        """A method with content."""
+        self.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
+        self.write_content(channel, <const uint8_t *> PyBytes_AS_STRING(properties),
+                           len(properties), <const uint8_t *> PyBytes_AS_STRING(body), len(body))
+
+    def send_heartbeat(self):
+        """An empty frame, so that the peer knows that we live (AMQP 0-9-1 4.2.7)."""
+        cdef uint8_t *p = self.room(8)
+        memcpy(p, <const char *> b"\x08\x00\x00\x00\x00\x00\x00\xce", 8)
+        self.out_end += 8
+
+    def hold(self, uint64_t generation):
+        """Until that generation is synced, what `send` is given stays here and no input counts."""
+        if generation <= self.plane.synced or self.is_lost:
+            return
+        self.plane.awaited = True
+        if not self.held:
+            self.plane.held.append(self)
+        self.held = max(self.held, generation)
+
+    cdef int release(self) except -1:
+        """The generation is synced: send what waited, handle what came meanwhile."""
+        cdef size_t lead
+        self.held = 0
+        if self.is_lost:
+            return 0
+        frames, self.held_frames = self.held_frames, []
+        for channel, method in frames:
+            self.send(channel, method)
+        lead = self.rest_len
+        if lead:
+            memcpy(self.plane.inbox, self.rest, lead)
+            free(self.rest)
+            self.rest = NULL
+            self.rest_len = 0
+            self.handle(self.plane.inbox, lead)
+        if not self.touched:
+            self.touched = True
+            self.plane.touched.append(self)
+        return 0
+
+    def open_channel(self, uint16_t number):
+        """The engine's state of a channel; the session has checked that it may be opened."""
+        cdef Channel channel = Channel(self, number, self.session)
+        self.channels[number] = channel
+        self.last_channel = None
+        return channel
+
+    def close_channel(self, uint16_t number):
+        """Forget a channel: consumers end, what is unsettled is requeued."""
+        cdef Channel channel = self.channels.pop(number, None)
+        self.last_channel = None
+        if channel is not None:
+            channel.shut()
+
+    def refuse_channel(self, uint16_t number):
+        """channel.close was sent: until the peer's close-ok nothing else counts on it."""
+        cdef Channel channel = self.channels.get(number)
+        if channel is not None:
+            channel.shut()
+            channel.closing = True
+
+    def shut(self):
+        """connection.close was sent or came: channels give everything back, class 10 is heard."""
+        cdef Channel channel
+        self.closing = True
+        for channel in self.channels.values():
+            channel.shut()
+            channel.closing = True
+
+    def forget_permissions(self):
+        """Ask the session again for every exchange that is published to."""
+        cdef Channel channel
+        for channel in self.channels.values():
+            channel.source = None
+            channel.route = None
+
+    def finish(self):
+        """Nothing more is heard; the server closes the socket when the output is sent."""
+        self.finished = True
+        if not self.touched:
+            self.touched = True
+            self.plane.touched.append(self)
+
+    def lost(self):
+        """The socket is gone."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.shut()
+        self.channels = {}
+        self.last_channel = None
+        self.held_frames = []
+        self.stalled = []
+        self.session.on_lost()
+
+
+def publish_fault(fault):
+    """The fault, blamed on basic.publish."""
+    fault.class_id, fault.method_id = 60, 40
+    return fault
+
+
+def settle_fault(fault, method):
+    """The fault, blamed on the settling method."""
+    fault.class_id, fault.method_id = 60, method
+    return fault

@@ -1,0 +1,54 @@
+"""Segments in memory and the log that appends to them."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cpython.buffer cimport Py_buffer
+
+from leporid.engine.wire cimport Record
+
+cdef enum:
+    KIND_PUBLISH = 1
+    KIND_SETTLE = 2
+    KIND_COMMIT = 3
+    KIND_CLEAN = 4
+    KIND_DELIVERED = 5
+    FLAG_IN_TX = 1
+    SEGMENT_HEADER_BYTES = 64
+    DURABLE_BIT = 0x80000000        # of a position's upper half
+
+cdef class Segment:
+    cdef readonly uint32_t number
+    cdef uint8_t *base
+    cdef readonly size_t capacity
+    cdef readonly size_t used       # bytes appended
+    cdef readonly size_t written    # bytes that storage has on disk
+    cdef readonly uint32_t salt
+    cdef readonly uint64_t live     # entries of queues that refer to records here
+    cdef readonly uint64_t total    # entries that ever did
+    cdef readonly bint sealed
+    cdef readonly bint mapped       # base lies in a mapping of the file
+    cdef uint64_t drop_after        # the generation after which the file may go; 0: not to be dropped
+    cdef set pins                   # segments whose records are settled by facts in this one
+    cdef object mapping
+    cdef Py_buffer view
+    cdef int allocate(self) except -1
+    cdef int adopt(self, object mapping) except -1
+    cdef void free_memory(self)
+
+cdef class Log:
+    cdef readonly bint durable
+    cdef readonly size_t segment_bytes
+    cdef readonly uint32_t first    # number of segments[0]
+    cdef readonly list segments     # Segment or None, by number - first
+    cdef readonly Segment active
+    cdef readonly size_t bytes      # memory and mappings of all segments
+    cdef list spare
+    cdef uint32_t seed
+    cdef Record *begin(self, size_t size) except NULL
+    cdef uint64_t finish(self, Record *record)
+    cdef int roll(self, size_t size) except -1
+    cdef Segment find(self, uint32_t number)
+    cdef Record *at(self, uint64_t position)
+    cdef int hold(self, uint64_t position, uint32_t entries) except -1
+    cdef int release(self, uint64_t position) except -1
+    cdef int drop(self, Segment segment) except -1
+    cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt)

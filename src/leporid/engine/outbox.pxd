@@ -1,0 +1,29 @@
+"""Bytes that wait to be sent to one peer."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+from leporid.engine.plane cimport Plane
+from leporid.engine.wire cimport Record
+
+cdef enum:
+    OUTPUT_HIGH_BYTES = 192 * 1024
+    OUTPUT_LOW_BYTES = 64 * 1024
+    OUTPUT_USUAL_BYTES = 256 * 1024
+
+cdef class Outbox:
+    cdef readonly Plane plane
+    cdef uint8_t *out
+    cdef size_t out_start, out_end, out_capacity
+    cdef bint touched               # stands in plane.touched
+    cdef public uint32_t frame_max
+    cdef list stalled               # takers that wait for this output to drain
+    cdef public uint64_t last_sent_ms
+    cdef uint8_t *room(self, size_t size) except NULL
+    cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                            uint64_t tag, bint redelivered, Record *record) except -1
+    cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
+                       Record *record) except -1
+    cdef int write_settled(self, uint16_t channel, uint64_t tag, bint multiple) except -1
+    cdef int write_method(self, uint16_t channel, const uint8_t *payload, size_t size) except -1
+    cdef int write_content(self, uint16_t channel, const uint8_t *properties,
+                           size_t properties_len, const uint8_t *body, size_t body_len) except -1

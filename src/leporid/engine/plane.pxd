@@ -1,0 +1,47 @@
+"""What the parts of the data plane share: clock, logs, work lists, counters."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.log cimport Log, Segment
+from leporid.engine.wire cimport Range, Record
+
+cdef class Plane:
+    cdef public uint64_t now_ms
+    cdef public uint64_t wall_ms
+    cdef readonly uint64_t generation
+    cdef readonly uint64_t synced
+    cdef readonly bint dirty            # something of this generation must reach the disk
+    cdef readonly bint awaited          # and somebody waits for it
+    cdef public bint publishers_blocked
+    cdef public uint64_t message_bytes_max
+    cdef public object map_segment      # (number) -> buffer of the file, given by the server
+    cdef readonly Log transient
+    cdef readonly Log durable
+    cdef readonly uint64_t published, delivered, got, acked, confirmed, returned, redelivered
+    cdef readonly uint64_t unroutable, requeued
+    cdef readonly uint64_t received_bytes, sent_bytes
+    cdef list hungry                    # queues that may have something for somebody
+    cdef list touched                   # connections with output
+    cdef list confirming                # channels with unconfirmed publishes
+    cdef list settling                  # queues with settles not yet in the log
+    cdef list held                      # connections that wait for a generation
+    cdef list dropped                   # segments whose files may go
+    cdef dict queues                    # by id, for replay and cleaning
+    cdef uint32_t next_transient_id
+    cdef bint idle_segments             # a durable segment may have lost its last entry
+    cdef uint64_t cleaned_ms
+    cdef bint syncing
+    cdef void *free_blocks
+    cdef uint32_t free_block_count
+    cdef uint8_t *inbox                 # where every connection reads to
+    cdef readonly size_t inbox_bytes
+    cdef void *spare_outputs[16]
+    cdef int spare_output_count
+    cdef Record *record(self, uint64_t position)
+    cdef int release(self, uint64_t position) except -1
+    cdef int flush_settles(self, uint8_t flags) except -1
+    cdef int append_ranges(self, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
+                           uint32_t count) except -1
+    cdef int relocate(self, Segment segment) except -1
+    cdef bint droppable(self, Segment segment) except -1
+    cdef int clean(self) except -1

@@ -1,0 +1,420 @@
+"""The data plane of one broker: what its connections, queues and logs share, and their turns.
+
+Responsible for the order of work within a turn (`run`), for sync generations and for cleaning the
+durable log. It never opens a file, reads a clock or draws a random number: the server sets
+`now_ms`, writes what `begin_sync` hands out and says `end_sync`.
+
+Everything durable that happens belongs to the current `generation`. `begin_sync` closes it and
+opens the next; when it is on disk, `end_sync` makes it `synced`, and whatever waited for it (a
+confirm, a held answer) goes on. Invariant: nothing that waits for a generation leaves before
+every byte and every definition of that generation is on disk.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from leporid.engine.channel cimport Channel
+from leporid.engine.connection cimport Connection
+from leporid.engine.log cimport (
+    DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_DELIVERED, KIND_PUBLISH, KIND_SETTLE,
+    SEGMENT_HEADER_BYTES, Log, Segment,
+)
+from leporid.engine.outbox cimport Outbox
+from leporid.engine.queue cimport (
+    BLOCK_SLOTS, GONE, READY, REDELIVERED, Block, Queue, Slot, merge_ranges,
+)
+from leporid.engine.source cimport Source
+from leporid.engine.wire cimport Range, Record, Target
+
+# One message at most (RabbitMQ 3.13's max_message_size).
+MESSAGE_BYTES_MAX = 128 * 1024 * 1024
+
+cdef enum:
+    TRANSIENT_SEGMENT_BYTES = 1024 * 1024
+    DURABLE_SEGMENT_BYTES = 16 * 1024 * 1024
+    # Everything of one connection that may wait for its next frame (a method, a header and a body
+    # frame of 128 KiB) and one turn's reading behind it.
+    INBOX_BYTES = 512 * 1024
+    TRANSIENT_IDS = 0x80000000      # ids of queues that the definitions do not know
+    RANGES_MAX = 4096               # in one SETTLE record
+    CLEAN_EVERY_MS = 100
+    # Segments that are never worth copying forward: steady traffic drains them by itself.
+    CLEAN_SLACK_SEGMENTS = 4
+
+
+cdef class Plane:
+    """All state of the data plane; one thread uses it.
+
+    Args:
+        seed: any 32-bit number, different for each data directory; it makes records of another
+            log invalid in this one.
+    """
+
+    def __cinit__(self, uint32_t seed=0, *, size_t durable_segment_bytes=DURABLE_SEGMENT_BYTES,
+                  size_t transient_segment_bytes=TRANSIENT_SEGMENT_BYTES):
+        self.transient = Log(False, transient_segment_bytes, seed)
+        self.durable = Log(True, durable_segment_bytes, seed)
+        self.generation = 1
+        self.message_bytes_max = MESSAGE_BYTES_MAX
+        self.hungry = []
+        self.touched = []
+        self.confirming = []
+        self.settling = []
+        self.held = []
+        self.dropped = []
+        self.queues = {}
+        self.next_transient_id = TRANSIENT_IDS
+        self.inbox_bytes = INBOX_BYTES
+        self.inbox = <uint8_t *> malloc(INBOX_BYTES)
+        if self.inbox == NULL:
+            raise MemoryError("no memory for the input buffer")
+
+    def __dealloc__(self):
+        cdef void *block = self.free_blocks
+        cdef void *next_block
+        free(self.inbox)
+        while block != NULL:
+            next_block = (<void **> block)[0]
+            free(block)
+            block = next_block
+        for at in range(self.spare_output_count):
+            free(self.spare_outputs[at])
+
+    def __repr__(self):
+        return (f"<Plane generation={self.generation} synced={self.synced} "
+                f"queues={len(self.queues)}>")
+
+    # ------------------------------------------------------------- parts
+
+    def queue(self, uint32_t queue_id, str name not None, bint durable):
+        """A queue; `queue_id` is the definition's, or 0 for one that a restart forgets.
+
+        A durable queue that replay has met already is returned with its messages.
+        """
+        cdef Queue queue
+        if not queue_id:
+            queue_id = self.next_transient_id
+            self.next_transient_id += 1
+            if self.next_transient_id < TRANSIENT_IDS:
+                self.next_transient_id = TRANSIENT_IDS
+        queue = Queue(self, queue_id, name, durable)
+        self.queues[queue_id] = queue
+        return queue
+
+    def source(self, str name not None, resolve, bint cacheable):
+        """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""
+        return Source(name, resolve, cacheable)
+
+    def connection(self, session=None):
+        """A new connection; set its `session` before it reads."""
+        return Connection(self, session)
+
+    cdef Record *record(self, uint64_t position):
+        if position >> 63:
+            return self.durable.at(position)
+        return self.transient.at(position)
+
+    cdef int release(self, uint64_t position) except -1:
+        if not position >> 63:
+            self.transient.release(position)
+        elif self.durable.release(position):
+            self.idle_segments = True
+        return 0
+
+    # ------------------------------------------------------------- turns
+
+    def run(self):
+        """Deliver what can be delivered, confirm what can be confirmed; after each turn."""
+        cdef Queue queue
+        cdef Channel channel
+        while self.hungry:
+            hungry, self.hungry = self.hungry, []
+            for queue in hungry:
+                queue.hungry = False
+                queue.deliver()
+        if self.confirming:
+            waiting, self.confirming = self.confirming, []
+            for channel in waiting:
+                if channel.confirm():
+                    self.confirming.append(channel)
+        if self.settling:
+            self.flush_settles(0)
+
+    @property
+    def busy(self):
+        """Whether `run` would find queues to look at."""
+        return bool(self.hungry)
+
+    def take_touched(self):
+        """Connections that have output or want to be closed, since the last call."""
+        touched, self.touched = self.touched, []
+        return touched
+
+    # ------------------------------------------------------------- facts
+
+    cdef int flush_settles(self, uint8_t flags) except -1:
+        """Append what was settled since the last time."""
+        cdef Queue queue
+        cdef uint32_t count, at = 0
+        settling, self.settling = self.settling, []
+        for queue in settling:
+            queue.settling = False
+            count = merge_ranges(queue.ranges, queue.range_count)
+            queue.range_count = 0
+            if queue.retired:
+                continue
+            at = 0
+            while at < count:
+                self.append_ranges(KIND_SETTLE, flags, queue.id, queue.ranges + at,
+                                   min(count - at, RANGES_MAX))
+                at += RANGES_MAX
+        return 0
+
+    cdef int append_ranges(self, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
+                           uint32_t count) except -1:
+        """A fact about entries of one queue: queue id, number of ranges, the ranges."""
+        cdef size_t body = 8 + count * sizeof(Range)
+        cdef Record *record = self.durable.begin(sizeof(Record) + body)
+        cdef uint32_t *head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
+        cdef uint32_t at
+        cdef Segment active = self.durable.active
+        memset(record, 0, sizeof(Record))
+        record.size = <uint32_t> (sizeof(Record) + body)
+        record.kind = kind
+        record.flags = flags
+        record.timestamp_ms = self.wall_ms
+        record.body_len = <uint32_t> body
+        head[0] = queue
+        head[1] = count
+        memcpy(head + 2, ranges, count * sizeof(Range))
+        for at in range(count):
+            if ranges[at].segment != active.number:
+                active.pins.add(ranges[at].segment)
+        self.durable.finish(record)
+        self.dirty = True
+        return 0
+
+    def note_change(self):
+        """A definition changed: it belongs to this generation. Returns the generation."""
+        self.dirty = True
+        return self.generation
+
+    def mark_clean(self):
+        """The last facts of an orderly shutdown: what was delivered before, and CLEAN."""
+        cdef Queue queue
+        cdef Range *ranges
+        cdef Record *record
+        cdef Block *block
+        cdef size_t place
+        cdef uint32_t at, count
+        self.flush_settles(0)
+        ranges = <Range *> malloc(BLOCK_SLOTS * sizeof(Range))
+        if ranges == NULL:
+            raise MemoryError("no memory for the last facts")
+        for queue in self.queues.values():
+            if not queue.durable:
+                continue
+            for place in range(queue.place_start, queue.place_end):
+                block = queue.places[place].block
+                count = 0
+                for at in range(BLOCK_SLOTS if block != NULL else 0):
+                    if block.slots[at].state != GONE and block.slots[at].flags & REDELIVERED \
+                            and block.slots[at].position >> 63:
+                        ranges[count].segment = (
+                            <uint32_t> (block.slots[at].position >> 32) & ~<uint32_t> DURABLE_BIT)
+                        ranges[count].first = block.number * BLOCK_SLOTS + at
+                        ranges[count].count = 1
+                        count += 1
+                count = merge_ranges(ranges, count)
+                if count:
+                    self.append_ranges(KIND_DELIVERED, 0, queue.id, ranges, count)
+        free(ranges)
+        record = self.durable.begin(sizeof(Record))
+        memset(record, 0, sizeof(Record))
+        record.size = sizeof(Record)
+        record.kind = KIND_CLEAN
+        self.durable.finish(record)
+        self.dirty = True
+
+    # ------------------------------------------------------------- sync
+
+    @property
+    def segments(self):
+        """Segments of the durable log that exist, oldest first."""
+        return [segment for segment in self.durable.segments if segment is not None]
+
+    def begin_sync(self):
+        """Close the generation: (generation, writes, drops), or None when there is nothing to do.
+
+        `writes` are (segment number, file size, offset, bytes), oldest first; the bytes stay valid
+        until `end_sync`. `drops` are numbers of segments whose files go, after the writes.
+        """
+        cdef Segment segment
+        cdef Py_ssize_t at
+        if self.settling:
+            self.flush_settles(0)
+        if not (self.dirty or self.awaited or self.dropped):
+            return None
+        writes = []
+        at = len(self.durable.segments) - 1
+        while at >= 0:
+            segment = <Segment> self.durable.segments[at]
+            if segment is not None:
+                if segment.used > segment.written:
+                    writes.append((segment.number, segment.capacity, segment.written,
+                                   segment.unwritten()))
+                elif segment.sealed:
+                    break
+            at -= 1
+        writes.reverse()
+        drops, self.dropped = self.dropped, []
+        generation = self.generation
+        self.generation += 1
+        self.dirty = self.awaited = False
+        self.syncing = True
+        return generation, writes, drops
+
+    def end_sync(self, uint64_t generation, writes):
+        """That generation is on disk."""
+        cdef Segment segment
+        cdef Connection connection
+        self.syncing = False
+        self.synced = generation
+        for number, _, offset, data in writes:
+            segment = self.durable.find(number)
+            if segment is None:
+                continue
+            segment.written = offset + len(data)
+        writes.clear()
+        for segment in self.segments:
+            if (segment.sealed and not segment.mapped and segment.written == segment.used
+                    and segment.live and self.map_segment is not None):
+                segment.adopt(self.map_segment(segment.number))
+        held, self.held = self.held, []
+        for connection in held:
+            if connection.is_lost:
+                continue
+            if connection.held > generation:
+                self.held.append(connection)
+            else:
+                connection.release()
+        if self.now_ms - self.cleaned_ms >= CLEAN_EVERY_MS:
+            self.cleaned_ms = self.now_ms
+            self.clean()
+
+    # ------------------------------------------------------------- cleaning
+
+    cdef bint droppable(self, Segment segment) except -1:
+        """Nothing refers to it, and no fact in it is needed for a segment that still exists."""
+        if not segment.sealed or segment.written != segment.used:
+            return False
+        if segment.drop_after:
+            return segment.drop_after <= self.synced
+        if segment.live:
+            return False
+        for number in segment.pins:
+            if number != segment.number and self.durable.find(number) is not None:
+                return False
+        return True
+
+    cdef int clean(self) except -1:
+        """Drop segments that nobody needs; copy the rest of a mostly dead log forward."""
+        cdef Segment segment
+        cdef Segment oldest = None
+        cdef uint64_t live = 0, total = 0
+        progress = self.idle_segments
+        self.idle_segments = False
+        while progress:
+            progress = False
+            for segment in self.segments:
+                if self.droppable(segment):
+                    self.durable.drop(segment)
+                    self.dropped.append(segment.number)
+                    progress = True
+        for segment in self.segments:
+            total += segment.used
+            if segment.total:
+                live += segment.used * segment.live // segment.total
+            if (oldest is None and segment.sealed and not segment.drop_after
+                    and segment.written == segment.used and segment.live * 2 < segment.total + 1):
+                oldest = segment
+        if oldest is not None and total > (
+                2 * live + CLEAN_SLACK_SEGMENTS * self.durable.segment_bytes):
+            self.relocate(oldest)
+        if self.dropped:
+            self.dirty = True
+        return 0
+
+    cdef int relocate(self, Segment segment) except -1:
+        """Append again what is still needed of a segment, which then may go.
+
+        That is every record with a live entry, for the queues where it is live, and every SETTLE
+        fact about another segment that exists. A copy is no part of a transaction any more.
+        """
+        cdef size_t at = SEGMENT_HEADER_BYTES
+        cdef Record *record
+        cdef Record *copy
+        cdef Target *target
+        cdef Target *kept
+        cdef Range *ranges
+        cdef uint32_t *head
+        cdef Queue queue
+        cdef Slot *slot
+        cdef uint64_t position
+        cdef uint32_t i, count
+        cdef size_t rest, size
+        cdef list queues
+        cdef bytes scratch
+        while at < segment.used:
+            record = <Record *> (segment.base + at)
+            position = (<uint64_t> (segment.number | DURABLE_BIT) << 32) | at
+            at += record.size
+            if record.kind == KIND_PUBLISH:
+                target = <Target *> (<uint8_t *> record + sizeof(Record))
+                queues = []
+                for i in range(record.targets):
+                    queue = self.queues.get(target[i].queue)
+                    if queue is None:
+                        continue
+                    slot = queue.slot_of(target[i].seq)
+                    if slot != NULL and slot.state != GONE and slot.position == position:
+                        queues.append((queue, target[i].seq))
+                if not queues:
+                    continue
+                rest = record.names_len + record.properties_len + record.body_len
+                size = (sizeof(Record) + len(queues) * sizeof(Target) + rest + 7) & ~<size_t> 7
+                copy = self.durable.begin(size)
+                memset(<uint8_t *> copy + size - 8, 0, 8)
+                memcpy(copy, record, sizeof(Record))
+                copy.size = <uint32_t> size
+                copy.flags = 0
+                copy.targets = <uint16_t> len(queues)
+                kept = <Target *> (<uint8_t *> copy + sizeof(Record))
+                for i in range(<uint32_t> len(queues)):
+                    queue, seq = queues[i]
+                    kept[i].queue = queue.id
+                    kept[i].seq = seq
+                memcpy(kept + len(queues), target + record.targets, rest)
+                position = self.durable.finish(copy)
+                self.durable.hold(position, <uint32_t> len(queues))
+                for queue, seq in queues:
+                    queue.slot_of(seq).position = position
+                    segment.live -= 1
+            elif record.kind == KIND_SETTLE:
+                head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
+                if head[0] not in self.queues:
+                    continue
+                scratch = (<uint8_t *> (head + 2))[:head[1] * sizeof(Range)]
+                ranges = <Range *> <char *> scratch
+                count = 0
+                for i in range(head[1]):
+                    if (ranges[i].segment != segment.number
+                            and self.durable.find(ranges[i].segment) is not None):
+                        ranges[count] = ranges[i]
+                        count += 1
+                if count:
+                    self.append_ranges(KIND_SETTLE, 0, head[0], ranges, count)
+        segment.drop_after = self.generation
+        self.dirty = self.idle_segments = True
+        return 0

@@ -1,0 +1,33 @@
+"""What replay found, as values.
+
+Plain data for the server's log and for `leporid check`; knows neither files nor the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class SegmentUnreadable(Exception):
+    """A file that cannot be a segment of this log: another format, another file, no header."""
+
+
+@dataclass(slots=True)
+class SegmentReport:
+    """One segment's verification.
+
+    Attributes:
+        used: bytes up to the end of the last good record.
+        torn: bytes after it that are not zero: a write that did not finish.
+        damaged: (offset, length) of stretches before it that do not verify.
+        undone: records of transactions that never committed.
+    """
+
+    number: int
+    used: int = 0
+    torn: int = 0
+    records: int = 0
+    publishes: int = 0
+    settles: int = 0
+    undone: int = 0
+    damaged: list[tuple[int, int]] = field(default_factory=list)

@@ -1,0 +1,29 @@
+"""The engine's face of an exchange: a cache of routes."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.plane cimport Plane
+
+cdef class Route:
+    cdef list queues
+    cdef bint durable               # one of the queues is
+    cdef bytes key
+    cdef uint64_t hash
+
+cdef class Source:
+    cdef readonly str name
+    cdef bytes raw_name
+    cdef public bint cacheable
+    cdef readonly bint retired
+    cdef readonly uint64_t epoch    # moves when a route given out may be wrong
+    cdef object resolver
+    cdef list table                 # Route or None, open addressing
+    cdef uint64_t mask
+    cdef uint64_t count
+    cdef Route lookup(self, const uint8_t *key, size_t size, const uint8_t *properties,
+                      size_t properties_len)
+    cdef Route ask(self, bytes key, bytes properties)
+    cdef int remember(self, Route route) except -1
+    cdef void clear(self)
+
+cdef Route make_route(object queues)

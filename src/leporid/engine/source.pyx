@@ -1,0 +1,135 @@
+"""Routes by exchange and routing key, remembered until the topology changes.
+
+Responsible for answering in one probe where a key goes. How the answer is found (bindings, types,
+alternate exchanges) is the control plane's. Invariant: a remembered route is what the control
+plane would answer now; whoever changes a binding calls `forget` on every exchange it concerns.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue cimport Queue
+from leporid.engine.wire cimport hash_key
+
+from leporid.amqp.errors import PreconditionFailed
+
+# Routes remembered for one exchange. Keys are up to 255 bytes, so this bounds a publisher that
+# never repeats a key to some 10 MB; past it, all are forgotten and asked again.
+cdef enum:
+    ROUTES_MAX = 32768
+
+
+cdef class Route:
+    """Where one key leads."""
+
+
+cdef Route make_route(object queues):
+    cdef Route route = Route()
+    cdef Queue queue
+    route.queues = []
+    for queue in queues:
+        route.queues.append(queue)
+        if queue.durable:
+            route.durable = True
+    return route
+
+
+cdef class Source:
+    """One exchange as publishers see it; made by `Plane.source`."""
+
+    def __cinit__(self, str name, resolver, bint cacheable):
+        self.name = name
+        self.raw_name = name.encode()
+        self.resolver = resolver
+        self.cacheable = cacheable
+        self.clear()
+
+    cdef void clear(self):
+        self.table = [None] * 16
+        self.mask = 15
+        self.count = 0
+        self.epoch += 1
+
+    def forget(self):
+        """Bindings changed here or further down."""
+        self.clear()
+
+    def forget_key(self, str key):
+        """What one key leads to changed; cheaper than `forget` when that is common."""
+        cdef bytes raw = key.encode()
+        cdef const uint8_t *text = <const uint8_t *> PyBytes_AS_STRING(raw)
+        cdef uint64_t h = hash_key(text, len(raw)), at = h & self.mask
+        cdef Route route
+        while True:
+            route = <Route> self.table[at]
+            if route is None:
+                break
+            if route.hash == h and route.key == raw:
+                # Left in its place, so that probing past it still works, but never equal again.
+                route.key = None
+                route.hash = 0
+                break
+            at = (at + 1) & self.mask
+        self.epoch += 1
+
+    def retire(self):
+        """The exchange was deleted; whoever still holds this must ask for it by name again."""
+        self.retired = True
+        self.clear()
+
+    cdef Route lookup(self, const uint8_t *key, size_t size, const uint8_t *properties,
+                      size_t properties_len):
+        """The route of a key; asks the control plane when it is not remembered."""
+        cdef uint64_t h, at
+        cdef Route route
+        if not self.cacheable:
+            return self.ask(PyBytes_FromStringAndSize(<const char *> key, size),
+                            PyBytes_FromStringAndSize(<const char *> properties, properties_len))
+        h = hash_key(key, size)
+        at = h & self.mask
+        while True:
+            route = <Route> self.table[at]
+            if route is None:
+                break
+            if (route.hash == h and route.key is not None
+                    and <size_t> PyBytes_GET_SIZE(route.key) == size
+                    and memcmp(PyBytes_AS_STRING(route.key), key, size) == 0):
+                return route
+            at = (at + 1) & self.mask
+        route = self.ask(PyBytes_FromStringAndSize(<const char *> key, size), None)
+        route.hash = h
+        self.remember(route)
+        return route
+
+    cdef Route ask(self, bytes key, bytes properties):
+        cdef Route route
+        try:
+            text = key.decode()
+        except UnicodeDecodeError:
+            raise PreconditionFailed(f"routing key {key!r} is not valid UTF-8") from None
+        route = make_route(self.resolver(text, properties))
+        route.key = key
+        return route
+
+    cdef int remember(self, Route route) except -1:
+        cdef uint64_t at
+        cdef list old
+        cdef Route other
+        if self.count >= ROUTES_MAX:
+            self.clear()
+        elif self.count * 2 > self.mask:
+            old = self.table
+            self.mask = self.mask * 2 + 1
+            self.table = [None] * (self.mask + 1)
+            self.count = 0
+            for other in old:
+                if other is not None and other.key is not None:
+                    self.remember(other)
+        at = route.hash & self.mask
+        while self.table[at] is not None:
+            at = (at + 1) & self.mask
+        self.table[at] = route
+        self.count += 1
+        return 0

@@ -1,0 +1,221 @@
+/* Bytes on the wire and on disk: big-endian loads and stores, CRC32C, a hash for short keys,
+ * and the walk over a content header's properties.
+ *
+ * Nothing here allocates, and nothing reads past the length it was given: every length that a
+ * peer announced is compared with what is really there before it is used.
+ */
+#ifndef LEPORID_WIRE_H
+#define LEPORID_WIRE_H
+
+#include <stdint.h>
+#include <stddef.h>
+#include <string.h>
+
+static inline uint16_t load16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return __builtin_bswap16(v); }
+static inline uint32_t load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return __builtin_bswap32(v); }
+static inline uint64_t load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return __builtin_bswap64(v); }
+static inline void store16(uint8_t *p, uint16_t v) { v = __builtin_bswap16(v); memcpy(p, &v, 2); }
+static inline void store32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
+static inline void store64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
+
+/* ------------------------------------------------------------------ CRC32C (Castagnoli) */
+
+static uint32_t crc32c_table[8][256];
+static int crc32c_hardware = -1;
+
+static void crc32c_prepare(void) {
+    for (uint32_t n = 0; n < 256; n++) {
+        uint32_t c = n;
+        for (int k = 0; k < 8; k++) c = (c & 1) ? (c >> 1) ^ 0x82f63b78u : c >> 1;
+        crc32c_table[0][n] = c;
+    }
+    for (uint32_t n = 0; n < 256; n++)
+        for (int k = 1; k < 8; k++)
+            crc32c_table[k][n] = crc32c_table[0][crc32c_table[k - 1][n] & 0xff] ^ (crc32c_table[k - 1][n] >> 8);
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    crc32c_hardware = __builtin_cpu_supports("sse4.2") ? 1 : 0;
+#else
+    crc32c_hardware = 0;
+#endif
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2")))
+static uint32_t crc32c_sse(uint32_t crc, const uint8_t *p, size_t n) {
+    uint64_t c = crc;
+    for (; n >= 8; n -= 8, p += 8) { uint64_t v; memcpy(&v, p, 8); c = __builtin_ia32_crc32di(c, v); }
+    for (; n; n--, p++) c = __builtin_ia32_crc32qi((uint32_t)c, *p);
+    return (uint32_t)c;
+}
+#endif
+
+static uint32_t crc32c_plain(uint32_t crc, const uint8_t *p, size_t n) {
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t v; memcpy(&v, p, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        v = __builtin_bswap64(v);
+#endif
+        v ^= crc;
+        crc = crc32c_table[7][v & 0xff] ^ crc32c_table[6][(v >> 8) & 0xff]
+            ^ crc32c_table[5][(v >> 16) & 0xff] ^ crc32c_table[4][(v >> 24) & 0xff]
+            ^ crc32c_table[3][(v >> 32) & 0xff] ^ crc32c_table[2][(v >> 40) & 0xff]
+            ^ crc32c_table[1][(v >> 48) & 0xff] ^ crc32c_table[0][v >> 56];
+    }
+    for (; n; n--, p++) crc = crc32c_table[0][(crc ^ *p) & 0xff] ^ (crc >> 8);
+    return crc;
+}
+
+/* The seed makes a record of one file (or place) invalid in every other. */
+static uint32_t crc32c(uint32_t seed, const uint8_t *p, size_t n) {
+    if (crc32c_hardware < 0) crc32c_prepare();
+#if defined(__x86_64__)
+    if (crc32c_hardware) return ~crc32c_sse(~seed, p, n);
+#endif
+    return ~crc32c_plain(~seed, p, n);
+}
+
+/* ------------------------------------------------------------------ a hash for routing keys */
+
+static inline uint64_t hash_key(const uint8_t *p, size_t n) {
+    uint64_t h = 0x9e3779b97f4a7c15ull ^ n, v;
+    for (; n >= 8; n -= 8, p += 8) { memcpy(&v, p, 8); h = (h ^ v) * 0xff51afd7ed558ccdull; h ^= h >> 32; }
+    if (n) { v = 0; memcpy(&v, p, n); h = (h ^ v) * 0xff51afd7ed558ccdull; h ^= h >> 32; }
+    h *= 0xc4ceb9fe1a85ec53ull;
+    return h ^ (h >> 29);
+}
+
+/* ------------------------------------------------------------------ properties (AMQP 0-9-1 4.2.6.1) */
+
+enum { TABLE_DEPTH_MAX = 32 };  /* arrays and tables within tables; RabbitMQ has no limit, a stack has */
+
+enum { HAS_CC = 1, HAS_BCC = 2 };
+
+typedef struct {
+    uint16_t flags;
+    uint8_t delivery_mode;   /* 0 when absent */
+    uint8_t priority;
+    uint8_t copies;          /* HAS_CC | HAS_BCC */
+    uint8_t expiration_len, reply_to_len, user_id_len;
+    const uint8_t *headers;  /* the table's content, after its length; NULL when absent */
+    uint32_t headers_len;
+    const uint8_t *expiration, *reply_to, *user_id;
+} Props;
+
+static int walk_value(const uint8_t **at, const uint8_t *end, int depth);
+
+/* Fields of a table whose content is [p, end); 0, or -1 when it is malformed. */
+static int walk_table(const uint8_t *p, const uint8_t *end, int depth, uint8_t *copies) {
+    if (depth > TABLE_DEPTH_MAX) return -1;
+    while (p < end) {
+        uint8_t n = *p++;
+        if (end - p < n) return -1;
+        if (copies) {
+            if (n == 2 && p[0] == 'C' && p[1] == 'C') *copies |= HAS_CC;
+            if (n == 3 && p[0] == 'B' && p[1] == 'C' && p[2] == 'C') *copies |= HAS_BCC;
+        }
+        p += n;
+        if (walk_value(&p, end, depth)) return -1;
+    }
+    return 0;
+}
+
+static int walk_value(const uint8_t **at, const uint8_t *end, int depth) {
+    const uint8_t *p = *at;
+    uint32_t n;
+    if (p >= end) return -1;
+    switch (*p++) {
+    case 'V': n = 0; break;
+    case 't': case 'b': case 'B': n = 1; break;
+    case 's': case 'u': n = 2; break;
+    case 'I': case 'i': case 'f': n = 4; break;
+    case 'D': n = 5; break;
+    case 'l': case 'L': case 'd': case 'T': n = 8; break;
+    case 'S': case 'x':
+        if (end - p < 4) return -1;
+        n = load32(p); p += 4;
+        break;
+    case 'F':
+        if (end - p < 4) return -1;
+        n = load32(p); p += 4;
+        if ((size_t)(end - p) < n || walk_table(p, p + n, depth + 1, NULL)) return -1;
+        break;
+    case 'A': {
+        if (end - p < 4) return -1;
+        n = load32(p); p += 4;
+        if ((size_t)(end - p) < n || depth >= TABLE_DEPTH_MAX) return -1;
+        const uint8_t *q = p, *stop = p + n;
+        while (q < stop) if (walk_value(&q, stop, depth + 1)) return -1;
+        break;
+    }
+    default: return -1;
+    }
+    if ((size_t)(end - p) < n) return -1;
+    *at = p + n;
+    return 0;
+}
+
+/* Flags and values as they stand in a header frame; 0, or -1 when they are malformed. */
+static int walk_properties(const uint8_t *p, size_t n, Props *out) {
+    const uint8_t *end = p + n, *text[14] = {0};
+    uint8_t text_len[14] = {0};
+    memset(out, 0, sizeof *out);
+    if (n < 2) return -1;
+    out->flags = load16(p);
+    p += 2;
+    if (out->flags & 3) return -1;  /* a second flag word, or the reserved bit: no property is there */
+    if (out->flags == 0x1000 && n == 3) { out->delivery_mode = *p; return 0; }  /* the usual message */
+    for (int bit = 15; bit >= 2; bit--) {
+        if (!(out->flags & (1u << bit))) continue;
+        switch (bit) {
+        case 13: {
+            if (end - p < 4) return -1;
+            uint32_t size = load32(p); p += 4;
+            if ((size_t)(end - p) < size) return -1;
+            if (walk_table(p, p + size, 1, &out->copies)) return -1;
+            out->headers = p; out->headers_len = size;
+            p += size;
+            break;
+        }
+        case 12: case 11:
+            if (end - p < 1) return -1;
+            if (bit == 12) out->delivery_mode = *p; else out->priority = *p;
+            p++;
+            break;
+        case 6:
+            if (end - p < 8) return -1;
+            p += 8;
+            break;
+        default: {
+            if (end - p < 1 || end - p - 1 < *p) return -1;
+            text_len[bit - 2] = *p; text[bit - 2] = p + 1;
+            p += 1 + *p;
+        }
+        }
+    }
+    out->reply_to = text[7]; out->reply_to_len = text_len[7];
+    out->expiration = text[6]; out->expiration_len = text_len[6];
+    out->user_id = text[2]; out->user_id_len = text_len[2];
+    return p == end ? 0 : -1;
+}
+
+/* ------------------------------------------------------------------ records (storage/FORMAT.md) */
+
+typedef struct {
+    uint32_t size;          /* of the whole record, a multiple of 8 */
+    uint32_t crc;           /* CRC32C of the bytes from `kind` on, seeded by the segment's salt and the offset */
+    uint8_t kind;
+    uint8_t flags;
+    uint16_t targets;       /* queues it went to */
+    uint32_t properties_len;
+    uint64_t timestamp_ms;
+    uint32_t body_len;
+    uint16_t names_len;     /* exchange and routing key, both as short strings */
+    uint16_t reserved;
+} Record;                   /* 32 bytes, little-endian; targets, names, properties, body follow */
+
+typedef struct __attribute__((packed)) { uint32_t queue; uint64_t seq; } Target;
+
+typedef struct { uint32_t segment; uint32_t count; uint64_t first; } Range;  /* settled sequence numbers */
+
+#endif

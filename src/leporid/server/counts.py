@@ -1,0 +1,55 @@
+"""The counts that `/metrics` shows, taken from the broker and the plane when asked.
+
+Responsible for the sums only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leporid.broker.broker import Broker
+from leporid.engine.plane import Plane
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What `leporid.server.metrics.Statistics` asks for."""
+
+    connections: int
+    channels: int
+    queues: int
+    consumers: int
+    messages_ready: int
+    messages_unacked: int
+    messages_received_total: int
+    messages_confirmed_total: int
+    messages_delivered_total: int
+    messages_redelivered_total: int
+    messages_acknowledged_total: int
+
+
+class Counts:
+    """Counts one broker."""
+
+    def __init__(self, broker: Broker, plane: Plane) -> None:
+        self._broker = broker
+        self._plane = plane
+
+    def now(self) -> Count:
+        """Count what there is."""
+        found = self._broker.statistics()
+        queues = [queue for vhost in found.vhosts for queue in vhost.queues]
+        plane = self._plane
+        return Count(
+            connections=found.connection_count,
+            channels=found.channel_count,
+            queues=len(queues),
+            consumers=sum(queue.consumer_count for queue in queues),
+            messages_ready=sum(queue.ready_count for queue in queues),
+            messages_unacked=sum(queue.unacked_count for queue in queues),
+            messages_received_total=plane.published + plane.unroutable,
+            messages_confirmed_total=plane.confirmed,
+            messages_delivered_total=plane.delivered + plane.got,
+            messages_redelivered_total=plane.redelivered,
+            messages_acknowledged_total=plane.acked,
+        )

@@ -1,0 +1,113 @@
+"""Joins the data plane to the sync thread: when a generation is closed, and what happens after.
+
+Responsible for having at most one generation on its way to the disk. While it is, the next one
+collects everything that happens, so that one sync serves every publisher of the moment. It does
+not know sockets. Invariant: whatever the plane or the broker calls durable is in exactly one job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from leporid.engine.plane import Plane
+from leporid.storage.definitions import Definitions
+from leporid.storage.segments import SegmentFiles
+from leporid.storage.syncer import Change, Job, Syncer
+
+# Durable facts that nobody waits for reach the disk this much later at most.
+IDLE_SYNC_S: Final = 0.05
+
+
+class Durability:
+    """Collects durable changes and syncs them, generation by generation.
+
+    Args:
+        synced: called on the loop after each generation; deliveries and confirms may be due.
+        no_room: called on the loop when the disk gets full (True) or has room again (False).
+        failed: called on the loop when nothing can be written any more.
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        files: SegmentFiles,
+        definitions: Definitions,
+        *,
+        synced: Callable[[], None],
+        no_room: Callable[[bool], None],
+        failed: Callable[[BaseException], None],
+        sync: bool = True,
+    ) -> None:
+        self._plane = plane
+        self._loop = asyncio.get_running_loop()
+        self._synced = synced
+        self._changes: list[Change] = []
+        self._job: Job | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        call = self._loop.call_soon_threadsafe
+        self._syncer = Syncer(
+            files,
+            definitions,
+            done=lambda job: call(self._finish, job),
+            no_room=lambda full: call(no_room, full),
+            failed=lambda error: call(failed, error),
+            sync=sync,
+        )
+        plane.map_segment = files.map
+
+    def record(self, change: Change) -> None:
+        """A definition changed; it belongs to the current generation."""
+        self._changes.append(change)
+        self._plane.note_change()
+
+    def poll(self) -> None:
+        """Start a sync if somebody waits for one, or soon if something should not wait long."""
+        if self._job is not None:
+            return
+        if self._plane.awaited:
+            self._begin()
+        elif self._plane.dirty and self._timer is None:
+            self._timer = self._loop.call_later(IDLE_SYNC_S, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._job is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        work = self._plane.begin_sync()
+        if work is None:
+            return
+        self._job = Job(work[0], self._changes, work[1], work[2])
+        self._changes = []
+        self._idle.clear()
+        self._syncer.submit(self._job)
+
+    def _finish(self, job: Job) -> None:
+        self._job = None
+        self._plane.end_sync(job.generation, job.writes)
+        self._idle.set()
+        self._synced()
+        self.poll()
+
+    async def drain(self) -> None:
+        """Everything that is durable now is on disk when this returns."""
+        while self._job is not None or self._plane.dirty or self._plane.awaited:
+            if self._job is None:
+                self._begin()
+            self._idle.clear()
+            await self._idle.wait()
+
+    def stop(self) -> None:
+        """End the sync thread; call `drain` before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._syncer.stop()
+
+
+def open_log(directory: Path) -> SegmentFiles:
+    return SegmentFiles(directory / "log")

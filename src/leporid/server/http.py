@@ -1,0 +1,170 @@
+"""The HTTP side: /health and /metrics, by Starlette under uvicorn in the broker's own event loop.
+
+Responsible for the HTTP server's life and for what the two pages say. Must not know the broker:
+it is given callables. Handlers are coroutines, always: Starlette would run plain functions in a
+thread, and the broker's state belongs to the loop's thread.
+
+Invariant: whatever HTTP peers do, they hold at most CONNECTIONS_MAX sockets, and none of them for
+longer than PATIENCE_SECONDS without a finished request; AMQP has the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Iterator, Sequence
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from leporid.server.metrics import CONTENT_TYPE, Metrics, Statistics
+
+logger = logging.getLogger(__name__)
+
+# Prometheus, a load balancer and a few people: tens. A hundred thousand would be the AMQP clients'
+# file descriptors.
+CONNECTIONS_MAX = 256
+# Every page is made in milliseconds, and uvicorn itself closes what is idle for five seconds. What
+# is left after that sends its request drop by drop, or does not read the answer.
+PATIENCE_SECONDS = 30
+# Request line and headers together.
+HEADER_BYTES_MAX = 16 * 1024
+# What a request in flight gets when the broker stops.
+STOP_SECONDS = 2
+
+
+def application(
+    statistics: Callable[[], Statistics], troubles: Callable[[], Sequence[str]]
+) -> Starlette:
+    """Make the ASGI application.
+
+    Args:
+        statistics: the broker's counts, asked at each scrape.
+        troubles: why clients should not come here now, such as "draining" or "memory alarm";
+            empty when all is well.
+    """
+    metrics = Metrics(statistics)
+
+    async def health(_: Request) -> Response:
+        reasons = list(troubles())
+        if reasons:
+            return JSONResponse({"status": "unavailable", "reasons": reasons}, status_code=503)
+        return JSONResponse({"status": "ok"})
+
+    async def scrape(_: Request) -> Response:
+        return Response(metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+    return Starlette(routes=[Route("/health", health), Route("/metrics", scrape)])
+
+
+class HttpServer:
+    """One running HTTP server.
+
+    Args:
+        app: what `application` made.
+        sockets: bound sockets, as `addresses.bind` makes them; closed by `stop`.
+    """
+
+    def __init__(self, app: Starlette, sockets: Sequence[socket.socket]) -> None:
+        self._sockets = list(sockets)
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http=_PatientProtocol,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                # Logging is set up by the command line; requests are not logged.
+                log_config=None,
+                log_level=logging.WARNING,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+                timeout_graceful_shutdown=STOP_SECONDS,
+            )
+        )
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first socket, the real one if port 0 was asked for."""
+        name = self._sockets[0].getsockname()
+        return name[0], name[1]
+
+    async def start(self) -> None:
+        """Return once requests are answered.
+
+        Raises:
+            OSError: a socket cannot listen.
+        """
+        self._running = asyncio.create_task(self._server.serve(self._sockets), name="http")
+        listening = asyncio.create_task(self._server.listening.wait())
+        await asyncio.wait({self._running, listening}, return_when=asyncio.FIRST_COMPLETED)
+        listening.cancel()
+        if self._running.done():
+            # It ended before it began: this raises the reason.
+            self._running.result()
+
+    async def stop(self) -> None:
+        """Stop listening, let requests in flight finish for STOP_SECONDS, close the rest."""
+        self._server.should_exit = True
+        if self._running is not None:
+            await self._running
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        for one in self._sockets:
+            one.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers, which are the broker's, and with word of its start."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+class _PatientProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 with a bound on connections, and on how long one may do nothing."""
+
+    _watch: asyncio.TimerHandle | None = None
+    _answered = 0
+    _answered_at_last_look = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+            return
+        self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._answered += 1
+        super().on_response_complete()
+
+    def _look(self) -> None:
+        if self._answered == self._answered_at_last_look:
+            self.transport.abort()
+            return
+        self._answered_at_last_look = self._answered
+        self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)

@@ -1,0 +1,183 @@
+"""A link: one peer's socket, joined to one connection of the data plane.
+
+Responsible for reading at most one turn's bytes at a time, for sending, and for closing so that a
+peer still gets our last words. It does not know AMQP. It drives the socket itself instead of
+through a transport, because a transport reads as often as it likes within one event
+(docs/decisions/0003). Invariant: the socket is read only while the connection wants to read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+from leporid.amqp.errors import InternalFault
+
+if TYPE_CHECKING:
+    from leporid.broker.session import Session
+    from leporid.engine.connection import Connection
+    from leporid.server.turns import Turns
+
+logger = logging.getLogger(__name__)
+
+# After our last byte a peer gets this long to read it and close, before the socket goes; closing
+# at once would reset the connection when unread input is left, and our last words with it.
+LINGER_S: Final = 3.0
+DISCARD_BYTES: Final = 65536
+
+
+class Link:
+    """One accepted socket.
+
+    Args:
+        sock: connected and non-blocking.
+        accepted_ms: the plane's time when it was accepted.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_loop",
+        "_reading",
+        "_shut",
+        "_turns",
+        "_writing",
+        "accepted_ms",
+        "connection",
+        "session",
+        "sock",
+    )
+
+    def __init__(
+        self, sock: socket.socket, connection: Connection, session: Session, turns: Turns
+    ) -> None:
+        self.sock = sock
+        self.connection = connection
+        self.session = session
+        self.accepted_ms = turns.plane.now_ms
+        self._turns = turns
+        self._loop = asyncio.get_running_loop()
+        self._reading = False
+        self._writing = False
+        self._shut = False
+        self._closed = False
+        turns.links[connection] = self
+        self.update_reading()
+
+    def __repr__(self) -> str:
+        return f"<Link {self.session.name} {self.connection!r}>"
+
+    # ------------------------------------------------------------- reading
+
+    def update_reading(self) -> None:
+        """Read if the connection wants to, and only then."""
+        wanted = self.connection.reading and not self._closed
+        if wanted and not self._reading:
+            self._loop.add_reader(self.sock, self._on_readable)
+        elif not wanted and self._reading and not self._shut:
+            self._loop.remove_reader(self.sock)
+        else:
+            return
+        self._reading = wanted
+
+    def _on_readable(self) -> None:
+        connection = self.connection
+        if not connection.reading:
+            self.update_reading()
+            return
+        view = connection.read_view()
+        try:
+            count = self.sock.recv_into(view)
+        except (BlockingIOError, InterruptedError):
+            connection.received(0)
+            return
+        except OSError:
+            self.close()
+            return
+        if not count:
+            self.close()
+            return
+        try:
+            connection.received(count)
+        except Exception:
+            self._defect()
+        self._turns.wake()
+
+    def _defect(self) -> None:
+        """Our own mistake costs this connection, and no other (541)."""
+        logger.exception("defect while handling input of %r", self)
+        self.session.on_fault(0, InternalFault("the broker failed to handle what you sent"))
+        self.connection.finish()
+
+    # ------------------------------------------------------------- sending
+
+    def flush(self) -> None:
+        """Send what there is; the rest when the socket takes more."""
+        if self._closed or self._writing:
+            return
+        connection = self.connection
+        view = connection.outgoing()
+        if view is not None:
+            try:
+                count = self.sock.send(view)
+            except (BlockingIOError, InterruptedError):
+                count = 0
+            except OSError:
+                self.close()
+                return
+            rest = len(view) - count
+            del view
+            connection.sent(count)
+            if rest:
+                self._writing = True
+                self._loop.add_writer(self.sock, self._on_writable)
+                return
+        if connection.finished:
+            self._shut_down()
+        else:
+            self.update_reading()
+
+    def _on_writable(self) -> None:
+        self._loop.remove_writer(self.sock)
+        self._writing = False
+        self.flush()
+        self._turns.wake()
+
+    # ------------------------------------------------------------- closing
+
+    def _shut_down(self) -> None:
+        """All is sent: say so, and wait a moment for the peer to close."""
+        if self._shut:
+            return
+        self._shut = True
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.close()
+            return
+        self._loop.add_reader(self.sock, self._discard)
+        self._reading = True
+        self._loop.call_later(LINGER_S, self.close)
+
+    def _discard(self) -> None:
+        try:
+            if self.sock.recv(DISCARD_BYTES):
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """The socket goes, with whatever was not sent; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._turns.links.pop(self.connection, None)
+        self._loop.remove_reader(self.sock)
+        self._loop.remove_writer(self.sock)
+        self.sock.close()
+        self.connection.lost()
+        self._turns.wake()

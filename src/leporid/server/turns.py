@@ -1,0 +1,70 @@
+"""Turns of the event loop: read what came, let the data plane work, send what it made.
+
+Responsible for the order of these three, so that everything that arrives together is handled
+together and leaves in one write per connection. It does not know what the bytes mean.
+
+Invariant: whenever the data plane was given something, `turn` runs once before the loop waits
+for the network again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leporid.engine.plane import Plane
+
+if TYPE_CHECKING:
+    from leporid.engine.connection import Connection
+    from leporid.server.link import Link
+
+
+class Turns:
+    """Schedules the data plane's work on the loop.
+
+    Attributes:
+        after: called at the end of each turn (the durability looks whether to sync).
+    """
+
+    def __init__(self, plane: Plane) -> None:
+        self.plane = plane
+        self.after: Callable[[], None] = lambda: None
+        self.links: dict[Connection, Link] = {}
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
+        self.set_clock()
+
+    def set_clock(self) -> None:
+        """Tell the plane what time it is; it never asks."""
+        self.plane.now_ms = int(time.monotonic() * 1000)
+        self.plane.wall_ms = int(time.time() * 1000)
+
+    def wake(self) -> None:
+        """Something was given to the plane."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.turn)
+
+    def turn(self) -> None:
+        """Deliver, confirm, send."""
+        self._scheduled = False
+        self.set_clock()
+        self.plane.run()
+        self.flush()
+        self.after()
+        if self.plane.busy:
+            self.wake()  # output drained while it was sent: more can be delivered
+
+    def flush(self) -> None:
+        """Send the output of every connection that has some."""
+        for connection in self.plane.take_touched():
+            link = self.links.get(connection)
+            if link is not None:
+                link.flush()
+
+    def resume_reading(self) -> None:
+        """What stopped connections from being read may be over (an alarm)."""
+        for link in self.links.values():
+            link.update_reading()

@@ -30,6 +30,7 @@ from leporid.server.settings import (
     ConfigError,
     choice,
     flag,
+    join,
     many,
     name,
     named,
@@ -264,14 +265,14 @@ def _parse(path: Path) -> dict[str, Any]:
 def _check_users(config: Config) -> None:
     """Check what concerns several settings at once."""
     for user, settings in (config.users or {}).items():
-        path = f"users.{user}"
+        path = join("users", user)
         if (settings.password is None) == (settings.password_hash is None):
             raise ConfigError(f"{path}: must have exactly one of password and password_hash")
         for vhost in settings.permissions or {}:
             if vhost not in config.vhosts:
-                hint = nearest(vhost, config.vhosts)
                 known = ", ".join(f'"{one}"' for one in config.vhosts)
+                hint = nearest(vhost, config.vhosts) or ";"
                 raise ConfigError(
-                    f'{path}.permissions."{vhost}": no such virtual host{hint}; '
-                    f"vhosts names {known}"
+                    f"{join(f'{path}.permissions', vhost)}: no such virtual host{hint} "
+                    f"vhosts has {known}"
                 )

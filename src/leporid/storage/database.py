@@ -130,6 +130,9 @@ class Database:
         self.path = path
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise DefinitionsError(f"{path}: {error}") from error
+        try:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             if not self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
@@ -138,6 +141,7 @@ class Database:
             # damaged without a sign.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
+            self._connection.close()
             raise DefinitionsError(f"{path}: {error}") from error
 
     def close(self) -> None:

@@ -113,7 +113,11 @@ class Definitions:
         self.report = _repair(path, copy_path(path))
         self._original = Database(path, durable=True)
         _sync_directory(path.parent)
-        self._copy: Database | None = Database(copy_path(path), durable=False)
+        try:
+            self._copy: Database | None = Database(copy_path(path), durable=False)
+        except DefinitionsError:
+            self._original.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<Definitions {self.path}>"

@@ -1,0 +1,106 @@
+"""The command line: `leporid serve`, `leporid check DIR`, `leporid --version`.
+
+Composition only: reads the arguments, hands them on, turns the outcome into an exit code: 0 done,
+1 failed, 2 asked for wrongly. What does the work is imported by the command that needs it, so
+that `--help` and `--version` answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+EXIT_WRONG_USE = 2
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code; `arguments` defaults to the process's own."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(stream=sys.stderr, level=options.log_level.upper(), format=LOG_FORMAT)
+    if options.command == "serve":
+        return _serve(options)
+    return _check(options)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from leporid.server.config import ConfigError, load
+
+    overrides: dict[str, Any] = {
+        "data_dir": options.data_dir and str(options.data_dir.expanduser().absolute()),
+        "bind": options.bind,
+        "amqp_port": options.amqp_port,
+        "http_port": options.http_port,
+    }
+    given = {key: value for key, value in overrides.items() if value is not None}
+    try:
+        config = load(options.config, given, os.environ)
+    except ConfigError as error:
+        print(f"leporid: {error}", file=sys.stderr)
+        return EXIT_WRONG_USE
+
+    from leporid.server.node import run
+
+    return run(config)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from leporid.server.check import check
+
+    return check(options.directory, sys.stdout)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="leporid", description="A message broker that speaks AMQP 0-9-1."
+    )
+    parser.add_argument("--version", action="version", version=f"leporid {_version()}")
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="how much to write to standard error (default: %(default)s)",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    serve = commands.add_parser(
+        "serve",
+        help="run a broker in the foreground",
+        description="Run a broker. When clients may connect, one line is written to standard "
+        "output: ready amqp=HOST:PORT http=HOST:PORT pid=PID. Options win over the file.",
+    )
+    serve.add_argument("--data-dir", type=Path, metavar="DIR", help="where state lives")
+    serve.add_argument("--bind", metavar="ADDR", help="IP address to listen on (127.0.0.1)")
+    serve.add_argument(
+        "--amqp-port", type=int, metavar="N", help="port for AMQP clients; 0: any free one (5672)"
+    )
+    serve.add_argument(
+        "--http-port", type=int, metavar="N", help="port for HTTP; 0: any free one (15672)"
+    )
+    serve.add_argument("--config", type=Path, metavar="FILE", help="TOML file with all settings")
+
+    check = commands.add_parser(
+        "check",
+        help="verify a data directory",
+        description="Verify every record of a data directory that no broker is using.",
+    )
+    check.add_argument("directory", type=Path, metavar="DIR")
+    return parser
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("leporid")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

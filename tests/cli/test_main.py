@@ -1,0 +1,103 @@
+"""The command line: what it hands on, and its exit codes."""
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from leporid.cli.main import main
+from leporid.server.config import Config
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """The configurations that `serve` was started with."""
+    seen: list[Config] = []
+    node = types.ModuleType("leporid.server.node")
+
+    def run(config: Config) -> int:
+        seen.append(config)
+        return 7
+
+    node.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "leporid.server.node", node)
+    return seen
+
+
+def test_serve_hands_the_options_on(runs: list[Config], tmp_path: Path):
+    options = ["--data-dir", str(tmp_path), "--bind", "127.0.0.2", "--amqp-port", "0"]
+    assert main(["serve", *options, "--http-port", "8080"]) == 7
+    (config,) = runs
+    assert config.data_dir == tmp_path
+    assert config.bind == ("127.0.0.2",)
+    assert (config.amqp_port, config.http_port) == (0, 8080)
+
+
+def test_serve_without_options_takes_the_defaults(
+    runs: list[Config], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
+    assert main(["serve"]) == 7
+    assert runs == [Config(data_dir=Path("/somewhere/leporid"))]
+
+
+def test_options_win_over_the_file(runs: list[Config], tmp_path: Path):
+    file = tmp_path / "leporid.toml"
+    file.write_text('amqp_port = 1111\nhttp_port = 2222\ndata_dir = "/x"')
+    assert main(["serve", "--config", str(file), "--amqp-port", "3333"]) == 7
+    assert (runs[0].amqp_port, runs[0].http_port) == (3333, 2222)
+    assert runs[0].data_dir == Path("/x")
+
+
+def test_a_relative_data_directory_counts_from_here(
+    runs: list[Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    main(["serve", "--data-dir", "data"])
+    assert runs[0].data_dir == tmp_path / "data"
+
+
+def test_a_wrong_setting_is_told_and_exits_2(
+    runs: list[Config], capsys: pytest.CaptureFixture[str]
+):
+    assert main(["serve", "--amqp-port", "70000"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "leporid: amqp_port = 70000: must be a whole number from 0 to 65535\n"
+    assert said.out == ""
+    assert runs == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["serve", "--port", "1"], ["check"]])
+def test_a_wrong_command_exits_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: leporid" in capsys.readouterr().err
+
+
+def test_check_hands_directory_and_output_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seen: list[Path] = []
+    module = types.ModuleType("leporid.server.check")
+
+    def check(directory: Path, out: TextIO) -> int:
+        assert out is sys.stdout
+        seen.append(directory)
+        return 1
+
+    module.check = check  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "leporid.server.check", module)
+    assert main(["check", str(tmp_path)]) == 1
+    assert seen == [tmp_path]
+
+
+def test_version_as_a_process():
+    command = [sys.executable, "-m", "leporid.cli.main", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("leporid ")
+    # Nothing of the broker was needed for that.
+    probe = "import sys; import leporid.cli.main; print([m for m in sys.modules if 'uvloop' in m])"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,233 @@
+"""The configuration: defaults, the file, the command line, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from leporid.broker.access import Access
+from leporid.broker.passwords import hash_password
+from leporid.server.config import Config, ConfigError, access_users, default_data_dir, load
+
+SECRET = b"0123456789abcdef"
+
+IMPORTED = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
+
+WHOLE = """
+data_dir = "/var/lib/leporid"
+bind = ["127.0.0.1", "::1"]
+amqp_port = 5673
+http_port = 0
+durability = "written"
+heartbeat = 30
+frame_max = "64 KiB"
+channel_max = 100
+memory_watermark = "2 GiB"
+disk_free_min = "1 GB"
+vhosts = ["orders", "tests"]
+
+[limits]
+message_bytes_max = "1 MiB"
+connections_max = 1000
+handshake_seconds = 5
+
+[users.ann]
+password_hash = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
+tags = ["monitoring"]
+[users.ann.permissions.orders]
+write = "^orders"
+[users.ann.permissions."/"]
+configure = ".*"
+write = ".*"
+read = ".*"
+
+[users.guest]
+password = "guest"
+loopback_only = false
+
+[users.ben]
+password = "pässword"
+loopback_only = true
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "leporid.toml"
+
+
+def loaded(file: Path, text: str) -> Config:
+    file.write_text(text)
+    return load(file, {}, {})
+
+
+def test_the_defaults():
+    config = load(None, {}, {"XDG_STATE_HOME": "/state"})
+    assert config == Config(data_dir=Path("/state/leporid"))
+    assert config.bind == ("127.0.0.1",)
+    assert (config.amqp_port, config.http_port) == (5672, 15672)
+    assert (config.heartbeat, config.frame_max, config.channel_max) == (60, 131072, 2047)
+    assert config.durability == "synced"
+    assert config.vhosts == ("/",)
+    assert config.memory_bytes_max(1000) == 600
+    assert config.disk_free_min == 50_000_000
+    assert config.limits.handshake_seconds == 10
+
+
+def test_the_default_user_is_guest_with_all_rights_from_loopback():
+    (user,) = access_users(load(None), SECRET)
+    assert user.name == "guest"
+    assert user.loopback_only
+    assert user.tags == {"administrator"}
+    assert user.may("configure", "exchange", "x", "/")
+    assert Access([user], SECRET).authenticate("PLAIN", b"\0guest\0guest", loopback=True) is user
+
+
+@pytest.mark.parametrize("state", [{}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}])
+def test_without_a_state_directory_there_is_the_home_directory(state: dict[str, str]):
+    assert default_data_dir(state) == Path.home() / ".local/state/leporid"
+
+
+def test_a_whole_file(file: Path):
+    config = loaded(file, WHOLE)
+    assert config.data_dir == Path("/var/lib/leporid")
+    assert config.bind == ("127.0.0.1", "::1")
+    assert (config.amqp_port, config.http_port) == (5673, 0)
+    assert config.durability == "written"
+    assert (config.heartbeat, config.frame_max, config.channel_max) == (30, 65536, 100)
+    assert config.memory_bytes_max(8 * 2**30) == 2 * 2**30
+    assert config.disk_free_min == 10**9
+    # "/" is always there.
+    assert config.vhosts == ("/", "orders", "tests")
+    assert config.limits.message_bytes_max == 2**20
+    assert config.limits.connections_max == 1000
+    assert config.limits.handshake_seconds == 5
+
+    users = {user.name: user for user in access_users(config, SECRET)}
+    assert list(users) == ["ann", "guest", "ben"]
+    assert users["ann"].tags == {"monitoring"}
+    assert users["ann"].password.matches(b"test12")
+    assert users["ann"].may("write", "queue", "orders-1", "orders")
+    assert not users["ann"].may("read", "queue", "orders-1", "orders")
+    assert users["ann"].may("read", "queue", "orders-1", "/")
+    assert [user.loopback_only for user in users.values()] == [False, False, True]
+    assert users["ben"].password.matches("pässword".encode())
+    assert users["guest"].permissions == {}
+
+
+def test_guest_is_loopback_only_unless_the_file_says_otherwise(file: Path):
+    config = loaded(file, '[users.guest]\npassword = "x"\n[users.ann]\npassword = "x"')
+    assert [user.loopback_only for user in access_users(config, SECRET)] == [True, False]
+
+
+def test_our_own_hashes_are_taken(file: Path):
+    text = hash_password("secret", b"s" * 16).text
+    config = loaded(file, f'[users.ann]\npassword_hash = "{text}"')
+    assert access_users(config, SECRET)[0].password.matches(b"secret")
+
+
+def test_the_command_line_wins(file: Path):
+    file.write_text(WHOLE)
+    config = load(file, {"amqp_port": 0, "bind": "localhost", "data_dir": "/elsewhere"}, {})
+    assert config.amqp_port == 0
+    assert config.bind == ("127.0.0.1",)
+    assert config.data_dir == Path("/elsewhere")
+    assert config.heartbeat == 30
+
+
+def test_the_home_directory_has_a_short_name(file: Path):
+    assert loaded(file, 'data_dir = "~/broker"').data_dir == Path.home() / "broker"
+
+
+def test_no_secret_is_in_the_repr(file: Path):
+    text = repr(loaded(file, WHOLE))
+    assert "pässword" not in text
+    assert IMPORTED not in text
+    assert "kI3GC" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("heartbeet = 60", 'heartbeet: unknown setting; did you mean "heartbeat"?'),
+        ("heartbeat = -1", "heartbeat = -1: must be a whole number from 0 to 65535"),
+        ("amqp_port = 65536", "amqp_port = 65536: must be a whole number from 0 to 65535"),
+        ("frame_max = 4095", "frame_max = 4095: must be a number of bytes from 4096 to"),
+        ("frame_max = 0", "frame_max = 0: must be a number of bytes"),
+        ("channel_max = 0", "channel_max = 0: must be a whole number from 1 to 65535"),
+        (
+            'durability = "synched"',
+            'durability = "synched": must be one of "synced", "written"; did you mean "synced"?',
+        ),
+        ('bind = "here"', 'bind = "here": must be an IP address such as'),
+        ("bind = 5", "bind = 5: must be a list"),
+        ("bind = [5]", "bind[0] = 5: must be an IP address such as"),
+        ("bind = []", "bind = []: must name at least one address, and none twice"),
+        ('bind = ["::1", "0:0::1"]', "must name at least one address, and none twice"),
+        ('data_dir = "relative"', 'data_dir = "relative": must be an absolute path'),
+        ('data_dir = ""', 'data_dir = "": must be an absolute path'),
+        ("memory_watermark = 1.5", "memory_watermark = 1.5: must be a share of the memory"),
+        ("memory_watermark = 0", "memory_watermark = 0: must be a share of the memory"),
+        ("memory_watermark = 0.0", "memory_watermark = 0.0: must be a share of the memory"),
+        ("memory_watermark = nan", "memory_watermark = nan: must be a share of the memory"),
+        ('disk_free_min = "much"', 'disk_free_min = "much": must be a number of bytes from 0'),
+        ('vhosts = ["a", "a"]', "must not name a virtual host twice"),
+        ('vhosts = [""]', 'vhosts[0] = "": must be a text of 1 to 255 bytes'),
+        ("[limits]\nmessage_size = 1", "limits.message_size: unknown setting"),
+        ("[limits]\nmessage_bytes_max = 0", "limits.message_bytes_max = 0: must be"),
+        ("limits = 3", "limits: must be a table of settings"),
+        ("users = 3", "users: must be a table of settings"),
+        ("[users.ann]", "users.ann: must have exactly one of password and password_hash"),
+        (
+            f'[users.ann]\npassword = "x"\npassword_hash = "{IMPORTED}"',
+            "users.ann: must have exactly one of password and password_hash",
+        ),
+        ('[users.ann]\npassword = ""', "users.ann.password: must be a text that is not empty"),
+        ("[users.ann]\npassword = 7", "users.ann.password: must be a text that is not empty"),
+        ('[users.ann]\npassword_hash = "x"', "users.ann.password_hash: must be an argon2id hash"),
+        ("[users.ann]\npassword_hash = 7", "users.ann.password_hash: must be an argon2id hash"),
+        ('[users.ann]\npasword = "x"', 'users.ann.pasword: unknown setting; did you mean "passw'),
+        (
+            '[users.ann]\npassword = "x"\n[users.ann.permissions."/"]\nwrite = "("',
+            'users.ann.permissions."/".write = "(": is not a pattern RE2 accepts (missing ): ()',
+        ),
+        (
+            '[users.ann]\npassword = "x"\n[users.ann.permissions."/"]\nwrite = true',
+            'users.ann.permissions."/".write = true: must be a pattern, in quotes',
+        ),
+        (
+            'vhosts = ["orders"]\n[users.ann]\npassword = "x"\n[users.ann.permissions.order]',
+            'users.ann.permissions.order: no such virtual host; did you mean "orders"? vhosts has',
+        ),
+        ("heartbeat = ", "is not TOML: "),
+    ],
+)
+def test_what_is_refused(file: Path, text: str, message: str):
+    with pytest.raises(ConfigError) as refused:
+        loaded(file, text)
+    assert str(refused.value).startswith(f"{file}: ")
+    assert message in str(refused.value)
+
+
+def test_a_secret_is_in_no_refusal(file: Path):
+    for text in (
+        '[users.ann]\npassword_hash = "hunter2"',
+        '[users.ann]\npassword = ["hunter2"]',
+        '[users]\nann = "hunter2"',
+    ):
+        with pytest.raises(ConfigError) as refused:
+            loaded(file, text)
+        assert "hunter2" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_or_no_text(file: Path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
+        load(file)
+    file.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        load(file)
+
+
+def test_what_the_command_line_says_is_checked_too():
+    with pytest.raises(ConfigError) as refused:
+        load(None, {"amqp_port": 70000})
+    assert str(refused.value) == "amqp_port = 70000: must be a whole number from 0 to 65535"

@@ -1,0 +1,155 @@
+"""HTTP: the two pages, and peers that mean no good."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+import httpx
+import pytest
+from tests.server.test_metrics import Counted
+
+from leporid.server import http as module
+from leporid.server.addresses import bind
+from leporid.server.http import HttpServer, application
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+@pytest.fixture
+def troubles() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def server(troubles: list[str]) -> AsyncIterator[HttpServer]:
+    server = HttpServer(application(Counted, lambda: troubles), bind(["127.0.0.1"], 0))
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def client(server: HttpServer) -> AsyncIterator[httpx.AsyncClient]:
+    host, port = server.address
+    async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+async def connect(server: HttpServer) -> AsyncIterator[Connect]:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(*server.address)
+        writers.append(writer)
+        return reader, writer
+
+    yield connect
+    for writer in writers:
+        writer.transport.abort()
+
+
+async def test_health(client: httpx.AsyncClient, troubles: list[str]):
+    answer = await client.get("/health")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    troubles += ["draining", "memory alarm"]
+    answer = await client.get("/health")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "unavailable", "reasons": ["draining", "memory alarm"]}
+    troubles.clear()
+    assert (await client.get("/health")).status_code == 200
+
+
+async def test_metrics(client: httpx.AsyncClient):
+    answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "rabbitmq_queue_messages_ready 50.0\n" in answer.text
+    assert "server" not in answer.headers
+
+
+async def test_other_pages_and_methods(client: httpx.AsyncClient):
+    assert (await client.get("/")).status_code == 404
+    assert (await client.post("/health")).status_code == 405
+
+
+async def test_what_is_not_http_gets_400(connect: Connect):
+    reader, writer = await connect()
+    writer.write(b"AMQP\0\0\x09\x01\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_endless_headers_are_cut_off(connect: Connect):
+    reader, writer = await connect()
+    writer.write(b"GET /health HTTP/1.1\r\nx: " + b"x" * (module.HEADER_BYTES_MAX + 1000))
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_flood_of_connections_takes_a_bounded_number(
+    connect: Connect, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 3)
+    for _ in range(3):
+        await connect()
+    with pytest.raises(httpx.TransportError):
+        await client.get("/health")
+
+
+async def test_who_sends_drop_by_drop_is_dropped(
+    connect: Connect, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
+    silent, _ = await connect()
+    dripping, writer = await connect()
+    writer.write(b"GET /health HTTP/1.1\r\n")
+    # A request answered buys time, but only once.
+    answered, writer = await connect()
+    writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\nG")
+    assert (await answered.readline()).startswith(b"HTTP/1.1 200 ")
+    for reader in (silent, dripping, answered):
+        async with asyncio.timeout(5):
+            with suppress(ConnectionResetError):
+                await reader.read()
+    assert (await client.get("/health")).status_code == 200
+
+
+async def test_signals_are_left_alone(server: HttpServer):
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+async def test_stop_closes_everything_soon_whatever_peers_do(troubles: list[str]):
+    sockets = bind(["127.0.0.1", "127.0.0.2"], 0)
+    server = HttpServer(application(Counted, lambda: troubles), sockets)
+    await server.start()
+    silent, silent_writer = await asyncio.open_connection(*server.address)
+    half, half_writer = await asyncio.open_connection(*server.address)
+    half_writer.write(b"GET /hea")
+    second = ("127.0.0.2", server.address[1])
+    async with httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.get(f"http://{second[0]}:{second[1]}/health")).status_code == 200
+    started = time.monotonic()
+    await server.stop()
+    assert time.monotonic() - started < module.STOP_SECONDS + 1
+    assert await silent.read() == b""
+    assert await half.read() == b""
+    for address in (silent_writer.get_extra_info("peername"), second):
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+    for writer in (silent_writer, half_writer):
+        writer.close()
+
+
+async def test_stop_before_start_closes_the_sockets():
+    sockets = bind(["127.0.0.1"], 0)
+    await HttpServer(application(Counted, tuple), sockets).stop()
+    assert sockets[0].fileno() == -1
+
+
+async def test_a_start_that_fails_says_why():
+    sockets = bind(["127.0.0.1"], 0)
+    server = HttpServer(application(Counted, tuple), sockets)
+    sockets[0].close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        await server.start()

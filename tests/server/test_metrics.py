@@ -1,0 +1,66 @@
+"""Metrics: RabbitMQ's names, one snapshot per scrape."""
+
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from leporid.server.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class Counted:
+    connections: int = 1
+    channels: int = 2
+    queues: int = 3
+    consumers: int = 4
+    messages_ready: int = 50
+    messages_unacked: int = 6
+    messages_received_total: int = 70
+    messages_confirmed_total: int = 8
+    messages_delivered_total: int = 9
+    messages_redelivered_total: int = 10
+    messages_acknowledged_total: int = 11
+
+
+def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_names_and_values():
+    found = samples(Metrics(Counted).render())
+    assert found.pop(("rabbitmq_process_resident_memory_bytes", ())) > 2**20
+    assert found.pop(("rabbitmq_process_cpu_seconds_total", ())) > 0
+    amqp = (("protocol", "amqp091"),)
+    assert found == {
+        ("rabbitmq_connections", ()): 1,
+        ("rabbitmq_channels", ()): 2,
+        ("rabbitmq_queues", ()): 3,
+        ("rabbitmq_consumers", ()): 4,
+        ("rabbitmq_queue_messages_ready", ()): 50,
+        ("rabbitmq_queue_messages_unacked", ()): 6,
+        ("rabbitmq_queue_messages", ()): 56,
+        ("rabbitmq_global_messages_received_total", amqp): 70,
+        ("rabbitmq_global_messages_confirmed_total", amqp): 8,
+        ("rabbitmq_global_messages_delivered_total", amqp): 9,
+        ("rabbitmq_global_messages_redelivered_total", amqp): 10,
+        ("rabbitmq_global_messages_acknowledged_total", amqp): 11,
+    }
+
+
+def test_each_scrape_asks_once_and_nothing_asks_before():
+    asked: list[Counted] = []
+
+    def statistics() -> Counted:
+        asked.append(Counted(connections=len(asked)))
+        return asked[-1]
+
+    metrics = Metrics(statistics)
+    assert asked == []
+    first, second = samples(metrics.render()), samples(metrics.render())
+    assert len(asked) == 2
+    assert first["rabbitmq_connections", ()] == 0
+    assert second["rabbitmq_connections", ()] == 1

@@ -25,7 +25,10 @@ from leporid.amqp.errors import (
     UnexpectedFrame,
 )
 from leporid.amqp.methods import (
+    BasicDeliver,
+    BasicGetOk,
     BasicPublish,
+    BasicReturn,
     ChannelClose,
     ChannelCloseOk,
     ChannelOpen,
@@ -307,6 +310,11 @@ class Session:
 
     def _handle(self, channel: ChannelState, method: Method) -> None:
         handler = channel_methods.HANDLERS.get(type(method))
+        if isinstance(method, BasicDeliver | BasicGetOk | BasicReturn):
+            # Only we send these. As in RabbitMQ the content that does not follow is the fault.
+            raise UnexpectedFrame(
+                "expected content header for class 60, got non content header frame instead"
+            )
         if handler is None:
             raise CommandInvalid("unimplemented method")
         recorded = self.broker.recorded_count

@@ -66,6 +66,7 @@ cdef class Channel:
     cdef uint64_t route_epoch
     # Assembly of a message whose frames did not arrive together.
     cdef int expecting              # 0 a method, 1 a content header, 2 a content body
+    cdef uint16_t assembling_id     # the method whose content it is; 40 but for a confused peer
     cdef bytes assembling_method
     cdef bytes assembling_properties
     cdef object assembling_body
@@ -84,7 +85,7 @@ cdef class Channel:
                         const uint8_t *properties, size_t properties_len)
     cdef int store(self, Route route, const uint8_t *names, size_t names_len,
                    const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                   size_t body_len, bint persistent, uint8_t flags) except -1
+                   size_t body_len, bint persistent, uint8_t flags, uint64_t ttl_ms) except -1
     cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                        size_t properties_len, const uint8_t *body, size_t body_len) except -1
     cdef int note_confirm(self, uint64_t generation) except -1

@@ -19,17 +19,21 @@ from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport REDELIVERED, UNACKED, Queue, Slot, Taker
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.wire cimport (
-    HAS_BCC, HAS_CC, Props, Record, Target, load16, load64, store16, store64, walk_properties,
+    TTL_INVALID, Props, Record, Target, parse_ttl, walk_properties,
 )
 
 from leporid.amqp.errors import (
     NotImplementedFault, PreconditionFailed, SyntaxFault,
 )
-from leporid.engine.copies import copies_of, with_reply_to
+from leporid.engine.rewrites import copies_of, invalid_expiration, with_reply_to
 
 cdef bytes REPLY_TO = b"amq.rabbitmq.reply-to"
 cdef extern from *:
-    """enum { MANDATORY_BIT = 1, IMMEDIATE_BIT = 2 };"""
+    """
+    enum { MANDATORY_BIT = 1, IMMEDIATE_BIT = 2 };
+    #define NO_TTL UINT64_MAX
+    """
+    uint64_t NO_TTL
     int MANDATORY_BIT
     int IMMEDIATE_BIT
 
@@ -147,7 +151,9 @@ cdef class Channel:
     def get(self, Queue queue not None, bint no_ack):
         """Write basic.get-ok and the next message; False when the queue is empty."""
         cdef uint64_t seq
-        cdef Slot *slot = queue.pop(&seq)
+        cdef Slot *slot
+        self.plane.expire()
+        slot = queue.pop(&seq)
         if slot == NULL:
             return False
         self.delivery_tag += 1
@@ -326,13 +332,14 @@ cdef class Channel:
         cdef size_t names_len = bits - method
         cdef Props props
         cdef Route route
+        cdef uint64_t ttl_ms = NO_TTL
         cdef bytes changed
         if walk_properties(properties, properties_len, &props):
             raise SyntaxFault("malformed content header: properties or headers do not parse")
-        self.deepest = 0
-        route = self.route_of(method, key, properties, properties_len)
         if bits[0] & IMMEDIATE_BIT:
             raise NotImplementedFault("immediate=true")
+        self.deepest = 0
+        route = self.route_of(method, key, properties, properties_len)
         if props.user_id != NULL and user_id and (
                 props.user_id_len != len(user_id)
                 or memcmp(props.user_id, PyBytes_AS_STRING(user_id), props.user_id_len)):
@@ -345,6 +352,8 @@ cdef class Channel:
             changed = with_reply_to(properties[:properties_len],
                                     self.session.reply_address(self.number))
             properties, properties_len = <const uint8_t *> PyBytes_AS_STRING(changed), len(changed)
+        if parse_ttl(&props, &ttl_ms) == TTL_INVALID:
+            raise invalid_expiration(props.expiration[:props.expiration_len])
         if props.copies:
             changed, keys = copies_of(properties[:properties_len])
             properties, properties_len = <const uint8_t *> PyBytes_AS_STRING(changed), len(changed)
@@ -357,7 +366,7 @@ cdef class Channel:
         if self.transactional:
             self.tx_publishes.append((
                 route, method[:names_len], properties[:properties_len], body[:body_len],
-                props.delivery_mode == 2, bits[0] & MANDATORY_BIT))
+                props.delivery_mode == 2, bits[0] & MANDATORY_BIT, ttl_ms))
             return 0
         if not route.queues:
             self.plane.unroutable += 1
@@ -367,7 +376,7 @@ cdef class Channel:
                 self.note_confirm(0)
             return 0
         self.store(route, method, names_len, properties, properties_len, body, body_len,
-                   props.delivery_mode == 2, 0)
+                   props.delivery_mode == 2, 0, ttl_ms)
         if self.confirming:
             self.note_confirm(
                 self.plane.generation if props.delivery_mode == 2 and route.durable else 0)
@@ -397,7 +406,7 @@ cdef class Channel:
 
     cdef int store(self, Route route, const uint8_t *names, size_t names_len,
                    const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                   size_t body_len, bint persistent, uint8_t flags) except -1:
+                   size_t body_len, bint persistent, uint8_t flags, uint64_t ttl_ms) except -1:
         """Append one record and one entry in each queue of the route."""
         cdef Plane plane = self.plane
         cdef Log log = plane.durable if persistent and route.durable else plane.transient
@@ -435,6 +444,8 @@ cdef class Channel:
         for at in range(targets):
             queue = <Queue> route.queues[at]
             queue.push(position, <uint32_t> body_len)
+            if ttl_ms != NO_TTL:
+                queue.set_ttl(queue.next_seq - 1, ttl_ms)
             if queue.ready_count > self.deepest and queue.consumer_count:
                 self.deepest = queue.ready_count
         return 0
@@ -517,7 +528,7 @@ cdef class Channel:
         publishes, self.tx_publishes = self.tx_publishes, []
         settles, self.tx_settles = self.tx_settles, []
         plane.flush_settles(0)
-        for route, names, properties, body, persistent, _ in publishes:
+        for route, names, properties, body, persistent, _, _ in publishes:
             if persistent and route.durable:
                 durable = True
                 size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
@@ -529,11 +540,12 @@ cdef class Channel:
             size += sizeof(Record)
             log.begin((size + 7) & ~<size_t> 7)  # so that what follows does not cross a segment
             flags = FLAG_IN_TX
-        for route, names, properties, body, persistent, mandatory in publishes:
+        for route, names, properties, body, persistent, mandatory, ttl_ms in publishes:
             if route.queues:
                 self.store(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                            <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                           <const uint8_t *> PyBytes_AS_STRING(body), len(body), persistent, flags)
+                           <const uint8_t *> PyBytes_AS_STRING(body), len(body), persistent, flags,
+                           ttl_ms)
             elif mandatory:
                 self.give_back(<const uint8_t *> PyBytes_AS_STRING(names), len(names),
                                <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),

@@ -52,6 +52,7 @@ cdef enum:
 PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
 OWN_HEADER = b"AMQP\x00\x00\x09\x01"
 WAIT = 2
+SNIPPET_BYTES = 16
 
 
 cdef class Connection(Outbox):
@@ -143,7 +144,7 @@ cdef class Connection(Outbox):
         if self.last_channel is not None:
             number = self.last_channel.number
             if not fault.class_id:
-                publish_fault(fault)
+                content_fault(40, fault)
         if isinstance(fault, FrameError):
             self.broken = True
         self.session.on_fault(number, fault)
@@ -193,15 +194,17 @@ cdef class Connection(Outbox):
                 self.last_channel = None
                 self.at = n
                 raise FrameError(
-                    f"frame payload of {size} bytes is larger than the negotiated frame_max "
-                    f"{self.frame_max} allows")
+                    f"type {kind}, all octets = <<>>: "
+                    f"{{frame_too_large,{size},{self.frame_max - 8}}}")
             if n - self.at < size + 8:
                 return True
             payload = frame + 7
             if payload[size] != FRAME_END:
                 self.last_channel = None
                 self.at = n
-                raise FrameError(f"frame of type {kind} on channel {number} has no frame end")
+                raise FrameError(
+                    f"type {kind}, {snippet(payload[:size])}: "
+                    f"{{invalid_frame_end_marker,{payload[size]}}}")
             channel = self.channel_of(number) if number else None
             if channel is None:
                 self.last_channel = None
@@ -228,6 +231,13 @@ cdef class Connection(Outbox):
                         self.at += size + 8
                         self.settle(channel, ids & 0xffff, payload, size)
                         continue
+                    if ids >> 16 == 60 and (ids & 0xffff) in (50, 60, 71):
+                        # A server's method; its content is waited for before it is refused.
+                        self.at += size + 8
+                        channel.assembling_id = ids & 0xffff
+                        channel.assembling_method = payload[:size]
+                        channel.expecting = 1
+                        continue
                     if self.settle_generation > self.plane.synced and ids != BASIC_GET:
                         # An answer after a settle means that the settle is safe.
                         self.hold(self.settle_generation)
@@ -237,7 +247,8 @@ cdef class Connection(Outbox):
             elif kind == FRAME_HEARTBEAT:
                 self.at += size + 8
                 if number:
-                    raise UnexpectedFrame(f"heartbeat frame on channel {number}", connection=True)
+                    self.last_channel = None
+                    raise UnexpectedFrame(f"type {kind}, {snippet(payload[:size])}")
             elif kind == FRAME_HEADER or kind == FRAME_BODY:
                 self.at += size + 8
                 if self.closing or (channel is not None and channel.closing):
@@ -249,7 +260,7 @@ cdef class Connection(Outbox):
             else:
                 self.last_channel = None
                 self.at = n
-                raise FrameError(f"unknown frame type {kind}")
+                raise FrameError(f"type {kind}, {snippet(payload[:size])}: unknown_frame")
         return True
 
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1:
@@ -307,6 +318,7 @@ cdef class Connection(Outbox):
                                 return 0
         self.at += size + 8
         channel.assembling_method = method[6:size]
+        channel.assembling_id = 40
         channel.expecting = 1
         return 0
 
@@ -322,20 +334,24 @@ cdef class Connection(Outbox):
         if channel.expecting == 1:
             if kind != FRAME_HEADER:
                 channel.expecting = 0
-                raise publish_fault(UnexpectedFrame(
+                raise content_fault(channel.assembling_id, UnexpectedFrame(
                     "expected content header for class 60, got non content header frame instead"))
             if size < 14:
                 channel.expecting = 0
-                raise publish_fault(SyntaxFault("content header frame is too short"))
+                raise content_fault(channel.assembling_id, SyntaxFault("content header frame is too short"))
             if load16(payload) != 60:
                 channel.expecting = 0
-                raise publish_fault(UnexpectedFrame(
+                raise content_fault(channel.assembling_id, UnexpectedFrame(
                     f"expected content header for class 60, got one for class {load16(payload)} "
                     "instead"))
+            if load16(payload + 2):  # the weight must be zero (AMQP 0-9-1 4.2.6.1)
+                channel.expecting = 0
+                raise content_fault(channel.assembling_id, UnexpectedFrame(
+                    "expected content header for class 60, got non content header frame instead"))
             length = load64(payload + 4)
             if length > self.plane.message_bytes_max:
                 channel.expecting = 0
-                raise publish_fault(PreconditionFailed(
+                raise content_fault(channel.assembling_id, PreconditionFailed(
                     f"message size {length} is larger than configured max size "
                     f"{self.plane.message_bytes_max}"))
             channel.assembling_properties = payload[12:size]
@@ -346,13 +362,13 @@ cdef class Connection(Outbox):
             if kind != FRAME_BODY:
                 channel.expecting = 0
                 channel.assembling_body = None
-                raise publish_fault(UnexpectedFrame(
+                raise content_fault(channel.assembling_id, UnexpectedFrame(
                     "expected content body, got non content body frame instead"))
             if size > channel.assembling_left:
                 channel.expecting = 0
                 channel.assembling_body = None
-                raise publish_fault(UnexpectedFrame(
-                    "content body is larger than its header announced"))
+                raise content_fault(channel.assembling_id, UnexpectedFrame(
+                    "expected content body, got non content body frame instead"))
             channel.assembling_body += payload[:size]
             channel.assembling_left -= size
         if channel.assembling_left:
@@ -361,6 +377,9 @@ cdef class Connection(Outbox):
         method, properties = channel.assembling_method, channel.assembling_properties
         body = assembled = channel.assembling_body
         channel.assembling_body = None
+        if channel.assembling_id != 40:
+            self.session.on_method(channel.number, method)
+            return 0
         channel.publish(
             <const uint8_t *> PyBytes_AS_STRING(method), len(method),
             <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
@@ -500,10 +519,16 @@ cdef class Connection(Outbox):
         self.session.on_lost()
 
 
-def publish_fault(fault):
-    """The fault, blamed on basic.publish."""
-    fault.class_id, fault.method_id = 60, 40
+def content_fault(method, fault):
+    """The fault, blamed on the method that the content belongs to."""
+    fault.class_id, fault.method_id = 60, method
     return fault
+
+
+def snippet(payload):
+    """The first bytes of a frame, worded as RabbitMQ does."""
+    shown = ",".join(map(str, payload[:SNIPPET_BYTES]))
+    return f"{'all' if len(payload) <= SNIPPET_BYTES else 'first 16'} octets = <<{shown}>>"
 
 
 def settle_fault(fault, method):

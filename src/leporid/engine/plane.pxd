@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log cimport Log, Segment
+from leporid.engine.timers cimport Timers
 from leporid.engine.wire cimport Range, Record
 
 cdef class Plane:
@@ -18,7 +19,7 @@ cdef class Plane:
     cdef readonly Log transient
     cdef readonly Log durable
     cdef readonly uint64_t published, delivered, got, acked, confirmed, returned, redelivered
-    cdef readonly uint64_t unroutable, requeued
+    cdef readonly uint64_t unroutable, requeued, expired
     cdef readonly uint64_t received_bytes, sent_bytes
     cdef list hungry                    # queues that may have something for somebody
     cdef list touched                   # connections with output
@@ -28,6 +29,9 @@ cdef class Plane:
     cdef list dropped                   # segments whose files may go
     cdef dict queues                    # by id, for replay and cleaning
     cdef uint32_t next_transient_id
+    cdef Timers timers                  # of entries with a time to live
+    cdef uint64_t timed_count           # entries that have one, settled ones not counted
+    cdef list momentary                 # (queue, seq) with a time to live of 0
     cdef bint idle_segments             # a durable segment may have lost its last entry
     cdef uint64_t cleaned_ms
     cdef bint syncing
@@ -39,6 +43,8 @@ cdef class Plane:
     cdef int spare_output_count
     cdef Record *record(self, uint64_t position)
     cdef int release(self, uint64_t position) except -1
+    cdef int expire(self) except -1
+    cdef int prune_timers(self) except -1
     cdef int flush_settles(self, uint8_t flags) except -1
     cdef int append_ranges(self, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
                            uint32_t count) except -1

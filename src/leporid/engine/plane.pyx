@@ -25,6 +25,7 @@ from leporid.engine.queue cimport (
     BLOCK_SLOTS, GONE, READY, REDELIVERED, Block, Queue, Slot, merge_ranges,
 )
 from leporid.engine.source cimport Source
+from leporid.engine.timers cimport Due, Timers
 from leporid.engine.wire cimport Range, Record, Target
 
 # One message at most (RabbitMQ 3.13's max_message_size).
@@ -63,6 +64,8 @@ cdef class Plane:
         self.settling = []
         self.held = []
         self.dropped = []
+        self.momentary = []
+        self.timers = Timers()
         self.queues = {}
         self.next_transient_id = TRANSIENT_IDS
         self.inbox_bytes = INBOX_BYTES
@@ -125,14 +128,22 @@ cdef class Plane:
     # ------------------------------------------------------------- turns
 
     def run(self):
-        """Deliver what can be delivered, confirm what can be confirmed; after each turn."""
+        """Expire, deliver and confirm what is due; after each turn."""
         cdef Queue queue
         cdef Channel channel
+        cdef uint64_t seq
+        if self.timers.count:
+            self.expire()
         while self.hungry:
             hungry, self.hungry = self.hungry, []
             for queue in hungry:
                 queue.hungry = False
                 queue.deliver()
+        if self.momentary:
+            # A time to live of 0 means: now or never (RabbitMQ, TTL).
+            momentary, self.momentary = self.momentary, []
+            for queue, seq in momentary:
+                self.expired += queue.expire(seq)
         if self.confirming:
             waiting, self.confirming = self.confirming, []
             for channel in waiting:
@@ -140,6 +151,40 @@ cdef class Plane:
                     self.confirming.append(channel)
         if self.settling:
             self.flush_settles(0)
+
+    cdef int expire(self) except -1:
+        """Drop entries whose time to live is over, wherever they stand."""
+        cdef Due due
+        cdef Queue queue
+        while self.timers.count and self.timers.heap[0].at_ms <= self.now_ms:
+            due = self.timers.pop()
+            queue = self.queues.get(due.queue)
+            if queue is not None:
+                self.expired += queue.expire(due.seq)
+        return 0
+
+    cdef int prune_timers(self) except -1:
+        """Forget timers of entries that are gone; called when most of them are."""
+        cdef size_t at, kept = 0
+        cdef Due *heap = self.timers.heap
+        cdef Queue queue
+        cdef Slot *slot
+        for at in range(self.timers.count):
+            queue = self.queues.get(heap[at].queue)
+            if queue is None:
+                continue
+            slot = queue.slot_of(heap[at].seq)
+            if slot != NULL and slot.state != GONE and slot.expires_at_ms == heap[at].at_ms:
+                heap[kept] = heap[at]
+                kept += 1
+        self.timers.count = kept
+        self.timers.rebuild()
+        return 0
+
+    @property
+    def next_due_ms(self):
+        """When `run` must be called although nothing came; 0: never."""
+        return self.timers.heap[0].at_ms if self.timers.count else 0
 
     @property
     def busy(self):
@@ -299,6 +344,8 @@ cdef class Plane:
                 self.held.append(connection)
             else:
                 connection.release()
+        if self.timers.count > 1024 + 2 * self.timed_count:
+            self.prune_timers()
         if self.now_ms - self.cleaned_ms >= CLEAN_EVERY_MS:
             self.cleaned_ms = self.now_ms
             self.clean()

@@ -76,6 +76,8 @@ cdef class Queue:
     cdef Slot *pop(self, uint64_t *seq)
     cdef int settle(self, uint64_t seq, Slot *slot) except -1
     cdef int requeue(self, uint64_t seq, Slot *slot) except -1
+    cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
+    cdef int expire(self, uint64_t seq) except -1
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1
     cdef int deliver(self) except -1
     cdef void wake(self)
@@ -85,6 +87,7 @@ cdef class Queue:
     cdef int leave_ring(self, Taker taker) except -1
     cdef int apply_publish(self, uint64_t seq, uint64_t position) except -1
     cdef int apply_settle(self, Range *settled) except -1
+    cdef int restore_ttl(self, uint64_t seq, uint64_t position) except -1
     cdef int finish_restore(self, bint redelivered) except -1
     cdef int drop_all(self, uint8_t state) except -1
 

@@ -17,7 +17,9 @@ from libc.string cimport memmove, memset
 
 from leporid.engine.log cimport DURABLE_BIT
 from leporid.engine.plane cimport Plane
-from leporid.engine.wire cimport Range
+from leporid.engine.wire cimport (
+    TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
+)
 
 # Blocks kept for the next queue that grows; 64 of 6 KiB.
 cdef enum:
@@ -285,6 +287,8 @@ cdef class Queue:
             self.ready_count -= 1
             self.ready_bytes -= self.plane.record(position).body_len
         slot.state = GONE
+        if slot.expires_at_ms:
+            self.plane.timed_count -= 1
         if self.durable and position >> 63:
             self.note_settled(position, seq)
         self.plane.release(position)
@@ -292,6 +296,27 @@ cdef class Queue:
         if block.live == 0 and block != self.tail:
             self.free_block(block)
         return 0
+
+    cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
+        """The entry expires that much later; 0: unless it is delivered in this turn."""
+        cdef Slot *slot = self.slot_of(seq)
+        self.plane.timed_count += 1
+        slot.expires_at_ms = self.plane.now_ms + ttl_ms
+        if ttl_ms:
+            self.plane.timers.push(slot.expires_at_ms, self.id, seq)
+        else:
+            self.plane.momentary.append((self, seq))
+        return 0
+
+    cdef int expire(self, uint64_t seq) except -1:
+        """Drop an entry if it is ready and its time is over; returns whether it was dropped."""
+        cdef Slot *slot = self.slot_of(seq)
+        if slot == NULL or slot.state != READY or not slot.expires_at_ms:
+            return 0
+        if slot.expires_at_ms > self.plane.now_ms:
+            return 0
+        self.settle(seq, slot)
+        return 1
 
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1:
         cdef uint32_t segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
@@ -341,6 +366,8 @@ cdef class Queue:
         self.ready_count += 1
         self.ready_bytes += self.plane.record(slot.position).body_len
         self.plane.requeued += 1
+        if slot.expires_at_ms:
+            self.plane.timers.push(slot.expires_at_ms, self.id, seq)
         self.wake()
         return 0
 
@@ -507,6 +534,21 @@ cdef class Queue:
                 self.free_block(block)
         return 0
 
+    cdef int restore_ttl(self, uint64_t seq, uint64_t position) except -1:
+        """What is left of its time to live; wall time counted while nobody ran."""
+        cdef Record *record = self.plane.record(position)
+        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
+                                          + record.targets * sizeof(Target) + record.names_len)
+        cdef Props props
+        cdef uint64_t ttl_ms, over_ms
+        if walk_properties(properties, record.properties_len, &props):
+            return 0
+        if parse_ttl(&props, &ttl_ms) != TTL_SET:
+            return 0
+        over_ms = record.timestamp_ms + ttl_ms
+        ttl_ms = over_ms - self.plane.wall_ms if over_ms > self.plane.wall_ms else 0
+        return self.set_ttl(seq, ttl_ms)
+
     cdef int finish_restore(self, bint redelivered) except -1:
         """All facts were applied: count what is ready."""
         cdef size_t i
@@ -522,6 +564,7 @@ cdef class Queue:
                     self.ready_bytes += self.plane.record(block.slots[s].position).body_len
                     if redelivered:
                         block.slots[s].flags |= REDELIVERED
+                    self.restore_ttl(block.number * BLOCK_SLOTS + s, block.slots[s].position)
         if self.place_start < self.place_end:
             self.head_seq = self.places[self.place_start].number * BLOCK_SLOTS
             if self.places[self.place_end - 1].number == self.next_seq // BLOCK_SLOTS:

@@ -199,6 +199,22 @@ static int walk_properties(const uint8_t *p, size_t n, Props *out) {
     return p == end ? 0 : -1;
 }
 
+enum { TTL_NONE = 0, TTL_SET = 1, TTL_INVALID = -1 };
+#define TTL_MS_MAX 315360000000ull  /* ten years, RabbitMQ 4's limit */
+
+/* The property expiration as milliseconds. */
+static int parse_ttl(const Props *props, uint64_t *ttl_ms) {
+    uint64_t value = 0;
+    if (!props->expiration) return TTL_NONE;
+    if (props->expiration_len == 0 || props->expiration_len > 18) return TTL_INVALID;
+    for (int i = 0; i < props->expiration_len; i++) {
+        if (props->expiration[i] < '0' || props->expiration[i] > '9') return TTL_INVALID;
+        value = value * 10 + (props->expiration[i] - '0');
+    }
+    *ttl_ms = value;
+    return value > TTL_MS_MAX ? TTL_INVALID : TTL_SET;
+}
+
 /* ------------------------------------------------------------------ records (storage/FORMAT.md) */
 
 typedef struct {

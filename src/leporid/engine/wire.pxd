@@ -32,6 +32,11 @@ cdef extern from "wire.h" nogil:
 
     int walk_properties(const uint8_t *p, size_t n, Props *out)
 
+    int TTL_NONE
+    int TTL_SET
+    int TTL_INVALID
+    int parse_ttl(const Props *props, uint64_t *ttl_ms)
+
     ctypedef struct Record:
         uint32_t size
         uint32_t crc

@@ -137,11 +137,15 @@ class Listener:
         link.close()
 
 
-def on_thread(loop: asyncio.AbstractEventLoop) -> Callable[..., None]:
+def on_thread(turns: Turns) -> Callable[[Callable[[], None], Callable[[], None]], None]:
     """An `offload` for the broker: what may block runs in a thread, what follows on the loop."""
+    loop = asyncio.get_running_loop()
 
     def offload(work: Callable[[], None], done: Callable[[], None]) -> None:
-        future = loop.run_in_executor(None, work)
-        future.add_done_callback(lambda _: done())
+        def finish(_: object) -> None:
+            done()
+            turns.wake()
+
+        loop.run_in_executor(None, work).add_done_callback(finish)
 
     return offload

@@ -103,7 +103,7 @@ class Node:
             failed=self._fail,
             sync=config.durability == "synced",
         )
-        broker = self._broker(plane, durability)
+        broker = self._broker(plane, durability, turns)
         broker.restore(definitions.load())
         recovered = replay(plane, files)
         logger.info(
@@ -168,14 +168,14 @@ class Node:
         logger.info("stopped")
         return EXIT_OK
 
-    def _broker(self, plane: Plane, durability: Durability) -> Broker:
+    def _broker(self, plane: Plane, durability: Durability, turns: Turns) -> Broker:
         config = self._config
         return Broker(
             plane,
             Access(access_users(config, secrets.token_bytes(32)), secrets.token_bytes(32)),
             record=lambda change: durability.record(as_stored(change)),
             random_bytes=secrets.token_bytes,
-            offload=on_thread(asyncio.get_running_loop()),
+            offload=on_thread(turns),
             limits=Limits(config.channel_max, config.frame_max, config.heartbeat),
             identity={
                 "product": "Leporid",

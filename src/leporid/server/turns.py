@@ -34,7 +34,24 @@ class Turns:
         self.links: dict[Connection, Link] = {}
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
         self.set_clock()
+
+    def _set_alarm(self) -> None:
+        """Have a turn when the next entry is due, although nothing may come until then."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_ms = self.plane.next_due_ms
+        if self._alarm_ms:
+            wait_ms = max(0, self._alarm_ms - int(time.monotonic() * 1000))
+            self._alarm = self._loop.call_later(wait_ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._alarm_ms = 0
+        self.turn()
 
     def set_clock(self) -> None:
         """Tell the plane what time it is; it never asks."""
@@ -56,6 +73,8 @@ class Turns:
         self.after()
         if self.plane.busy:
             self.wake()  # output drained while it was sent: more can be delivered
+        elif self.plane.next_due_ms != self._alarm_ms:
+            self._set_alarm()
 
     def flush(self) -> None:
         """Send the output of every connection that has some."""

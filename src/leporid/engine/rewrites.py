@@ -1,0 +1,60 @@
+"""Rare readings and rewrites of a message's properties: CC and BCC, direct reply-to, expiration.
+
+Plain Python because these messages are rare; it does not know where they are routed. Invariant:
+properties that are not named here keep their bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.properties import decode_properties, encode_properties
+from leporid.amqp.values import type_name
+
+
+
+def copies_of(raw: bytes) -> tuple[bytes, list[str]]:
+    """Routing keys in the headers CC and BCC, and the properties without BCC.
+
+    Raises:
+        PreconditionFailed: one of them is not an array (RabbitMQ, sender-selected distribution).
+            What in an array is not a string counts for nothing, as in RabbitMQ.
+    """
+    properties = decode_properties(raw)
+    headers = dict(properties.headers or {})
+    keys: list[str] = []
+    for name in ("CC", "BCC"):
+        if name not in headers:
+            continue
+        value = headers[name]
+        if not isinstance(value, list):
+            raise PreconditionFailed(
+                f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}'
+            )
+        keys.extend(key for key in value if isinstance(key, str))
+    if headers.pop("BCC", None) is None:
+        return raw, keys
+    return encode_properties(replace(properties, headers=headers)), keys
+
+
+def with_reply_to(raw: bytes, address: str) -> bytes:
+    """The same properties with another reply-to address."""
+    return encode_properties(replace(decode_properties(raw), reply_to=address))
+
+
+def invalid_expiration(raw: bytes) -> PreconditionFailed:
+    """The fault for a property expiration that is no time to live, in RabbitMQ's words."""
+    text = raw.decode("utf-8", "replace")
+    match = re.match(r"[+-]?\d+", text)
+    if match is None:
+        reason = "no_integer"
+    elif match.end() < len(text):
+        reason = f'{{leftover_string,"{text[match.end() :]}"}}'
+    elif int(match[0]) < 0:
+        reason = f"{{value_negative,{int(match[0])}}}"
+    else:
+        reason = f"{{value_too_large,{int(match[0])}}}"
+    return PreconditionFailed(f"invalid expiration '{text}': {reason}")

@@ -1,0 +1,73 @@
+"""Timers: which entry is due next, for any number of entries.
+
+A binary heap of plain structs. It does not know queues or clocks, and does not forget by itself:
+whoever settles an entry leaves its timer, and whoever owns the heap filters it when too many are
+stale. Invariant: heap[0] is due first.
+"""
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+
+
+cdef class Timers:
+    """A heap ordered by moment; equal moments come in any order."""
+
+    def __dealloc__(self):
+        free(self.heap)
+
+    def __repr__(self):
+        return f"<Timers {self.count}>"
+
+    cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
+        cdef size_t at, parent
+        cdef void *grown
+        if self.count == self.capacity:
+            grown = realloc(self.heap, max(64, self.capacity * 2) * sizeof(Due))
+            if grown == NULL:
+                raise MemoryError("no memory for a timer")
+            self.heap = <Due *> grown
+            self.capacity = max(64, self.capacity * 2)
+        at = self.count
+        self.count += 1
+        while at:
+            parent = (at - 1) // 2
+            if self.heap[parent].at_ms <= at_ms:
+                break
+            self.heap[at] = self.heap[parent]
+            at = parent
+        self.heap[at].at_ms = at_ms
+        self.heap[at].seq = seq
+        self.heap[at].queue = queue
+        return 0
+
+    cdef Due pop(self):
+        """Remove the first; there must be one."""
+        cdef Due first = self.heap[0]
+        self.count -= 1
+        if self.count:
+            self.heap[0] = self.heap[self.count]
+            sift(self.heap, self.count, 0)
+        return first
+
+    cdef void rebuild(self):
+        """Order the first `count` structs again, after somebody filtered them."""
+        cdef size_t at = self.count // 2
+        while at:
+            at -= 1
+            sift(self.heap, self.count, at)
+
+
+cdef void sift(Due *heap, size_t count, size_t at) noexcept:
+    cdef Due moved = heap[at]
+    cdef size_t child
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and heap[child + 1].at_ms < heap[child].at_ms:
+            child += 1
+        if heap[child].at_ms >= moved.at_ms:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = moved

@@ -14,12 +14,16 @@ from typing import Final, TypeAlias
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
-from leporid.broker import terms
-from leporid.broker.exchanges.values import type_name, typed
+from leporid.broker.exchanges.values import erlang_text, type_name, typed
 
 Arguments: TypeAlias = Mapping[str, Value]
 # Answers what is wrong with one value, as RabbitMQ's Erlang prints it, or None.
 Check: TypeAlias = Callable[[Value, Arguments], str | None]
+
+INTEGER_TYPES: Final = frozenset(
+    {"byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long"}
+)
+"""RabbitMQ's names of the types that hold a whole number."""
 
 EXPIRY_MS_MAX: Final = 315_360_000_000
 """RabbitMQ's limit of ten years for anything that expires."""
@@ -28,13 +32,22 @@ PRIORITY_MAX: Final = 255
 """The largest x-max-priority; a priority is one octet in the message."""
 
 
+def plain(value: Value) -> str:
+    """Write a value the way RabbitMQ quotes it: text as it is, the rest as a term."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return erlang_text(value)
+
+
 def _wrong_type(value: Value) -> str:
     return f"{{unacceptable_type,{type_name(value)}}}"
 
 
 def _integer(value: Value, _arguments: Arguments) -> str | None:
     name = type_name(value)
-    return None if name in terms.INTEGER_TYPES else f'"expected integer, got {name}"'
+    return None if name in INTEGER_TYPES else f'"expected integer, got {name}"'
 
 
 def _number_from(low: int, high: int, over: str) -> Check:
@@ -69,7 +82,7 @@ def _one_of(known: Iterable[str], complaint: str) -> Check:
         wrong = _text(value, arguments)
         if wrong is not None or value in words:
             return wrong
-        return complaint.replace("{}", terms.plain(value))
+        return complaint.replace("{}", plain(value))
 
     return check
 
@@ -85,7 +98,7 @@ def _queue_version(value: Value, arguments: Arguments) -> str | None:
     wrong = _size(value, arguments)
     if wrong is not None or value in (1, 2):
         return wrong
-    return f"\"unsupported queue version '{terms.plain(value)}'\""
+    return f"\"unsupported queue version '{plain(value)}'\""
 
 
 _UNBOUNDED: Final = 1 << 64
@@ -199,7 +212,7 @@ def queue_type(arguments: Arguments) -> QueueType:
 
 
 def check_queue_arguments(queue: str, arguments: Arguments) -> QueueType:
-    """Check the arguments of a new queue, called `queue` as in `terms.queue_in`.
+    """Check the arguments of a new queue, called `queue` as in `names.queue_in`.
 
     Raises:
         PreconditionFailed: one of them is wrong.
@@ -250,7 +263,7 @@ def exchange_name(arguments: Arguments, key: str, thing: str) -> str | None:
     name = type_name(value)
     if name != "longstr":
         raise PreconditionFailed(f"invalid type '{name}' for arg '{key}' in {thing}")
-    return terms.plain(value)
+    return plain(value)
 
 
 def check_same(thing: str, what: str, current: bool | str, received: bool | str) -> None:
@@ -260,7 +273,7 @@ def check_same(thing: str, what: str, current: bool | str, received: bool | str)
         PreconditionFailed: it is not what the existing exchange or queue has.
     """
     if current != received:
-        _refuse(thing, what, f"'{terms.plain(received)}'", f"'{terms.plain(current)}'")
+        _refuse(thing, what, f"'{plain(received)}'", f"'{plain(current)}'")
 
 
 def check_same_arguments(
@@ -290,14 +303,14 @@ def _refuse(thing: str, what: str, received: str, current: str) -> None:
 
 
 def _short(value: Value) -> str:
-    return "none" if value is None else f"'{terms.plain(value)}'"
+    return "none" if value is None else f"'{plain(value)}'"
 
 
 def _long(arguments: Arguments, key: str) -> str:
     if key not in arguments:
         return "none"
     value = arguments[key]
-    return f"the value '{terms.plain(value)}' of type '{type_name(value)}'"
+    return f"the value '{plain(value)}' of type '{type_name(value)}'"
 
 
 def _same(one: Value, other: Value) -> bool:
@@ -307,6 +320,6 @@ def _same(one: Value, other: Value) -> bool:
 
 def _class(value: Value) -> str:
     name = type_name(value)
-    if name in terms.INTEGER_TYPES:
+    if name in INTEGER_TYPES:
         return "int"
     return "double" if name == "float" else name

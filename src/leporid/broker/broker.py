@@ -148,7 +148,7 @@ class Broker:
         vhost = self.vhosts.pop(name)
         for session in [one for one in self.sessions if one.opened and one.vhost is vhost]:
             session.close_for(ConnectionForced(f"vhost '{name}' is deleted"))
-        vhost.delete_all()
+        vhost.empty()
         self.record(DropVhost(name))
 
     # ------------------------------------------------------------------ alarms

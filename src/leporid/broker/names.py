@@ -1,6 +1,7 @@
-"""Names that mean something: reserved ones, generated ones, and how they are cleaned.
+"""Names: which are reserved, how they are cleaned, and how reply texts write them.
 
-Responsible for the name rules of AMQP 0-9-1 as RabbitMQ applies them. Must not know what exists.
+Responsible for the name rules of AMQP 0-9-1 as RabbitMQ applies them, and for the wording that
+clients, and their tests, compare: `queue 'q' in vhost '/'`. Must not know what exists.
 Invariant: pure functions of their arguments.
 """
 
@@ -30,3 +31,13 @@ def check_new_name(kind: str, name: str) -> None:
 def without_line_breaks(name: str) -> str:
     """Strip CR and LF from a name, as RabbitMQ does before it looks for one."""
     return name.replace("\n", "").replace("\r", "")
+
+
+def queue_in(vhost: str, name: str) -> str:
+    """Name a queue as RabbitMQ does."""
+    return f"queue '{name}' in vhost '{vhost}'"
+
+
+def exchange_in(vhost: str, name: str) -> str:
+    """Name an exchange as RabbitMQ does."""
+    return f"exchange '{name}' in vhost '{vhost}'"

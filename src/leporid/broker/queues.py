@@ -12,9 +12,9 @@ from typing import Protocol
 
 from leporid.amqp.errors import ResourceLocked
 from leporid.broker import arguments as rules
-from leporid.broker import terms
 from leporid.broker.arguments import Arguments, QueueType
 from leporid.broker.dataplane import Consumer, Queue
+from leporid.broker.names import queue_in
 
 
 class Owner(Protocol):
@@ -87,7 +87,7 @@ class QueueState:
     @property
     def title(self) -> str:
         """Its name as reply texts have it."""
-        return terms.queue_in(self.vhost, self.name)
+        return queue_in(self.vhost, self.name)
 
     @property
     def single_active_consumer(self) -> bool:

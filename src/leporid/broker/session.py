@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import (
     AccessRefused,
@@ -40,22 +40,25 @@ from leporid.amqp.methods import (
     decode,
 )
 from leporid.amqp.tables import Value
-from leporid.broker import terms
 from leporid.broker.blame import blame
 from leporid.broker.channel import ChannelState
 from leporid.broker.methods import channel as channel_methods
 from leporid.broker.methods import connection as connection_methods
 from leporid.broker.methods.connection import IMPERSONATOR, Phase
+from leporid.broker.names import exchange_in
+from leporid.broker.permissions import Right
 
 if TYPE_CHECKING:
     from leporid.broker.access import User
     from leporid.broker.broker import Broker
     from leporid.broker.dataplane import Connection, Queue, Source
-    from leporid.broker.permissions import Kind, Right
+    from leporid.broker.permissions import Kind
     from leporid.broker.queues import QueueState
     from leporid.broker.vhost import VirtualHost
 
 logger = logging.getLogger(__name__)
+
+RIGHTS: Final[tuple[Right, ...]] = ("configure", "write", "read")
 
 
 class Session:
@@ -175,7 +178,7 @@ class Session:
             self.check("write", "exchange", exchange)
             found = self.vhost.exchange(exchange)
             if found.internal:
-                title = terms.exchange_in(self.vhost.name, exchange)
+                title = exchange_in(self.vhost.name, exchange)
                 raise AccessRefused(f"cannot publish to internal {title}")
         except Fault as fault:
             raise blame(fault, BasicPublish) from None
@@ -215,6 +218,16 @@ class Session:
     def check(self, right: Right, kind: Kind, name: str) -> None:
         """Raise AccessRefused unless the user has that right on an exchange or queue."""
         self.user.check(right, kind, name, self.vhost.name)
+
+    def check_any(self, kind: Kind, name: str) -> None:
+        """Raise AccessRefused for what the user has no right on at all.
+
+        RabbitMQ 3.10 lets everybody ask whether a queue or exchange exists; later versions
+        do not, since that was found to be a leak.
+        """
+        vhost = self.vhost.name
+        if not any(self.user.may(right, kind, name, vhost) for right in RIGHTS):
+            self.check("read", kind, name)
 
     def announced(self, capability: str) -> bool:
         """Say whether the client announced that it understands something."""

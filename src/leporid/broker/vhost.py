@@ -23,13 +23,12 @@ from leporid.amqp.methods import BasicPublish
 from leporid.amqp.properties import decode_properties
 from leporid.amqp.tables import Value
 from leporid.broker import arguments as rules
-from leporid.broker import terms
 from leporid.broker.arguments import CLASSIC, Arguments, QueueType
 from leporid.broker.blame import blame
 from leporid.broker.changes import Change
 from leporid.broker.dataplane import Plane, Queue
 from leporid.broker.exchanges import Binding
-from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE
+from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
 from leporid.broker.recorder import Recorder
 from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, Topology
@@ -108,7 +107,7 @@ class VirtualHost:
         """Return an exchange; raises NotFound without one."""
         exchange = self._topology.exchanges.get(name)
         if exchange is None:
-            raise NotFound(f"no {terms.exchange_in(self.name, name)}")
+            raise NotFound(f"no {exchange_in(self.name, name)}")
         return exchange
 
     def find_queue(self, name: str) -> QueueState | None:
@@ -123,7 +122,7 @@ class VirtualHost:
         """Return a queue; raises NotFound without one."""
         queue = self.find_queue(name)
         if queue is None:
-            raise NotFound(f"no {terms.queue_in(self.name, name)}")
+            raise NotFound(f"no {queue_in(self.name, name)}")
         return queue
 
     def queue_for(self, name: str, asker: Owner) -> QueueState:
@@ -195,7 +194,7 @@ class VirtualHost:
             PreconditionFailed: it should be unused, and is not.
         """
         if if_unused and exchange.in_use:
-            raise PreconditionFailed(f"{terms.exchange_in(self.name, exchange.name)} in use")
+            raise PreconditionFailed(f"{exchange_in(self.name, exchange.name)} in use")
         self._remove_exchange(exchange)
 
     def _remove_exchange(self, exchange: Exchange) -> None:
@@ -227,7 +226,7 @@ class VirtualHost:
         Raises:
             PreconditionFailed: the arguments are not such as a queue can have.
         """
-        title = terms.queue_in(self.name, name)
+        title = queue_in(self.name, name)
         kind = rules.check_queue_arguments(title, arguments)
         if not kind.transient:
             _check_permanent(title, durable, auto_delete, owner)
@@ -311,9 +310,9 @@ class VirtualHost:
         """
         source, destination = self._ends(binding)
         if source is None:
-            raise NotFound(f"no {terms.exchange_in(self.name, binding.source)}")
+            raise NotFound(f"no {exchange_in(self.name, binding.source)}")
         if destination is None:
-            named = terms.queue_in if binding.destination_kind == "queue" else terms.exchange_in
+            named = queue_in if binding.destination_kind == "queue" else exchange_in
             raise NotFound(f"no {named(self.name, binding.destination)}")
         source.router.validate(binding.key, binding.arguments)
         if isinstance(destination, QueueState):
@@ -358,13 +357,10 @@ class VirtualHost:
 
     # ------------------------------------------------------------------ the rest
 
-    def delete_all(self) -> None:
-        """Delete every queue and exchange; the virtual host itself is going."""
+    def empty(self) -> None:
+        """Delete every queue; the virtual host is going, and nobody is connected to it."""
         for queue in tuple(self._queues.values()):
             self.delete_queue(queue)
-        for exchange in tuple(self._topology.exchanges.values()):
-            if self._topology.exchanges.get(exchange.name) is exchange:
-                self._remove_exchange(exchange)
 
     def statistics(self) -> VirtualHostStatistics:
         """Count what there is."""

@@ -24,12 +24,11 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Int64L, Value
 from leporid.broker import arguments as rules
-from leporid.broker import terms
 from leporid.broker.arguments import Arguments
 from leporid.broker.changes import DestinationKind
 from leporid.broker.channel import ChannelState
 from leporid.broker.exchanges import EXCHANGE_TYPES, Binding
-from leporid.broker.names import SYSTEM_PREFIX, check_new_name, without_line_breaks
+from leporid.broker.names import SYSTEM_PREFIX, check_new_name, exchange_in, without_line_breaks
 from leporid.broker.topology import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE, Exchange
 
 
@@ -39,6 +38,7 @@ def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:
     name = without_line_breaks(method.exchange)
     if method.passive:
         _check_not_default(name)
+        session.check_any("exchange", name)
         session.vhost.exchange(name)
         return None if method.no_wait else ExchangeDeclareOk()
     _check_type(method.type)
@@ -66,7 +66,7 @@ def _check_not_default(name: str) -> None:
 def _create(channel: ChannelState, name: str, method: ExchangeDeclare) -> None:
     session = channel.session
     check_new_name("exchange", name)
-    title = terms.exchange_in(session.vhost.name, name)
+    title = exchange_in(session.vhost.name, name)
     alternate = rules.exchange_name(method.arguments, ALTERNATE_ARGUMENT, title)
     if alternate is not None:
         session.check("read", "exchange", name)
@@ -82,7 +82,7 @@ def _create(channel: ChannelState, name: str, method: ExchangeDeclare) -> None:
 
 
 def _check_same(channel: ChannelState, exchange: Exchange, method: ExchangeDeclare) -> None:
-    title = terms.exchange_in(channel.session.vhost.name, exchange.name)
+    title = exchange_in(channel.session.vhost.name, exchange.name)
     rules.check_same(title, "type", exchange.type, method.type)
     rules.check_same(title, "durable", exchange.durable, method.durable)
     rules.check_same(title, "auto_delete", exchange.auto_delete, method.auto_delete)
@@ -96,7 +96,7 @@ def delete(channel: ChannelState, method: ExchangeDelete) -> Method | None:
     name = without_line_breaks(method.exchange)
     _check_not_default(name)
     if name.startswith(SYSTEM_PREFIX):
-        title = terms.exchange_in(session.vhost.name, name)
+        title = exchange_in(session.vhost.name, name)
         raise AccessRefused(f"deletion of system {title} not allowed")
     session.check("configure", "exchange", name)
     exchange = session.vhost.find_exchange(name)

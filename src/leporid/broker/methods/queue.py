@@ -19,12 +19,12 @@ from leporid.amqp.methods import (
     QueuePurgeOk,
 )
 from leporid.broker import arguments as rules
-from leporid.broker import terms
 from leporid.broker.channel import ChannelState
 from leporid.broker.names import (
     GENERATED_QUEUE_PREFIX,
     REPLY_QUEUE,
     check_new_name,
+    queue_in,
     without_line_breaks,
 )
 from leporid.broker.queues import QueueState
@@ -38,6 +38,7 @@ def declare(channel: ChannelState, method: QueueDeclare) -> Method | None:
     if method.queue.startswith(REPLY_QUEUE):
         return _declare_reply_queue(channel, name, method)
     if method.passive:
+        channel.session.check_any("queue", name)
         queue = channel.session.vhost.queue_for(name, channel.session)
     else:
         queue = _declare(channel, name, method)
@@ -51,7 +52,7 @@ def _declare_reply_queue(channel: ChannelState, name: str, method: QueueDeclare)
     """Say whether somebody waits there for replies; whoever answers requests may ask that."""
     vhost = channel.session.vhost
     if not vhost.awaits_replies(name):
-        raise NotFound(f"no {terms.queue_in(vhost.name, name)}")
+        raise NotFound(f"no {queue_in(vhost.name, name)}")
     channel.last_queue = name
     return None if method.no_wait else QueueDeclareOk(name, 0, 1)
 
@@ -78,7 +79,7 @@ def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueSta
             owner=owner,
         )
         return queue
-    title = terms.queue_in(session.vhost.name, name)
+    title = queue_in(session.vhost.name, name)
     exchange = rules.exchange_name(method.arguments, DEAD_LETTER_EXCHANGE, title)
     if exchange is not None:
         session.check("read", "queue", name)

@@ -1,0 +1,164 @@
+"""A broker that is started again has what was recorded."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from dataclasses import astuple, dataclass, field
+
+import pytest
+from tests.broker.engine_fake import FakeQueue
+from tests.broker.peer import World
+
+from leporid.amqp.methods import (
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueUnbind,
+)
+from leporid.amqp.tables import Value, encode_table
+from leporid.broker.changes import (
+    Change,
+    DropBinding,
+    DropExchange,
+    DropQueue,
+    DropVhost,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+    PutVhost,
+)
+from leporid.broker.restore import RecordedBinding, RecordedExchange, RecordedQueue
+
+EMPTY = encode_table({})
+
+
+@dataclass
+class Recording:
+    """Applies changes to sets, which is all that storage does too."""
+
+    vhosts: list[str] = field(default_factory=list)
+    exchanges: list[RecordedExchange] = field(default_factory=list)
+    queues: list[RecordedQueue] = field(default_factory=list)
+    bindings: list[RecordedBinding] = field(default_factory=list)
+    next_queue_id: int = 1
+
+    def apply(self, change: Change) -> None:
+        match change:
+            case PutVhost(name):
+                self.vhosts.append(name)
+            case DropVhost(name):
+                self.vhosts.remove(name)
+                assert all(each[0] != name for each in self.exchanges)
+                assert all(each[1] != name for each in self.queues)
+            case PutExchange():
+                self.exchanges.append(astuple(change))
+            case DropExchange(vhost, name):
+                self.exchanges = [each for each in self.exchanges if each[:2] != (vhost, name)]
+            case PutQueue():
+                self.queues.append(astuple(change))
+                self.next_queue_id = max(self.next_queue_id, change.id + 1)
+            case DropQueue(number):
+                self.queues = [each for each in self.queues if each[0] != number]
+            case PutBinding():
+                self.bindings.append(astuple(change))
+            case DropBinding():
+                self.bindings.remove(astuple(change))
+
+
+def recorded(*, drop_other: bool = False) -> tuple[World, Recording]:
+    """Make a world whose changes are in a recording."""
+    world, recording = World(), Recording(vhosts=["/", "other"])
+    peer, other = world.peer(), world.peer(vhost="other")
+    peer.call(ExchangeDeclare(exchange="e", type="topic", durable=True, internal=True))
+    peer.call(ExchangeDeclare(exchange="gone", durable=True))
+    peer.call(ExchangeDeclare(exchange="transient"))
+    arguments: dict[str, Value] = {"x-max-length": 5, "x-queue-type": "quorum"}
+    peer.call(QueueDeclare(queue="q", durable=True, arguments=arguments))
+    peer.call(QueueDeclare(queue="gone", durable=True))
+    peer.call(QueueDeclare(queue="transient"))
+    for queue, exchange in itertools.product(
+        ("q", "gone", "transient"), ("e", "gone", "transient", "amq.direct")
+    ):
+        for key in ("a.*", "b"):
+            bind = QueueBind(queue=queue, exchange=exchange, routing_key=key)
+            peer.call(bind)
+    peer.call(ExchangeBind(destination="e", source="amq.fanout"))
+    peer.call(QueueUnbind(queue="q", exchange="amq.direct", routing_key="a.*"))
+    peer.call(QueueDelete(queue="gone"))
+    peer.call(ExchangeDelete(exchange="gone"))
+    other.call(QueueDeclare(queue="q", durable=True, auto_delete=True))
+    if drop_other:
+        world.broker.drop_vhost("other")
+    for change in world.changes:
+        recording.apply(change)
+    return world, recording
+
+
+def test_everything_durable_is_back_and_nothing_else():
+    _, recording = recorded()
+    world = World()
+    world.broker.restore(recording)
+    assert world.changes == []
+    peer, other = world.peer(), world.peer(vhost="other")
+    arguments: dict[str, Value] = {"x-max-length": 5, "x-queue-type": "quorum"}
+    again = QueueDeclare(queue="q", durable=True, arguments=arguments)
+    assert peer.call(again) == QueueDeclareOk("q", 0, 0)
+    again = QueueDeclare(queue="q", durable=True, auto_delete=True)
+    assert other.call(again) == QueueDeclareOk("q", 0, 0)
+    peer.call(ExchangeDeclare(exchange="e", type="topic", durable=True, internal=True))
+    vhost = world.broker.vhosts["/"]
+    assert [queue.name for queue in vhost.queues()] == ["q"]
+    assert vhost.find_exchange("gone") is vhost.find_exchange("transient") is None
+    assert peer.connection.publish(1, "amq.fanout", "a.b") == 1
+    assert peer.connection.publish(1, "amq.fanout", "c") == 0
+    assert peer.connection.publish(1, "amq.direct", "b") == 1
+    assert peer.connection.publish(1, "amq.direct", "a.*") == 0
+    assert world.changes == []
+
+
+def test_queues_keep_their_numbers_and_new_ones_get_others():
+    first, recording = recorded()
+    world = World()
+    world.broker.restore(recording)
+    old, new = (each.broker.vhosts["/"].queue("q") for each in (first, world))
+    assert old.id == new.id != 0
+    assert isinstance(new.engine, FakeQueue)
+    assert (new.engine.id, new.engine.durable) == (old.id, True)
+    world.peer().call(QueueDeclare(queue="new", durable=True))
+    assert world.broker.vhosts["/"].queue("new").id == recording.next_queue_id
+
+
+def test_a_dropped_vhost_stays_dropped():
+    _, recording = recorded(drop_other=True)
+    assert recording.vhosts == ["/"]
+    assert all(each[1] == "/" for each in recording.queues)
+
+
+def test_what_makes_no_sense_is_left_out_and_reported(caplog: pytest.LogCaptureFixture):
+    recording = Recording(
+        vhosts=["/"],
+        exchanges=[
+            ("/", "e", "x-future", False, False, EMPTY),
+            ("lost", "e", "direct", False, False, EMPTY),
+            ("/", "good", "direct", False, False, EMPTY),
+        ],
+        queues=[(1, "/", "q", False, b"\0\0\0\x09"), (2, "/", "good", False, EMPTY)],
+        bindings=[
+            ("/", "e", "good", "queue", "k", EMPTY),
+            ("/", "good", "q", "queue", "k", EMPTY),
+            ("/", "good", "good", "queue", "k", EMPTY),
+            ("/", "amq.direct", "good", "exchange", "k", EMPTY),
+        ],
+        next_queue_id=3,
+    )
+    world = World()
+    with caplog.at_level(logging.ERROR):
+        world.broker.restore(recording)
+    assert len(caplog.records) == 5
+    assert world.peer().connection.publish(1, "good", "k") == 1
+    assert world.peer().connection.publish(1, "amq.direct", "k") == 1

@@ -29,7 +29,7 @@ costs two Python frames, so this stays far from the interpreter's limit of 1000.
 
 MAX_TABLE_BYTES: Final = 256 * 1024
 """Twice the usual frame_max of 131072, so only an unusual one lets a table meet this limit. The
-worst table takes 20 times its size when decoded (int8s in an array), so this is about 5 MiB."""
+worst table takes 30 times its size when decoded (int8s in an array), so this is about 8 MiB."""
 
 
 class LongString(bytes):

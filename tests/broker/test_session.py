@@ -39,7 +39,7 @@ def test_closing_politely(world: World):
     assert peer.call(ConnectionClose(200, "bye"), 0) == ConnectionCloseOk()
     assert peer.connection.finished
     assert world.broker.vhosts["/"].find_queue("mine") is None
-    assert world.broker.sessions == set()
+    assert world.broker.sessions == {}
 
 
 def test_after_our_close_only_close_and_close_ok_count(world: World):
@@ -64,7 +64,7 @@ def test_a_connection_that_is_lost_leaves_nothing(world: World):
     peer = world.peer()
     peer.call(QueueDeclare(queue="mine", exclusive=True))
     peer.session.on_lost()
-    assert world.broker.sessions == set()
+    assert world.broker.sessions == {}
     assert world.broker.vhosts["/"].find_queue("mine") is None
     peer.session.on_lost()
     peer.session.close_for(ConnectionForced("too late"))
@@ -170,14 +170,6 @@ def test_a_fault_of_the_engine_keeps_the_method_it_names(world: World):
 
 
 # ---------------------------------------------------------------------- publishing and alarms
-
-
-def test_publishing_needs_an_exchange_and_the_right_to_write(world: World):
-    peer = world.peer()
-    peer.connection.publish(1, "none", "k")
-    assert peer.sent(ChannelClose) == [
-        ChannelClose(404, "NOT_FOUND - no exchange 'none' in vhost '/'", 60, 40)
-    ]
 
 
 def test_publishers_are_told_of_alarms_by_name(world: World):

@@ -153,14 +153,6 @@ def test_headers_are_looked_at_only_where_they_matter(world: World):
     assert peer.connection.publish(1, "", "q", properties=b"broken") == 1
 
 
-def test_copies_reach_each_queue_once(world: World):
-    peer = world.peer()
-    for name in ("p", "q"):
-        peer.call(QueueDeclare(queue=name))
-    assert peer.connection.publish(1, "", "p", copies=["q", "p", "none"]) == 2
-    assert world.queue("p").ready == world.queue("q").ready == ["m"]
-
-
 @pytest.mark.parametrize("copies", [(), ("also bad",)])
 def test_a_key_that_the_exchange_refuses_is_the_publishers_fault(
     world: World, copies: tuple[str, ...]
@@ -170,17 +162,6 @@ def test_a_key_that_the_exchange_refuses_is_the_publishers_fault(
     peer.connection.publish(1, "s", "not strict!", copies=copies)
     (close,) = peer.sent(ChannelClose)
     assert (close.reply_code, close.class_id, close.method_id) == (406, 60, 40)
-
-
-def test_internal_exchanges_take_no_publishes(world: World):
-    peer = world.peer()
-    peer.call(ExchangeDeclare(exchange="i", internal=True))
-    peer.connection.publish(1, "i", "k")
-    assert peer.sent(ChannelClose) == [
-        ChannelClose(
-            403, "ACCESS_REFUSED - cannot publish to internal exchange 'i' in vhost '/'", 60, 40
-        )
-    ]
 
 
 def test_a_deleted_exchange_is_asked_for_again(world: World):

@@ -96,7 +96,8 @@ class Broker:
         self.identity: Mapping[str, Value] = identity or {"product": "Leporid"}
         self.offload = offload
         self.vhosts: dict[str, VirtualHost] = {}
-        self.sessions: set[Session] = set()
+        # In the order in which they began.
+        self.sessions: dict[Session, None] = {}
         self.alarms: set[str] = set()
         # How many changes were recorded, and the generation of the last one: whoever sees the
         # count grow has that generation to wait for.

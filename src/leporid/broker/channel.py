@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class ChannelState:
     """One open channel."""
 
+    __slots__ = ("engine", "last_queue", "number", "replies", "session", "subscriptions")
+
     def __init__(self, session: Session, number: int, engine: Channel) -> None:
         self.session = session
         self.number = number

@@ -21,13 +21,11 @@ from leporid.amqp.errors import (
     FrameError,
     InternalFault,
     NotAllowed,
-    PreconditionFailed,
     UnexpectedFrame,
 )
 from leporid.amqp.methods import (
     BasicDeliver,
     BasicGetOk,
-    BasicPublish,
     BasicReturn,
     ChannelClose,
     ChannelCloseOk,
@@ -40,12 +38,12 @@ from leporid.amqp.methods import (
     decode,
 )
 from leporid.amqp.tables import Value
+from leporid.broker import publishing
 from leporid.broker.blame import blame
 from leporid.broker.channel import ChannelState
 from leporid.broker.methods import channel as channel_methods
 from leporid.broker.methods import connection as connection_methods
 from leporid.broker.methods.connection import IMPERSONATOR, Phase
-from leporid.broker.names import exchange_in
 from leporid.broker.permissions import Right
 
 if TYPE_CHECKING:
@@ -69,6 +67,25 @@ class Session:
         heartbeat_s: what was agreed; 0 for none. The server keeps the clock.
         client_properties: what the client says about itself.
     """
+
+    __slots__ = (
+        "_exclusive",
+        "_publishes",
+        "_refused",
+        "_released",
+        "_told_blocked",
+        "broker",
+        "channel_max",
+        "channels",
+        "client_properties",
+        "connection",
+        "heartbeat_s",
+        "name",
+        "peer_is_loopback",
+        "phase",
+        "user",
+        "vhost",
+    )
 
     # Set by the handshake, before anything asks for them.
     user: User
@@ -96,11 +113,11 @@ class Session:
         self.channels: dict[int, ChannelState] = {}
         # Channels we closed and the client has not yet.
         self._refused: set[int] = set()
-        self._exclusive: set[QueueState] = set()
+        self._exclusive: dict[QueueState, None] = {}
         self._publishes = False
         self._told_blocked = False
         self._released = False
-        broker.sessions.add(self)
+        broker.sessions[self] = None
 
     def __repr__(self) -> str:
         return f"<Session {self.name} {self.phase.value} channels={len(self.channels)}>"
@@ -145,7 +162,7 @@ class Session:
             elif self.phase is Phase.RUNNING:
                 self._on_channel_method(channel, payload)
             elif self.phase not in (Phase.CLOSING, Phase.CLOSED):
-                raise _unexpected(payload)
+                raise connection_methods.unexpected_frame(payload)
         except Fault as fault:
             self._fail(channel, fault)
         except Exception:
@@ -174,34 +191,21 @@ class Session:
 
     def source(self, exchange: str) -> Source:
         """First publish to an exchange, or first one since permissions or the exchange changed."""
-        try:
-            self.check("write", "exchange", exchange)
-            found = self.vhost.exchange(exchange)
-            if found.internal:
-                title = exchange_in(self.vhost.name, exchange)
-                raise AccessRefused(f"cannot publish to internal {title}")
-        except Fault as fault:
-            raise blame(fault, BasicPublish) from None
+        source = publishing.source(self, exchange)
         if not self._publishes:
             self._publishes = True
             self.tell_alarms()
-        return found.source
+        return source
 
     def copies(
         self, _source: Source, exchange: str, keys: Sequence[str], properties: bytes
     ) -> list[Queue]:
         """Route a message that has CC or BCC: each queue once, whichever keys lead there."""
-        try:
-            return self.vhost.route(self.vhost.exchange(exchange), keys, properties)
-        except Fault as fault:
-            raise blame(fault, BasicPublish) from None
+        return publishing.copies(self, exchange, keys, properties)
 
     def reply_address(self, channel: int) -> str:
         """Return what replaces reply_to when it is the name of direct reply-to."""
-        state = self.channels.get(channel)
-        if state is None or state.replies is None:
-            raise blame(PreconditionFailed("fast reply consumer does not exist"), BasicPublish)
-        return state.replies.queue.name
+        return publishing.reply_address(self, channel)
 
     # ------------------------------------------------------------------ for the handlers
 
@@ -236,11 +240,11 @@ class Session:
 
     def own(self, queue: QueueState) -> None:
         """A queue was declared that ends with this connection."""
-        self._exclusive.add(queue)
+        self._exclusive[queue] = None
 
     def disown(self, queue: QueueState) -> None:
         """Such a queue is gone."""
-        self._exclusive.discard(queue)
+        self._exclusive.pop(queue, None)
 
     def close_channel(self, channel: ChannelState) -> Method:
         """Forget a channel that the client closes; returns the answer."""
@@ -265,7 +269,7 @@ class Session:
         if self._released:
             return
         self._released = True
-        self.broker.sessions.discard(self)
+        self.broker.sessions.pop(self, None)
         # First nobody here gets deliveries any more, then all of them go back at once: what one
         # channel gives back must not go to its neighbour that is about to close too.
         for channel in self.channels.values():
@@ -275,8 +279,8 @@ class Session:
         while self.channels:
             _, channel = self.channels.popitem()
             channel.forget()
-        while self._exclusive:
-            self.vhost.delete_queue(self._exclusive.pop())
+        for queue in tuple(self._exclusive):
+            self.vhost.delete_queue(queue)
 
     # ------------------------------------------------------------------ dispatching
 
@@ -396,11 +400,3 @@ class Session:
         self.send(number, ChannelClose(fault.code, fault.text, fault.class_id, fault.method_id))
         self.connection.refuse_channel(number)
         channel.forget()
-
-
-def _unexpected(payload: bytes) -> UnexpectedFrame:
-    """Say as RabbitMQ does that a frame came before the connection was open."""
-    shown = payload[:16]
-    amount = "all" if len(payload) <= len(shown) else "first 16"
-    octets = ",".join(str(octet) for octet in shown)
-    return UnexpectedFrame(f"type 1, {amount} octets = <<{octets}>>")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.broker.peer import Peer, World, user
 
-from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -282,12 +281,3 @@ def test_the_tag_of_a_reply_consumer_may_be_used_again(world: World):
     assert len(world.queue("q").consumers) == 1
     peer.call(BasicCancel("r"))
     assert world.queue("q").consumers == []
-
-
-def test_without_a_reply_consumer_there_is_no_address(world: World):
-    peer = world.peer()
-    with pytest.raises(PreconditionFailed, match="fast reply consumer does not exist") as raised:
-        peer.session.reply_address(1)
-    assert (raised.value.class_id, raised.value.method_id) == (60, 40)
-    with pytest.raises(PreconditionFailed):
-        peer.session.reply_address(9)

@@ -96,7 +96,7 @@ def test_a_failed_login_is_told_only_to_who_wants_to_know(world: World):
     silent.session.on_greeting()
     assert silent.say(ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong"), 0) == []
     assert silent.connection.finished
-    assert world.broker.sessions == set()
+    assert world.broker.sessions == {}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.constants import FRAME_MIN_SIZE
-from leporid.amqp.errors import Fault, NotAllowed
+from leporid.amqp.errors import Fault, NotAllowed, UnexpectedFrame
 from leporid.amqp.methods import (
     ConnectionClose,
     ConnectionCloseOk,
@@ -171,6 +171,14 @@ def close_ok(session: Session, _method: ConnectionCloseOk) -> None:
     """connection.close-ok: the client has read why."""
     session.phase = Phase.CLOSED
     session.connection.finish()
+
+
+def unexpected_frame(payload: bytes) -> UnexpectedFrame:
+    """Say as RabbitMQ does that a frame came before the connection was open."""
+    shown = payload[:16]
+    amount = "all" if len(payload) <= len(shown) else "first 16"
+    octets = ",".join(str(octet) for octet in shown)
+    return UnexpectedFrame(f"type 1, {amount} octets = <<{octets}>>")
 
 
 Handler = Callable[["Session", Any], Method | None]

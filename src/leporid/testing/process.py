@@ -1,0 +1,252 @@
+"""A real broker in a process of its own, for tests, demos and benchmarks.
+
+The broker is started by its command line and judged by it: the line `ready amqp=… http=… pid=…`
+on standard output, signals, and exit codes. Nothing of the broker is imported here, so the same
+code can drive another build of it, or another program that keeps the same contract: the command
+comes from the environment variable LEPORID_TEST_COMMAND if that is set.
+
+Invariant: a process that was started is ended and waited for, by `stop`, `kill` or `close`.
+"""
+
+import os
+import selectors
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+COMMAND_VARIABLE = "LEPORID_TEST_COMMAND"
+
+# A start replays the log; recovery of a test's data takes well under a second.
+START_SECONDS = 60.0
+# A clean stop drains and syncs.
+STOP_SECONDS = 30.0
+# How much of the broker's log an error message quotes.
+LOG_TAIL_BYTES = 4000
+
+
+class BrokerError(Exception):
+    """The broker did not start, or did not end, as its command line promises."""
+
+
+def reserve_port() -> int:
+    """Return a port on 127.0.0.1 that is free now and that no outgoing connection will take.
+
+    The kernel gives outgoing connections their ports from the ephemeral range. A broker that is
+    to come back on its old port must not have one of those: meanwhile a client's attempt to
+    reconnect could be given that very port, and would then be connected to itself.
+    """
+    first_ephemeral, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    highest = int(first_ephemeral) - 1
+    span = min(10_000, highest - 1024)
+    # Processes that look for a port at the same time start at different places.
+    start = (os.getpid() * 7919 + time.monotonic_ns()) % span
+    for step in range(span):
+        port = highest - (start + step) % span
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    message = "no free port below the ephemeral range"
+    raise BrokerError(message)
+
+
+def default_command() -> list[str]:
+    """Return the command in front of the options: the variable's, or this environment's own."""
+    given = os.environ.get(COMMAND_VARIABLE)
+    if given:
+        return shlex.split(given)
+    return [str(Path(sys.executable).with_name("leporid")), "serve"]
+
+
+class BrokerProcess:
+    """One broker on one data directory; it may be started and ended many times.
+
+    Attributes:
+        data_dir: where the broker keeps what it must not lose.
+        log_path: the broker's standard error, of all its lives.
+        amqp_port: where clients connect; known once started, the same after a restart if a port
+            was asked for.
+        http_port: where `/health` and `/metrics` are; known once started.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        amqp_port: int = 0,
+        options: Sequence[str] = (),
+        command: Sequence[str] | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.log_path = data_dir.with_name(data_dir.name + ".log")
+        self.amqp_port = amqp_port
+        self.http_port = 0
+        self._asked_port = amqp_port
+        self._options = list(options)
+        self._command = list(command) if command is not None else default_command()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __repr__(self) -> str:
+        state = f"pid {self.pid}" if self._process is not None else "not running"
+        return f"<BrokerProcess {self.data_dir} port {self.amqp_port}, {state}>"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker."""
+        if self._process is None:
+            message = "the broker is not running"
+            raise BrokerError(message)
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        """The AMQP URL for the user guest and the vhost `/`."""
+        return f"amqp://guest:guest@127.0.0.1:{self.amqp_port}/%2F"
+
+    def start(self, seconds: float = START_SECONDS) -> None:
+        """Start the broker and return when clients may connect."""
+        if self._process is not None:
+            message = "the broker is running already"
+            raise BrokerError(message)
+        self._process = self._spawn()
+        try:
+            self._read_addresses(self._read_ready_line(seconds))
+        except BrokerError:
+            self.close()
+            raise
+
+    def start_refused(self, seconds: float = START_SECONDS) -> tuple[int, str]:
+        """Start one more broker on the same directory; return its exit code and its log.
+
+        Raises:
+            BrokerError: it did not end by itself.
+        """
+        process = self._spawn(amqp_port=0, stderr=subprocess.PIPE)
+        try:
+            output, log = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, log = process.communicate()
+            message = f"a second broker on {self.data_dir} kept running; it said {output!r}"
+            raise BrokerError(message) from None
+        return process.returncode, log.decode(errors="replace")
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, as a crash does."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            self._reap(process, STOP_SECONDS)
+
+    def stop(self, seconds: float = STOP_SECONDS) -> int:
+        """Ask the broker to end with SIGTERM, wait for it, and return its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            message = "the broker is not running"
+            raise BrokerError(message)
+        process.send_signal(signal.SIGTERM)
+        try:
+            return self._reap(process, seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self._reap(process, STOP_SECONDS)
+            message = f"the broker was still there {seconds} s after SIGTERM\n{self.log_tail()}"
+            raise BrokerError(message) from None
+
+    def close(self) -> None:
+        """End the broker if it runs, whatever its state. May be called twice."""
+        self.kill()
+
+    def log_tail(self) -> str:
+        """Return the end of the broker's log, for error messages."""
+        if not self.log_path.exists():
+            return ""
+        return self.log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+
+    # ------------------------------------------------------------------ private
+
+    def _spawn(
+        self, amqp_port: int | None = None, stderr: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        port = self._asked_port if amqp_port is None else amqp_port
+        arguments = [
+            *self._command,
+            *("--data-dir", str(self.data_dir)),
+            *("--bind", "127.0.0.1"),
+            *("--amqp-port", str(port)),
+            *("--http-port", "0"),
+            *self._options,
+        ]
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            try:
+                return subprocess.Popen(
+                    arguments,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log if stderr is None else stderr,
+                )
+            except OSError as error:
+                message = f"cannot run {arguments[0]}: {error}"
+                raise BrokerError(message) from error
+
+    @staticmethod
+    def _reap(process: subprocess.Popen[bytes], seconds: float) -> int:
+        code = process.wait(seconds)
+        if process.stdout is not None:
+            process.stdout.close()
+        return code
+
+    def _read_ready_line(self, seconds: float) -> str:
+        assert self._process is not None
+        stdout = self._process.stdout
+        assert stdout is not None
+        deadline = time.monotonic() + seconds
+        line = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    message = f"no ready line within {seconds} s\n{self.log_tail()}"
+                    raise BrokerError(message)
+                # One octet at a time: nothing after the line may be taken out of the pipe.
+                octet = os.read(stdout.fileno(), 1)
+                if not octet:
+                    code = self._process.wait(STOP_SECONDS)
+                    message = f"the broker ended with code {code}\n{self.log_tail()}"
+                    raise BrokerError(message)
+                line += octet
+        return line.decode().strip()
+
+    def _read_addresses(self, line: str) -> None:
+        words = line.split()
+        fields = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        if words[:1] != ["ready"] or not {"amqp", "http", "pid"} <= fields.keys():
+            message = f"not a ready line: {line!r}"
+            raise BrokerError(message)
+        if int(fields["pid"]) != self.pid:
+            message = f"the ready line names process {fields['pid']}, but {self.pid} was started"
+            raise BrokerError(message)
+        self.amqp_port = int(fields["amqp"].rpartition(":")[2])
+        self.http_port = int(fields["http"].rpartition(":")[2])

@@ -1,0 +1,56 @@
+"""The exchange types, one module each, and the list of them.
+
+    base     Binding, and the Router that every type implements
+    direct fanout topic headers
+    strict_keys   the x-strict-keys rule, which any type may be given
+    values        how RabbitMQ compares and prints table values
+
+A router answers for the bindings of one exchange. Must not know how exchanges hang together
+(`broker.topology`) or who may declare them (`broker.vhost`). Invariant: a type is added by one
+module and one line here.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.tables import Value
+from leporid.broker.exchanges.base import Binding, DestinationKind, Router
+from leporid.broker.exchanges.direct import DirectRouter
+from leporid.broker.exchanges.fanout import FanoutRouter
+from leporid.broker.exchanges.headers import HeadersRouter
+from leporid.broker.exchanges.strict_keys import STRICT_KEYS_ARGUMENT
+from leporid.broker.exchanges.topic import TopicRouter
+from leporid.broker.exchanges.values import type_name
+
+__all__ = [
+    "EXCHANGE_TYPES",
+    "STRICT_KEYS_ARGUMENT",
+    "Binding",
+    "DestinationKind",
+    "Router",
+    "make_router",
+]
+
+EXCHANGE_TYPES: Final[dict[str, type[Router]]] = {
+    "direct": DirectRouter,
+    "fanout": FanoutRouter,
+    "topic": TopicRouter,
+    "headers": HeadersRouter,
+}
+"""Every exchange type by the name it is declared with."""
+
+
+def make_router(exchange_type: str, arguments: Mapping[str, Value]) -> Router:
+    """Makes the router for an exchange that is declared with these arguments.
+
+    Raises:
+        KeyError: There is no such type; whoever takes it from a client must look before.
+        PreconditionFailed: An argument that every type reads is invalid.
+    """
+    strict_keys = arguments.get(STRICT_KEYS_ARGUMENT, False)
+    if not isinstance(strict_keys, bool):
+        raise PreconditionFailed(
+            f"invalid type '{type_name(strict_keys)}' for arg '{STRICT_KEYS_ARGUMENT}'"
+        )
+    return EXCHANGE_TYPES[exchange_type](strict_keys=strict_keys)

@@ -1,0 +1,99 @@
+"""What a binding is, and what every exchange type answers.
+
+A `Router` holds the bindings of one exchange and says which of them a message meets. It must not
+know other exchanges, queues, alternate exchanges or caches; that is `topology`'s business.
+
+Invariant: `match` never depends on anything but the bindings held, the key and the headers, so
+its answer may be kept until one of the bindings changes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from leporid.amqp.tables import Value
+from leporid.broker.exchanges.strict_keys import check_pattern, check_plain_key
+from leporid.broker.exchanges.values import typed
+
+DestinationKind = Literal["queue", "exchange"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One binding. There may be several from one exchange to one destination.
+
+    Two are the same if source, destination, key and arguments are. As in RabbitMQ the order of
+    the arguments does not matter, but the types of their values do: an int32 1 is not an int64 1.
+
+    Attributes:
+        source: The exchange that messages come from.
+        destination: The queue or exchange that they go to.
+        destination_kind: Which of the two it is.
+        key: The routing key of the binding, on a topic exchange a pattern.
+        arguments: The binding's table; never changed after the binding is made.
+    """
+
+    source: str = field(compare=False)
+    destination: str = field(compare=False)
+    destination_kind: DestinationKind = field(compare=False)
+    key: str = field(compare=False)
+    arguments: Mapping[str, Value] = field(compare=False)
+    _identity: Hashable = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        arguments = tuple([(name, *typed(self.arguments[name])) for name in sorted(self.arguments)])
+        identity = (self.source, self.destination_kind, self.destination, self.key, arguments)
+        object.__setattr__(self, "_identity", identity)
+
+
+class Router(ABC):
+    """The bindings of one exchange, arranged for its type.
+
+    Attributes:
+        needs_key: Whether the routing key matters.
+        needs_headers: Whether the message's headers matter; then no route may be cached.
+        takes_patterns: Whether binding keys are patterns and not plain keys.
+        strict_keys: Whether the exchange was declared with `x-strict-keys`.
+    """
+
+    needs_key: ClassVar[bool] = True
+    needs_headers: ClassVar[bool] = False
+    takes_patterns: ClassVar[bool] = False
+
+    def __init__(self, *, strict_keys: bool = False) -> None:
+        self.strict_keys = strict_keys
+
+    def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
+        """Checks what somebody wants to bind with.
+
+        Raises:
+            PreconditionFailed: This exchange takes no such binding.
+        """
+        if self.strict_keys:
+            check_pattern(key) if self.takes_patterns else check_plain_key(key)
+
+    def check_published(self, key: str) -> None:
+        """Checks the routing key of a message that is published to this exchange.
+
+        Raises:
+            PreconditionFailed: This exchange takes no such key.
+        """
+        if self.strict_keys:
+            check_plain_key(key)
+
+    @abstractmethod
+    def add(self, binding: Binding) -> None:
+        """Adds a binding that is not there yet."""
+
+    @abstractmethod
+    def remove(self, binding: Binding) -> None:
+        """Removes a binding that is there."""
+
+    @abstractmethod
+    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
+        """Returns the bindings that a message meets, each once, to be used before any change."""
+
+    def only_key(self, key: str) -> str | None:
+        """Returns the one routing key that a binding with `key` can matter to; None if several."""
+        return None

@@ -1,0 +1,31 @@
+"""The fanout exchange: a message meets every binding, whatever its key.
+
+Invariant: the answer is always all bindings, in the order they were made.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from leporid.amqp.tables import Value
+from leporid.broker.exchanges.base import Binding, Router
+
+
+class FanoutRouter(Router):
+    """All bindings, in the order they were made."""
+
+    needs_key = False
+
+    def __init__(self, *, strict_keys: bool = False) -> None:
+        super().__init__(strict_keys=strict_keys)
+        self._bindings: dict[Binding, None] = {}
+
+    def add(self, binding: Binding) -> None:
+        """Puts the binding last."""
+        self._bindings[binding] = None
+
+    def remove(self, binding: Binding) -> None:
+        """Takes it out."""
+        del self._bindings[binding]
+
+    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
+        """Returns all bindings."""
+        return self._bindings

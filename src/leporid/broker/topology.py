@@ -1,0 +1,365 @@
+"""How the exchanges and queues of one virtual host hang together, and where a message goes.
+
+Responsible for bindings, for routing through exchange-to-exchange bindings and alternate
+exchanges, and for telling the engine's route caches when they are out of date. Must not know
+who may do what, what is durable, or when something is deleted by itself; `broker.vhost` does.
+
+Routing is RabbitMQ's (`rabbit_exchange:route`): each exchange is visited at most once, so cycles
+do no harm. An exchange whose own bindings meet nothing, not even another exchange, hands the
+message to its alternate exchange, if there is one; what an exchange further down does not find is
+that exchange's affair. The default exchange routes by queue name, but only for what is published
+to it: as an alternate exchange it routes nothing.
+
+The words used below: an exchange is *above* another if messages can come from it, through a
+binding or because the other is its alternate exchange.
+
+Invariant: after every change, each cache whose routes may differ has been told (the exchange's
+own and those of all exchanges above it), and a cache may keep routes (`cacheable`) exactly if no
+headers exchange can be reached from its exchange.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from leporid.amqp.tables import Value
+from leporid.broker.exchanges import Binding, Router, make_router
+
+DEFAULT_EXCHANGE: Final = ""
+ALTERNATE_ARGUMENT: Final = "alternate-exchange"
+
+
+class SourcePort(Protocol):
+    """What is needed of the engine's route cache for one exchange."""
+
+    cacheable: bool
+    """False: routes depend on the message's headers, so ask for every message."""
+
+    def forget(self) -> None:
+        """Drops all routes."""
+
+    def forget_key(self, key: str, /) -> None:
+        """Drops the route of one key."""
+
+    def retire(self) -> None:
+        """The exchange is gone."""
+
+
+@dataclass(eq=False, slots=True)
+class Exchange:
+    """One exchange of a virtual host. Making it raises what `make_router` raises.
+
+    Attributes:
+        name: Its name; empty for the default exchange.
+        type: One of `EXCHANGE_TYPES`.
+        durable: Whether it survives a restart.
+        auto_delete: Whether it goes with the last binding that leads from it.
+        internal: Whether clients may not publish to it.
+        arguments: The table it was declared with.
+        source: The engine's cache of its routes.
+        router: Its bindings, arranged for its type.
+        alternate: Name of the exchange that gets what its own bindings do not meet, if any.
+        outgoing: The bindings that lead from it.
+        incoming: The bindings that lead to it, from other exchanges or itself.
+        above: The exchanges that messages can come from, and by how many ways.
+        below: The exchanges that messages can go to, and by how many ways.
+        needs_headers: Whether it is, or leads to, an exchange that looks at headers.
+    """
+
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: Mapping[str, Value]
+    source: SourcePort = field(repr=False)
+    router: Router = field(init=False, repr=False)
+    alternate: str | None = field(init=False)
+    outgoing: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
+    incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
+    above: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
+    below: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
+    needs_headers: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.router = make_router(self.type, self.arguments)
+        alternate = self.arguments.get(ALTERNATE_ARGUMENT)
+        self.alternate = alternate if isinstance(alternate, str) else None
+        self.needs_headers = self.router.needs_headers
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a binding leads from it: what `if-unused` and auto-delete ask."""
+        return bool(self.outgoing)
+
+
+class Topology:
+    """The exchanges, the names of the queues, and the bindings of one virtual host.
+
+    Names that are passed in must exist (or, for `add_…`, must not): the caller has looked, and
+    has said so in RabbitMQ's words where not. A `KeyError` is therefore a defect.
+
+    Attributes:
+        exchanges: All exchanges by name, for reading; the default exchange is one of them.
+    """
+
+    def __init__(self) -> None:
+        self.exchanges: dict[str, Exchange] = {}
+        self._queues: dict[str, dict[Binding, None]] = {}
+        # Who names an exchange as its alternate, whether or not that exchange is there.
+        self._alternate_of: dict[str, dict[Exchange, None]] = {}
+
+    # ------------------------------------------------------------------ exchanges and queues
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        """Adds an exchange, which is from now on the alternate of those that name it so."""
+        assert exchange.name not in self.exchanges
+        self.exchanges[exchange.name] = exchange
+        exchange.source.cacheable = not exchange.needs_headers
+        for above in self._alternate_of.get(exchange.name, ()):
+            _link(above, exchange)
+        if exchange.alternate is not None:
+            self._alternate_of.setdefault(exchange.alternate, {})[exchange] = None
+            alternate = self.exchanges.get(exchange.alternate)
+            if alternate is not None:
+                _link(exchange, alternate)
+        _forget([exchange])
+
+    def remove_exchange(self, name: str) -> list[Binding]:
+        """Removes an exchange and the bindings that lead from it and to it, which it returns."""
+        exchange = self.exchanges[name]
+        _forget([exchange])  # Now, as those above are soon no longer known.
+        feeders = [above for above in exchange.above if above is not exchange]
+        removed = list(exchange.outgoing | exchange.incoming)
+        for binding in removed:
+            self._detach(binding)
+        if exchange.alternate is not None:
+            namers = self._alternate_of[exchange.alternate]
+            del namers[exchange]
+            if not namers:
+                del self._alternate_of[exchange.alternate]
+        # The links that are left are those of alternate exchanges.
+        for below in list(exchange.below):
+            _unlink(exchange, below)
+        for above in list(exchange.above):
+            _unlink(above, exchange)
+        _unmark(feeders)
+        del self.exchanges[name]
+        exchange.source.retire()
+        return removed
+
+    def add_queue(self, name: str) -> None:
+        """Adds a queue, which the default exchange routes to from now on."""
+        assert name not in self._queues
+        self._queues[name] = {}
+        self._forget_queue(name)
+
+    def remove_queue(self, name: str) -> list[Binding]:
+        """Removes a queue and the bindings that lead to it, which it returns."""
+        removed = list(self._queues[name])
+        for binding in removed:
+            self._detach(binding)
+        self._forget_bindings(removed)
+        del self._queues[name]
+        self._forget_queue(name)
+        return removed
+
+    def bindings_to_queue(self, name: str) -> Iterable[Binding]:
+        """Returns the bindings that lead to a queue, oldest first."""
+        return self._queues[name]
+
+    # ------------------------------------------------------------------ bindings
+
+    def bind(self, binding: Binding) -> bool:
+        """Adds a binding.
+
+        Returns:
+            Whether it is new.
+
+        Raises:
+            PreconditionFailed: The exchange takes no such binding.
+        """
+        exchange = self.exchanges[binding.source]
+        exchange.router.validate(binding.key, binding.arguments)
+        if binding in exchange.outgoing:
+            return False
+        if binding.destination_kind == "queue":
+            self._queues[binding.destination][binding] = None
+        else:
+            below = self.exchanges[binding.destination]
+            below.incoming[binding] = None
+            _link(exchange, below)
+        exchange.outgoing[binding] = None
+        exchange.router.add(binding)
+        self._forget_bindings([binding])
+        return True
+
+    def unbind(self, binding: Binding) -> bool:
+        """Removes a binding.
+
+        Returns:
+            Whether it was there.
+        """
+        if binding not in self.exchanges[binding.source].outgoing:
+            return False
+        self._detach(binding)
+        if binding.destination_kind == "exchange":
+            _unmark([self.exchanges[binding.source]])
+        self._forget_bindings([binding])
+        return True
+
+    def _detach(self, binding: Binding) -> None:
+        """Takes a binding out of all that holds it. Caches and marks are left to the caller."""
+        exchange = self.exchanges[binding.source]
+        exchange.router.remove(binding)
+        del exchange.outgoing[binding]
+        if binding.destination_kind == "queue":
+            del self._queues[binding.destination][binding]
+        else:
+            below = self.exchanges[binding.destination]
+            del below.incoming[binding]
+            _unlink(exchange, below)
+
+    # ------------------------------------------------------------------ routing
+
+    def resolve(
+        self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, Value]
+    ) -> list[str]:
+        """Returns the names of the queues that a message goes to, each once.
+
+        The order depends only on the order in which bindings were made, and on the message.
+
+        Args:
+            exchange: Where the message was published.
+            keys: Its routing key, and those of its CC and BCC headers.
+            headers: Its headers; may be empty unless `needs_headers(exchange)`.
+
+        Raises:
+            PreconditionFailed: The exchange has `x-strict-keys` and does not take a key. Only
+                this exchange is asked, not those below: a publisher need not know them.
+        """
+        for key in keys:
+            exchange.router.check_published(key)
+        keys = list(dict.fromkeys(keys))
+        if exchange.name == DEFAULT_EXCHANGE:
+            return [key for key in keys if key in self._queues]
+        queues: dict[str, None] = {}
+        visited = {exchange: None}
+        pending = [exchange]
+        while pending:
+            for below in _visit(pending.pop(), keys, headers, queues):
+                reached = self.exchanges.get(below)
+                if reached is not None and reached not in visited:
+                    visited[reached] = None
+                    pending.append(reached)
+        return list(queues)
+
+    def needs_headers(self, exchange: Exchange) -> bool:
+        """Whether routing through an exchange may look at headers, there or further down."""
+        return exchange.needs_headers
+
+    # ------------------------------------------------------------------ caches
+
+    def _forget_bindings(self, changed: Sequence[Binding]) -> None:
+        """Tells all caches concerned that these bindings came or went."""
+        exchanges = [self.exchanges[binding.source] for binding in changed]
+        keys = {
+            exchange.router.only_key(binding.key)
+            for exchange, binding in zip(exchanges, changed, strict=True)
+        }
+        _forget(exchanges, keys.pop() if len(keys) == 1 else None)
+
+    def _forget_queue(self, name: str) -> None:
+        """Tells the default exchange's cache; nothing above it routes by queue name."""
+        default = self.exchanges.get(DEFAULT_EXCHANGE)
+        if default is not None:
+            default.source.forget_key(name)
+
+
+def _visit(
+    exchange: Exchange,
+    keys: Sequence[str],
+    headers: Mapping[str, Value],
+    queues: dict[str, None],
+) -> list[str]:
+    """Adds the queues that one exchange routes to; returns the exchanges to visit next."""
+    exchanges: list[str] = []
+    routed = False
+    for key in keys if exchange.router.needs_key else ("",):
+        for binding in exchange.router.match(key, headers):
+            routed = True
+            if binding.destination_kind == "queue":
+                queues[binding.destination] = None
+            else:
+                exchanges.append(binding.destination)
+    if not routed and exchange.alternate is not None:
+        exchanges.append(exchange.alternate)
+    return exchanges
+
+
+def _with_all_above(exchanges: Iterable[Exchange]) -> dict[Exchange, None]:
+    """Returns the exchanges and all that messages can come from to them."""
+    found = dict.fromkeys(exchanges)
+    pending = list(found)
+    while pending:
+        for above in pending.pop().above:
+            if above not in found:
+                found[above] = None
+                pending.append(above)
+    return found
+
+
+def _forget(changed: Iterable[Exchange], key: str | None = None) -> None:
+    """Tells the caches of these exchanges and of all above to drop one key, or everything."""
+    for exchange in _with_all_above(changed):
+        if key is None:
+            exchange.source.forget()
+        else:
+            exchange.source.forget_key(key)
+
+
+def _link(above: Exchange, below: Exchange) -> None:
+    ways = above.below.get(below, 0)
+    above.below[below] = below.above[above] = ways + 1
+    if not ways and below.needs_headers:
+        _mark([above])
+
+
+def _unlink(above: Exchange, below: Exchange) -> None:
+    """Takes one way away; `_unmark` is left to the caller, who may have more of them."""
+    ways = above.below[below] - 1
+    if ways:
+        above.below[below] = below.above[above] = ways
+    else:
+        del above.below[below], below.above[above]
+
+
+def _mark(exchanges: Iterable[Exchange]) -> None:
+    """Notes that these exchanges, and so all above, lead to a headers exchange."""
+    pending = list(exchanges)
+    while pending:
+        exchange = pending.pop()
+        if not exchange.needs_headers:
+            _set_needs_headers(exchange, True)
+            pending.extend(exchange.above)
+
+
+def _unmark(exchanges: Iterable[Exchange]) -> None:
+    """Looks again at exchanges that have lost a way down, and at all above."""
+    doubtful = [
+        exchange
+        for exchange in _with_all_above(exchanges)
+        if exchange.needs_headers and not exchange.router.needs_headers
+    ]
+    # All are cleared before one is marked again, else two in a cycle would keep each other marked.
+    for exchange in doubtful:
+        _set_needs_headers(exchange, False)
+    for exchange in doubtful:
+        if any(below.needs_headers for below in exchange.below):
+            _mark([exchange])
+
+
+def _set_needs_headers(exchange: Exchange, needed: bool) -> None:
+    exchange.needs_headers = needed
+    exchange.source.cacheable = not needed
+    exchange.source.forget()

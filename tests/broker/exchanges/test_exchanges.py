@@ -1,0 +1,30 @@
+import pytest
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.tables import Int32, Value
+from leporid.broker.exchanges import EXCHANGE_TYPES, make_router
+
+
+@pytest.mark.parametrize("exchange_type", ["direct", "fanout", "topic", "headers"])
+def test_makes_a_router_of_each_type(exchange_type: str):
+    router = make_router(exchange_type, {})
+    assert type(router) is EXCHANGE_TYPES[exchange_type]
+    assert not router.strict_keys
+    assert router.needs_headers is (exchange_type == "headers")
+
+
+@pytest.mark.parametrize("exchange_type", sorted(EXCHANGE_TYPES))
+def test_every_type_may_have_strict_keys(exchange_type: str):
+    assert make_router(exchange_type, {"x-strict-keys": True}).strict_keys
+    assert not make_router(exchange_type, {"x-strict-keys": False}).strict_keys
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [(Int32(1), "signedint"), ("true", "longstr"), (None, "void")]
+)
+def test_strict_keys_is_a_boolean(value: Value, name: str):
+    with pytest.raises(PreconditionFailed) as refused:
+        make_router("topic", {"x-strict-keys": value})
+    assert refused.value.text == (
+        f"PRECONDITION_FAILED - invalid type '{name}' for arg 'x-strict-keys'"
+    )

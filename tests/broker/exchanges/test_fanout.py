@@ -1,0 +1,33 @@
+from tests.broker.exchanges.bindings import binding, queues
+
+from leporid.broker.exchanges.fanout import FanoutRouter
+
+
+def test_matches_every_binding_whatever_the_key():
+    router = FanoutRouter()
+    assert queues(router, "any") == []
+    router.add(binding("a", queue="one"))
+    router.add(binding("b", queue="two"))
+    assert queues(router, "c") == queues(router, "") == ["one", "two"]
+
+
+def test_a_removed_binding_is_not_matched():
+    router = FanoutRouter()
+    router.add(binding("a", queue="one"))
+    router.add(binding("a", queue="two"))
+    router.remove(binding("a", queue="one"))
+    assert queues(router) == ["two"]
+
+
+def test_a_binding_concerns_every_key():
+    assert FanoutRouter().only_key("a") is None
+
+
+def test_does_not_look_at_key_or_headers():
+    assert not FanoutRouter.needs_key
+    assert not FanoutRouter.needs_headers
+
+
+# RabbitMQ 3.10.8 takes an x-match that only a headers exchange would refuse.
+def test_takes_any_arguments():
+    FanoutRouter().validate("", {"x-match": "foo"})

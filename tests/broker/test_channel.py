@@ -41,7 +41,7 @@ def test_silence_then_forget(peer: Peer):
     channel.forget()
     assert channel.subscriptions == {}
     vhost = peer.session.vhost
-    assert vhost.queue("a").subscriptions == []
+    assert vhost.queue("a").subscriptions == {}
     assert vhost.find_queue("b") is None
     assert peer.sent(BasicCancel) == []
 
@@ -50,8 +50,8 @@ def test_losing_a_consumer(peer: Peer):
     peer.call(BasicConsume(queue="a", consumer_tag="t"))
     channel = channel_of(peer)
     queue = peer.session.vhost.queue("a")
-    channel.lose(queue.subscriptions[0])
-    assert (queue.subscriptions, channel.subscriptions) == ([], {})
+    channel.lose(*queue.subscriptions)
+    assert (queue.subscriptions, channel.subscriptions) == ({}, {})
     assert peer.sent(BasicCancel) == [BasicCancel("t", no_wait=True)]
 
 

@@ -69,7 +69,7 @@ def test_consumers_come_and_go():
     assert exclusive(queue) is alone
     queue.remove(alone)
     assert exclusive(queue) is None
-    assert queue.subscriptions == []
+    assert queue.subscriptions == {}
 
 
 def test_what_it_says_of_itself():

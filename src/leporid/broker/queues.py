@@ -74,7 +74,8 @@ class QueueState:
     engine: Queue
     owner: Owner | None = None
     """The connection that an exclusive queue belongs to."""
-    subscriptions: list[Subscription] = field(default_factory=list)
+    subscriptions: dict[Subscription, None] = field(default_factory=dict)
+    """Its consumers, the oldest first."""
     exclusive_subscription: Subscription | None = None
     deleted: bool = False
 
@@ -96,13 +97,13 @@ class QueueState:
 
     def add(self, subscription: Subscription) -> None:
         """Note a new consumer."""
-        self.subscriptions.append(subscription)
+        self.subscriptions[subscription] = None
         if subscription.exclusive:
             self.exclusive_subscription = subscription
 
     def remove(self, subscription: Subscription) -> None:
         """Note that a consumer is gone."""
-        self.subscriptions.remove(subscription)
+        del self.subscriptions[subscription]
         if self.exclusive_subscription is subscription:
             self.exclusive_subscription = None
 

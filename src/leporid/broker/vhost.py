@@ -195,20 +195,25 @@ class VirtualHost:
         """
         if if_unused and exchange.in_use:
             raise PreconditionFailed(f"{exchange_in(self.name, exchange.name)} in use")
-        self._remove_exchange(exchange)
+        self._remove_exchanges([exchange])
 
-    def _remove_exchange(self, exchange: Exchange) -> None:
-        removed = self._topology.remove_exchange(exchange.name)
-        self._record_unbound(removed, exchange)
-        self._recorder.removed_exchange(exchange)
-        self._auto_delete(removed)
+    def _remove_exchanges(self, pending: list[Exchange]) -> None:
+        """Remove exchanges, and the auto-delete ones above that are left without bindings.
 
-    def _auto_delete(self, removed: Iterable[Binding]) -> None:
-        """Delete the auto-delete exchanges that lost their last binding with `removed`."""
-        for name in sorted({binding.source for binding in removed}):
-            exchange = self._topology.exchanges.get(name)
-            if exchange and exchange.auto_delete and not exchange.in_use:
-                self._remove_exchange(exchange)
+        A loop, because clients choose how many stand above each other.
+        """
+        while pending:
+            exchange = pending.pop()
+            removed = self._topology.remove_exchange(exchange.name)
+            self._record_unbound(removed, exchange)
+            self._recorder.removed_exchange(exchange)
+            pending.extend(self._left_unused(removed))
+
+    def _left_unused(self, removed: Iterable[Binding]) -> list[Exchange]:
+        """Return the auto-delete exchanges that lost their last binding with `removed`."""
+        found = self._topology.exchanges
+        sources = [found[name] for name in {each.source: None for each in removed} if name in found]
+        return [each for each in sources if each.auto_delete and not each.in_use]
 
     # ------------------------------------------------------------------ queues
 
@@ -286,7 +291,7 @@ class VirtualHost:
         self._recorder.removed_queue(queue)
         if queue.owner is not None:
             queue.owner.disown(queue)
-        self._auto_delete(removed)
+        self._remove_exchanges(self._left_unused(removed))
         return ready
 
     def unsubscribed(self, subscription: Subscription) -> None:
@@ -333,7 +338,7 @@ class VirtualHost:
             destination.check_access(asker)
         if self._topology.unbind(binding):
             self._record_unbound((binding,), destination)
-            self._auto_delete((binding,))
+            self._remove_exchanges(self._left_unused((binding,)))
 
     def restore_binding(self, binding: Binding) -> bool:
         """Add a binding that was recorded; False if one of its ends is missing."""

@@ -316,6 +316,17 @@ def test_auto_delete_climbs(world: World):
     assert vhost.find_exchange("top") is None
 
 
+def test_auto_delete_climbs_as_high_as_clients_have_built(world: World):
+    peer = world.peer()
+    height = 2000
+    for floor in range(height):
+        peer.call(ExchangeDeclare(exchange=f"e{floor}", auto_delete=True))
+        if floor:
+            peer.call(ExchangeBind(destination=f"e{floor - 1}", source=f"e{floor}"))
+    peer.call(ExchangeDelete(exchange="e0"))
+    assert world.broker.vhosts["/"].find_exchange(f"e{height - 1}") is None
+
+
 def test_auto_delete_waits_for_the_last_binding(world: World):
     peer = world.peer()
     vhost = world.broker.vhosts["/"]

@@ -1,0 +1,56 @@
+"""A topology with fake caches, and short ways to build in it, for tests."""
+
+from collections.abc import Mapping
+
+from tests.broker.fake_source import FakeSource
+
+from leporid.amqp.tables import Value
+from leporid.broker.exchanges import Binding
+from leporid.broker.topology import Exchange, Topology
+
+
+class World:
+    """A topology with fake caches, and short ways to build in it."""
+
+    def __init__(self) -> None:
+        self.topology = Topology()
+        self.sources: dict[str, FakeSource] = {}
+
+    def exchange(
+        self, name: str, kind: str = "fanout", alternate: str | None = None, strict: bool = False
+    ) -> Exchange:
+        arguments: dict[str, Value] = {}
+        if alternate is not None:
+            arguments["alternate-exchange"] = alternate
+        if strict:
+            arguments["x-strict-keys"] = True
+        self.sources[name] = FakeSource()
+        exchange = Exchange(name, kind, False, False, False, arguments, self.sources[name])
+        self.topology.add_exchange(exchange)
+        return exchange
+
+    def queues(self, *names: str) -> None:
+        for name in names:
+            self.topology.add_queue(name)
+
+    def bind(self, source: str, destination: str, key: str = "") -> Binding:
+        binding = self.binding(source, destination, key)
+        assert self.topology.bind(binding)
+        return binding
+
+    def binding(self, source: str, destination: str, key: str = "") -> Binding:
+        if destination in self.topology.exchanges:
+            return Binding(source, destination, "exchange", key, {})
+        return Binding(source, destination, "queue", key, {})
+
+    def route(
+        self, exchange: str, *keys: str, headers: Mapping[str, Value] | None = None
+    ) -> list[str]:
+        return self.topology.resolve(
+            self.topology.exchanges[exchange], keys or ("",), headers or {}
+        )
+
+    def told(self) -> dict[str, list[str | None]]:
+        """What each cache was told to forget since the last time, if anything."""
+        told = {name: source.told() for name, source in self.sources.items()}
+        return {name: what for name, what in told.items() if what}

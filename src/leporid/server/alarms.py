@@ -52,6 +52,7 @@ class Alarms:
         self._set("disk", full or disk_free(self._directory) < self._disk_free_min)
 
     def stop(self) -> None:
+        """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -74,7 +75,7 @@ class Alarms:
 
 def memory_used() -> int:
     """Anonymous memory of this process in bytes; mapped files are the kernel's to drop."""
-    with open("/proc/self/status", "rb") as status:
+    with Path("/proc/self/status").open("rb") as status:
         for line in status:
             if line.startswith(b"RssAnon:"):
                 return int(line.split()[1]) * 1024

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from leporid.engine.plane import Plane
@@ -48,7 +47,10 @@ class Durability:
         self._job: Job | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
-        call = self._loop.call_soon_threadsafe
+
+        def call(what: Callable[..., None], *arguments: object) -> None:
+            self._loop.call_soon_threadsafe(what, *arguments)
+
         self._syncer = Syncer(
             files,
             definitions,
@@ -107,7 +109,3 @@ class Durability:
         if self._timer is not None:
             self._timer.cancel()
         self._syncer.stop()
-
-
-def open_log(directory: Path) -> SegmentFiles:
-    return SegmentFiles(directory / "log")

@@ -33,18 +33,25 @@ class Link:
 
     Args:
         sock: connected and non-blocking.
-        accepted_ms: the plane's time when it was accepted.
+
+    Attributes:
+        accepted_ms: the plane's time when it was made.
+        listening_ms: since when the peer is read from, if it is; before, it could not be heard.
+        closing_ms: since when it is known to the listener as closing; None: it is not.
     """
 
     __slots__ = (
         "_closed",
+        "_linger",
         "_loop",
         "_reading",
         "_shut",
         "_turns",
         "_writing",
         "accepted_ms",
+        "closing_ms",
         "connection",
+        "listening_ms",
         "session",
         "sock",
     )
@@ -56,13 +63,16 @@ class Link:
         self.connection = connection
         self.session = session
         self.accepted_ms = turns.plane.now_ms
+        self.listening_ms = self.accepted_ms
+        self.closing_ms: int | None = None
         self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._reading = False
         self._writing = False
         self._shut = False
         self._closed = False
-        turns.links[connection] = self
+        self._linger: asyncio.TimerHandle | None = None
+        turns.add(self)
         self.update_reading()
 
     def __repr__(self) -> str:
@@ -75,6 +85,7 @@ class Link:
         wanted = self.connection.reading and not self._closed
         if wanted and not self._reading:
             self._loop.add_reader(self.sock, self._on_readable)
+            self.listening_ms = self._turns.plane.now_ms
         elif not wanted and self._reading and not self._shut:
             self._loop.remove_reader(self.sock)
         else:
@@ -101,14 +112,11 @@ class Link:
         try:
             connection.received(count)
         except Exception:
-            self._defect()
+            # Our own mistake costs this connection, and no other.
+            logger.exception("defect while handling input of %r", self)
+            self.session.on_fault(0, InternalFault("the broker failed to handle what you sent"))
+            connection.finish()
         self._turns.wake()
-
-    def _defect(self) -> None:
-        """Our own mistake costs this connection, and no other (541)."""
-        logger.exception("defect while handling input of %r", self)
-        self.session.on_fault(0, InternalFault("the broker failed to handle what you sent"))
-        self.connection.finish()
 
     # ------------------------------------------------------------- sending
 
@@ -158,7 +166,7 @@ class Link:
             return
         self._loop.add_reader(self.sock, self._discard)
         self._reading = True
-        self._loop.call_later(LINGER_S, self.close)
+        self._linger = self._loop.call_later(LINGER_S, self.close)
 
     def _discard(self) -> None:
         try:
@@ -175,7 +183,9 @@ class Link:
         if self._closed:
             return
         self._closed = True
-        self._turns.links.pop(self.connection, None)
+        if self._linger is not None:
+            self._linger.cancel()
+        self._turns.remove(self)
         self._loop.remove_reader(self.sock)
         self._loop.remove_writer(self.sock)
         self.sock.close()

@@ -55,10 +55,10 @@ class Listener:
         self._handshake_ms = handshake_ms
         self._connections_max = connections_max
         self._loop = asyncio.get_running_loop()
-        self._closing_since: dict[Link, int] = {}
         self._ticker = self._loop.call_later(TICK_S, self._tick)
 
     def start(self) -> None:
+        """Accept peers from now on."""
         for sock in self._sockets:
             sock.listen(BACKLOG)
             self._watch(sock)
@@ -91,7 +91,7 @@ class Listener:
                 continue
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = self._broker.plane.connection()
+            connection = self._turns.plane.connection()
             session = Session(
                 self._broker,
                 connection,
@@ -113,19 +113,20 @@ class Listener:
 
     def _look_at(self, link: Link, now: int) -> None:
         session, connection = link.session, link.connection
-        if session.closing:
-            if now - self._closing_since.setdefault(link, now) > CLOSE_MS_MAX:
-                self._end(link, "it did not answer connection.close")
+        if not session.opened and now - link.accepted_ms > self._handshake_ms:
+            self._end(link, "the handshake took too long")
             return
-        if not session.opened:
-            if now - link.accepted_ms > self._handshake_ms:
-                self._end(link, "the handshake took too long")
+        if session.closing or connection.finished:
+            if link.closing_ms is None:
+                link.closing_ms = now
+            elif now - link.closing_ms > CLOSE_MS_MAX:
+                self._end(link, "it did not answer connection.close, or not read our last words")
             return
         interval = session.heartbeat_s * 1000
-        if not interval:
+        if not session.opened or not interval:
             return
-        heard = max(connection.last_received_ms, link.accepted_ms)
         # While we do not read, we cannot hear.
+        heard = max(connection.last_received_ms, link.listening_ms)
         if connection.reading and now - heard > 2 * interval + TICK_S * 1000:
             self._end(link, f"missed heartbeats: nothing came for {now - heard} ms")
         elif now - connection.last_sent_ms >= interval / 2 and not connection.pending_bytes:
@@ -133,7 +134,6 @@ class Listener:
 
     def _end(self, link: Link, why: str) -> None:
         logger.warning("connection %s closed: %s", link.session.name, why)
-        self._closing_since.pop(link, None)
         link.close()
 
 

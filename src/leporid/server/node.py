@@ -53,12 +53,16 @@ def run(config: Config) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         with DirectoryLock(config.data_dir):
-            return uvloop.run(Node(config).serve())
+            return uvloop.run(_serve(config))
     except DirectoryInUse as error:
         logger.error("%s", error)
     except (DefinitionsError, OSError) as error:
         logger.error("cannot start: %s", error)
     return EXIT_FAILED
+
+
+async def _serve(config: Config) -> int:
+    return await Node(config).serve()
 
 
 def as_stored(change: Change) -> tuple[str, dict[str, object]]:
@@ -68,10 +72,14 @@ def as_stored(change: Change) -> tuple[str, dict[str, object]]:
 
 
 class Node:
-    """One broker process.
+    """One broker process; made, and used, on a running loop.
 
     Args:
         config: whole and checked.
+
+    Raises:
+        DefinitionsError: the definitions cannot be read.
+        OSError: a port or the data directory cannot be had.
     """
 
     def __init__(self, config: Config) -> None:
@@ -79,103 +87,55 @@ class Node:
         self._stop = asyncio.Event()
         self._draining = False
         self._failure: BaseException | None = None
-
-    async def serve(self) -> int:
-        """Start, serve until told to stop, stop in order."""
-        config = self._config
-        loop = asyncio.get_running_loop()
-        sockets = addresses.bind(config.bind, config.amqp_port)
+        # The ports first: whoever cannot have them touches no data.
+        self._sockets = addresses.bind(config.bind, config.amqp_port)
         http_sockets = addresses.bind(config.bind, config.http_port)
-        definitions = Definitions(config.data_dir / "definitions.db")
-        for line in definitions.report:
-            logger.warning("damaged: %s", line)
-        files = SegmentFiles(config.data_dir / "log")
-
-        plane = Plane(secrets.randbits(32))
-        plane.message_bytes_max = config.limits.message_bytes_max
-        turns = Turns(plane)
-        durability = Durability(
-            plane,
-            files,
-            definitions,
-            synced=turns.wake,
-            no_room=lambda full: alarms.disk_full(full),
+        self._definitions = Definitions(config.data_dir / "definitions.db")
+        self._files = SegmentFiles(config.data_dir / "log")
+        self._plane = Plane(secrets.randbits(32))
+        self._plane.message_bytes_max = config.limits.message_bytes_max
+        self._turns = Turns(self._plane)
+        self._durability = Durability(
+            self._plane,
+            self._files,
+            self._definitions,
+            synced=self._turns.wake,
+            no_room=self._no_room,
             failed=self._fail,
             sync=config.durability == "synced",
         )
-        broker = self._broker(plane, durability, turns)
-        broker.restore(definitions.load())
-        recovered = replay(plane, files)
-        logger.info(
-            "log: %d segments with %d records read%s", recovered.segments, recovered.records,
-            "" if recovered.clean else "; the last run did not end in order",
-        )  # fmt: skip
-        for name in config.vhosts:
-            broker.add_vhost(name)
-        turns.after = durability.poll
-        await durability.drain()
-
-        def set_alarm(reason: str, on: bool) -> None:
-            broker.set_alarm(reason, on)
-            plane.publishers_blocked = bool(broker.alarms)
-            turns.resume_reading()
-            turns.wake()
-
-        alarms = Alarms(
+        self._broker = self._make_broker()
+        self._alarms = Alarms(
             config.data_dir,
             memory_bytes_max=config.memory_bytes_max(memory_there_is()),
             disk_free_min=config.disk_free_min,
-            tell=set_alarm,
+            tell=self._set_alarm,
         )
-        listener = Listener(
-            sockets,
-            broker,
-            turns,
-            handshake_ms=config.limits.handshake_seconds * 1000,
-            connections_max=config.limits.connections_max,
-        )
-        counts = Counts(broker, plane)
-        http = HttpServer(
-            application(counts.now, lambda: self._troubles(broker)), http_sockets
-        )
-        await http.start()
-        listener.start()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        print(
-            f"ready amqp={addresses.host_and_port(sockets[0].getsockname())} "
-            f"http={addresses.host_and_port(http.address)} pid={os.getpid()}",
-            flush=True,
-        )
+        counts = Counts(self._broker, self._plane)
+        self._http = HttpServer(application(counts.now, self._troubles), http_sockets)
 
+    async def serve(self) -> int:
+        """Start, serve until told to stop, stop in order."""
+        self._recover()
+        self._turns.after = self._durability.poll
+        await self._durability.drain()
+        listener = await self._listen()
         await self._stop.wait()
         self._draining = True
         logger.info("stopping")
         listener.stop()
-        if self._failure is None:
-            await self._end_connections(broker, turns)
-            plane.mark_clean()
-            await durability.drain()
-        alarms.stop()
-        await http.stop()
-        if self._failure is not None:
-            # The disk is in a state that nobody knows: a thread may hang in it.
-            logging.shutdown()
-            os._exit(EXIT_FAILED)
-        durability.stop()
-        files.close()
-        definitions.close()
-        logger.info("stopped")
-        return EXIT_OK
+        return await self._shut_down()
 
-    def _broker(self, plane: Plane, durability: Durability, turns: Turns) -> Broker:
-        config = self._config
+    # ------------------------------------------------------------- start
+
+    def _make_broker(self) -> Broker:
+        config, durability = self._config, self._durability
         return Broker(
-            plane,
+            self._plane,
             Access(access_users(config, secrets.token_bytes(32)), secrets.token_bytes(32)),
             record=lambda change: durability.record(as_stored(change)),
             random_bytes=secrets.token_bytes,
-            offload=on_thread(turns),
+            offload=on_thread(self._turns),
             limits=Limits(config.channel_max, config.frame_max, config.heartbeat),
             identity={
                 "product": "Leporid",
@@ -187,21 +147,54 @@ class Node:
             },
         )
 
-    async def _end_connections(self, broker: Broker, turns: Turns) -> None:
-        """Say connection.close to everybody (320), and give them a moment to answer."""
-        for session in list(broker.sessions):
-            session.close_for(
-                ConnectionForced("broker forced connection closure with reason 'shutdown'")
-            )
-        turns.wake()
-        deadline = asyncio.get_running_loop().time() + DRAIN_S
-        while turns.links and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.01)
-        for link in list(turns.links.values()):
-            link.close()
+    def _recover(self) -> None:
+        """What was there when the last run ended is there again; so is what is configured."""
+        for line in self._definitions.report:
+            logger.warning("damaged: %s", line)
+        self._broker.restore(self._definitions.load())
+        recovered = replay(self._plane, self._files)
+        logger.info(
+            "log: %d segments with %d records read%s",
+            recovered.segments,
+            recovered.records,
+            "; the last run did not end in order"
+            if recovered.records and not recovered.clean
+            else "",
+        )
+        for name in self._config.vhosts:
+            self._broker.add_vhost(name)
 
-    def _troubles(self, broker: Broker) -> list[str]:
-        found = [f"{alarm} alarm" for alarm in sorted(broker.alarms)]
+    async def _listen(self) -> Listener:
+        """Open the ports, and say so."""
+        listener = Listener(
+            self._sockets,
+            self._broker,
+            self._turns,
+            handshake_ms=self._config.limits.handshake_seconds * 1000,
+            connections_max=self._config.limits.connections_max,
+        )
+        await self._http.start()
+        listener.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+        amqp = addresses.host_and_port(self._sockets[0].getsockname())
+        http = addresses.host_and_port(self._http.address)
+        sys.stdout.write(f"ready amqp={amqp} http={http} pid={os.getpid()}\n")
+        sys.stdout.flush()
+        return listener
+
+    # ------------------------------------------------------------- told by the parts
+
+    def _set_alarm(self, reason: str, on: bool) -> None:
+        self._broker.set_alarm(reason, on)
+        self._turns.resume_reading()
+        self._turns.wake()
+
+    def _no_room(self, full: bool) -> None:
+        self._alarms.disk_full(full)
+
+    def _troubles(self) -> list[str]:
+        found = [f"{alarm} alarm" for alarm in sorted(self._broker.alarms)]
         return ["draining", *found] if self._draining else found
 
     def _fail(self, error: BaseException) -> None:
@@ -209,3 +202,37 @@ class Node:
         logger.critical("storage failed, the broker stops: %s", error, exc_info=error)
         self._failure = error
         self._stop.set()
+
+    # ------------------------------------------------------------- stop
+
+    async def _shut_down(self) -> int:
+        """End everything in order; returns the exit code."""
+        if self._failure is None:
+            await self._end_connections()
+            self._plane.mark_clean()
+            await self._durability.drain()
+        self._alarms.stop()
+        await self._http.stop()
+        if self._failure is not None:
+            # The disk is in a state that nobody knows: a thread may hang in it.
+            logging.shutdown()
+            os._exit(EXIT_FAILED)
+        self._durability.stop()
+        self._files.close()
+        self._definitions.close()
+        logger.info("stopped")
+        return EXIT_OK
+
+    async def _end_connections(self) -> None:
+        """Say connection.close to everybody (320), and give them a moment to answer."""
+        for session in list(self._broker.sessions):
+            session.close_for(
+                ConnectionForced("broker forced connection closure with reason 'shutdown'")
+            )
+        self._turns.wake()
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                await self._turns.without_links()
+        except TimeoutError:
+            for link in list(self._turns.links.values()):
+                link.close()

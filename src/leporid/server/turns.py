@@ -32,11 +32,28 @@ class Turns:
         self.plane = plane
         self.after: Callable[[], None] = lambda: None
         self.links: dict[Connection, Link] = {}
+        self._no_links = asyncio.Event()
+        self._no_links.set()
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self.set_clock()
+
+    def add(self, link: Link) -> None:
+        """A link was made: its output is sent from now on."""
+        self.links[link.connection] = link
+        self._no_links.clear()
+
+    def remove(self, link: Link) -> None:
+        """It was closed."""
+        self.links.pop(link.connection, None)
+        if not self.links:
+            self._no_links.set()
+
+    async def without_links(self) -> None:
+        """Return once the last link is gone."""
+        await self._no_links.wait()
 
     def _set_alarm(self) -> None:
         """Have a turn when the next entry is due, although nothing may come until then."""

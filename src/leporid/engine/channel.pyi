@@ -1,0 +1,104 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of channel.pyx."""
+
+from typing import Any, TypeAlias
+
+from leporid.engine.outbox import Outbox
+from leporid.engine.queue import Queue, Taker
+
+# The control plane knows the engine's parts by protocols of its own (broker/dataplane.py) and
+# gives back what it was given. The engine looks at what it gets, whatever the type says here.
+_Queue: TypeAlias = Any
+_Consumer: TypeAlias = Any
+
+class Consumer(Taker):
+    """One subscription of a channel to a queue; made by `Channel.consume`."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        queue: Queue,
+        tag: str,
+        no_ack: bool,
+        priority: int,
+        prefetch: int,
+    ) -> None: ...
+    @property
+    def tag(self) -> str: ...
+    @property
+    def queue(self) -> Queue: ...
+    @property
+    def channel(self) -> Channel: ...
+    @property
+    def no_ack(self) -> bool: ...
+    @property
+    def active(self) -> bool:
+        """It was not cancelled."""
+
+    @property
+    def prefetch(self) -> int:
+        """Unsettled deliveries that it may have; 0: no limit."""
+
+    @property
+    def unacked_count(self) -> int:
+        """Unsettled deliveries that it has."""
+
+class Channel:
+    """One channel of a connection; made by `Connection.open_channel`."""
+
+    prefetch_count: int
+    """For consumers made from now on; 0: no limit."""
+
+    def __init__(self, out: Outbox, number: int, session: object) -> None: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def closing(self) -> bool:
+        """Refused: only close and close-ok are heard."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def confirming(self) -> bool: ...
+    @property
+    def transactional(self) -> bool: ...
+    @property
+    def flowing(self) -> bool:
+        """The client wants deliveries."""
+
+    @property
+    def unacked_count(self) -> int:
+        """Unsettled deliveries, to consumers or by basic.get."""
+
+    @property
+    def prefetch_global(self) -> int:
+        """Unsettled deliveries that all consumers may have together; 0: no limit."""
+
+    @prefetch_global.setter
+    def prefetch_global(self, limit: int) -> None: ...
+    def consume(
+        self, queue: _Queue, tag: str, no_ack: bool, priority: int, prefetch: int
+    ) -> Consumer:
+        """Start a consumer; deliveries begin with the next `Plane.run`."""
+
+    def cancel(self, consumer: _Consumer) -> None:
+        """End a consumer; what it has not settled stays with the channel."""
+
+    def get(self, queue: _Queue, no_ack: bool) -> bool:
+        """Write basic.get-ok and the next message; False when the queue is empty."""
+
+    def set_flow(self, active: bool) -> None:
+        """Stop or go on delivering."""
+
+    def recover(self) -> None:
+        """Everything unsettled goes back to its place."""
+
+    def select_confirm(self) -> None: ...
+    def select_tx(self) -> None: ...
+    def commit(self) -> int:
+        """tx.commit; returns the generation to wait for, 0 for none."""
+
+    def rollback(self) -> None: ...
+
+def first_of(entry: tuple[Any, ...]) -> Any:
+    """The first of a tuple."""

@@ -1,0 +1,136 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of plane.pyx."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from typing_extensions import Buffer
+
+from leporid.engine.connection import Connection, _Session
+from leporid.engine.log import Log, Segment
+from leporid.engine.queue import Queue
+from leporid.engine.source import Source
+
+# Segment number, size of its file, offset, bytes.
+_Write: TypeAlias = tuple[int, int, int, memoryview | bytes]
+
+MESSAGE_BYTES_MAX: Final[int]
+
+class Plane:
+    """All state of the data plane; one thread uses it."""
+
+    now_ms: int
+    """Monotonic; set at each turn."""
+    wall_ms: int
+    """Unix time; set at each turn."""
+    publishers_blocked: bool
+    """Do not read from connections that have published."""
+    message_bytes_max: int
+    map_segment: Callable[[int], Buffer] | None
+    """Gives the file of a sealed segment."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        durable_segment_bytes: int = ...,
+        transient_segment_bytes: int = ...,
+    ) -> None: ...
+    @property
+    def generation(self) -> int:
+        """The one that what happens now belongs to."""
+
+    @property
+    def synced(self) -> int:
+        """The newest one that is on disk."""
+
+    @property
+    def dirty(self) -> bool:
+        """Something of this generation must reach the disk."""
+
+    @property
+    def awaited(self) -> bool:
+        """And somebody waits for it."""
+
+    @property
+    def transient(self) -> Log: ...
+    @property
+    def durable(self) -> Log: ...
+    @property
+    def published(self) -> int:
+        """Messages routed to a queue."""
+
+    @property
+    def delivered(self) -> int:
+        """Deliveries to consumers."""
+
+    @property
+    def got(self) -> int:
+        """Deliveries by basic.get."""
+
+    @property
+    def acked(self) -> int:
+        """Deliveries settled for good."""
+
+    @property
+    def confirmed(self) -> int: ...
+    @property
+    def returned(self) -> int: ...
+    @property
+    def redelivered(self) -> int: ...
+    @property
+    def unroutable(self) -> int:
+        """Messages for which there was no queue."""
+
+    @property
+    def requeued(self) -> int: ...
+    @property
+    def expired(self) -> int: ...
+    @property
+    def received_bytes(self) -> int: ...
+    @property
+    def sent_bytes(self) -> int: ...
+    @property
+    def inbox_bytes(self) -> int:
+        """Size of the buffer that every connection reads to."""
+
+    @property
+    def next_due_ms(self) -> int:
+        """When `run` must be called although nothing came; 0: never."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether `run` would find queues to look at."""
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Segments of the durable log that exist, oldest first."""
+
+    def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
+        """A new queue; the number is 0 for one that a restart forgets."""
+
+    def source(
+        self, name: str, resolve: Callable[[str, bytes | None], Sequence[object]], cacheable: bool
+    ) -> Source:
+        """The cache of routes for one exchange."""
+
+    def connection(self, session: _Session | None = None) -> Connection:
+        """A new connection; set its `session` before it reads."""
+
+    def run(self) -> None:
+        """Expire, deliver and confirm what is due; after each turn."""
+
+    def take_touched(self) -> list[Connection]:
+        """Connections that have output or want to be closed, since the last call."""
+
+    def note_change(self) -> int:
+        """A definition changed; returns the generation it belongs to."""
+
+    def mark_clean(self) -> None:
+        """The last facts of an orderly shutdown."""
+
+    def begin_sync(self) -> tuple[int, list[_Write], list[int]] | None:
+        """Close the generation: its number, writes, drops; None when there is nothing to do."""
+
+    def end_sync(self, generation: int, writes: list[_Write]) -> None:
+        """That generation is on disk."""

@@ -1,0 +1,20 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of replay.pyx."""
+
+from typing_extensions import Buffer
+
+from leporid.engine.plane import Plane
+from leporid.engine.reports import SegmentReport
+
+class Replay:
+    """Applies segments to a plane, oldest first; without one it only verifies them."""
+
+    def __init__(self, plane: Plane | None) -> None: ...
+    def segment(self, number: int, mapping: Buffer) -> SegmentReport:
+        """Verify and apply one segment's file; raises SegmentUnreadable."""
+
+    def check_header(self, number: int, header: bytes) -> int:
+        """Verify a segment's header; returns its salt."""
+
+    def finish(self) -> bool:
+        """Every segment was applied; returns whether the last run ended in order."""

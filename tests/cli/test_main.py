@@ -1,5 +1,6 @@
 """The command line: what it hands on, and its exit codes."""
 
+import logging
 import subprocess
 import sys
 import types
@@ -8,7 +9,7 @@ from typing import TextIO
 
 import pytest
 
-from leporid.cli.main import main
+from leporid.cli.main import LOG_FORMAT, OneLineFormatter, main
 from leporid.server.config import Config
 
 
@@ -91,6 +92,41 @@ def test_check_hands_directory_and_output_on(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "leporid.server.check", module)
     assert main(["check", str(tmp_path)]) == 1
     assert seen == [tmp_path]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.handler.setFormatter(OneLineFormatter(LOG_FORMAT))
+    return caplog
+
+
+FORGED = "2026-01-01 00:00:00,000 INFO leporid.broker.access: all is well"
+
+
+@pytest.mark.parametrize(
+    "end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\0", "\x1b[1A"]
+)
+def test_a_peer_cannot_write_log_lines(log: pytest.LogCaptureFixture, end: str):
+    logging.getLogger("leporid").warning("no queue '%s'", f"q{end}{FORGED}")
+    (line,) = log.text.splitlines()
+    assert line.endswith(f"leporid: no queue 'q{ascii(end)[1:-1]}{FORGED}'")
+
+
+def test_texts_in_the_log_stay_readable(log: pytest.LogCaptureFixture):
+    logging.getLogger("leporid").warning("no queue 'Schnürsenkel \\n 靴紐'")
+    assert log.text.endswith("leporid: no queue 'Schnürsenkel \\n 靴紐'\n")
+
+
+def test_tracebacks_are_indented(log: pytest.LogCaptureFixture):
+    try:
+        raise ValueError(f"q\n{FORGED}\x1b[2K")
+    except ValueError:
+        logging.getLogger("leporid").exception("a defect", stack_info=True)
+    first, *rest = log.text.split("\n")
+    assert first.endswith("leporid: a defect")
+    assert f"    {FORGED}\\x1b[2K" in rest
+    assert rest.pop() == ""
+    assert {line[:4] for line in rest} == {"    "}
 
 
 def test_version_as_a_process():

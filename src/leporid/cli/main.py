@@ -21,10 +21,37 @@ EXIT_WRONG_USE = 2
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
+class OneLineFormatter(logging.Formatter):
+    """Keeps what peers say within the line that quotes them.
+
+    Names and texts in the log come from peers. With line feeds in them a peer could write lines of
+    its own, with escape sequences it could move the cursor of whoever reads them: so everything
+    that cannot be printed is shown as Python would write it, and only the lines of a traceback,
+    which are indented, follow the first one.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the first line."""
+        return _printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the first line and, if there is one, the traceback."""
+        first, *rest = super().format(record).split("\n")
+        return "\n".join([first, *(f"    {_printable(line)}" for line in rest)])
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; `arguments` defaults to the process's own."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(stream=sys.stderr, level=options.log_level.upper(), format=LOG_FORMAT)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLineFormatter(LOG_FORMAT))
+    logging.basicConfig(handlers=[handler], level=options.log_level.upper())
     if options.command == "serve":
         return _serve(options)
     return _check(options)

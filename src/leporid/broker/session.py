@@ -24,9 +24,6 @@ from leporid.amqp.errors import (
     UnexpectedFrame,
 )
 from leporid.amqp.methods import (
-    BasicDeliver,
-    BasicGetOk,
-    BasicReturn,
     ChannelClose,
     ChannelCloseOk,
     ChannelOpen,
@@ -111,7 +108,7 @@ class Session:
         self.channel_max = 0
         self.client_properties: Mapping[str, Value] = {}
         self.channels: dict[int, ChannelState] = {}
-        # Channels we closed and the client has not yet.
+        # Closed by us and not yet by the client.
         self._refused: set[int] = set()
         self._exclusive: dict[QueueState, None] = {}
         self._publishes = False
@@ -226,8 +223,7 @@ class Session:
     def check_any(self, kind: Kind, name: str) -> None:
         """Raise AccessRefused for what the user has no right on at all.
 
-        RabbitMQ 3.10 lets everybody ask whether a queue or exchange exists; later versions
-        do not, since that was found to be a leak.
+        Unlike RabbitMQ 3.10, where anybody may ask what exists; later versions refuse that too.
         """
         vhost = self.vhost.name
         if not any(self.user.may(right, kind, name, vhost) for right in RIGHTS):
@@ -327,11 +323,6 @@ class Session:
 
     def _handle(self, channel: ChannelState, method: Method) -> None:
         handler = channel_methods.HANDLERS.get(type(method))
-        if isinstance(method, BasicDeliver | BasicGetOk | BasicReturn):
-            # Only we send these. As in RabbitMQ the content that does not follow is the fault.
-            raise UnexpectedFrame(
-                "expected content header for class 60, got non content header frame instead"
-            )
         if handler is None:
             raise CommandInvalid("unimplemented method")
         recorded = self.broker.recorded_count

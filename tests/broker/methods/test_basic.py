@@ -196,6 +196,14 @@ def test_qos_per_consumer_ends_the_one_per_channel(world: World):
     assert (engine.prefetch_global, engine.prefetch_count) == (0, 3)
 
 
+def test_kombu_limits_the_channel_without_saying_global(world: World):
+    peer = world.peer()
+    peer.session.client_properties = {"product": "py-amqp"}
+    engine = peer.connection.channels[1]
+    peer.call(BasicQos(prefetch_count=5))
+    assert (engine.prefetch_global, engine.prefetch_count) == (5, 0)
+
+
 def test_recover(world: World):
     peer = world.peer()
     assert peer.call(BasicRecover(requeue=True)) == BasicRecoverOk()

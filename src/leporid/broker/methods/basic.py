@@ -33,6 +33,12 @@ from leporid.broker.channel import ChannelState
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE
 from leporid.broker.queues import QueueState
 
+SPECIFICATION_QOS_LIBRARIES: Final = ("py-amqp",)
+"""Client libraries that take `global = false` as AMQP 0-9-1 defines it: one limit for the channel,
+also for the consumers that it has. Under kombu it looks at the product in our server properties,
+finds that it is not RabbitMQ, and so no longer sends RabbitMQ's `global = true`, which means that.
+A Celery worker that holds tasks for later would then never be given another one."""
+
 PRIORITY_LIMIT: Final = 2**31 - 1
 """Priorities of consumers beyond this, either way, are this; the engine compares 32-bit numbers."""
 
@@ -111,7 +117,8 @@ def qos(channel: ChannelState, method: BasicQos) -> Method:
     """basic.qos: for the consumers to come, or for the whole channel."""
     if method.prefetch_size:
         raise NotImplementedFault(f"prefetch_size!=0 ({method.prefetch_size})")
-    if method.global_:
+    library = channel.session.client_properties.get("product")
+    if method.global_ or library in SPECIFICATION_QOS_LIBRARIES:
         channel.engine.prefetch_global = method.prefetch_count
     else:
         # As in RabbitMQ, a limit for each consumer replaces the one for the channel.

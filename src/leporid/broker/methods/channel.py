@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from leporid.amqp.errors import ChannelFault, NotImplementedFault
+from leporid.amqp.errors import ChannelFault, NotImplementedFault, UnexpectedFrame
 from leporid.amqp.methods import (
     AccessRequest,
     AccessRequestOk,
     BasicCancel,
     BasicConsume,
+    BasicDeliver,
     BasicGet,
+    BasicGetOk,
     BasicQos,
     BasicRecover,
     BasicRecoverAsync,
+    BasicReturn,
     ChannelClose,
     ChannelFlow,
     ChannelFlowOk,
@@ -67,6 +70,13 @@ def request_access(_channel: ChannelState, _method: AccessRequest) -> Method:
     return AccessRequestOk(1)
 
 
+def refuse_content(_channel: ChannelState, _method: Method) -> None:
+    """What only we send; as in RabbitMQ the content that does not follow is the fault."""
+    raise UnexpectedFrame(
+        "expected content header for class 60, got non content header frame instead"
+    )
+
+
 HANDLERS: Final[dict[type[Method], Handler]] = {
     ChannelOpen: open_again,
     ChannelClose: close,
@@ -87,6 +97,9 @@ HANDLERS: Final[dict[type[Method], Handler]] = {
     BasicQos: basic.qos,
     BasicRecover: basic.recover,
     BasicRecoverAsync: basic.recover_async,
+    BasicDeliver: refuse_content,
+    BasicGetOk: refuse_content,
+    BasicReturn: refuse_content,
     ConfirmSelect: confirm_tx.select_confirm,
     TxSelect: confirm_tx.select_tx,
     TxCommit: confirm_tx.commit,

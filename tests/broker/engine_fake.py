@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
-from leporid.broker.dataplane import Consumer, Queue, Resolve
+from leporid.broker.dataplane import Consumer, DeadLetterPort, Queue, Resolve
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
@@ -27,6 +27,21 @@ class FakeQueue:
     consumers: list[FakeConsumer] = field(default_factory=list)
     unacked_count: int = 0
     retired: bool = False
+
+    dead_letters: DeadLetterPort | None = None
+    limits: dict[str, object] = field(default_factory=dict)
+
+    def set_limits(self, *, max_length: int | None, max_bytes: int | None, overflow: str) -> None:
+        self.limits |= {"max_length": max_length, "max_bytes": max_bytes, "overflow": overflow}
+
+    def set_message_ttl(self, ttl_ms: int | None) -> None:
+        self.limits["ttl_ms"] = ttl_ms
+
+    def set_priorities(self, highest: int) -> None:
+        self.limits["priorities"] = highest
+
+    def set_single_active_consumer(self, single: bool) -> None:
+        self.limits["single"] = single
 
     @property
     def ready_count(self) -> int:
@@ -222,6 +237,14 @@ class FakePlane:
         self.publishers_blocked = False
         self.generation = 1
         self.queues: list[FakeQueue] = []
+        self.wall_ms = 0
+
+    def publish(
+        self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None:
+        for queue in queues:
+            assert isinstance(queue, FakeQueue)
+            queue.push(body.decode())
 
     def note_change(self) -> int:
         return self.generation

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
-from leporid.broker.exchanges.values import erlang_text, type_name, typed
+from leporid.amqp.values import erlang_text, type_name, typed
 
 Arguments: TypeAlias = Mapping[str, Value]
 # Answers what is wrong with one value, as RabbitMQ's Erlang prints it, or None.

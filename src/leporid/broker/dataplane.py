@@ -15,6 +15,14 @@ from typing import Protocol
 Resolve = Callable[[str, bytes | None], Sequence["Queue"]]
 
 
+class DeadLetterPort(Protocol):
+    """Takes what died in a queue: why, and the message."""
+
+    def __call__(
+        self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None: ...
+
+
 class Queue(Protocol):
     """The engine's half of a queue: its entries and who takes from it."""
 
@@ -29,6 +37,21 @@ class Queue(Protocol):
     @property
     def ready_bytes(self) -> int:
         """Bytes of the bodies that wait."""
+
+    dead_letters: DeadLetterPort | None
+    """Called with each message that leaves unacknowledged."""
+
+    def set_limits(self, *, max_length: int | None, max_bytes: int | None, overflow: str) -> None:
+        """Bound the ready messages; `overflow` says what happens beyond."""
+
+    def set_message_ttl(self, ttl_ms: int | None) -> None:
+        """How long a message stays at most."""
+
+    def set_priorities(self, highest: int) -> None:
+        """Have messages leave by priority, 0 to `highest`."""
+
+    def set_single_active_consumer(self, single: bool) -> None:
+        """Have one consumer at a time."""
 
     def purge(self) -> int:
         """Drop the ready messages; return how many there were."""
@@ -63,10 +86,16 @@ class Consumer(Protocol):
 class Channel(Protocol):
     """The engine's half of a channel."""
 
-    confirming: bool
-    transactional: bool
     prefetch_count: int
     prefetch_global: int
+
+    @property
+    def confirming(self) -> bool:
+        """Whether publishes are confirmed."""
+
+    @property
+    def transactional(self) -> bool:
+        """Whether publishes and settles wait for commit."""
 
     def consume(
         self, queue: Queue, tag: str, no_ack: bool, priority: int, prefetch: int
@@ -136,6 +165,15 @@ class Plane(Protocol):
 
     def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
         """Make the engine's half of a queue; the number is 0 for one that is not durable."""
+
+    @property
+    def wall_ms(self) -> int:
+        """Unix time of this turn."""
+
+    def publish(
+        self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None:
+        """Put a message of the broker's own into queues."""
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:
         """Make the engine's half of an exchange."""

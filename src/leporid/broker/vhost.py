@@ -23,6 +23,7 @@ from leporid.amqp.methods import BasicPublish
 from leporid.amqp.properties import decode_properties
 from leporid.amqp.tables import Value
 from leporid.broker import arguments as rules
+from leporid.broker import limits
 from leporid.broker.arguments import CLASSIC, Arguments, QueueType
 from leporid.broker.blame import blame
 from leporid.broker.changes import Change
@@ -91,11 +92,21 @@ class VirtualHost:
         Raises:
             PreconditionFailed: the exchange takes no such key.
         """
+        return [queue.engine for queue in self.route_states(exchange, keys, properties)]
+
+    def route_states(
+        self, exchange: Exchange, keys: Sequence[str], properties: bytes
+    ) -> list[QueueState]:
+        """The same, as the rules know the queues."""
         headers: Mapping[str, Value] = {}
         if self._topology.needs_headers(exchange):
             headers = decode_properties(properties).headers or {}
-        names = self._topology.resolve(exchange, keys, headers)
-        return [self._queues[name].engine for name in names]
+        return [self._queues[name] for name in self._topology.resolve(exchange, keys, headers)]
+
+    @property
+    def plane(self) -> Plane:
+        """The engine."""
+        return self._registry.plane
 
     # ------------------------------------------------------------------ looking
 
@@ -270,6 +281,7 @@ class VirtualHost:
             engine=self._registry.plane.queue(queue_id, name, durable),
             owner=owner,
         )
+        limits.apply(self, queue)
         self._queues[name] = queue
         self._topology.add_queue(name)
         return queue

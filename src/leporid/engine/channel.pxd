@@ -1,28 +1,20 @@
 """A channel: what it delivered and has not settled, what it published and is not confirmed."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from cpython.object cimport PyObject
 
+from leporid.engine.confirms cimport Confirms
+from leporid.engine.ledger cimport Ledger
 from leporid.engine.outbox cimport Outbox
 from leporid.engine.plane cimport Plane
-from leporid.engine.queue cimport Queue, Slot, Taker
+from leporid.engine.queue cimport Queue
 from leporid.engine.source cimport Route, Source
+from leporid.engine.takers cimport Taker
 from leporid.engine.wire cimport Props
 
 cdef enum:
     SETTLE_ACK = 0
     SETTLE_DROP = 1
     SETTLE_REQUEUE = 2
-
-ctypedef struct Unacked:
-    uint64_t tag
-    uint64_t seq
-    PyObject *queue                 # owned; NULL: settled
-    PyObject *consumer              # owned; NULL: basic.get
-
-ctypedef struct Pending:
-    uint64_t upto                   # publishes up to this number
-    uint64_t generation             # are confirmed once this generation is synced
 
 cdef class Channel
 
@@ -33,7 +25,6 @@ cdef class Consumer(Taker):
     cdef readonly bint no_ack
     cdef readonly bint active
     cdef readonly uint32_t prefetch
-    cdef readonly uint32_t unacked_count
     cdef bytes head
 
 cdef class Channel:
@@ -52,11 +43,8 @@ cdef class Channel:
     cdef object session
     cdef list consumers
     cdef uint64_t delivery_tag
-    cdef Unacked *unacked
-    cdef size_t unacked_start, unacked_end, unacked_capacity, unacked_holes
-    cdef uint64_t publish_seq, confirmed_seq
-    cdef Pending *pending
-    cdef size_t pending_start, pending_end, pending_capacity
+    cdef Ledger ledger
+    cdef Confirms confirms
     cdef bint unconfirmed           # stands in plane.confirming
     cdef list tx_publishes
     cdef list tx_settles
@@ -72,23 +60,23 @@ cdef class Channel:
     cdef object assembling_body
     cdef uint64_t assembling_left
     cdef uint64_t deepest           # ready entries in the deepest queue with consumers just published to
-    cdef int remember(self, uint64_t tag, uint64_t seq, Queue queue, Consumer consumer) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
-    cdef int settle_at(self, size_t index, int how) except -1
+    cdef int settle_at(self, size_t at, int how) except -1
     cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer consumer, int how) except -1
-    cdef ssize_t index_of(self, uint64_t tag)
-    cdef int trim(self) except -1
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1
     cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,
                         const uint8_t *properties, size_t properties_len)
-    cdef int store(self, Route route, const uint8_t *names, size_t names_len,
-                   const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                   size_t body_len, bint persistent, uint8_t flags, uint64_t ttl_ms) except -1
+    cdef int accept(self, Route route, const uint8_t *names, size_t names_len,
+                    const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                    size_t body_len, Props *props, bint mandatory, uint8_t flags) except -1
+    cdef Route open_queues(self, Route route, const uint8_t *names, size_t names_len,
+                           const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                           size_t body_len, bint *refused)
+    cdef size_t dead_letter_bytes(self, Queue queue, uint64_t seq) except? 0
     cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                        size_t properties_len, const uint8_t *body, size_t body_len) except -1
-    cdef int note_confirm(self, uint64_t generation) except -1
     cdef bint confirm(self) except -1
     cdef int wake_consumers(self) except -1
     cdef int forget_consumers(self) except -1

@@ -7,35 +7,34 @@ before it was confirmed too, and after the generation of each was synced.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, memmove, memset
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.string cimport memcmp, memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.ref cimport Py_DECREF
 
+from leporid.engine.confirms cimport Confirms, Pending
+from leporid.engine.index cimport UNACKED, Slot
+from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.log cimport FLAG_IN_TX, KIND_COMMIT, KIND_PUBLISH, Log
 from leporid.engine.outbox cimport OUTPUT_HIGH_BYTES, Outbox
 from leporid.engine.plane cimport Plane
-from leporid.engine.queue cimport REDELIVERED, UNACKED, Queue, Slot, Taker
+from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.takers cimport Taker
 from leporid.engine.wire cimport (
     TTL_INVALID, Props, Record, Target, parse_ttl, walk_properties,
 )
 
-from leporid.amqp.errors import (
-    NotImplementedFault, PreconditionFailed, SyntaxFault,
-)
+from leporid.amqp.errors import NotImplementedFault, PreconditionFailed, SyntaxFault
 from leporid.engine.rewrites import copies_of, invalid_expiration, with_reply_to
 
 cdef bytes REPLY_TO = b"amq.rabbitmq.reply-to"
 cdef extern from *:
-    """
-    enum { MANDATORY_BIT = 1, IMMEDIATE_BIT = 2 };
-    #define NO_TTL UINT64_MAX
-    """
-    uint64_t NO_TTL
+    """enum { MANDATORY_BIT = 1, IMMEDIATE_BIT = 2 };"""
     int MANDATORY_BIT
     int IMMEDIATE_BIT
+
+cdef enum:
+    DEATH_BYTES = 8192              # of headers that dead-lettering may add
 
 
 cdef class Consumer(Taker):
@@ -74,24 +73,26 @@ cdef class Consumer(Taker):
         cdef Channel channel = self.channel
         cdef Record *record = channel.plane.record(slot.position)
         channel.delivery_tag += 1
-        slot.deliveries += 1
         channel.plane.delivered += 1
-        if slot.flags & REDELIVERED:
+        if slot.deliveries:
             channel.plane.redelivered += 1
         channel.out.write_delivery(
             channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
-            channel.delivery_tag, slot.flags & REDELIVERED, record)
+            channel.delivery_tag, slot.deliveries > 0, record)
+        if slot.deliveries < 65535:
+            slot.deliveries += 1
         if self.no_ack:
             self.queue.settle(seq, slot)
         else:
             self.unacked_count += 1
             channel.outstanding += 1
-            channel.remember(channel.delivery_tag, seq, self.queue, self)
+            channel.unacked_count += 1
+            channel.ledger.add(channel.delivery_tag, seq, self.queue, self)
         return 0
 
     cdef int resume(self) except -1:
         if self.active and self.level is None:
-            self.queue.enter_ring(self)
+            self.queue.resume(self)
         return 0
 
 
@@ -107,16 +108,8 @@ cdef class Channel:
         self.consumers = []
         self.tx_publishes = []
         self.tx_settles = []
-
-    def __dealloc__(self):
-        cdef size_t i
-        for i in range(self.unacked_start, self.unacked_end):
-            if self.unacked[i].queue != NULL:
-                Py_DECREF(<object> self.unacked[i].queue)
-                if self.unacked[i].consumer != NULL:
-                    Py_DECREF(<object> self.unacked[i].consumer)
-        free(self.unacked)
-        free(self.pending)
+        self.ledger = Ledger()
+        self.confirms = Confirms()
 
     def __repr__(self):
         return (f"<Channel {self.number} consumers={len(self.consumers)} "
@@ -157,14 +150,16 @@ cdef class Channel:
         if slot == NULL:
             return False
         self.delivery_tag += 1
-        slot.deliveries += 1
         self.plane.got += 1
-        self.out.write_got(self.number, self.delivery_tag, slot.flags & REDELIVERED,
+        self.out.write_got(self.number, self.delivery_tag, slot.deliveries > 0,
                            <uint32_t> queue.ready_count, self.plane.record(slot.position))
+        if slot.deliveries < 65535:
+            slot.deliveries += 1
         if no_ack:
             queue.settle(seq, slot)
         else:
-            self.remember(self.delivery_tag, seq, queue, None)
+            self.unacked_count += 1
+            self.ledger.add(self.delivery_tag, seq, queue, None)
         return True
 
     def set_flow(self, bint active):
@@ -179,115 +174,44 @@ cdef class Channel:
             consumer.resume()
         return 0
 
-    cdef int remember(self, uint64_t tag, uint64_t seq, Queue queue, Consumer consumer) except -1:
-        cdef Unacked *entry
-        cdef size_t kept, at, count = self.unacked_end - self.unacked_start
-        cdef void *grown
-        if self.unacked_end == self.unacked_capacity:
-            if self.unacked_holes * 2 > count:
-                kept = 0
-                for at in range(self.unacked_start, self.unacked_end):
-                    if self.unacked[at].queue != NULL:
-                        self.unacked[kept] = self.unacked[at]
-                        kept += 1
-                self.unacked_start, self.unacked_end, self.unacked_holes = 0, kept, 0
-            elif self.unacked_start * 2 > self.unacked_capacity:
-                memmove(self.unacked, self.unacked + self.unacked_start, count * sizeof(Unacked))
-                self.unacked_start, self.unacked_end = 0, count
-            else:
-                self.unacked_capacity = max(16, self.unacked_capacity * 2)
-                grown = realloc(self.unacked, self.unacked_capacity * sizeof(Unacked))
-                if grown == NULL:
-                    raise MemoryError("no memory for unsettled deliveries")
-                self.unacked = <Unacked *> grown
-        entry = &self.unacked[self.unacked_end]
-        self.unacked_end += 1
-        entry.tag, entry.seq = tag, seq
-        Py_INCREF(queue)
-        entry.queue = <PyObject *> queue
-        entry.consumer = NULL
-        if consumer is not None:
-            Py_INCREF(consumer)
-            entry.consumer = <PyObject *> consumer
-        self.unacked_count += 1
-        return 0
-
-    cdef ssize_t index_of(self, uint64_t tag):
-        """Where an unsettled delivery stands; -1 when there is none of that tag."""
-        cdef size_t low = self.unacked_start, high = self.unacked_end, middle
-        if low == high or tag < self.unacked[low].tag:
-            return -1
-        if tag - self.unacked[low].tag < high - low:
-            middle = low + <size_t> (tag - self.unacked[low].tag)
-            if self.unacked[middle].tag == tag:
-                return <ssize_t> middle if self.unacked[middle].queue != NULL else -1
-        while low < high:
-            middle = (low + high) // 2
-            if self.unacked[middle].tag < tag:
-                low = middle + 1
-            else:
-                high = middle
-        if low < self.unacked_end and self.unacked[low].tag == tag:
-            return <ssize_t> low if self.unacked[low].queue != NULL else -1
-        return -1
-
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:
         """basic.ack, basic.reject, basic.nack (AMQP 0-9-1 1.8.3.13; RabbitMQ's basic.nack)."""
         cdef ssize_t upto
         cdef size_t at
         if multiple and tag == 0:
-            upto = <ssize_t> self.unacked_end - 1
+            upto = <ssize_t> self.ledger.end - 1
         else:
-            upto = self.index_of(tag)
+            upto = self.ledger.find(tag)
             if upto < 0:
                 raise PreconditionFailed(f"unknown delivery tag {tag}")
-        if not multiple:
-            self.settle_at(upto, how)
-        else:
-            at = self.unacked_start
+        if multiple:
+            at = self.ledger.start
             while <ssize_t> at <= upto:
-                if self.unacked[at].queue != NULL:
+                if self.ledger.entries[at].queue != NULL:
                     self.settle_at(at, how)
                 at += 1
-        return self.trim()
-
-    cdef int trim(self) except -1:
-        while (self.unacked_start < self.unacked_end
-                and self.unacked[self.unacked_start].queue == NULL):
-            self.unacked_start += 1
-            self.unacked_holes -= 1
-        if self.unacked_start == self.unacked_end:
-            self.unacked_start = self.unacked_end = 0
+        else:
+            self.settle_at(upto, how)
+        self.ledger.trim()
         return 0
 
-    cdef int settle_at(self, size_t index, int how) except -1:
-        cdef Unacked *entry = &self.unacked[index]
-        cdef Queue queue = <Queue> entry.queue
+    cdef int settle_at(self, size_t at, int how) except -1:
+        cdef Unacked taken = self.ledger.take(at)
+        cdef Queue queue = <Queue> taken.queue
         cdef Consumer consumer = None
         Py_DECREF(queue)
-        entry.queue = NULL
-        if entry.consumer != NULL:
-            consumer = <Consumer> entry.consumer
+        if taken.consumer != NULL:
+            consumer = <Consumer> taken.consumer
             Py_DECREF(consumer)
-            entry.consumer = NULL
-        self.unacked_holes += 1
         if self.transactional:
-            self.tx_settles.append((entry.tag, queue, entry.seq, consumer, how))
+            self.tx_settles.append((taken.tag, queue, taken.seq, consumer, how))
             return 0
-        return self.settle_entry(queue, entry.seq, consumer, how)
+        return self.settle_entry(queue, taken.seq, consumer, how)
 
     cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer consumer, int how) except -1:
         cdef Slot *slot
         cdef bint was_full
         self.unacked_count -= 1
-        if not queue.retired:
-            slot = queue.slot_of(seq)
-            if slot != NULL and slot.state == UNACKED:
-                if how == SETTLE_REQUEUE:
-                    queue.requeue(seq, slot)
-                else:
-                    self.plane.acked += 1
-                    queue.settle(seq, slot)
         if consumer is not None:
             consumer.unacked_count -= 1
             was_full = self.global_limit and self.outstanding >= self.global_limit
@@ -295,23 +219,29 @@ cdef class Channel:
             if was_full:
                 self.wake_consumers()
             elif consumer.level is None and consumer.active:
-                queue.enter_ring(consumer)
-        return 0
+                queue.resume(consumer)
+        if queue.retired:
+            return 0
+        slot = queue.slot_of(seq)
+        if slot == NULL or slot.state != UNACKED:
+            return 0
+        if how == SETTLE_REQUEUE:
+            return queue.requeue(seq, slot)
+        self.plane.acked += 1
+        if how == SETTLE_DROP:
+            return queue.drop(seq, slot, "rejected")
+        return queue.settle(seq, slot)
 
     def recover(self):
         """basic.recover with requeue: everything unsettled goes back to its place."""
         cdef size_t at
-        for at in range(self.unacked_start, self.unacked_end):
-            if self.unacked[at].queue != NULL:
-                entry = &self.unacked[at]
-                queue = <Queue> entry.queue
-                consumer = <Consumer> entry.consumer if entry.consumer != NULL else None
-                Py_DECREF(queue)
-                if consumer is not None:
-                    Py_DECREF(consumer)
-                entry.queue = entry.consumer = NULL
-                self.settle_entry(queue, entry.seq, consumer, SETTLE_REQUEUE)
-        self.unacked_start = self.unacked_end = self.unacked_holes = 0
+        cdef bint transactional = self.transactional
+        self.transactional = False  # what is recovered goes back now, not at commit
+        for at in range(self.ledger.start, self.ledger.end):
+            if self.ledger.entries[at].queue != NULL:
+                self.settle_at(at, SETTLE_REQUEUE)
+        self.ledger.trim()
+        self.transactional = transactional
 
     # ------------------------------------------------------------- publishing
 
@@ -332,7 +262,7 @@ cdef class Channel:
         cdef size_t names_len = bits - method
         cdef Props props
         cdef Route route
-        cdef uint64_t ttl_ms = NO_TTL
+        cdef uint64_t ttl_ms = 0
         cdef bytes changed
         if walk_properties(properties, properties_len, &props):
             raise SyntaxFault("malformed content header: properties or headers do not parse")
@@ -361,26 +291,55 @@ cdef class Channel:
                 text = key[1:1 + key[0]].decode("utf-8", "surrogateescape")
                 route = make_route(self.session.copies(
                     self.source, self.source.name, [text, *keys], changed))
-        if self.confirming:
-            self.publish_seq += 1
         if self.transactional:
             self.tx_publishes.append((
                 route, method[:names_len], properties[:properties_len], body[:body_len],
-                props.delivery_mode == 2, bits[0] & MANDATORY_BIT, ttl_ms))
+                bits[0] & MANDATORY_BIT))
             return 0
+        return self.accept(route, method, names_len, properties, properties_len, body, body_len,
+                           &props, bits[0] & MANDATORY_BIT, 0)
+
+    cdef int accept(self, Route route, const uint8_t *names, size_t names_len,
+                    const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                    size_t body_len, Props *props, bint mandatory, uint8_t flags) except -1:
+        """A message whose route is known: into its queues, back, or refused."""
+        cdef bint refused = False, durable = props.delivery_mode == 2 and route.durable
         if not route.queues:
             self.plane.unroutable += 1
-            if bits[0] & MANDATORY_BIT:
-                self.give_back(method, names_len, properties, properties_len, body, body_len)
-            if self.confirming:
-                self.note_confirm(0)
+            if mandatory:
+                self.give_back(names, names_len, properties, properties_len, body, body_len)
+        else:
+            if route.refusing:
+                route = self.open_queues(route, names, names_len, properties, properties_len,
+                                         body, body_len, &refused)
+            if route.queues:
+                self.deepest = self.plane.store(
+                    route, names, names_len, properties, properties_len, body, body_len, props,
+                    flags)
+        if not self.confirming:
             return 0
-        self.store(route, method, names_len, properties, properties_len, body, body_len,
-                   props.delivery_mode == 2, 0, ttl_ms)
-        if self.confirming:
-            self.note_confirm(
-                self.plane.generation if props.delivery_mode == 2 and route.durable else 0)
+        if self.confirms.add(self.plane.generation if durable else 0, refused) and durable:
+            self.plane.awaited = True
+        if not self.unconfirmed:
+            self.unconfirmed = True
+            self.plane.confirming.append(self)
         return 0
+
+    cdef Route open_queues(self, Route route, const uint8_t *names, size_t names_len,
+                           const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                           size_t body_len, bint *refused):
+        """The queues of a route that are not full; the others refuse (RabbitMQ, x-overflow)."""
+        cdef Queue queue
+        cdef list taking = []
+        for queue in route.queues:
+            if not queue.refuses(<uint32_t> body_len):
+                taking.append(queue)
+                continue
+            refused[0] = True
+            if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
+                self.plane.bury_unstored(queue, names[:names_len], properties[:properties_len],
+                                         body[:body_len], "maxlen")
+        return make_route(taking)
 
     cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,
                         const uint8_t *properties, size_t properties_len):
@@ -404,52 +363,6 @@ cdef class Channel:
             self.route_epoch = source.epoch
         return route
 
-    cdef int store(self, Route route, const uint8_t *names, size_t names_len,
-                   const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                   size_t body_len, bint persistent, uint8_t flags, uint64_t ttl_ms) except -1:
-        """Append one record and one entry in each queue of the route."""
-        cdef Plane plane = self.plane
-        cdef Log log = plane.durable if persistent and route.durable else plane.transient
-        cdef size_t targets = len(route.queues), at
-        cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
-                            + properties_len + body_len + 7) & ~<size_t> 7
-        cdef Record *record = log.begin(size)
-        cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
-        cdef uint8_t *p = <uint8_t *> (target + targets)
-        cdef Queue queue
-        cdef uint64_t position
-        memset(<uint8_t *> record + size - 8, 0, 8)
-        record.size = <uint32_t> size
-        record.kind = KIND_PUBLISH
-        record.flags = flags
-        record.targets = <uint16_t> targets
-        record.properties_len = <uint32_t> properties_len
-        record.timestamp_ms = plane.wall_ms
-        record.body_len = <uint32_t> body_len
-        record.names_len = <uint16_t> names_len
-        record.reserved = 0
-        for at in range(targets):
-            queue = <Queue> route.queues[at]
-            target[at].queue = queue.id
-            target[at].seq = queue.next_seq
-        memcpy(p, names, names_len)
-        p += names_len
-        memcpy(p, properties, properties_len)
-        memcpy(p + properties_len, body, body_len)
-        position = log.finish(record)
-        log.hold(position, <uint32_t> targets)
-        if log.durable:
-            plane.dirty = True
-        plane.published += 1
-        for at in range(targets):
-            queue = <Queue> route.queues[at]
-            queue.push(position, <uint32_t> body_len)
-            if ttl_ms != NO_TTL:
-                queue.set_ttl(queue.next_seq - 1, ttl_ms)
-            if queue.ready_count > self.deepest and queue.consumer_count:
-                self.deepest = queue.ready_count
-        return 0
-
     cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                        size_t properties_len, const uint8_t *body, size_t body_len) except -1:
         """basic.return: mandatory, and no queue was found (AMQP 0-9-1 1.8.3.11)."""
@@ -458,51 +371,20 @@ cdef class Channel:
         self.out.write_method(self.number, <const uint8_t *> PyBytes_AS_STRING(head), len(head))
         return self.out.write_content(self.number, properties, properties_len, body, body_len)
 
-    cdef int note_confirm(self, uint64_t generation) except -1:
-        """The newest publish is confirmed once that generation is synced; 0: at once."""
-        cdef Pending *last
-        cdef void *grown
-        if self.pending_end > self.pending_start:
-            last = &self.pending[self.pending_end - 1]
-            if generation <= last.generation:
-                last.upto = self.publish_seq
-                return 0
-        if self.pending_start == self.pending_end:
-            self.pending_start = self.pending_end = 0
-        if self.pending_end == self.pending_capacity:
-            if self.pending_start:
-                memmove(self.pending, self.pending + self.pending_start,
-                        (self.pending_end - self.pending_start) * sizeof(Pending))
-                self.pending_end -= self.pending_start
-                self.pending_start = 0
-            else:
-                self.pending_capacity = max(4, self.pending_capacity * 2)
-                grown = realloc(self.pending, self.pending_capacity * sizeof(Pending))
-                if grown == NULL:
-                    raise MemoryError("no memory for unconfirmed publishes")
-                self.pending = <Pending *> grown
-        last = &self.pending[self.pending_end]
-        self.pending_end += 1
-        last.upto, last.generation = self.publish_seq, generation
-        if generation:
-            self.plane.awaited = True
-        if not self.unconfirmed:
-            self.unconfirmed = True
-            self.plane.confirming.append(self)
-        return 0
-
     cdef bint confirm(self) except -1:
-        """Confirm what is synced, as one multiple ack; returns whether something is left."""
-        cdef uint64_t upto = 0
-        while (self.pending_start < self.pending_end
-                and self.pending[self.pending_start].generation <= self.plane.synced):
-            upto = self.pending[self.pending_start].upto
-            self.pending_start += 1
-        if upto and not self.closing and not self.closed:
-            self.out.write_settled(self.number, upto, upto > self.confirmed_seq + 1)
-            self.plane.confirmed += upto - self.confirmed_seq
-            self.confirmed_seq = upto
-        self.unconfirmed = self.pending_start < self.pending_end and not self.closed
+        """Tell the publisher what is synced; returns whether something is left."""
+        cdef Pending found
+        while self.confirms.next(self.plane.synced, &found):
+            if self.closing or self.closed:
+                continue
+            self.plane.confirmed += found.upto - self.confirms.settled
+            if found.refused:
+                self.out.write_settled(self.number, 120, found.upto, False)
+            else:
+                self.out.write_settled(self.number, 80, found.upto,
+                                       found.upto > self.confirms.settled + 1)
+            self.confirms.settled = found.upto
+        self.unconfirmed = self.confirms.start < self.confirms.end and not self.closed
         return self.unconfirmed
 
     # ------------------------------------------------------------- transactions
@@ -518,76 +400,73 @@ cdef class Channel:
         COMMIT fact after them is there. Returns the generation to wait for, 0 for none.
         """
         cdef Plane plane = self.plane
-        cdef Log log = plane.durable
         cdef Route route
         cdef Record *record
+        cdef Props props
         cdef size_t size = 0
         cdef uint8_t flags = 0
         cdef bytes names, properties, body
+        cdef Queue queue
         cdef bint durable = False
         publishes, self.tx_publishes = self.tx_publishes, []
         settles, self.tx_settles = self.tx_settles, []
         plane.flush_settles(0)
-        for route, names, properties, body, persistent, _, _ in publishes:
-            if persistent and route.durable:
-                durable = True
-                size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
-                size += len(route.queues) * sizeof(Target)
-        for settle in settles:
-            durable = durable or (<Queue> settle[1]).durable
+        for route, names, properties, body, _ in publishes:
+            durable = durable or route.durable
+            size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
+            size += len(route.queues) * sizeof(Target)
+        for _, queue, seq, _, how in settles:
+            durable = durable or queue.durable
             size += 2 * sizeof(Record) + 32
+            if how == SETTLE_DROP and queue.dead_letters is not None:
+                size += self.dead_letter_bytes(queue, seq)
         if durable:
             size += sizeof(Record)
-            log.begin((size + 7) & ~<size_t> 7)  # so that what follows does not cross a segment
-            flags = FLAG_IN_TX
-        for route, names, properties, body, persistent, mandatory, ttl_ms in publishes:
-            if route.queues:
-                self.store(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
-                           <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                           <const uint8_t *> PyBytes_AS_STRING(body), len(body), persistent, flags,
-                           ttl_ms)
-            elif mandatory:
-                self.give_back(<const uint8_t *> PyBytes_AS_STRING(names), len(names),
-                               <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                               <const uint8_t *> PyBytes_AS_STRING(body), len(body))
+            plane.durable.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
+            plane.tx_flags = flags = FLAG_IN_TX
+        for route, names, properties, body, mandatory in publishes:
+            walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                            &props)
+            self.accept(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+                        <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                        <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory,
+                        flags)
         for _, queue, seq, consumer, how in settles:
             self.settle_entry(queue, seq, consumer, how)
+        plane.tx_flags = 0
         if not durable:
             return 0
         plane.flush_settles(FLAG_IN_TX)
-        record = log.begin(sizeof(Record))
+        record = plane.durable.begin(sizeof(Record))
         memset(record, 0, sizeof(Record))
         record.size = sizeof(Record)
         record.kind = KIND_COMMIT
-        log.finish(record)
-        plane.dirty = True
-        return plane.generation
+        plane.durable.finish(record)
+        return plane.note_change()
+
+    cdef size_t dead_letter_bytes(self, Queue queue, uint64_t seq) except? 0:
+        """Room for what a rejected message becomes elsewhere: itself and its death's headers."""
+        cdef Slot *slot = queue.slot_of(seq)
+        return DEATH_BYTES + self.plane.record(slot.position).size if slot != NULL else 0
 
     def rollback(self):
         """tx.rollback: publishes are forgotten; what was settled is unsettled again."""
-        cdef Queue queue
-        cdef Consumer consumer
-        cdef uint64_t tag, seq
+        cdef size_t at
+        cdef Unacked taken
         self.tx_publishes = []
         settles, self.tx_settles = self.tx_settles, []
         if not settles:
             return
-        entries = [(tag, queue, seq, consumer) for tag, queue, seq, consumer, _ in settles]
-        cdef size_t at
-        for at in range(self.unacked_start, self.unacked_end):
-            if self.unacked[at].queue != NULL:
-                entries.append((
-                    self.unacked[at].tag, <Queue> self.unacked[at].queue, self.unacked[at].seq,
-                    <Consumer> self.unacked[at].consumer if self.unacked[at].consumer != NULL
-                    else None))
-                Py_DECREF(<object> self.unacked[at].queue)
-                if self.unacked[at].consumer != NULL:
-                    Py_DECREF(<object> self.unacked[at].consumer)
-        self.unacked_start = self.unacked_end = self.unacked_holes = 0
-        entries.sort(key=first_of)
-        self.unacked_count = 0
-        for tag, queue, seq, consumer in entries:
-            self.remember(tag, seq, queue, consumer)
+        entries = [(tag, seq, queue, consumer) for tag, queue, seq, consumer, _ in settles]
+        for at in range(self.ledger.start, self.ledger.end):
+            taken = self.ledger.entries[at]
+            if taken.queue != NULL:
+                entries.append((taken.tag, taken.seq, <object> taken.queue,
+                                <object> taken.consumer if taken.consumer != NULL else None))
+        self.ledger.forget()
+        entries.sort(key=tag_of)
+        for tag, seq, queue, consumer in entries:
+            self.ledger.add(tag, seq, queue, consumer)
 
     # ------------------------------------------------------------- closing
 
@@ -615,5 +494,5 @@ cdef class Channel:
         return 0
 
 
-def first_of(entry):
+def tag_of(entry):
     return entry[0]

@@ -23,7 +23,8 @@ cdef class Outbox:
                             uint64_t tag, bint redelivered, Record *record) except -1
     cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
                        Record *record) except -1
-    cdef int write_settled(self, uint16_t channel, uint64_t tag, bint multiple) except -1
+    cdef int write_settled(self, uint16_t channel, uint16_t method, uint64_t tag,
+                           bint multiple) except -1
     cdef int write_method(self, uint16_t channel, const uint8_t *payload, size_t size) except -1
     cdef int write_content(self, uint16_t channel, const uint8_t *properties,
                            size_t properties_len, const uint8_t *body, size_t body_len) except -1

@@ -12,7 +12,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ
 
 from leporid.engine.plane cimport Plane
-from leporid.engine.queue cimport Taker
+from leporid.engine.takers cimport Taker
 from leporid.engine.wire cimport Record, Target, store16, store32, store64
 
 cdef extern from *:
@@ -182,12 +182,13 @@ cdef class Outbox:
         return self.write_content(channel, names, record.properties_len,
                                   names + record.properties_len, record.body_len)
 
-    cdef int write_settled(self, uint16_t channel, uint64_t tag, bint multiple) except -1:
-        """basic.ack towards a publisher: a confirm."""
+    cdef int write_settled(self, uint16_t channel, uint16_t method, uint64_t tag,
+                           bint multiple) except -1:
+        """basic.ack or basic.nack towards a publisher: a confirm."""
         cdef uint8_t *p = self.room(21)
         p = frame_head(p, 1, channel, 13)
         store16(p, 60)
-        store16(p + 2, 80)
+        store16(p + 2, method)
         store64(p + 4, tag)
         p[12] = multiple
         p[13] = FRAME_END

@@ -2,9 +2,10 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from leporid.engine.index cimport BlockPool
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.timers cimport Timers
-from leporid.engine.wire cimport Range, Record
+from leporid.engine.wire cimport Props, Range, Record
 
 cdef class Plane:
     cdef public uint64_t now_ms
@@ -35,8 +36,8 @@ cdef class Plane:
     cdef bint idle_segments             # a durable segment may have lost its last entry
     cdef uint64_t cleaned_ms
     cdef bint syncing
-    cdef void *free_blocks
-    cdef uint32_t free_block_count
+    cdef uint8_t tx_flags               # of facts appended while a transaction commits
+    cdef BlockPool blocks
     cdef uint8_t *inbox                 # where every connection reads to
     cdef readonly size_t inbox_bytes
     cdef void *spare_outputs[16]
@@ -48,6 +49,9 @@ cdef class Plane:
     cdef int flush_settles(self, uint8_t flags) except -1
     cdef int append_ranges(self, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
                            uint32_t count) except -1
-    cdef int relocate(self, Segment segment) except -1
-    cdef bint droppable(self, Segment segment) except -1
-    cdef int clean(self) except -1
+    cdef uint64_t store(self, object given, const uint8_t *names, size_t names_len,
+                        const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                        size_t body_len, const Props *props, uint8_t flags) except? 0
+    cdef int bury(self, object queue, uint64_t position, uint32_t deliveries, str reason) except -1
+    cdef int bury_unstored(self, object queue, bytes names, bytes properties, bytes body,
+                           str reason) except -1

@@ -13,20 +13,27 @@ every byte and every definition of that generation is on disk.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.channel cimport Channel
+from leporid.engine.cleaning cimport clean
 from leporid.engine.connection cimport Connection
+from leporid.engine.index cimport BLOCK_SLOTS, GONE, Block, BlockPool, Slot
 from leporid.engine.log cimport (
-    DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_DELIVERED, KIND_PUBLISH, KIND_SETTLE,
-    SEGMENT_HEADER_BYTES, Log, Segment,
+    DURABLE_BIT, KIND_CLEAN, KIND_DELIVERED, KIND_PUBLISH, KIND_SETTLE, Log, Segment,
 )
-from leporid.engine.outbox cimport Outbox
-from leporid.engine.queue cimport (
-    BLOCK_SLOTS, GONE, READY, REDELIVERED, Block, Queue, Slot, merge_ranges,
-)
-from leporid.engine.source cimport Source
+from leporid.engine.queue cimport Queue, merge_ranges
+from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.timers cimport Due, Timers
-from leporid.engine.wire cimport Range, Record, Target
+from leporid.engine.wire cimport (
+    TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
+)
+
+cdef extern from *:
+    """
+    #define NO_LIMIT UINT64_MAX
+    """
+    uint64_t NO_LIMIT
 
 # One message at most (RabbitMQ 3.13's max_message_size).
 MESSAGE_BYTES_MAX = 128 * 1024 * 1024
@@ -40,8 +47,6 @@ cdef enum:
     TRANSIENT_IDS = 0x80000000      # ids of queues that the definitions do not know
     RANGES_MAX = 4096               # in one SETTLE record
     CLEAN_EVERY_MS = 100
-    # Segments that are never worth copying forward: steady traffic drains them by itself.
-    CLEAN_SLACK_SEGMENTS = 4
 
 
 cdef class Plane:
@@ -66,6 +71,7 @@ cdef class Plane:
         self.dropped = []
         self.momentary = []
         self.timers = Timers()
+        self.blocks = BlockPool()
         self.queues = {}
         self.next_transient_id = TRANSIENT_IDS
         self.inbox_bytes = INBOX_BYTES
@@ -74,13 +80,7 @@ cdef class Plane:
             raise MemoryError("no memory for the input buffer")
 
     def __dealloc__(self):
-        cdef void *block = self.free_blocks
-        cdef void *next_block
         free(self.inbox)
-        while block != NULL:
-            next_block = (<void **> block)[0]
-            free(block)
-            block = next_block
         for at in range(self.spare_output_count):
             free(self.spare_outputs[at])
 
@@ -196,6 +196,96 @@ cdef class Plane:
         touched, self.touched = self.touched, []
         return touched
 
+    # ------------------------------------------------------------- publishing
+
+    cdef uint64_t store(self, object given, const uint8_t *names, size_t names_len,
+                        const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                        size_t body_len, const Props *props, uint8_t flags) except? 0:
+        """Append one record, and one entry in each queue of the route.
+
+        Returns the ready messages of the longest of these queues that has consumers.
+        """
+        cdef Route route = <Route> given
+        cdef Log log = self.durable if props.delivery_mode == 2 and route.durable else self.transient
+        cdef size_t targets = len(route.queues), at
+        cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
+                            + properties_len + body_len + 7) & ~<size_t> 7
+        cdef Record *record = log.begin(size)
+        cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
+        cdef uint8_t *p = <uint8_t *> (target + targets)
+        cdef Queue queue
+        cdef uint64_t position, ttl_ms, deepest = 0
+        memset(<uint8_t *> record + size - 8, 0, 8)
+        record.size = <uint32_t> size
+        record.kind = KIND_PUBLISH
+        record.flags = flags if log.durable else 0
+        record.targets = <uint16_t> targets
+        record.properties_len = <uint32_t> properties_len
+        record.timestamp_ms = self.wall_ms
+        record.body_len = <uint32_t> body_len
+        record.names_len = <uint16_t> names_len
+        record.reserved = 0
+        for at in range(targets):
+            queue = <Queue> route.queues[at]
+            target[at].queue = queue.id
+            target[at].seq = queue.next_seq
+        memcpy(p, names, names_len)
+        p += names_len
+        memcpy(p, properties, properties_len)
+        memcpy(p + properties_len, body, body_len)
+        position = log.finish(record)
+        log.hold(position, <uint32_t> targets)
+        if log.durable:
+            self.dirty = True
+        self.published += 1
+        for at in range(targets):
+            queue = <Queue> route.queues[at]
+            queue.push(position, <uint32_t> body_len, props.priority)
+            if props.expiration != NULL or queue.ttl != NO_LIMIT:
+                if parse_ttl(props, &ttl_ms) != TTL_SET:
+                    ttl_ms = NO_LIMIT
+                ttl_ms = min(ttl_ms, queue.ttl)
+                if ttl_ms != NO_LIMIT:
+                    queue.set_ttl(queue.next_seq - 1, ttl_ms)
+            if queue.ready_count > deepest and queue.consumer_count:
+                deepest = queue.ready_count
+        return deepest
+
+    def publish(self, queues, str exchange not None, str key not None, bytes properties not None,
+                bytes body not None):
+        """A message of the broker's own, such as a dead letter, straight into queues."""
+        cdef Route route = make_route(queues)
+        cdef Props props
+        cdef bytes names = b"".join(
+            bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
+        if not route.queues:
+            return
+        if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                           &props):
+            raise ValueError("properties do not parse")
+        self.store(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+                   <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                   <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, self.tx_flags)
+
+    cdef int bury(self, object queue, uint64_t position, uint32_t deliveries,
+                  str reason) except -1:
+        """Hand a message that leaves a queue unacknowledged to the queue's dead letters."""
+        cdef Record *record = self.record(position)
+        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
+                                     + record.targets * sizeof(Target))
+        cdef const uint8_t *properties = names + record.names_len
+        cdef const uint8_t *body = properties + record.properties_len
+        return self.bury_unstored(queue, names[:record.names_len],
+                                  properties[:record.properties_len], body[:record.body_len],
+                                  reason)
+
+    cdef int bury_unstored(self, object queue, bytes names, bytes properties, bytes body,
+                           str reason) except -1:
+        cdef Py_ssize_t split = 1 + <unsigned char> names[0]
+        queue.dead_letters(reason, names[1:split].decode(), names[split + 1:].decode(),
+                           properties, body)
+        return 0
+
     # ------------------------------------------------------------- facts
 
     cdef int flush_settles(self, uint8_t flags) except -1:
@@ -241,7 +331,7 @@ cdef class Plane:
         return 0
 
     def note_change(self):
-        """A definition changed: it belongs to this generation. Returns the generation."""
+        """Something durable happened: it belongs to this generation, which is returned."""
         self.dirty = True
         return self.generation
 
@@ -251,21 +341,18 @@ cdef class Plane:
         cdef Range *ranges
         cdef Record *record
         cdef Block *block
-        cdef size_t place
         cdef uint32_t at, count
         self.flush_settles(0)
         ranges = <Range *> malloc(BLOCK_SLOTS * sizeof(Range))
         if ranges == NULL:
             raise MemoryError("no memory for the last facts")
         for queue in self.queues.values():
-            if not queue.durable:
-                continue
-            for place in range(queue.place_start, queue.place_end):
-                block = queue.places[place].block
+            block = queue.index.block_from(0) if queue.durable else NULL
+            while block != NULL:
                 count = 0
-                for at in range(BLOCK_SLOTS if block != NULL else 0):
-                    if block.slots[at].state != GONE and block.slots[at].flags & REDELIVERED \
-                            and block.slots[at].position >> 63:
+                for at in range(BLOCK_SLOTS):
+                    if (block.slots[at].state != GONE and block.slots[at].deliveries
+                            and block.slots[at].position >> 63):
                         ranges[count].segment = (
                             <uint32_t> (block.slots[at].position >> 32) & ~<uint32_t> DURABLE_BIT)
                         ranges[count].first = block.number * BLOCK_SLOTS + at
@@ -274,6 +361,7 @@ cdef class Plane:
                 count = merge_ranges(ranges, count)
                 if count:
                     self.append_ranges(KIND_DELIVERED, 0, queue.id, ranges, count)
+                block = queue.index.block_from(block.number + 1)
         free(ranges)
         record = self.durable.begin(sizeof(Record))
         memset(record, 0, sizeof(Record))
@@ -348,120 +436,4 @@ cdef class Plane:
             self.prune_timers()
         if self.now_ms - self.cleaned_ms >= CLEAN_EVERY_MS:
             self.cleaned_ms = self.now_ms
-            self.clean()
-
-    # ------------------------------------------------------------- cleaning
-
-    cdef bint droppable(self, Segment segment) except -1:
-        """Nothing refers to it, and no fact in it is needed for a segment that still exists."""
-        if not segment.sealed or segment.written != segment.used:
-            return False
-        if segment.drop_after:
-            return segment.drop_after <= self.synced
-        if segment.live:
-            return False
-        for number in segment.pins:
-            if number != segment.number and self.durable.find(number) is not None:
-                return False
-        return True
-
-    cdef int clean(self) except -1:
-        """Drop segments that nobody needs; copy the rest of a mostly dead log forward."""
-        cdef Segment segment
-        cdef Segment oldest = None
-        cdef uint64_t live = 0, total = 0
-        progress = self.idle_segments
-        self.idle_segments = False
-        while progress:
-            progress = False
-            for segment in self.segments:
-                if self.droppable(segment):
-                    self.durable.drop(segment)
-                    self.dropped.append(segment.number)
-                    progress = True
-        for segment in self.segments:
-            total += segment.used
-            if segment.total:
-                live += segment.used * segment.live // segment.total
-            if (oldest is None and segment.sealed and not segment.drop_after
-                    and segment.written == segment.used and segment.live * 2 < segment.total + 1):
-                oldest = segment
-        if oldest is not None and total > (
-                2 * live + CLEAN_SLACK_SEGMENTS * self.durable.segment_bytes):
-            self.relocate(oldest)
-        if self.dropped:
-            self.dirty = True
-        return 0
-
-    cdef int relocate(self, Segment segment) except -1:
-        """Append again what is still needed of a segment, which then may go.
-
-        That is every record with a live entry, for the queues where it is live, and every SETTLE
-        fact about another segment that exists. A copy is no part of a transaction any more.
-        """
-        cdef size_t at = SEGMENT_HEADER_BYTES
-        cdef Record *record
-        cdef Record *copy
-        cdef Target *target
-        cdef Target *kept
-        cdef Range *ranges
-        cdef uint32_t *head
-        cdef Queue queue
-        cdef Slot *slot
-        cdef uint64_t position
-        cdef uint32_t i, count
-        cdef size_t rest, size
-        cdef list queues
-        cdef bytes scratch
-        while at < segment.used:
-            record = <Record *> (segment.base + at)
-            position = (<uint64_t> (segment.number | DURABLE_BIT) << 32) | at
-            at += record.size
-            if record.kind == KIND_PUBLISH:
-                target = <Target *> (<uint8_t *> record + sizeof(Record))
-                queues = []
-                for i in range(record.targets):
-                    queue = self.queues.get(target[i].queue)
-                    if queue is None:
-                        continue
-                    slot = queue.slot_of(target[i].seq)
-                    if slot != NULL and slot.state != GONE and slot.position == position:
-                        queues.append((queue, target[i].seq))
-                if not queues:
-                    continue
-                rest = record.names_len + record.properties_len + record.body_len
-                size = (sizeof(Record) + len(queues) * sizeof(Target) + rest + 7) & ~<size_t> 7
-                copy = self.durable.begin(size)
-                memset(<uint8_t *> copy + size - 8, 0, 8)
-                memcpy(copy, record, sizeof(Record))
-                copy.size = <uint32_t> size
-                copy.flags = 0
-                copy.targets = <uint16_t> len(queues)
-                kept = <Target *> (<uint8_t *> copy + sizeof(Record))
-                for i in range(<uint32_t> len(queues)):
-                    queue, seq = queues[i]
-                    kept[i].queue = queue.id
-                    kept[i].seq = seq
-                memcpy(kept + len(queues), target + record.targets, rest)
-                position = self.durable.finish(copy)
-                self.durable.hold(position, <uint32_t> len(queues))
-                for queue, seq in queues:
-                    queue.slot_of(seq).position = position
-                    segment.live -= 1
-            elif record.kind == KIND_SETTLE:
-                head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
-                if head[0] not in self.queues:
-                    continue
-                scratch = (<uint8_t *> (head + 2))[:head[1] * sizeof(Range)]
-                ranges = <Range *> <char *> scratch
-                count = 0
-                for i in range(head[1]):
-                    if (ranges[i].segment != segment.number
-                            and self.durable.find(ranges[i].segment) is not None):
-                        ranges[count] = ranges[i]
-                        count += 1
-                if count:
-                    self.append_ranges(KIND_SETTLE, 0, head[0], ranges, count)
-        segment.drop_after = self.generation
-        self.dirty = self.idle_segments = True
-        return 0
+            clean(self)

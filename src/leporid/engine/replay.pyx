@@ -8,12 +8,14 @@ and reported. It does not open files. Invariant: a fact applied twice changes no
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
+from leporid.engine.cleaning cimport relocate
+from leporid.engine.index cimport GONE, Slot
 from leporid.engine.log cimport (
     DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_PUBLISH, KIND_SETTLE,
     SEGMENT_HEADER_BYTES, Segment,
 )
 from leporid.engine.plane cimport Plane
-from leporid.engine.queue cimport GONE, REDELIVERED, Queue, Slot
+from leporid.engine.queue cimport Queue
 from leporid.engine.wire cimport Range, Record, Target, crc32c
 
 from leporid.engine.log import FORMAT_VERSION, MAGIC
@@ -171,7 +173,7 @@ cdef class Replay:
                 for seq in range(ranges[i].first, ranges[i].first + ranges[i].count):
                     slot = queue.slot_of(seq)
                     if slot != NULL and slot.state != GONE:
-                        slot.flags |= REDELIVERED
+                        slot.deliveries = max(1, slot.deliveries)
         return 0
 
     def finish(self):
@@ -188,5 +190,5 @@ cdef class Replay:
         for number in self.damaged:
             # What is left of a damaged segment moves, so that its damage is reported once.
             segment = self.plane.durable.find(number)
-            self.plane.relocate(segment)
+            relocate(self.plane, segment)
         return self.clean

@@ -15,7 +15,6 @@ from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.amqp.values import type_name
 
 
-
 def copies_of(raw: bytes) -> tuple[bytes, list[str]]:
     """Routing keys in the headers CC and BCC, and the properties without BCC.
 

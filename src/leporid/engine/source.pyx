@@ -10,7 +10,7 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.plane cimport Plane
-from leporid.engine.queue cimport Queue
+from leporid.engine.queue cimport DROP_HEAD, Queue
 from leporid.engine.wire cimport hash_key
 
 from leporid.amqp.errors import PreconditionFailed
@@ -33,6 +33,8 @@ cdef Route make_route(object queues):
         route.queues.append(queue)
         if queue.durable:
             route.durable = True
+        if queue.overflow != DROP_HEAD:
+            route.refusing = True
     return route
 
 

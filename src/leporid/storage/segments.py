@@ -2,20 +2,31 @@
 
 Responsible for the files' names, space and durability; it does not know what the bytes mean
 (FORMAT.md draws them). Used by the sync thread while the broker runs, and at start-up before.
-Invariant: a file has its whole size on disk before the first byte is written to it, and its name
-is on disk before `sync` returns.
+Invariant: a file has its whole size on disk before the first byte is written to it; its name is on
+disk before `sync` returns; and no file is gone from the disk before one that was dropped earlier.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import re
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 NAME: Final = re.compile(r"(\d{8,10})\.segment")
+# The upper bit of a segment's number says something else in a position (engine/log.pxd).
+NUMBER_MAX: Final = 2**31 - 1
+# What file systems keep in the directory at their root; the log may have one of its own.
+NOT_OURS: Final = frozenset({"lost+found"})
+# Read at a time where a file is looked at that need not be a segment at all.
+CHUNK_BYTES: Final = 1024 * 1024
+# Linux's MADV_POPULATE_READ (5.14), which Python's mmap does not name yet.
+POPULATE_READ: Final = 22
+
 Write = tuple[int, int, int, "memoryview | bytes"]  # number, file size, offset, bytes
 
 
@@ -25,10 +36,14 @@ class SegmentFiles:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
+        self.quarantine = directory.parent / "quarantine"
         self._open: dict[int, int] = {}
         self._touched: set[int] = set()
         self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         self._directory_changed = True  # it may just have been made
+
+    def __repr__(self) -> str:
+        return f"<SegmentFiles {self.directory}>"
 
     def close(self) -> None:
         for fd in self._open.values():
@@ -43,12 +58,21 @@ class SegmentFiles:
 
     def numbers(self) -> list[int]:
         """Segments that are there, in their order."""
-        found = (NAME.fullmatch(path.name) for path in self.directory.iterdir())
-        return sorted(int(match[1]) for match in found if match)
+        return sorted(number for _, number in self._found() if number)
 
     def foreign(self) -> list[Path]:
-        """Files in the directory that are not segments."""
-        return sorted(p for p in self.directory.iterdir() if not NAME.fullmatch(p.name))
+        """What is in the directory and is no segment."""
+        return sorted(path for path, number in self._found() if not number)
+
+    def _found(self) -> Iterator[tuple[Path, int]]:
+        """Everything in the directory, with the number of a segment or 0."""
+        for path in self.directory.iterdir():
+            match = NAME.fullmatch(path.name)
+            number = int(match[1]) if match else 0
+            # 000000001.segment would be a second file for segment 1.
+            ours = number <= NUMBER_MAX and path == self.path(number) and path.is_file()
+            if path.name not in NOT_OURS:
+                yield path, number if ours else 0
 
     # ------------------------------------------------------------- in the sync thread
 
@@ -70,7 +94,9 @@ class SegmentFiles:
                 view = view[done:]
 
     def _create(self, number: int, size: int) -> int:
-        fd = os.open(self.path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Start-up knows every file and takes a number above all of them: nothing is overwritten.
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd = os.open(self.path(number), flags, 0o600)
         try:
             os.posix_fallocate(fd, 0, size)
         except OSError:
@@ -81,57 +107,135 @@ class SegmentFiles:
         self._open[number] = fd
         return fd
 
-    def sync(self) -> None:
-        """Everything written so far is on disk when this returns, file names included."""
-        for number in self._touched:
-            os.fdatasync(self._open[number])
+    def sync(self, *, wait: bool = True) -> None:
+        """Everything written so far is on disk when this returns, file names included.
+
+        Args:
+            wait: False leaves it to the operating system when that happens.
+
+        Raises:
+            OSError: some of it may be on disk. After ENOSPC all of it must be written again before
+                the next call: the kernel may have dropped pages it could not write, and says so
+                once only.
+        """
+        if wait:
+            for number in self._touched:
+                os.fdatasync(self._open[number])
         newest = max(self._touched, default=0)
         self._touched.clear()
         for number in [n for n in self._open if n < newest]:
             os.close(self._open.pop(number))  # the log only ever appends to its newest segment
-        if self._directory_changed:
+        if self._directory_changed and wait:
             os.fsync(self._directory_fd)
             self._directory_changed = False
 
-    def drop(self, numbers: Iterable[int]) -> None:
-        """Delete files that nothing refers to."""
-        for number in numbers:
-            fd = self._open.pop(number, None)
-            if fd is not None:
-                os.close(fd)
-            self.path(number).unlink(missing_ok=True)
-            self._directory_changed = True
+    def drop(self, number: int, *, wait: bool = True) -> None:
+        """Delete a file that nothing refers to, for good when this returns.
+
+        Why it waits: a message of one segment may have been copied to a later one, and a settle
+        names the segment of the copy. If the later file went and a power cut brought the earlier
+        one back, its messages would be there and nothing that settles them. Every file system with
+        a journal keeps unlinks in one directory in their order, but POSIX does not promise it, and
+        16 MiB of log pay for one sync of a directory.
+
+        Args:
+            wait: False leaves it to the operating system when that happens.
+        """
+        fd = self._open.pop(number, None)
+        if fd is not None:
+            os.close(fd)
+        self._touched.discard(number)
+        self.path(number).unlink(missing_ok=True)
+        self._directory_changed = True
+        if wait:
+            os.fsync(self._directory_fd)
+            self._directory_changed = False
 
     # ------------------------------------------------------------- reading
 
     def map(self, number: int) -> mmap.mmap:
         """The file's bytes, read-only."""
-        with open(self.path(number), "rb") as file:
+        with self.path(number).open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def map_whole(self, number: int) -> mmap.mmap:
+        """The same, read from the disk before this returns.
+
+        Raises:
+            OSError: a part of the file cannot be read. Whoever touched it in a mapping that was
+                not read ahead would end with SIGBUS. (Linux before 5.14 cannot tell.)
+        """
+        mapping = self.map(number)
+        try:
+            mapping.madvise(POPULATE_READ)
+        except OSError as error:
+            if error.errno == errno.EFAULT:
+                mapping.close()
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path(number))) from error
+        return mapping
+
+    def is_blank(self, number: int) -> bool:
+        """Whether the file is empty or has nothing but zeros: made, and never written to."""
+        with self.path(number).open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                if chunk.count(0) != len(chunk):
+                    return False
+        return True
 
     # ------------------------------------------------------------- at start-up
 
     def cut(self, number: int, size: int) -> None:
         """Cut off what follows the last good record."""
-        with open(self.path(number), "r+b") as file:
+        with self.path(number).open("r+b") as file:
             file.truncate(size)
             os.fdatasync(file.fileno())
 
+    def forget(self, number: int) -> None:
+        """Delete a file in which there is nothing."""
+        self.path(number).unlink()
+
     def set_aside(self, number: int, data: bytes, offset: int) -> Path:
-        """Keep bytes that do not verify where a person can look at them; returns the file."""
-        quarantine = self.directory.parent / "quarantine"
-        quarantine.mkdir(exist_ok=True)
-        path = quarantine / f"{number:08d}-{offset}.bytes"
-        path.write_bytes(data)
+        """Keep bytes that do not verify where a person can look at them; returns the file.
+
+        It is on disk when this returns, so that the bytes may be cut off where they were.
+        """
+        path = self._free_name(f"{number:08d}-{offset}.bytes", data)
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(self.quarantine)
         return path
 
     def set_file_aside(self, path: Path) -> Path:
         """Move a whole file there; returns where it is now."""
-        quarantine = self.directory.parent / "quarantine"
-        quarantine.mkdir(exist_ok=True)
-        target = quarantine / path.name
+        target = self._free_name(path.name)
+        # The log may be a file system of its own; then this copies.
+        shutil.move(path, target)
+        sync_directory(self.quarantine)
+        sync_directory(self.directory)
+        return target
+
+    def _free_name(self, name: str, same: bytes | None = None) -> Path:
+        """A path in quarantine that is not taken, or whose file has these very bytes.
+
+        The latter is from a start that was cut short between setting aside and cutting off.
+        """
+        if not self.quarantine.exists():
+            self.quarantine.mkdir()
+            sync_directory(self.quarantine.parent)
+        target = self.quarantine / name
         attempt = 1
-        while target.exists():
-            target = quarantine / f"{path.name}.{attempt}"
+        while target.exists() and (same is None or target.read_bytes() != same):
+            target = self.quarantine / f"{name}.{attempt}"
             attempt += 1
-        return path.rename(target)
+        return target
+
+
+def sync_directory(directory: Path) -> None:
+    """The names in it are on disk when this returns."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

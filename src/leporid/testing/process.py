@@ -152,6 +152,20 @@ class BrokerProcess:
             raise BrokerError(message) from None
         return process.returncode, log.decode(errors="replace")
 
+    def check(self) -> tuple[int, str]:
+        """Run `leporid check` on the data directory; return its exit code and what it says."""
+        if self._process is not None or self._command[-1:] != ["serve"]:
+            message = "only a data directory of a stopped `leporid serve` can be checked"
+            raise BrokerError(message)
+        done = subprocess.run(
+            [*self._command[:-1], "check", str(self.data_dir)],
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
     def kill(self) -> None:
         """End the broker with SIGKILL, as a crash does."""
         process, self._process = self._process, None

@@ -15,13 +15,13 @@ from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
+from leporid.amqp.values import type_name
 from leporid.broker.exchanges.base import Binding, DestinationKind, Router
 from leporid.broker.exchanges.direct import DirectRouter
 from leporid.broker.exchanges.fanout import FanoutRouter
 from leporid.broker.exchanges.headers import HeadersRouter
 from leporid.broker.exchanges.strict_keys import STRICT_KEYS_ARGUMENT
 from leporid.broker.exchanges.topic import TopicRouter
-from leporid.broker.exchanges.values import type_name
 
 __all__ = [
     "EXCHANGE_TYPES",

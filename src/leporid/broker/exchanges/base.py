@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from leporid.amqp.tables import Value
+from leporid.amqp.values import typed
 from leporid.broker.exchanges.strict_keys import check_pattern, check_plain_key
-from leporid.broker.exchanges.values import typed
 
 DestinationKind = Literal["queue", "exchange"]
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import LongString, Value
+from leporid.amqp.values import comparable, erlang_text, type_name
 from leporid.broker.exchanges.base import Binding, Router
-from leporid.broker.exchanges.values import comparable, erlang_text, type_name
 
 X_MATCH: Final = "x-match"
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")

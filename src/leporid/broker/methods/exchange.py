@@ -27,7 +27,7 @@ from leporid.broker import arguments as rules
 from leporid.broker.arguments import Arguments
 from leporid.broker.changes import DestinationKind
 from leporid.broker.channel import ChannelState
-from leporid.broker.exchanges import EXCHANGE_TYPES, Binding
+from leporid.broker.exchanges import EXCHANGE_TYPES, STRICT_KEYS_ARGUMENT, Binding
 from leporid.broker.names import SYSTEM_PREFIX, check_new_name, exchange_in, without_line_breaks
 from leporid.broker.topology import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE, Exchange
 
@@ -87,7 +87,8 @@ def _check_same(channel: ChannelState, exchange: Exchange, method: ExchangeDecla
     rules.check_same(title, "durable", exchange.durable, method.durable)
     rules.check_same(title, "auto_delete", exchange.auto_delete, method.auto_delete)
     rules.check_same(title, "internal", exchange.internal, method.internal)
-    rules.check_same_arguments(title, exchange.arguments, method.arguments, (ALTERNATE_ARGUMENT,))
+    compared = (ALTERNATE_ARGUMENT, STRICT_KEYS_ARGUMENT)
+    rules.check_same_arguments(title, exchange.arguments, method.arguments, compared)
 
 
 def delete(channel: ChannelState, method: ExchangeDelete) -> Method | None:

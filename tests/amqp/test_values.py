@@ -16,7 +16,7 @@ from leporid.amqp.tables import (
     UInt32,
     Value,
 )
-from leporid.broker.exchanges.values import comparable, erlang_text, type_name, typed
+from leporid.amqp.values import comparable, erlang_text, type_name, typed
 
 FIVES: list[Value] = [
     Int8(5),

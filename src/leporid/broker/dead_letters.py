@@ -1,0 +1,123 @@
+"""Dead letters: what becomes of a message that leaves a queue without being acknowledged.
+
+Responsible for the headers that say where it died and for where it goes next, both as RabbitMQ
+writes them (rabbit_dead_letter; `brokers` call the headers x-death and x-first-death-*). Must not
+know why the engine let it go; the reason is a word. Invariant: a message that would only go round
+among queues by itself, with no consumer ever rejecting it, is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.properties import decode_properties, encode_properties
+from leporid.amqp.tables import Timestamp, Value
+
+if TYPE_CHECKING:
+    from leporid.broker.queues import QueueState
+    from leporid.broker.vhost import VirtualHost
+
+EXCHANGE: Final = "x-dead-letter-exchange"
+ROUTING_KEY: Final = "x-dead-letter-routing-key"
+REJECTED: Final = "rejected"
+
+
+class DeadLetters:
+    """Where the dead letters of one queue go; the engine calls it for each.
+
+    Args:
+        vhost: where its exchange is looked up, each time: it may come later than the queue.
+        queue: the queue that messages die in.
+        wall_ms: the time now, for the headers.
+    """
+
+    def __init__(self, vhost: VirtualHost, queue: QueueState, wall_ms: Callable[[], int]) -> None:
+        self._vhost = vhost
+        self._queue = queue
+        self._wall_ms = wall_ms
+        self._exchange = str(queue.arguments[EXCHANGE])
+        key = queue.arguments.get(ROUTING_KEY)
+        self._key = None if key is None else str(key)
+
+    def __call__(
+        self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None:
+        """A message died; publish it to the dead-letter exchange, if there is one."""
+        target = self._vhost.find_exchange(self._exchange)
+        if target is None:
+            return
+        letter = decode_properties(properties)
+        headers: dict[str, Value] = dict(letter.headers or {})
+        copies = [each for each in _array(headers.get("CC")) if isinstance(each, str)]
+        death: dict[str, Value] = {
+            "reason": reason,
+            "queue": self._queue.name,
+            "time": Timestamp(self._wall_ms() // 1000),
+            "exchange": exchange,
+            "routing-keys": [key, *copies],
+        }
+        if letter.expiration is not None:
+            death["original-expiration"] = letter.expiration
+        deaths = _with_death(headers, death)
+        keys = [key, *copies]
+        if self._key is not None:
+            keys = [self._key]
+            headers.pop("CC", None)
+        changed = encode_properties(replace(letter, headers=headers, expiration=None))
+        try:
+            found = self._vhost.route_states(target, keys, changed)
+        except PreconditionFailed:
+            return  # an exchange with strict keys takes no such key
+        queues = [
+            queue.engine
+            for queue in found
+            if reason == REJECTED or not _is_cycle(queue.name, deaths)
+        ]
+        first = self._key if self._key is not None else key
+        self._vhost.plane.publish(queues, self._exchange, first, changed, body)
+
+
+def _array(value: Value) -> Sequence[Value]:
+    return value if isinstance(value, list) else ()
+
+
+def _with_death(headers: dict[str, Value], death: dict[str, Value]) -> list[Value]:
+    """Enter a death into the headers: most recent first, one entry for each queue and reason."""
+    known = headers.get("x-death")
+    if not isinstance(known, list):
+        headers["x-first-death-reason"] = death["reason"]
+        headers["x-first-death-queue"] = death["queue"]
+        headers["x-first-death-exchange"] = death["exchange"]
+        known = []
+    same = [each for each in known if _is_same(each, death)]
+    others = [each for each in known if not _is_same(each, death)]
+    entry: dict[str, Value] = {"count": 1, **death}
+    if same and isinstance(same[0], dict):
+        count = same[0].get("count")
+        entry = {**same[0], "count": (count if isinstance(count, int) else 0) + 1}
+    deaths: list[Value] = [entry, *others]
+    headers["x-death"] = deaths
+    return deaths
+
+
+def _is_same(entry: Value, death: Mapping[str, Value]) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("queue") == death["queue"]
+        and entry.get("reason") == death["reason"]
+    )
+
+
+def _is_cycle(queue: str, deaths: Sequence[Value]) -> bool:
+    """Whether the message died in that queue before, and nobody has rejected it since."""
+    for death in deaths:
+        if not isinstance(death, dict):
+            continue
+        if death.get("reason") == REJECTED:
+            return False
+        if death.get("queue") == queue:
+            return True
+    return False

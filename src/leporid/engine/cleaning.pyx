@@ -1,0 +1,139 @@
+"""Cleaning of the durable log: segments that nobody needs go, mostly dead ones are copied forward.
+
+A segment is needed while an entry refers to one of its records, or while a SETTLE fact in it is
+about a record of another segment that still exists: without the fact that record would be
+delivered again after a restart. It does not know files; storage deletes what is in `dropped`.
+Invariant: a copy is synced before what it was copied from is dropped.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from leporid.engine.index cimport GONE, Slot
+from leporid.engine.log cimport (
+    DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
+)
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue cimport Queue
+from leporid.engine.wire cimport Range, Record, Target
+
+cdef enum:
+    # Segments that are never worth copying forward: steady traffic drains them by itself.
+    SLACK_SEGMENTS = 4
+
+
+cdef bint droppable(Plane plane, Segment segment) except -1:
+    """Nothing refers to it, and no fact in it is needed for a segment that still exists."""
+    if not segment.sealed or segment.written != segment.used:
+        return False
+    if segment.drop_after:
+        return segment.drop_after <= plane.synced
+    if segment.live:
+        return False
+    for number in segment.pins:
+        if number != segment.number and plane.durable.find(number) is not None:
+            return False
+    return True
+
+
+cdef int clean(Plane plane) except -1:
+    """Drop segments that nobody needs; copy the rest of a mostly dead log forward."""
+    cdef Segment segment
+    cdef Segment oldest = None
+    cdef uint64_t live = 0, total = 0
+    progress = plane.idle_segments
+    plane.idle_segments = False
+    while progress:
+        progress = False
+        for segment in plane.segments:
+            if droppable(plane, segment):
+                plane.durable.drop(segment)
+                plane.dropped.append(segment.number)
+                progress = True
+    for segment in plane.segments:
+        total += segment.used
+        if segment.total:
+            live += segment.used * segment.live // segment.total
+        if (oldest is None and segment.sealed and not segment.drop_after
+                and segment.written == segment.used and segment.live * 2 < segment.total + 1):
+            oldest = segment
+    if oldest is not None and total > (
+            2 * live + SLACK_SEGMENTS * plane.durable.segment_bytes):
+        relocate(plane, oldest)
+    if plane.dropped:
+        plane.dirty = True
+    return 0
+
+
+cdef int relocate(Plane plane, Segment segment) except -1:
+    """Append again what is still needed of a segment, which then may go.
+
+    That is every record with a live entry, for the queues where it is live, and every SETTLE
+    fact about another segment that exists. A copy is no part of a transaction any more.
+    """
+    cdef size_t at = SEGMENT_HEADER_BYTES
+    cdef Record *record
+    cdef Record *copy
+    cdef Target *target
+    cdef Target *kept
+    cdef Range *ranges
+    cdef uint32_t *head
+    cdef Queue queue
+    cdef Slot *slot
+    cdef uint64_t position
+    cdef uint32_t i, count
+    cdef size_t rest, size
+    cdef list queues
+    cdef bytes scratch
+    while at < segment.used:
+        record = <Record *> (segment.base + at)
+        position = (<uint64_t> (segment.number | DURABLE_BIT) << 32) | at
+        at += record.size
+        if record.kind == KIND_PUBLISH:
+            target = <Target *> (<uint8_t *> record + sizeof(Record))
+            queues = []
+            for i in range(record.targets):
+                queue = plane.queues.get(target[i].queue)
+                if queue is None:
+                    continue
+                slot = queue.slot_of(target[i].seq)
+                if slot != NULL and slot.state != GONE and slot.position == position:
+                    queues.append((queue, target[i].seq))
+            if not queues:
+                continue
+            rest = record.names_len + record.properties_len + record.body_len
+            size = (sizeof(Record) + len(queues) * sizeof(Target) + rest + 7) & ~<size_t> 7
+            copy = plane.durable.begin(size)
+            memset(<uint8_t *> copy + size - 8, 0, 8)
+            memcpy(copy, record, sizeof(Record))
+            copy.size = <uint32_t> size
+            copy.flags = 0
+            copy.targets = <uint16_t> len(queues)
+            kept = <Target *> (<uint8_t *> copy + sizeof(Record))
+            for i in range(<uint32_t> len(queues)):
+                queue, seq = queues[i]
+                kept[i].queue = queue.id
+                kept[i].seq = seq
+            memcpy(kept + len(queues), target + record.targets, rest)
+            position = plane.durable.finish(copy)
+            plane.durable.hold(position, <uint32_t> len(queues))
+            for queue, seq in queues:
+                queue.slot_of(seq).position = position
+                segment.live -= 1
+        elif record.kind == KIND_SETTLE:
+            head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
+            if head[0] not in plane.queues:
+                continue
+            scratch = (<uint8_t *> (head + 2))[:head[1] * sizeof(Range)]
+            ranges = <Range *> <char *> scratch
+            count = 0
+            for i in range(head[1]):
+                if (ranges[i].segment != segment.number
+                        and plane.durable.find(ranges[i].segment) is not None):
+                    ranges[count] = ranges[i]
+                    count += 1
+            if count:
+                plane.append_ranges(KIND_SETTLE, 0, head[0], ranges, count)
+    segment.drop_after = plane.generation
+    plane.dirty = plane.idle_segments = True
+    return 0

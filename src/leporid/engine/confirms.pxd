@@ -1,0 +1,16 @@
+"""Publishes of one channel that are not confirmed."""
+
+from libc.stdint cimport uint64_t
+
+ctypedef struct Pending:
+    uint64_t upto                   # publishes up to this number
+    uint64_t generation             # are confirmed once this generation is synced
+    bint refused                    # this one publish is nacked instead
+
+cdef class Confirms:
+    cdef uint64_t published         # the newest publish's number
+    cdef uint64_t settled           # up to here the publisher knows
+    cdef Pending *pending
+    cdef size_t start, end, capacity
+    cdef bint add(self, uint64_t generation, bint refused) except -1
+    cdef bint next(self, uint64_t synced, Pending *found)

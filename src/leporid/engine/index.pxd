@@ -1,0 +1,50 @@
+"""The index of one queue: its entries by sequence number."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    BLOCK_SLOTS = 256
+    POOL_BLOCKS_MAX = 64            # of 6 KiB
+    GONE = 0
+    READY = 1
+    UNACKED = 2
+
+ctypedef struct Slot:               # 24 bytes
+    uint64_t position
+    uint64_t expires_at_ms
+    uint32_t tag_hash
+    uint16_t deliveries             # more than 0: the next one is a redelivery
+    uint8_t state
+    uint8_t priority
+
+ctypedef struct Block:
+    uint64_t number                 # sequence number of slots[0] / BLOCK_SLOTS
+    uint32_t live                   # slots that are not GONE
+    Slot slots[BLOCK_SLOTS]
+
+ctypedef struct Place:
+    uint64_t number
+    Block *block                    # NULL when all its slots are gone
+
+cdef class BlockPool:
+    cdef void *blocks
+    cdef uint32_t count
+    cdef Block *take(self) except NULL
+    cdef void give(self, Block *block)
+
+cdef class Index:
+    cdef BlockPool pool
+    cdef Place *places
+    cdef size_t place_start, place_end, place_capacity, place_holes
+    cdef Block *tail
+    cdef Block *block_of(self, uint64_t seq)
+    cdef Slot *slot_of(self, uint64_t seq)
+    cdef Block *block_from(self, uint64_t number)
+    cdef Slot *append(self, uint64_t seq) except NULL
+    cdef Slot *insert(self, uint64_t seq) except NULL
+    cdef int enter(self, uint64_t seq) except -1
+    cdef int leave(self, uint64_t seq) except -1
+    cdef int end_restore(self, uint64_t next_seq) except -1
+    cdef Block *new_tail(self, uint64_t number) except NULL
+    cdef Block *insert_block(self, uint64_t number) except NULL
+    cdef int free_block(self, Block *block) except -1

@@ -1,0 +1,19 @@
+"""Deliveries of one channel that are not settled, by delivery tag."""
+
+from libc.stdint cimport uint64_t
+from cpython.object cimport PyObject
+
+ctypedef struct Unacked:
+    uint64_t tag
+    uint64_t seq
+    PyObject *queue                 # owned; NULL: settled
+    PyObject *consumer              # owned; NULL: basic.get
+
+cdef class Ledger:
+    cdef Unacked *entries
+    cdef size_t start, end, capacity, holes
+    cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer) except -1
+    cdef ssize_t find(self, uint64_t tag)
+    cdef Unacked take(self, size_t at)
+    cdef void trim(self)
+    cdef void forget(self)

@@ -1,0 +1,9 @@
+"""A heap of sequence numbers."""
+
+from libc.stdint cimport uint64_t
+
+cdef class Order:
+    cdef uint64_t *heap
+    cdef size_t count, capacity
+    cdef int push(self, uint64_t seq) except -1
+    cdef uint64_t pop(self)

@@ -225,6 +225,18 @@ def check_queue_arguments(queue: str, arguments: Arguments) -> QueueType:
     return kind
 
 
+def check_permanent(title: str, *, durable: bool, auto_delete: bool, exclusive: bool) -> None:
+    """Check the properties of a new queue of a type that is not `transient`.
+
+    Raises:
+        PreconditionFailed: it would not last.
+    """
+    wrong = {"auto-delete": auto_delete, "exclusive-owner": exclusive, "non-durable": not durable}
+    for name, is_so in wrong.items():
+        if is_so:
+            raise PreconditionFailed(f"invalid property '{name}' for {title}")
+
+
 def check_consumer_arguments(queue: str, kind: QueueType, arguments: Arguments) -> None:
     """Check the arguments of basic.consume.
 

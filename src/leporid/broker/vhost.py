@@ -14,11 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from leporid.amqp.errors import (
-    Fault,
-    NotFound,
-    PreconditionFailed,
-)
+from leporid.amqp.errors import Fault, NotFound, PreconditionFailed
 from leporid.amqp.methods import BasicPublish
 from leporid.amqp.properties import decode_properties
 from leporid.amqp.tables import Value
@@ -245,7 +241,9 @@ class VirtualHost:
         title = queue_in(self.name, name)
         kind = rules.check_queue_arguments(title, arguments)
         if not kind.transient:
-            _check_permanent(title, durable, auto_delete, owner)
+            rules.check_permanent(
+                title, durable=durable, auto_delete=auto_delete, exclusive=owner is not None
+            )
         queue_id = self._registry.new_queue_id() if durable else 0
         queue = self.make_queue(
             name,
@@ -388,17 +386,3 @@ class VirtualHost:
             binding_count=sum(len(exchange.outgoing) for exchange in exchanges.values()),
             queues=tuple(queue.statistics() for queue in self.queues()),
         )
-
-
-def _check_permanent(title: str, durable: bool, auto_delete: bool, owner: Owner | None) -> None:
-    wrong = (
-        "auto-delete"
-        if auto_delete
-        else "exclusive-owner"
-        if owner
-        else "non-durable"
-        if not durable
-        else None
-    )
-    if wrong is not None:
-        raise PreconditionFailed(f"invalid property '{wrong}' for {title}")

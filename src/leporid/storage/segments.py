@@ -46,6 +46,7 @@ class SegmentFiles:
         return f"<SegmentFiles {self.directory}>"
 
     def close(self) -> None:
+        """Close every file; nothing is synced."""
         for fd in self._open.values():
             os.close(fd)
         self._open.clear()
@@ -54,6 +55,7 @@ class SegmentFiles:
             self._directory_fd = -1
 
     def path(self, number: int) -> Path:
+        """Where a segment's file is, or would be."""
         return self.directory / f"{number:08d}.segment"
 
     def numbers(self) -> list[int]:
@@ -88,10 +90,9 @@ class SegmentFiles:
                 fd = self._create(number, size)
             self._touched.add(number)
             view = memoryview(data)
-            while view:
-                done = os.pwrite(fd, view, offset)
-                offset += done
-                view = view[done:]
+            done = 0
+            while done < len(view):
+                done += os.pwrite(fd, view[done:], offset + done)
 
     def _create(self, number: int, size: int) -> int:
         # Start-up knows every file and takes a number above all of them: nothing is overwritten.
@@ -139,6 +140,7 @@ class SegmentFiles:
         16 MiB of log pay for one sync of a directory.
 
         Args:
+            number: the segment.
             wait: False leaves it to the operating system when that happens.
         """
         fd = self._open.pop(number, None)

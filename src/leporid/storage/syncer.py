@@ -2,9 +2,15 @@
 
 Responsible for the order in which a generation becomes durable: definitions, then the log, then
 deletions. It does not know what is in them. Invariant: `done` is called once for each job, in the
-order of the jobs, and only after all of it is on disk. A full disk is not the end: the job is
-tried again until there is room. Any other error is: what a failed sync left behind cannot be known
-(the kernel may drop dirty pages), so the process must end before it confirms anything.
+order of the jobs, and only after its definitions and its part of the log are on disk; a file is
+deleted only after `done` of the job that named it, and after every file that was named before it.
+
+Deletions promise nothing to anybody, so they wait while there is other work, but never so that
+they pile up.
+
+A full disk is not the end: the job is tried again until there is room. Any other error is: what a
+failed sync left behind cannot be known (the kernel may drop dirty pages), so the process must end
+before it confirms anything.
 """
 
 from __future__ import annotations
@@ -13,14 +19,21 @@ import errno
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from leporid.storage.segments import SegmentFiles, Write
+from leporid.storage.definitions import DefinitionsError
+from leporid.storage.segments import Write
 
 RETRY_S: Final = 0.5  # a full disk is looked at again this often
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# The second is what SQLite makes of ENOSPC when its index of the write-ahead log grows.
+NO_ROOM_SQLITE: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
+# Of the files that are to be deleted, one in so many goes after each job although others wait: a
+# purge of 10 GiB then costs no job more than about 40 syncs of a directory.
+DROPS_SHARE: Final = 16
 
 Change = tuple[str, dict[str, Any]]
 
@@ -28,12 +41,30 @@ Change = tuple[str, dict[str, Any]]
 class DefinitionsPort(Protocol):
     """What the thread needs of the definitions' store."""
 
-    def commit(self, changes: Sequence[Change]) -> None: ...
+    def commit(self, changes: Sequence[Change], /) -> None:
+        """Make all changes in one transaction and return when they are on disk."""
+
+
+class FilesPort(Protocol):
+    """What the thread needs of the log's files (`segments.SegmentFiles`)."""
+
+    def write(self, writes: Iterable[Write], /) -> None:
+        """Write bytes to their places."""
+
+    def sync(self, *, wait: bool) -> None:
+        """Have everything written so far on disk, or (wait=False) on its way."""
+
+    def drop(self, number: int, /, *, wait: bool) -> None:
+        """Delete a segment's file."""
 
 
 @dataclass(slots=True)
 class Job:
-    """One generation's work."""
+    """One generation's work.
+
+    Attributes:
+        drops: segments whose files go, in the order in which they may.
+    """
 
     generation: int
     changes: list[Change] = field(default_factory=list)
@@ -46,14 +77,14 @@ class Syncer:
 
     Args:
         done: called in the thread with each job that is on disk.
-        no_room: called in the thread with True when the disk is full, False when it is not any more.
+        no_room: called in the thread with True when the disk is full, False when it has room again.
         failed: called in the thread with an error after which nothing more is written.
         sync: False leaves out waiting for the disk (`durability = "written"`).
     """
 
     def __init__(
         self,
-        files: SegmentFiles,
+        files: FilesPort,
         definitions: DefinitionsPort,
         *,
         done: Callable[[Job], None],
@@ -68,11 +99,13 @@ class Syncer:
         self._failed = failed
         self._sync = sync
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._drops: deque[int] = deque()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> None:
+        """Have a job done after those that were given before."""
         self._jobs.put(job)
 
     def stop(self) -> None:
@@ -83,12 +116,31 @@ class Syncer:
 
     def _run(self) -> None:
         try:
-            while (job := self._jobs.get()) is not None:
+            while (job := self._next()) is not None:
                 if not self._complete(job):
                     return
                 self._done(job)
-        except BaseException as error:
+                # A message is copied to a later segment, a settle stands after its publish: what
+                # a segment depends on has a lower number.
+                self._drops.extend(sorted(job.drops))
+                self._drop(-(-len(self._drops) // DROPS_SHARE))
+            self._drop(len(self._drops))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nothing is safe after it
             self._failed(error)
+
+    def _next(self) -> Job | None:
+        """The next job; until there is one, files go that are to be deleted."""
+        while self._drops:
+            try:
+                return self._jobs.get_nowait()
+            except queue.Empty:
+                self._drop(1)
+        return self._jobs.get()
+
+    def _drop(self, count: int) -> None:
+        for _ in range(count):
+            self._files.drop(self._drops[0], wait=self._sync)
+            self._drops.popleft()
 
     def _complete(self, job: Job) -> bool:
         """Do the job, however long the disk stays full; False when told to stop meanwhile."""
@@ -96,13 +148,14 @@ class Syncer:
         while True:
             try:
                 self._attempt(job)
-            except (OSError, sqlite3.OperationalError) as error:
+            except (OSError, DefinitionsError) as error:
                 if not is_no_room(error):
                     raise
             else:
                 if full:
                     self._no_room(False)
                 return True
+            self._drop(len(self._drops))
             if not full:
                 full = True
                 self._no_room(True)
@@ -113,14 +166,16 @@ class Syncer:
         if job.changes:
             self._definitions.commit(job.changes)
             job.changes = []
+        # After a sync that found no room all of the job's bytes are written again: they are in
+        # memory, whatever the kernel did with its pages.
         self._files.write(job.writes)
-        if self._sync:
-            self._files.sync()
-        self._files.drop(job.drops)
+        self._files.sync(wait=self._sync)
 
 
-def is_no_room(error: Exception) -> bool:
+def is_no_room(error: BaseException | None) -> bool:
     """Whether it only says that the disk is full."""
+    if isinstance(error, DefinitionsError):
+        return is_no_room(error.__cause__)
     if isinstance(error, OSError):
         return error.errno in NO_ROOM
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return getattr(error, "sqlite_errorcode", None) in NO_ROOM_SQLITE

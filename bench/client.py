@@ -1,0 +1,257 @@
+"""Just enough of an AMQP 0-9-1 client to prepare a load: frames, and a blocking connection.
+
+Responsible for encoding what a load sends and for asking a broker for queues, exchanges and
+bindings. It does not know what is measured. Standard library only, so that a load can be driven
+from any machine with Python. Invariant: a `Client` has one open channel, number 1, and whatever it
+has received and not used yet lies in `inbox`.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import urllib.parse
+from collections.abc import Mapping
+from typing import Self
+
+CHANNEL = 1
+FRAME_METHOD, FRAME_HEADER, FRAME_BODY = 1, 2, 3
+FRAME_END = b"\xce"
+FRAME_OVERHEAD = 8
+FRAME_BYTES_MAX = 131072
+FRAME_HEAD = struct.Struct(">BHI")
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+# No broker needs longer for one answer, a declaration behind ten thousand bindings included.
+ANSWER_SECONDS = 60.0
+RECEIVE_BYTES = 65536
+
+Ids = tuple[int, int]
+
+CONNECTION_START_OK: Ids = (10, 11)
+CONNECTION_TUNE: Ids = (10, 30)
+CONNECTION_TUNE_OK: Ids = (10, 31)
+CONNECTION_OPEN: Ids = (10, 40)
+CONNECTION_CLOSE: Ids = (10, 50)
+CHANNEL_OPEN: Ids = (20, 10)
+CHANNEL_CLOSE: Ids = (20, 40)
+EXCHANGE_DECLARE: Ids = (40, 10)
+EXCHANGE_DELETE: Ids = (40, 20)
+QUEUE_DECLARE: Ids = (50, 10)
+QUEUE_BIND: Ids = (50, 20)
+QUEUE_DELETE: Ids = (50, 40)
+BASIC_QOS: Ids = (60, 10)
+BASIC_CONSUME: Ids = (60, 20)
+BASIC_PUBLISH: Ids = (60, 40)
+BASIC_ACK: Ids = (60, 80)
+BASIC_NACK: Ids = (60, 120)
+CONFIRM_SELECT: Ids = (85, 10)
+
+
+class Refused(Exception):
+    """The broker closed the channel or the connection, and said why."""
+
+
+# ------------------------------------------------------------------ encoding
+
+
+def short(text: str) -> bytes:
+    """A short string."""
+    raw = text.encode()
+    return bytes((len(raw),)) + raw
+
+
+def table(fields: Mapping[str, bool | int | str]) -> bytes:
+    """A field table."""
+    content = b""
+    for name, value in fields.items():
+        content += short(name)
+        if isinstance(value, bool):
+            content += b"t" + bytes((value,))
+        elif isinstance(value, int):
+            content += b"l" + struct.pack(">q", value)
+        else:
+            raw = value.encode()
+            content += b"S" + struct.pack(">I", len(raw)) + raw
+    return struct.pack(">I", len(content)) + content
+
+
+def frame(kind: int, channel: int, payload: bytes) -> bytes:
+    """A frame."""
+    return FRAME_HEAD.pack(kind, channel, len(payload)) + payload + FRAME_END
+
+
+def method(channel: int, ids: Ids, arguments: bytes = b"") -> bytes:
+    """A method frame."""
+    return frame(FRAME_METHOD, channel, struct.pack(">HH", *ids) + arguments)
+
+
+def ack(delivery_tag: int, *, multiple: bool) -> bytes:
+    """The frame that acknowledges a delivery, or all up to it."""
+    return method(CHANNEL, BASIC_ACK, struct.pack(">Q?", delivery_tag, multiple))
+
+
+def message(
+    exchange: str, key: str, body: bytes, *, persistent: bool, frame_bytes_max: int
+) -> bytes:
+    """The frames of one basic.publish: method, content header, content body."""
+    frames = [method(CHANNEL, BASIC_PUBLISH, b"\0\0" + short(exchange) + short(key) + b"\0")]
+    # Flag 0x1000: delivery-mode is there, and 2 says persistent.
+    properties = b"\x10\x00\x02" if persistent else b"\x00\x00"
+    header = struct.pack(">HHQ", BASIC_PUBLISH[0], 0, len(body)) + properties
+    frames.append(frame(FRAME_HEADER, CHANNEL, header))
+    step = frame_bytes_max - FRAME_OVERHEAD
+    parts = (body[start : start + step] for start in range(0, len(body), step))
+    return b"".join([*frames, *(frame(FRAME_BODY, CHANNEL, part) for part in parts)])
+
+
+# ------------------------------------------------------------------ the connection
+
+
+class Client:
+    """A blocking connection.
+
+    Args:
+        url: `amqp://user:password@host:port/vhost`, each part but the host optional.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme != "amqp":
+            raise ValueError(f"not an amqp:// URL: {url}")
+        address = parts.hostname or "127.0.0.1", parts.port or 5672
+        self.inbox = bytearray()
+        self.frame_bytes_max = FRAME_BYTES_MAX
+        self.sock = socket.create_connection(address, ANSWER_SECONDS)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._log_in(
+                urllib.parse.unquote(parts.username or "guest"),
+                urllib.parse.unquote(parts.password or "guest"),
+                urllib.parse.unquote(parts.path[1:]) or "/",
+            )
+        except BaseException:
+            self.sock.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _log_in(self, user: str, password: str, vhost: str) -> None:
+        self.sock.sendall(PROTOCOL_HEADER)
+        self.wait_for((10, 10))
+        answer = f"\0{user}\0{password}".encode()
+        properties = table({"product": "leporid bench"})
+        self._send(
+            0,
+            CONNECTION_START_OK,
+            properties + short("PLAIN") + struct.pack(">I", len(answer)) + answer + short("en_US"),
+        )
+        channels, frame_bytes, _ = struct.unpack_from(">HIH", self.wait_for(CONNECTION_TUNE), 4)
+        self.frame_bytes_max = min(frame_bytes or FRAME_BYTES_MAX, FRAME_BYTES_MAX)
+        # No heartbeats: a load that does not read for a while is no dead peer.
+        tuned = struct.pack(">HIH", channels, self.frame_bytes_max, 0)
+        self._send(0, CONNECTION_TUNE_OK, tuned)
+        self._send(0, CONNECTION_OPEN, short(vhost) + b"\0\0")
+        self.wait_for((10, 41))
+        self.request(CHANNEL_OPEN, b"\0")
+
+    def close(self) -> None:
+        """Say goodbye, as far as the broker listens."""
+        try:
+            self._send(0, CONNECTION_CLOSE, struct.pack(">H", 200) + short("") + b"\0\0\0\0")
+            self.wait_for((10, 51))
+        except (OSError, Refused):
+            pass
+        self.sock.close()
+
+    def _send(self, channel: int, ids: Ids, arguments: bytes) -> None:
+        self.sock.sendall(method(channel, ids, arguments))
+
+    def read_frame(self) -> tuple[int, bytes]:
+        """The next frame's kind and payload."""
+        inbox = self.inbox
+        while True:
+            if len(inbox) >= FRAME_OVERHEAD:
+                kind, _, size = FRAME_HEAD.unpack_from(inbox)
+                if len(inbox) >= size + FRAME_OVERHEAD:
+                    payload = bytes(inbox[7 : 7 + size])
+                    if inbox[7 + size] != FRAME_END[0]:
+                        raise Refused("the broker's frames do not end where they say")
+                    del inbox[: size + FRAME_OVERHEAD]
+                    return kind, payload
+            data = self.sock.recv(RECEIVE_BYTES)
+            if not data:
+                raise Refused("the broker closed the connection without a word")
+            inbox += data
+
+    def wait_for(self, ids: Ids) -> bytes:
+        """Skip frames up to that method; return its payload.
+
+        Raises:
+            Refused: a close came instead.
+        """
+        while True:
+            kind, payload = self.read_frame()
+            if kind != FRAME_METHOD:
+                continue
+            found = struct.unpack_from(">HH", payload)
+            if found == ids:
+                return payload
+            if found in (CONNECTION_CLOSE, CHANNEL_CLOSE):
+                raise Refused(close_reason(payload))
+
+    def request(self, ids: Ids, arguments: bytes) -> bytes:
+        """Send a method and return the payload of its -ok."""
+        self._send(CHANNEL, ids, arguments)
+        return self.wait_for((ids[0], ids[1] + 1))
+
+    # -------------------------------------------------------------- what a load needs
+
+    def declare_exchange(self, name: str, kind: str) -> None:
+        """Declare a transient exchange."""
+        self.request(EXCHANGE_DECLARE, b"\0\0" + short(name) + short(kind) + b"\0" + table({}))
+
+    def delete_exchange(self, name: str) -> None:
+        """Delete an exchange."""
+        self.request(EXCHANGE_DELETE, b"\0\0" + short(name) + b"\0")
+
+    def declare_queue(
+        self, name: str, *, durable: bool = False, passive: bool = False, kind: str = "classic"
+    ) -> int:
+        """Declare a queue; return how many messages it has ready."""
+        bits = bytes((passive | durable << 1,))
+        arguments = table({} if kind == "classic" else {"x-queue-type": kind})
+        payload = self.request(QUEUE_DECLARE, b"\0\0" + short(name) + bits + arguments)
+        ready: int = struct.unpack_from(">I", payload, 5 + payload[4])[0]
+        return ready
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with what is in it."""
+        self.request(QUEUE_DELETE, b"\0\0" + short(name) + b"\0")
+
+    def bind(self, queue: str, exchange: str, keys: list[str]) -> None:
+        """Bind a queue with many keys; only the last binding is waited for."""
+        head = b"\0\0" + short(queue) + short(exchange)
+        for key in keys[:-1]:
+            self._send(CHANNEL, QUEUE_BIND, head + short(key) + b"\1" + table({}))
+        self.request(QUEUE_BIND, head + short(keys[-1]) + b"\0" + table({}))
+
+    def consume(self, queue: str, *, no_ack: bool, prefetch: int = 0) -> None:
+        """Start a consumer; what is delivered already is in `inbox`."""
+        if prefetch:
+            self.request(BASIC_QOS, struct.pack(">IH?", 0, prefetch, False))
+        bits = bytes((no_ack << 1,))
+        self.request(BASIC_CONSUME, b"\0\0" + short(queue) + short("c") + bits + table({}))
+
+    def select_confirm(self) -> None:
+        """Have publishes confirmed from now on."""
+        self.request(CONFIRM_SELECT, b"\0")
+
+
+def close_reason(payload: bytes) -> str:
+    """What a connection.close or channel.close says."""
+    code, size = struct.unpack_from(">HB", payload, 4)
+    return f"{code} {payload[7 : 7 + size].decode(errors='replace')}"

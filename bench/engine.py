@@ -1,0 +1,277 @@
+"""The data plane alone, in this process: what a message costs without sockets, disk or load.
+
+    python bench/engine.py                    messages a second
+    python bench/engine.py --instructions     instructions a message, counted by valgrind
+    python bench/engine.py --hot ack          … and the functions they are spent in
+
+Bytes go in as they would come from a socket, 400 messages a turn, and what comes out is taken as
+a socket would take it. Instructions do not depend on how busy the machine is, so they show a
+change of one per cent where a rate cannot; they leave out what waits for memory.
+
+It uses the engine's public surface only. Invariant: each case ends with empty queues and every
+message delivered, settled and confirmed as the case says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.client import CHANNEL, PROTOCOL_HEADER, ack, message
+
+from leporid.engine.channel import Channel
+from leporid.engine.connection import Connection
+from leporid.engine.plane import Plane
+from leporid.engine.queue import Queue
+from leporid.engine.source import Source
+
+FRAME_BYTES_MAX = 131072
+TURN_MESSAGES = 400
+TURNS = 2000
+REPEATS = 5
+# Instructions: what start-up costs is the same in both runs, so it is not in their difference.
+FEW_TURNS, MANY_TURNS = 5, 30
+HOT_FUNCTIONS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One way of a message through the engine."""
+
+    about: str
+    body_bytes: int = 100
+    keys: int = 1
+    queues: int = 1
+    acknowledged: bool = False
+    durable: bool = False
+
+
+CASES = {
+    "auto": Case("published, delivered, acknowledged automatically"),
+    "ack": Case("acknowledged, one ack a turn", acknowledged=True),
+    "durable": Case("persistent, confirmed, acknowledged", acknowledged=True, durable=True),
+    "keys": Case("2000 routing keys", keys=2000),
+    "fanout": Case("to 10 queues; per message published", queues=10),
+    "4k": Case("bodies of 4 KiB", body_bytes=4096),
+}
+
+
+class Peer:
+    """What the engine asks of the control plane, as far as these cases go: routes."""
+
+    def __init__(self, plane: Plane, queues: Sequence[Queue]) -> None:
+        self._source = plane.source("", lambda _key, _properties: queues, True)
+
+    def source(self, _name: str, /) -> Source:
+        """The routes of the one exchange there is."""
+        return self._source
+
+    def on_greeting(self) -> None:
+        """The protocol header came."""
+
+    def on_lost(self) -> None:
+        """The connection is gone."""
+
+    def on_method(self, channel: int, payload: bytes, /) -> None:
+        """No case sends another method than publish and ack."""
+        raise AssertionError(f"unexpected method on channel {channel}: {payload[:4].hex()}")
+
+    def on_content(self, channel: int, kind: int, /) -> None:
+        """No case sends content without a publish."""
+        raise AssertionError(f"unexpected content of type {kind} on channel {channel}")
+
+    def on_fault(self, channel: int, fault: Exception, /) -> None:
+        """No case does anything wrong."""
+        raise AssertionError(f"fault on channel {channel}: {fault}")
+
+    def copies(self, *_: object) -> Sequence[Queue]:
+        """No case sends CC or BCC."""
+        raise AssertionError("copies were asked for")
+
+    def reply_address(self, channel: int, /) -> str:
+        """No case asks for direct reply-to."""
+        raise AssertionError(f"reply address asked for on channel {channel}")
+
+
+class Rig:
+    """A plane with one publisher, and one consumer on each queue."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self.plane = Plane(1)
+        self.plane.now_ms, self.plane.wall_ms = 1, 1
+        self.queues = [
+            self.plane.queue(number + 1 if case.durable else 0, f"q{number}", case.durable)
+            for number in range(case.queues)
+        ]
+        peer = Peer(self.plane, self.queues)
+        self._publisher, channel = self._connect(peer)
+        if case.durable:
+            channel.select_confirm()
+        self._consumer, channel = self._connect(peer)
+        for number, queue in enumerate(self.queues):
+            channel.consume(queue, f"c{number}", not case.acknowledged, 0, 0)
+        self._turns = self._make_turns()
+
+    def _connect(self, peer: Peer) -> tuple[Connection, Channel]:
+        connection = self.plane.connection(peer)
+        connection.frame_max = FRAME_BYTES_MAX
+        connection.feed(PROTOCOL_HEADER)
+        return connection, connection.open_channel(CHANNEL)
+
+    def _make_turns(self) -> list[bytes]:
+        """What is published, as a list of turns."""
+        case = self._case
+        frames = [
+            message(
+                "",
+                f"key.{number:04d}",
+                bytes(case.body_bytes),
+                persistent=case.durable,
+                frame_bytes_max=FRAME_BYTES_MAX,
+            )
+            for number in range(case.keys)
+        ]
+        count = max(1, case.keys // TURN_MESSAGES)
+        return [
+            b"".join(frames[(turn * TURN_MESSAGES + at) % case.keys] for at in range(TURN_MESSAGES))
+            for turn in range(count)
+        ]
+
+    def run(self, turns: int) -> float:
+        """Let that many turns pass; returns seconds."""
+        plane, publisher, consumer = self.plane, self._publisher, self._consumer
+        acknowledged, durable = self._case.acknowledged, self._case.durable
+        everything = ack(0, multiple=True)
+        blocks = [self._turns[turn % len(self._turns)] for turn in range(turns)]
+        began = time.perf_counter()
+        for block in blocks:
+            publisher.feed(block)
+            plane.run()
+            while consumer.pending_bytes:
+                consumer.sent(consumer.pending_bytes)
+                plane.run()
+            if acknowledged:
+                consumer.feed(everything)
+            if durable:
+                work = plane.begin_sync()
+                if work is not None:
+                    plane.end_sync(work[0], work[1])
+                plane.run()
+                publisher.sent(publisher.pending_bytes)
+            plane.take_touched()
+        return time.perf_counter() - began
+
+    def check(self, turns: int) -> None:
+        """The invariant: nothing is left, and nothing was left out."""
+        published = turns * TURN_MESSAGES
+        plane = self.plane
+        assert plane.published == published, plane.published
+        assert plane.delivered == published * len(self.queues), plane.delivered
+        assert all(not queue.ready_count and not queue.unacked_count for queue in self.queues)
+        if self._case.acknowledged:
+            assert plane.acked == plane.delivered, plane.acked
+        if self._case.durable:
+            assert plane.confirmed == published, plane.confirmed
+
+
+def rate(case: Case, turns: int, repeats: int) -> float:
+    """Messages a second, of the best of several rounds: whatever disturbs only makes it worse."""
+    rig = Rig(case)
+    rig.run(turns // 10)
+    best = min(rig.run(turns) for _ in range(repeats))
+    rig.check(turns // 10 + turns * repeats)
+    return turns * TURN_MESSAGES / best
+
+
+# ------------------------------------------------------------------ instructions
+
+
+def count(name: str, turns: int) -> Counter[str]:
+    """Instructions by function of a process that lets so many turns pass."""
+    # A repeated string instruction would count once for each byte it moves.
+    tunables = "glibc.cpu.x86_rep_movsb_threshold=1000000000:"
+    tunables += "glibc.cpu.x86_rep_stosb_threshold=1000000000"
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "GLIBC_TUNABLES": tunables}
+    with tempfile.TemporaryDirectory(prefix="leporid-bench-") as directory:
+        output = Path(directory, "callgrind")
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}"]
+        command += [sys.executable, __file__, "--turns", str(turns), "--once", name]
+        subprocess.run(command, check=True, capture_output=True, env=environment)
+        annotated = subprocess.run(
+            ["callgrind_annotate", "--threshold=100", "--auto=no", str(output)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    functions: Counter[str] = Counter()
+    # `1,234 ( 5.67%)  file:function [library]`
+    for line in re.finditer(r"^ *([\d,]+) \([^)]*\)  \S*?:(\S+)", annotated, re.MULTILINE):
+        plain = re.sub(r"^__pyx_f_7leporid_6engine_\d+|'\d+$", "", line.group(2))
+        functions[plain] += int(line.group(1).replace(",", ""))
+    return functions
+
+
+def instructions(name: str) -> dict[str, float]:
+    """What one more message costs, by function, costliest first."""
+    few, many = count(name, FEW_TURNS), count(name, MANY_TURNS)
+    messages = (MANY_TURNS - FEW_TURNS) * TURN_MESSAGES
+    each = {function: (many[function] - few[function]) / messages for function in many}
+    return dict(sorted(each.items(), key=lambda item: -item[1]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure each case and print one line for it."""
+    options = _parser().parse_args(arguments)
+    if options.once:
+        Rig(CASES[options.once]).run(options.turns)
+        return 0
+    if (options.instructions or options.hot) and shutil.which("valgrind") is None:
+        print("instructions are counted by valgrind, which is not installed", file=sys.stderr)
+        return 1
+    if options.hot:
+        each = instructions(options.hot)
+        print(f"{sum(each.values()):8,.1f}  instructions a message")
+        for function in list(each)[:HOT_FUNCTIONS]:
+            print(f"{each[function]:8,.1f}  {function}")
+        return 0
+    print(f"{'case':8}  {'messages/s':>12}  {'ns each':>8}", end="")
+    print(f"  {'instructions':>12}" if options.instructions else "")
+    for name in options.cases or CASES:
+        case = replace(CASES[name], body_bytes=options.size or CASES[name].body_bytes)
+        per_second = rate(case, options.turns, options.repeats)
+        print(f"{name:8}  {per_second:12,.0f}  {1e9 / per_second:8.0f}", end="", flush=True)
+        if options.instructions:
+            print(f"  {sum(instructions(name).values()):12,.0f}", end="")
+        print(f"  {case.about}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bench/engine.py", description="Measure the data plane alone."
+    )
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)} (all)")
+    parser.add_argument("--turns", type=int, default=TURNS, help="of 400 messages (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="the best counts")
+    parser.add_argument("--size", type=int, help="body bytes, instead of the case's own")
+    parser.add_argument("--instructions", action="store_true", help="count them, too")
+    parser.add_argument("--hot", choices=CASES, metavar="CASE", help="its costliest functions")
+    parser.add_argument("--once", choices=CASES, help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

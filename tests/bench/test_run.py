@@ -1,0 +1,53 @@
+import json
+from pathlib import Path
+
+import pytest
+from bench.brokers import own_broker
+from bench.run import main
+from bench.workloads import WORKLOADS
+
+# So short that the figures mean nothing, and each workload is gone through all the same.
+SHORT = ["--seconds", "0.5", "--runs", "1", "--messages", "2000"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_each_workload_gives_figures(name: str, tmp_path: Path):
+    output = tmp_path / "figures.json"
+    assert main([*SHORT, "--only", name, "--json", str(output)]) == 0
+    figures = json.loads(output.read_text())["medians"]["leporid"][name]
+    assert figures
+    assert all(value > 0 for title, value in figures.items() if title.endswith("_per_s"))
+
+
+@pytest.mark.slow
+def test_measures_another_broker_beside_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with own_broker() as other:
+        against = ["--against", other.url, "--pid", str(other.pid)]
+        assert main([*SHORT, "--only", "transient", *against]) == 0
+    head = capsys.readouterr().out.splitlines()[0]
+    assert head.split() == ["workload", "figure", "leporid", "spread", "other", "spread", "times"]
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_not_there_fails_and_the_rest_goes_on(
+    capsys: pytest.CaptureFixture[str],
+):
+    arguments = [*SHORT, "--only", "transient", "--against", "amqp://127.0.0.1:1"]
+    assert main(arguments) == 1
+    printed = capsys.readouterr()
+    assert "transient failed on other" in printed.err
+    assert "leporid" in printed.out
+
+
+def test_says_what_there_is_to_measure(capsys: pytest.CaptureFixture[str]):
+    assert main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(WORKLOADS)
+    assert all(len(line.split()) > 2 for line in lines)
+
+
+def test_unknown_workloads_are_refused(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["--only", "transient,nonsense"])
+    assert "no workload 'nonsense'" in capsys.readouterr().err

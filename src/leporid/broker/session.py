@@ -173,6 +173,12 @@ class Session:
             # Where the next frame begins is not known, so close-ok could not be understood.
             self.connection.finish()
 
+    def on_defect(self, error: Exception) -> None:
+        """We made a mistake with this connection's input: it ends (541), no other does."""
+        logger.error("defect in connection %s", self.name, exc_info=error)
+        self._fail(0, InternalFault("the broker failed to handle what you sent"))
+        self.connection.finish()
+
     def on_content(self, channel: int, kind: int) -> None:
         """A content frame came on a channel that is not open."""
         if channel == 0 or self.phase is not Phase.RUNNING:

@@ -33,10 +33,6 @@ cdef extern from *:
     int MANDATORY_BIT
     int IMMEDIATE_BIT
 
-cdef enum:
-    DEATH_BYTES = 8192              # of headers that dead-lettering may add
-
-
 cdef class Consumer(Taker):
     """One consumer: takes entries from its queue while it has credit."""
 
@@ -297,19 +293,20 @@ cdef class Channel:
                 bits[0] & MANDATORY_BIT))
             return 0
         return self.accept(route, method, names_len, properties, properties_len, body, body_len,
-                           &props, bits[0] & MANDATORY_BIT, 0)
+                           &props, bits[0] & MANDATORY_BIT, False, 0)
 
     cdef int accept(self, Route route, const uint8_t *names, size_t names_len,
                     const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                    size_t body_len, Props *props, bint mandatory, uint8_t flags) except -1:
+                    size_t body_len, Props *props, bint mandatory, bint refused,
+                    uint8_t flags) except -1:
         """A message whose route is known: into its queues, back, or refused."""
-        cdef bint refused = False, durable = props.delivery_mode == 2 and route.durable
+        cdef bint durable = props.delivery_mode == 2 and route.durable
         if not route.queues:
             self.plane.unroutable += 1
             if mandatory:
                 self.give_back(names, names_len, properties, properties_len, body, body_len)
         else:
-            if route.refusing:
+            if route.refusing and not flags:
                 route = self.open_queues(route, names, names_len, properties, properties_len,
                                          body, body_len, &refused)
             if route.queues:
@@ -403,51 +400,80 @@ cdef class Channel:
         cdef Route route
         cdef Record *record
         cdef Props props
-        cdef size_t size = 0
-        cdef uint8_t flags = 0
+        cdef size_t size = 2 * sizeof(Record)
         cdef bytes names, properties, body
         cdef Queue queue
-        cdef bint durable = False
-        publishes, self.tx_publishes = self.tx_publishes, []
-        settles, self.tx_settles = self.tx_settles, []
-        plane.flush_settles(0)
-        for route, names, properties, body, _ in publishes:
+        cdef uint64_t before
+        cdef uint32_t *count
+        cdef bint durable, refused
+        publishes, settles = self.begin_commit()
+        durable = False
+        for route, names, properties, body, _, _ in publishes:
             durable = durable or route.durable
             size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
             size += len(route.queues) * sizeof(Target)
-        for _, queue, seq, _, how in settles:
+        for queue, _, _, _ in settles:
             durable = durable or queue.durable
             size += 2 * sizeof(Record) + 32
-            if how == SETTLE_DROP and queue.dead_letters is not None:
-                size += self.dead_letter_bytes(queue, seq)
         if durable:
-            size += sizeof(Record)
+            plane.flush_settles(0)
             plane.durable.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
-            plane.tx_flags = flags = FLAG_IN_TX
-        for route, names, properties, body, mandatory in publishes:
+        before = plane.durable.appended
+        for route, names, properties, body, mandatory, refused in publishes:
             walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                             &props)
             self.accept(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                         <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                         <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory,
-                        flags)
-        for _, queue, seq, consumer, how in settles:
+                        refused, FLAG_IN_TX)
+        for queue, seq, consumer, how in settles:
             self.settle_entry(queue, seq, consumer, how)
-        plane.tx_flags = 0
         if not durable:
             return 0
         plane.flush_settles(FLAG_IN_TX)
-        record = plane.durable.begin(sizeof(Record))
-        memset(record, 0, sizeof(Record))
-        record.size = sizeof(Record)
+        size = sizeof(Record) + 8
+        record = plane.durable.begin(size)
+        memset(record, 0, size)
+        record.size = <uint32_t> size
         record.kind = KIND_COMMIT
+        record.body_len = 8
+        count = <uint32_t *> (<uint8_t *> record + sizeof(Record))
+        count[0] = <uint32_t> (plane.durable.appended - before)
         plane.durable.finish(record)
         return plane.note_change()
 
-    cdef size_t dead_letter_bytes(self, Queue queue, uint64_t seq) except? 0:
-        """Room for what a rejected message becomes elsewhere: itself and its death's headers."""
-        cdef Slot *slot = queue.slot_of(seq)
-        return DEATH_BYTES + self.plane.record(slot.position).size if slot != NULL else 0
+    def begin_commit(self):
+        """What a commit does outside of its all-or-nothing facts, because it may append others:
+        refusals and dead letters (which may double in a crash, not vanish), requeues, returns."""
+        cdef Queue queue
+        cdef Consumer consumer
+        cdef Route route
+        cdef bytes names, properties, body
+        cdef Slot *slot
+        cdef uint64_t seq
+        cdef bint refused
+        publishes, settles = [], []
+        for route, names, properties, body, mandatory in self.tx_publishes:
+            route = make_route([queue for queue in route.queues if not queue.retired])
+            refused = False
+            if route.refusing:
+                route = self.open_queues(
+                    route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+                    <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                    <const uint8_t *> PyBytes_AS_STRING(body), len(body), &refused)
+                mandatory = False
+            publishes.append((route, names, properties, body, mandatory, refused))
+        for _, queue, seq, consumer, how in self.tx_settles:
+            if how == SETTLE_REQUEUE:
+                self.settle_entry(queue, seq, consumer, how)
+                continue
+            if how == SETTLE_DROP and queue.dead_letters is not None:
+                slot = queue.slot_of(seq)
+                if slot != NULL:
+                    self.plane.bury(queue, slot.position, slot.deliveries, "rejected")
+            settles.append((queue, seq, consumer, SETTLE_ACK))
+        self.tx_publishes, self.tx_settles = [], []
+        return publishes, settles
 
     def rollback(self):
         """tx.rollback: publishes are forgotten; what was settled is unsettled again."""

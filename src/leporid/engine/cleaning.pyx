@@ -20,6 +20,8 @@ from leporid.engine.wire cimport Range, Record, Target
 cdef enum:
     # Segments that are never worth copying forward: steady traffic drains them by itself.
     SLACK_SEGMENTS = 4
+    # The log keeps a place for every number since its oldest segment; older ones move up.
+    SPAN_MAX = 4096
 
 
 cdef bint droppable(Plane plane, Segment segment) except -1:
@@ -57,8 +59,9 @@ cdef int clean(Plane plane) except -1:
         if (oldest is None and segment.sealed and not segment.drop_after
                 and segment.written == segment.used and segment.live * 2 < segment.total + 1):
             oldest = segment
-    if oldest is not None and total > (
-            2 * live + SLACK_SEGMENTS * plane.durable.segment_bytes):
+    if oldest is not None and (
+            total > 2 * live + SLACK_SEGMENTS * plane.durable.segment_bytes
+            or plane.durable.active.number - oldest.number > SPAN_MAX):
         relocate(plane, oldest)
     if plane.dropped:
         plane.dirty = True
@@ -86,6 +89,9 @@ cdef int relocate(Plane plane, Segment segment) except -1:
     cdef list queues
     cdef bytes scratch
     while at < segment.used:
+        if at in segment.holes:
+            at = segment.holes[at]
+            continue
         record = <Record *> (segment.base + at)
         position = (<uint64_t> (segment.number | DURABLE_BIT) << 32) | at
         at += record.size
@@ -116,6 +122,7 @@ cdef int relocate(Plane plane, Segment segment) except -1:
                 kept[i].seq = seq
             memcpy(kept + len(queues), target + record.targets, rest)
             position = plane.durable.finish(copy)
+            plane.durable.active.pins.add(segment.number)
             plane.durable.hold(position, <uint32_t> len(queues))
             for queue, seq in queues:
                 queue.slot_of(seq).position = position
@@ -134,6 +141,7 @@ cdef int relocate(Plane plane, Segment segment) except -1:
                     count += 1
             if count:
                 plane.append_ranges(KIND_SETTLE, 0, head[0], ranges, count)
+    assert segment.live == 0, f"{segment!r} is still referred to after it was copied"
     segment.drop_after = plane.generation
     plane.dirty = plane.idle_segments = True
     return 0

@@ -110,6 +110,8 @@ cdef class Connection(Outbox):
         while done < <size_t> len(data):
             view = self.read_view()
             part = min(<size_t> len(view), len(data) - done)
+            if not part:
+                raise ValueError("the connection is held and its input full: it reads no more")
             view[:part] = data[done:done + part]
             del view
             self.received(part)
@@ -136,6 +138,10 @@ cdef class Connection(Outbox):
                     break
             except Fault as fault:
                 self.fail(fault)
+            except Exception as error:
+                # Our own mistake costs this connection, and no other.
+                self.broken = True
+                self.session.on_defect(error)
         return self.keep_rest(p + self.at, n - self.at)
 
     cdef int fail(self, object fault) except -1:
@@ -213,6 +219,9 @@ cdef class Connection(Outbox):
                     self.at += size + 8
                     raise SyntaxFault("method frame without a method")
                 ids = load32(payload)
+                if self.closing and ids >> 16 != 10:
+                    self.at += size + 8
+                    continue
                 if channel is not None and not self.closing:
                     if channel.closing:
                         self.at += size + 8

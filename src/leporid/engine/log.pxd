@@ -27,7 +27,8 @@ cdef class Segment:
     cdef readonly bint sealed
     cdef readonly bint mapped       # base lies in a mapping of the file
     cdef uint64_t drop_after        # the generation after which the file may go; 0: not to be dropped
-    cdef set pins                   # segments whose records are settled by facts in this one
+    cdef set pins                   # segments that must go before this one
+    cdef dict holes                 # from damaged or undone bytes to where good ones go on
     cdef object mapping
     cdef Py_buffer view
     cdef int allocate(self) except -1
@@ -40,6 +41,7 @@ cdef class Log:
     cdef readonly uint32_t first    # number of segments[0]
     cdef readonly list segments     # Segment or None, by number - first
     cdef readonly Segment active
+    cdef readonly uint64_t appended # records, ever
     cdef readonly size_t bytes      # memory and mappings of all segments
     cdef list spare
     cdef uint32_t seed

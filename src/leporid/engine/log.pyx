@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 from cpython.buffer cimport PyObject_GetBuffer, PyBuffer_Release, PyBUF_SIMPLE
 from posix.mman cimport mmap, munmap, MAP_ANONYMOUS, MAP_PRIVATE, MAP_FAILED, PROT_READ, PROT_WRITE
 
-from leporid.engine.wire cimport Record, crc32c
+from leporid.engine.wire cimport Record, crc32c, header_check
 
 
 MAGIC = b"LEPSEG1\n"
@@ -41,6 +41,7 @@ cdef class Segment:
         self.used = SEGMENT_HEADER_BYTES
         self.base = NULL
         self.pins = set()
+        self.holes = {}
 
     def __dealloc__(self):
         self.free_memory()
@@ -90,9 +91,13 @@ cdef class Segment:
         self.written = upto
 
 
-def segment_header(uint32_t number, uint32_t salt):
-    """The first 64 bytes of a segment's file (storage/FORMAT.md)."""
-    body = MAGIC + b"".join(v.to_bytes(4, "little") for v in (FORMAT_VERSION, number, salt))
+def segment_header(number, salt, previous, previous_used):
+    """The first 64 bytes of a segment's file (storage/FORMAT.md).
+
+    `previous` and `previous_used` say where the segment before it ended, so that a lost end shows.
+    """
+    fields = (FORMAT_VERSION, number, salt, previous, previous_used)
+    cdef bytes body = MAGIC + b"".join(int(v).to_bytes(4, "little") for v in fields)
     crc = crc32c(0, <const uint8_t *> <char *> body, len(body))
     return (body + int(crc).to_bytes(4, "little")).ljust(SEGMENT_HEADER_BYTES, b"\0")
 
@@ -112,7 +117,7 @@ cdef class Log:
     cdef Record *begin(self, size_t size) except NULL:
         """Room for one record of `size` bytes (a multiple of 8) at the end of the log."""
         cdef Segment segment = self.active
-        if segment is None or segment.used + size > segment.capacity:
+        if segment is None or segment.sealed or segment.used + size > segment.capacity:
             self.roll(size)
             segment = self.active
         return <Record *> (segment.base + segment.used)
@@ -121,11 +126,14 @@ cdef class Log:
         """Append what `begin` gave and the caller filled; returns its position."""
         cdef Segment segment = self.active
         cdef uint64_t position = <uint64_t> segment.number << 32 | segment.used
+        cdef uint32_t seed
         if self.durable:
-            record.crc = crc32c(segment.salt ^ <uint32_t> segment.used,
-                                <uint8_t *> record + 8, record.size - 8)
+            seed = segment.salt ^ <uint32_t> segment.used
+            record.check = header_check(record, seed)
+            record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
             position |= <uint64_t> DURABLE_BIT << 32
         segment.used += record.size
+        self.appended += 1
         return position
 
     cdef int roll(self, size_t size) except -1:
@@ -148,7 +156,9 @@ cdef class Log:
         segment = Segment(number, capacity, crc32c(self.seed, <uint8_t *> &number, 4))
         segment.allocate()
         if self.durable:
-            header = segment_header(number, segment.salt)
+            before = self.active
+            header = segment_header(number, segment.salt, before.number if before else 0,
+                                    before.used if before else 0)
             memcpy(segment.base, <char *> header, SEGMENT_HEADER_BYTES)
         self.segments.append(segment)
         self.bytes += capacity
@@ -222,5 +232,6 @@ cdef class Log:
         segment.sealed = True
         segment.adopt(mapping)
         self.segments.append(segment)
+        self.active = segment  # sealed: the next append begins another
         self.bytes += segment.capacity
         return segment

@@ -36,7 +36,6 @@ cdef class Plane:
     cdef bint idle_segments             # a durable segment may have lost its last entry
     cdef uint64_t cleaned_ms
     cdef bint syncing
-    cdef uint8_t tx_flags               # of facts appended while a transaction commits
     cdef BlockPool blocks
     cdef uint8_t *inbox                 # where every connection reads to
     cdef readonly size_t inbox_bytes

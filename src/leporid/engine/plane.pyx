@@ -47,6 +47,7 @@ cdef enum:
     TRANSIENT_IDS = 0x80000000      # ids of queues that the definitions do not know
     RANGES_MAX = 4096               # in one SETTLE record
     CLEAN_EVERY_MS = 100
+    TIMERS_SLACK = 1024             # of settled entries, kept before it is worth looking for them
 
 
 cdef class Plane:
@@ -93,7 +94,7 @@ cdef class Plane:
     def queue(self, uint32_t queue_id, str name not None, bint durable):
         """A queue; `queue_id` is the definition's, or 0 for one that a restart forgets.
 
-        A durable queue that replay has met already is returned with its messages.
+        Durable queues are made before replay, which gives them their messages.
         """
         cdef Queue queue
         if not queue_id:
@@ -133,6 +134,8 @@ cdef class Plane:
         cdef Channel channel
         cdef uint64_t seq
         if self.timers.count:
+            if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
+                self.prune_timers()
             self.expire()
         while self.hungry:
             hungry, self.hungry = self.hungry, []
@@ -224,7 +227,6 @@ cdef class Plane:
         record.timestamp_ms = self.wall_ms
         record.body_len = <uint32_t> body_len
         record.names_len = <uint16_t> names_len
-        record.reserved = 0
         for at in range(targets):
             queue = <Queue> route.queues[at]
             target[at].queue = queue.id
@@ -265,7 +267,7 @@ cdef class Plane:
             raise ValueError("properties do not parse")
         self.store(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                    <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                   <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, self.tx_flags)
+                   <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
 
     cdef int bury(self, object queue, uint64_t position, uint32_t deliveries,
                   str reason) except -1:
@@ -423,7 +425,10 @@ cdef class Plane:
         for segment in self.segments:
             if (segment.sealed and not segment.mapped and segment.written == segment.used
                     and segment.live and self.map_segment is not None):
-                segment.adopt(self.map_segment(segment.number))
+                try:
+                    segment.adopt(self.map_segment(segment.number))
+                except OSError:
+                    pass  # no descriptor or mapping to be had: it stays in memory until next time
         held, self.held = self.held, []
         for connection in held:
             if connection.is_lost:
@@ -432,8 +437,6 @@ cdef class Plane:
                 self.held.append(connection)
             else:
                 connection.release()
-        if self.timers.count > 1024 + 2 * self.timed_count:
-            self.prune_timers()
         if self.now_ms - self.cleaned_ms >= CLEAN_EVERY_MS:
             self.cleaned_ms = self.now_ms
             clean(self)

@@ -243,7 +243,9 @@ cdef class Queue:
         self.ready_bytes += self.plane.record(slot.position).body_len
         self.plane.requeued += 1
         if slot.expires_at_ms:
-            self.plane.timers.push(slot.expires_at_ms, self.id, seq)
+            # Its timer rang meanwhile, or will ring.
+            if slot.expires_at_ms <= self.plane.now_ms:
+                self.plane.timers.push(slot.expires_at_ms, self.id, seq)
         self.drop_excess()  # before anybody takes it again, as in RabbitMQ
         self.wake()
         return 0
@@ -376,6 +378,10 @@ cdef class Queue:
         if slot.state == GONE:
             self.index.enter(seq)
         else:
+            # The newer record is a copy: it must not go before what it was copied from.
+            number = <uint32_t> (slot.position >> 32) & ~<uint32_t> DURABLE_BIT
+            self.plane.durable.find(
+                <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT).pins.add(number)
             self.plane.release(slot.position)
         slot.position = position
         slot.state = READY

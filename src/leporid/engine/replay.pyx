@@ -6,6 +6,7 @@ and reported. It does not open files. Invariant: a fact applied twice changes no
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 from leporid.engine.cleaning cimport relocate
@@ -16,22 +17,45 @@ from leporid.engine.log cimport (
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
-from leporid.engine.wire cimport Range, Record, Target, crc32c
+from leporid.engine.wire cimport Range, Record, Target, crc32c, header_check
 
 from leporid.engine.log import FORMAT_VERSION, MAGIC
 from leporid.engine.reports import SegmentReport, SegmentUnreadable
 
 
-cdef bint plausible(const Record *record, size_t left) noexcept:
-    """Lengths that fit into what is there, so that the checksum may be computed."""
+cdef enum:
+    SECTOR_BYTES = 512              # what a disk writes whole or not at all
+
+
+cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
+    """A header that verifies, with lengths that fit into what is there.
+
+    It is checked apart from the body, so that bytes of a body that look like a header (nobody
+    outside knows the seed) do not each cost a checksum over everything behind them.
+    """
     cdef uint64_t need
     if record.size < sizeof(Record) or record.size & 7 or record.size > left:
         return False
     if record.kind < KIND_PUBLISH or record.kind > KIND_DELIVERED:
         return False
+    if record.check != header_check(record, seed):
+        return False
     need = (sizeof(Record) + <uint64_t> record.targets * sizeof(Target) + record.names_len
             + record.properties_len + record.body_len)
     return need <= record.size < need + 8
+
+
+cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end) noexcept:
+    """Whether a whole sector in that stretch is zero."""
+    cdef size_t at = (start + SECTOR_BYTES - 1) & ~<size_t> (SECTOR_BYTES - 1), i
+    while at + SECTOR_BYTES <= end:
+        i = 0
+        while i < SECTOR_BYTES and base[at + i] == 0:
+            i += 1
+        if i == SECTOR_BYTES:
+            return True
+        at += SECTOR_BYTES
+    return False
 
 
 cdef class Replay:
@@ -43,10 +67,12 @@ cdef class Replay:
     cdef Plane plane
     cdef bint clean                 # the newest record is CLEAN
     cdef set damaged                # numbers of segments that had something set aside
+    cdef object last                # (number, used) of the segment before
 
     def __cinit__(self, Plane plane):
         self.plane = plane
         self.damaged = set()
+        self.last = (0, 0)
 
     def segment(self, uint32_t number, mapping):
         """Verify and apply one segment's file; returns a SegmentReport.
@@ -64,12 +90,14 @@ cdef class Replay:
         try:
             base = <const uint8_t *> view.buf
             size = view.len
-            salt = self.check_header(number, base[:min(size, SEGMENT_HEADER_BYTES)])
+            salt, before = self.check_header(number, base[:min(size, SEGMENT_HEADER_BYTES)])
             report = SegmentReport(number)
+            if before[0] == self.last[0] and before[1] > self.last[1]:
+                report.lost_before = before[1] - self.last[1]
             valid = []
             while at + sizeof(Record) <= size:
                 record = <const Record *> (base + at)
-                if (plausible(record, size - at)
+                if (plausible(record, size - at, salt ^ <uint32_t> at)
                         and record.crc == crc32c(salt ^ <uint32_t> at, base + at + 8,
                                                  record.size - 8)):
                     if bad:
@@ -88,7 +116,9 @@ cdef class Replay:
                 segment = self.plane.durable.restore(number, mapping, end, salt)
                 if report.damaged:
                     self.damaged.add(number)
+                segment.holes = {start: start + length for start, length in report.damaged}
             self.apply(segment, base, valid, report)
+            self.last = number, end
         finally:
             PyBuffer_Release(&view)
         return report
@@ -96,16 +126,16 @@ cdef class Replay:
     def check_header(self, uint32_t number, bytes header):
         if len(header) < SEGMENT_HEADER_BYTES or header[:8] != MAGIC:
             raise SegmentUnreadable(f"segment {number}: not a segment of Leporid's log")
-        version, found, salt, crc = (
-            int.from_bytes(header[at:at + 4], "little") for at in (8, 12, 16, 20))
-        if crc != crc32c(0, <const uint8_t *> <char *> header, 20):
+        version, found, salt, before, before_used, crc = (
+            int.from_bytes(header[at:at + 4], "little") for at in range(8, 32, 4))
+        if crc != crc32c(0, <const uint8_t *> <char *> header, 28):
             raise SegmentUnreadable(f"segment {number}: its header is damaged")
         if version != FORMAT_VERSION:
             raise SegmentUnreadable(
                 f"segment {number}: format {version} is not known here (this is {FORMAT_VERSION})")
         if found != number:
             raise SegmentUnreadable(f"segment {number}: the file is that of segment {found}")
-        return salt
+        return salt, (before, before_used)
 
     cdef size_t torn_bytes(self, const uint8_t *base, size_t end, size_t size):
         """Bytes after the last good record up to the last that is not zero."""
@@ -124,17 +154,39 @@ cdef class Replay:
             if record.flags & FLAG_IN_TX:
                 pending.append(at)
                 continue
-            if record.kind == KIND_COMMIT:
+            if record.kind == KIND_COMMIT and self.is_whole(base, pending, at, report):
                 for at in pending:
                     self.apply_one(segment, base, at, report)
                 pending = []
                 continue
             # Facts of one transaction lie next to each other: any other fact ends it undone.
-            if pending:
-                report.undone += len(pending)
-                pending = []
+            self.undo(segment, base, pending, report)
+            pending = []
             self.apply_one(segment, base, at, report)
+        self.undo(segment, base, pending, report)
+        return 0
+
+    cdef bint is_whole(self, const uint8_t *base, list pending, size_t at, report) except -1:
+        """Whether a transaction counts although some of it may be missing.
+
+        What is missing and was never written (a sector of zeros: the power went during the write)
+        undoes the rest. What is missing for another reason was confirmed once: the rest is kept,
+        and the damage is reported.
+        """
+        cdef const uint32_t *count = <const uint32_t *> (base + at + sizeof(Record))
+        if <size_t> len(pending) >= count[0]:
+            return True
+        for start, length in report.damaged:
+            if start < at and not is_unwritten(base, start, start + length):
+                return True
+        return False
+
+    cdef int undo(self, Segment segment, const uint8_t *base, list pending, report) except -1:
+        cdef size_t at
         report.undone += len(pending)
+        if segment is not None:
+            for at in pending:
+                segment.holes[at] = at + (<const Record *> (base + at)).size
         return 0
 
     cdef int apply_one(self, Segment segment, const uint8_t *base, size_t at, report) except -1:
@@ -176,13 +228,18 @@ cdef class Replay:
                         slot.deliveries = max(1, slot.deliveries)
         return 0
 
-    def finish(self):
+    def finish(self, bint missing=False):
         """Every segment was applied; returns whether the broker had been shut down in order.
 
         After anything else a message may have been delivered before, so all are marked.
+
+        Args:
+            missing: a segment could not be read at all, so the end may not be the end.
         """
         cdef Queue queue
         cdef Segment segment
+        cdef Record *record
+        self.clean = self.clean and not missing
         for queue in self.plane.queues.values():
             if queue.durable:
                 queue.finish_restore(not self.clean)
@@ -191,4 +248,12 @@ cdef class Replay:
             # What is left of a damaged segment moves, so that its damage is reported once.
             segment = self.plane.durable.find(number)
             relocate(self.plane, segment)
+        # An empty commit: the newest record is not CLEAN any more, should this run end badly.
+        record = self.plane.durable.begin(sizeof(Record) + 8)
+        memset(record, 0, sizeof(Record) + 8)
+        record.size = sizeof(Record) + 8
+        record.kind = KIND_COMMIT
+        record.body_len = 8
+        self.plane.durable.finish(record)
+        self.plane.note_change()
         return self.clean

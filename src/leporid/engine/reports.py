@@ -21,6 +21,7 @@ class SegmentReport:
         torn: bytes after it that are not zero: a write that did not finish.
         damaged: (offset, length) of stretches before it that do not verify.
         undone: records of transactions that never committed.
+        lost_before: bytes that the segment before had at its end, by this one's header, and has not.
     """
 
     number: int
@@ -30,4 +31,5 @@ class SegmentReport:
     publishes: int = 0
     settles: int = 0
     undone: int = 0
+    lost_before: int = 0
     damaged: list[tuple[int, int]] = field(default_factory=list)

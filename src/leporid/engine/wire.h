@@ -227,8 +227,13 @@ typedef struct {
     uint64_t timestamp_ms;
     uint32_t body_len;
     uint16_t names_len;     /* exchange and routing key, both as short strings */
-    uint16_t reserved;
+    uint16_t check;         /* of this header alone, so that `size` can be trusted before the CRC is computed */
 } Record;                   /* 32 bytes, little-endian; targets, names, properties, body follow */
+
+static inline uint16_t header_check(const Record *record, uint32_t seed) {
+    uint32_t crc = crc32c(~seed, (const uint8_t *)&record->size, 4);
+    return (uint16_t)crc32c(crc, &record->kind, 22);
+}
 
 typedef struct __attribute__((packed)) { uint32_t queue; uint64_t seq; } Target;
 

@@ -47,7 +47,9 @@ cdef extern from "wire.h" nogil:
         uint64_t timestamp_ms
         uint32_t body_len
         uint16_t names_len
-        uint16_t reserved
+        uint16_t check
+
+    uint16_t header_check(const Record *record, uint32_t seed)
 
     ctypedef struct Target:
         uint32_t queue

@@ -58,6 +58,8 @@ def _check(directory: Path, out: TextIO) -> int:
             f"{path}: {length} bytes at {offset} fail their checksum"
             for offset, length in report.damaged
         ]
+        if report.lost_before:
+            problems.append(f"the segment before {path} has lost {report.lost_before} bytes")
         if report.torn:
             print(
                 f"{path}: a write of {report.torn} bytes did not finish (no harm: none of it was "

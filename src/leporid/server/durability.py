@@ -47,6 +47,7 @@ class Durability:
         self._job: Job | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
+        self._error: BaseException | None = None
 
         def call(what: Callable[..., None], *arguments: object) -> None:
             self._loop.call_soon_threadsafe(what, *arguments)
@@ -56,9 +57,10 @@ class Durability:
             definitions,
             done=lambda job: call(self._finish, job),
             no_room=lambda full: call(no_room, full),
-            failed=lambda error: call(failed, error),
+            failed=lambda error: call(self._fail, error),
             sync=sync,
         )
+        self._failed = failed
         plane.map_segment = files.map
 
     def record(self, change: Change) -> None:
@@ -68,7 +70,7 @@ class Durability:
 
     def poll(self) -> None:
         """Start a sync if somebody waits for one, or soon if something should not wait long."""
-        if self._job is not None:
+        if self._job is not None or self._error is not None:
             return
         if self._plane.awaited:
             self._begin()
@@ -96,9 +98,18 @@ class Durability:
         self._synced()
         self.poll()
 
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        self._idle.set()
+        self._failed(error)
+
+    @property
+    def _owes(self) -> bool:
+        return self._job is not None or self._plane.dirty or self._plane.awaited
+
     async def drain(self) -> None:
-        """Everything that is durable now is on disk when this returns."""
-        while self._job is not None or self._plane.dirty or self._plane.awaited:
+        """Everything that is durable now is on disk when this returns, unless storage failed."""
+        while self._error is None and self._owes:
             if self._job is None:
                 self._begin()
             self._idle.clear()

@@ -13,8 +13,6 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Final
 
-from leporid.amqp.errors import InternalFault
-
 if TYPE_CHECKING:
     from leporid.broker.session import Session
     from leporid.engine.connection import Connection
@@ -109,13 +107,7 @@ class Link:
         if not count:
             self.close()
             return
-        try:
-            connection.received(count)
-        except Exception:
-            # Our own mistake costs this connection, and no other.
-            logger.exception("defect while handling input of %r", self)
-            self.session.on_fault(0, InternalFault("the broker failed to handle what you sent"))
-            connection.finish()
+        connection.received(count)
         self._turns.wake()
 
     # ------------------------------------------------------------- sending
@@ -188,6 +180,7 @@ class Link:
         self._turns.remove(self)
         self._loop.remove_reader(self.sock)
         self._loop.remove_writer(self.sock)
+        self._reading = self._writing = False
         self.sock.close()
         self.connection.lost()
         self._turns.wake()

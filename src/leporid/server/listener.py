@@ -70,11 +70,13 @@ class Listener:
     def stop(self) -> None:
         """Accept no more; links stay."""
         for sock in self._sockets:
-            self._loop.remove_reader(sock)
-            sock.close()
+            if sock.fileno() >= 0:
+                self._loop.remove_reader(sock)
+                sock.close()
         self._ticker.cancel()
 
     def _accept(self, sock: socket.socket) -> None:
+        self._turns.set_clock()
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 peer, address = sock.accept()
@@ -105,6 +107,10 @@ class Listener:
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK_S, self._tick)
+        self.look()
+
+    def look(self) -> None:
+        """See to it that every link keeps its times."""
         self._turns.set_clock()
         now = self._turns.plane.now_ms
         for link in list(self._turns.links.values()):

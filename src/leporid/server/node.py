@@ -229,6 +229,9 @@ class Node:
             session.close_for(
                 ConnectionForced("broker forced connection closure with reason 'shutdown'")
             )
+        # Nothing is published any more, so who is blocked by an alarm may answer.
+        self._plane.publishers_blocked = False
+        self._turns.resume_reading()
         self._turns.wake()
         try:
             async with asyncio.timeout(DRAIN_S):

@@ -176,6 +176,10 @@ class SegmentFiles:
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path(number))) from error
         return mapping
 
+    def is_empty(self, number: int) -> bool:
+        """Whether the file has no bytes at all; such a file cannot be mapped."""
+        return not self.path(number).stat().st_size
+
     def is_blank(self, number: int) -> bool:
         """Whether the file is empty or has nothing but zeros: made, and never written to."""
         with self.path(number).open("rb") as file:

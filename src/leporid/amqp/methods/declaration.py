@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform, get_args, get_origin
 
 from leporid.amqp.constants import METHOD_IDS
-from leporid.amqp.errors import CommandInvalid, SyntaxFault
+from leporid.amqp.errors import CommandInvalid, Fault, FrameError
 from leporid.amqp.fields import BIT, OCTET, SHORT, CutShort, FieldType
 
 _SHOWN_BYTES_MAX: Final = 128
@@ -153,8 +153,8 @@ def decode(payload: bytes) -> Method:
 
     Raises:
         CommandInvalid: There is no such method.
-        SyntaxFault: The arguments are malformed, cut short or followed by something else. The
-            fault names the method.
+        FrameError: The arguments are cut short or followed by something else (501, as in RabbitMQ).
+        SyntaxFault: They are malformed otherwise. Either fault names the method.
     """
     class_id, at = SHORT.read(payload, 0)
     method_id, at = SHORT.read(payload, at)
@@ -164,7 +164,7 @@ def decode(payload: bytes) -> Method:
     values: dict[str, Any] = {}
     try:
         _read_all(cls._STEPS, payload, at, values)
-    except SyntaxFault as fault:
+    except Fault as fault:
         fault.class_id, fault.method_id = class_id, method_id
         raise
     return cls(**values)
@@ -179,4 +179,4 @@ def _read_all(steps: tuple[_Step, ...], payload: bytes, at: int, values: dict[st
         at = -1
     if at != len(payload):
         shown = ",".join(map(str, payload[4 : 4 + _SHOWN_BYTES_MAX]))
-        raise SyntaxFault(f"cannot decode <<{shown}>>")
+        raise FrameError(f"cannot decode <<{shown}>>")  # 501, as in RabbitMQ

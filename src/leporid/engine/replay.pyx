@@ -20,11 +20,12 @@ from leporid.engine.queue cimport Queue
 from leporid.engine.wire cimport Range, Record, Target, crc32c, header_check
 
 from leporid.engine.log import FORMAT_VERSION, MAGIC
-from leporid.engine.reports import SegmentReport, SegmentUnreadable
+from leporid.engine.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
 
 
 cdef enum:
     SECTOR_BYTES = 512              # what a disk writes whole or not at all
+    TRANSIENT_IDS = 0x80000000      # of queues that no restart brings back
 
 
 cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
@@ -67,6 +68,7 @@ cdef class Replay:
     cdef Plane plane
     cdef bint clean                 # the newest record is CLEAN
     cdef set damaged                # numbers of segments that had something set aside
+    cdef readonly uint32_t highest_queue_id     # of durable queues that facts are about
     cdef object last                # (number, used) of the segment before
 
     def __cinit__(self, Plane plane):
@@ -130,8 +132,8 @@ cdef class Replay:
             int.from_bytes(header[at:at + 4], "little") for at in range(8, 32, 4))
         if crc != crc32c(0, <const uint8_t *> <char *> header, 28):
             raise SegmentUnreadable(f"segment {number}: its header is damaged")
-        if version != FORMAT_VERSION:
-            raise SegmentUnreadable(
+        if version > FORMAT_VERSION:
+            raise SegmentTooNew(
                 f"segment {number}: format {version} is not known here (this is {FORMAT_VERSION})")
         if found != number:
             raise SegmentUnreadable(f"segment {number}: the file is that of segment {found}")
@@ -146,6 +148,7 @@ cdef class Replay:
     cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1:
         cdef size_t at
         cdef const Record *record
+        cdef size_t begun = 0           # of the newest record outside of a transaction
         pending = []
         for at in valid:
             record = <const Record *> (base + at)
@@ -154,7 +157,9 @@ cdef class Replay:
             if record.flags & FLAG_IN_TX:
                 pending.append(at)
                 continue
-            if record.kind == KIND_COMMIT and self.is_whole(base, pending, at, report):
+            if record.kind == KIND_COMMIT and self.is_whole(
+                    base, pending, begun, at, report):
+                begun = at
                 for at in pending:
                     self.apply_one(segment, base, at, report)
                 pending = []
@@ -162,11 +167,13 @@ cdef class Replay:
             # Facts of one transaction lie next to each other: any other fact ends it undone.
             self.undo(segment, base, pending, report)
             pending = []
+            begun = at
             self.apply_one(segment, base, at, report)
         self.undo(segment, base, pending, report)
         return 0
 
-    cdef bint is_whole(self, const uint8_t *base, list pending, size_t at, report) except -1:
+    cdef bint is_whole(self, const uint8_t *base, list pending, size_t begun, size_t at,
+                       report) except -1:
         """Whether a transaction counts although some of it may be missing.
 
         What is missing and was never written (a sector of zeros: the power went during the write)
@@ -177,7 +184,7 @@ cdef class Replay:
         if <size_t> len(pending) >= count[0]:
             return True
         for start, length in report.damaged:
-            if start < at and not is_unwritten(base, start, start + length):
+            if begun < start < at and not is_unwritten(base, start, start + length):
                 return True
         return False
 
@@ -200,6 +207,8 @@ cdef class Replay:
         cdef uint32_t i
         if record.kind == KIND_PUBLISH:
             report.publishes += 1
+            for i in range(record.targets):
+                self.meet(target[i].queue)
             if self.plane is None:
                 return 0
             position = <uint64_t> (segment.number | DURABLE_BIT) << 32 | at
@@ -211,6 +220,7 @@ cdef class Replay:
             if record.body_len < 8 or record.body_len != 8 + head[1] * sizeof(Range):
                 raise AssertionError(f"record at {at} has a good checksum and a wrong length")
             report.settles += record.kind == KIND_SETTLE
+            self.meet(head[0])
             if self.plane is None:
                 return 0
             queue = self.plane.queues.get(head[0])
@@ -227,6 +237,10 @@ cdef class Replay:
                     if slot != NULL and slot.state != GONE:
                         slot.deliveries = max(1, slot.deliveries)
         return 0
+
+    cdef void meet(self, uint32_t queue):
+        if queue < TRANSIENT_IDS:
+            self.highest_queue_id = max(self.highest_queue_id, queue)
 
     def finish(self, bint missing=False):
         """Every segment was applied; returns whether the broker had been shut down in order.

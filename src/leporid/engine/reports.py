@@ -12,6 +12,10 @@ class SegmentUnreadable(Exception):
     """A file that cannot be a segment of this log: another format, another file, no header."""
 
 
+class SegmentTooNew(SegmentUnreadable):
+    """A segment that a later version wrote: whole, but not for us to read or to touch."""
+
+
 @dataclass(slots=True)
 class SegmentReport:
     """One segment's verification.

@@ -1,0 +1,127 @@
+"""A broker with a real listener in the test's own event loop, and with a clock that the test moves.
+
+All of the server but start-up, disk and HTTP. What is durable here is on disk at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+
+from tests.server.client import PATIENCE_S, Client
+
+from leporid.amqp.tables import Value
+from leporid.broker.access import Access, guest
+from leporid.broker.broker import Broker
+from leporid.engine.plane import Plane
+from leporid.server.addresses import bind
+from leporid.server.link import Link
+from leporid.server.listener import Listener, on_thread
+from leporid.server.turns import Turns
+
+SECRET = b"secret of this test process"
+IDENTITY: Mapping[str, Value] = {"product": "Leporid", "version": "0"}
+
+
+class Clock:
+    """What stands for the module `time`."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time(self) -> float:
+        return 1e9 + self.now_s
+
+    def move(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Stack:
+    """Plane, turns, broker and listener, as a node joins them."""
+
+    def __init__(self, *, handshake_ms: int = 10_000, connections_max: int = 100) -> None:
+        self.plane = Plane(1)
+        self.turns = Turns(self.plane)
+        self.turns.after = self._after
+        self.broker = Broker(
+            self.plane,
+            Access([guest(SECRET)], SECRET),
+            record=lambda _: None,
+            random_bytes=os.urandom,
+            offload=on_thread(self.turns),
+            identity=IDENTITY,
+        )
+        self.broker.add_vhost("/")
+        self.sockets = bind(["127.0.0.1"], 0)
+        self.port: int = self.sockets[0].getsockname()[1]
+        self.listener = Listener(
+            self.sockets,
+            self.broker,
+            self.turns,
+            handshake_ms=handshake_ms,
+            connections_max=connections_max,
+        )
+        self.listener.start()
+        self.clients: list[Client] = []
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+
+    def _after(self) -> None:
+        work = self.plane.begin_sync()
+        if work is not None:
+            self.plane.end_sync(work[0], work[1])
+            self.turns.wake()
+        for entry in list(self._waiting):
+            condition, future = entry
+            if future.done():
+                self._waiting.remove(entry)
+            elif condition():
+                future.set_result(None)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for the end of the turn after which the condition holds."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((condition, future))
+        self.turns.wake()
+        async with asyncio.timeout(PATIENCE_S):
+            await future
+
+    async def connect(self, *, receive_bytes: int = 0) -> Client:
+        """A client that has said nothing yet."""
+        client = await Client.connect(self.port, receive_bytes=receive_bytes)
+        self.clients.append(client)
+        return client
+
+    async def client(
+        self,
+        *,
+        heartbeat_s: int = 0,
+        capabilities: tuple[str, ...] = (),
+        receive_bytes: int = 0,
+    ) -> Client:
+        """A client that is logged in."""
+        client = await self.connect(receive_bytes=receive_bytes)
+        return await client.log_in(heartbeat_s=heartbeat_s, capabilities=capabilities)
+
+    def link_of(self, client: Client) -> Link:
+        """The server's end of a client's socket."""
+        ours = client.sock.getsockname()
+        (link,) = [one for one in self.turns.links.values() if one.sock.getpeername() == ours]
+        return link
+
+    def set_alarm(self, reason: str, on: bool) -> None:
+        """As a node does when it is told of an alarm."""
+        self.broker.set_alarm(reason, on)
+        self.turns.resume_reading()
+        self.turns.wake()
+
+    def stop(self) -> None:
+        """Close everything."""
+        for client in self.clients:
+            client.close()
+        self.listener.stop()
+        for link in list(self.turns.links.values()):
+            link.close()

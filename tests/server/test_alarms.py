@@ -1,0 +1,141 @@
+"""Alarms: when the broker runs low on memory or disk, and what publishers and consumers see."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.server.client import PATIENCE_S
+from tests.server.stack import Stack
+
+from leporid.amqp.methods import ConnectionBlocked, ConnectionUnblocked
+from leporid.server import alarms as module
+from leporid.server.alarms import Alarms, disk_free, memory_there_is, memory_used
+
+
+class Machine:
+    """What the alarms look at, and whom they tell."""
+
+    def __init__(self) -> None:
+        self.memory_used = 0
+        self.disk_free = 1000
+        self.told: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+
+    def tell(self, reason: str, on: bool) -> None:
+        self.told.put_nowait((reason, on))
+
+    async def next_told(self) -> tuple[str, bool]:
+        return await asyncio.wait_for(self.told.get(), PATIENCE_S)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(module, "memory_used", lambda: machine.memory_used)
+    monkeypatch.setattr(module, "disk_free", lambda _: machine.disk_free)
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.001)
+    return machine
+
+
+@pytest.fixture
+async def alarms(machine: Machine, tmp_path: Path) -> AsyncIterator[Alarms]:
+    alarms = Alarms(tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell)
+    yield alarms
+    alarms.stop()
+
+
+async def test_each_alarm_is_told_once_when_it_begins_and_once_when_it_ends(
+    machine: Machine, alarms: Alarms, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.WARNING)
+    machine.memory_used = 501
+    assert await machine.next_told() == ("memory", True)
+    machine.disk_free = 99
+    assert await machine.next_told() == ("disk", True)
+    machine.memory_used = 500
+    assert await machine.next_told() == ("memory", False)
+    machine.disk_free = 100
+    assert await machine.next_told() == ("disk", False)
+    assert machine.told.empty()
+    assert caplog.messages == [
+        "alarm: low on memory; publishers are blocked",
+        "alarm: low on disk; publishers are blocked",
+        "alarm over: memory",
+        "alarm over: disk",
+    ]
+
+
+async def test_an_alarm_from_the_beginning(machine: Machine, tmp_path: Path):
+    machine.memory_used = 501
+    alarms = Alarms(tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell)
+    assert machine.told.get_nowait() == ("memory", True)
+    alarms.stop()
+
+
+async def test_a_write_that_found_no_room_is_an_alarm_whatever_is_free(
+    machine: Machine, alarms: Alarms
+):
+    alarms.disk_full(True)
+    assert machine.told.get_nowait() == ("disk", True)
+    # Looking does not end it, as it would if free space alone decided.
+    machine.memory_used = 501
+    assert await machine.next_told() == ("memory", True)
+    alarms.disk_full(False)
+    assert machine.told.get_nowait() == ("disk", False)
+    machine.disk_free = 99
+    assert await machine.next_told() == ("disk", True)
+    alarms.disk_full(False)
+    assert machine.told.empty()
+
+
+async def test_after_the_stop_nobody_looks(machine: Machine, alarms: Alarms, tmp_path: Path):
+    alarms.stop()
+    machine.memory_used = 501
+    later = Alarms(tmp_path, memory_bytes_max=600, disk_free_min=100, tell=machine.tell)
+    machine.disk_free = 99
+    assert await machine.next_told() == ("disk", True)
+    assert machine.told.empty()
+    later.stop()
+
+
+def test_what_is_looked_at_is_there(tmp_path: Path):
+    before = memory_used()
+    assert 2**20 < before < memory_there_is()
+    held = bytearray(b"x") * 2**25
+    assert memory_used() - before > len(held) // 2
+    assert disk_free(tmp_path) > 0
+
+
+# ------------------------------------------------------------- what clients see
+
+
+async def test_a_publisher_is_told_and_not_read_while_consumers_go_on(stack: Stack):
+    consumer = await stack.client(capabilities=("connection.blocked",))
+    await consumer.declare("q", auto_delete=True)
+    await consumer.consume("q")
+    publisher = await stack.client(capabilities=("connection.blocked",))
+    unaware = await stack.client()
+    stack.set_alarm("memory", True)
+    for client, body in ((publisher, b"first"), (unaware, b"second")):
+        # Who has not published yet is read until he does.
+        await client.publish("q", body)
+        assert (await consumer.delivered())[1] == body
+    assert (await publisher.hear(ConnectionBlocked)).reason == "low on memory"
+    stack.set_alarm("disk", True)
+    await publisher.publish("q", b"third")
+    await unaware.publish("q", b"fourth")
+    # What consumers ask for is answered; nothing of the publishers came in between.
+    await consumer.declare("q2")
+    assert stack.plane.published == 2
+    assert not stack.link_of(publisher).connection.reading
+    assert not stack.link_of(unaware).connection.reading
+
+    stack.set_alarm("memory", False)
+    await consumer.declare("q3")
+    assert stack.plane.published == 2
+    stack.set_alarm("disk", False)
+    assert {(await consumer.delivered())[1] for _ in range(2)} == {b"third", b"fourth"}
+    await publisher.hear(ConnectionUnblocked)
+    # Nothing was said to who did not ask to be told.
+    assert await unaware.declare("q4") == "q4"

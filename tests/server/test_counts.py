@@ -1,0 +1,73 @@
+"""The counts that /metrics shows, of a broker at work."""
+
+from dataclasses import asdict
+
+from tests.server.stack import Stack
+
+from leporid.amqp.methods import (
+    BasicAck,
+    BasicGet,
+    BasicGetOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+)
+from leporid.server.counts import Count, Counts
+
+NOTHING = asdict(Count(*[0] * 11))
+
+
+async def test_nothing_yet(stack: Stack):
+    assert asdict(Counts(stack.broker, stack.plane).now()) == NOTHING
+
+
+async def test_a_broker_at_work(stack: Stack):
+    counts = Counts(stack.broker, stack.plane)
+    client, other = await stack.client(), await stack.client()
+    await client.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    await client.declare("taken", auto_delete=False)
+    await client.declare("kept", auto_delete=False)
+    assert asdict(counts.now()) == NOTHING | {"connections": 2, "channels": 3, "queues": 2}
+
+    await client.call(ConfirmSelect(), ConfirmSelectOk)
+    for queue in ("taken", "taken", "taken", "kept", "nowhere"):
+        await client.publish(queue, b"message")
+    await stack.until(lambda: stack.plane.confirmed == 5)
+    await other.consume("taken", no_ack=False)
+    tags = [(await other.delivered())[0].delivery_tag for _ in range(3)]
+    await other.say(BasicAck(tags[0]))
+    await stack.until(lambda: stack.plane.acked == 1)
+    now = asdict(counts.now())
+    assert now == {
+        "connections": 2,
+        "channels": 3,
+        "queues": 2,
+        "consumers": 1,
+        "messages_ready": 1,
+        "messages_unacked": 2,
+        "messages_received_total": 5,
+        "messages_confirmed_total": 5,
+        "messages_delivered_total": 3,
+        "messages_redelivered_total": 0,
+        "messages_acknowledged_total": 1,
+    }
+
+    other.close()
+    await stack.until(lambda: len(stack.turns.links) == 1)
+    while (await client.hear(BasicAck)).delivery_tag < 5:
+        pass
+    await client.call(BasicGet(queue="kept"), BasicGetOk)
+    await client.frame()
+    await client.frame()
+    await client.consume("taken", no_ack=False)
+    for _ in range(2):
+        assert (await client.delivered())[0].redelivered
+    assert asdict(counts.now()) == now | {
+        "connections": 1,
+        "channels": 2,
+        "messages_ready": 0,
+        "messages_unacked": 3,
+        "messages_delivered_total": 6,
+        "messages_redelivered_total": 2,
+    }

@@ -1,0 +1,251 @@
+"""Links: peers that read slowly or never, that speak nonsense, or vanish."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+from tests.server.client import GARBAGE, Client, published
+from tests.server.stack import Stack
+
+from leporid.amqp.constants import FRAME_BODY, PROTOCOL_HEADER
+from leporid.amqp.frames import method_frame
+from leporid.amqp.methods import (
+    BasicAck,
+    BasicPublish,
+    BasicReturn,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from leporid.broker.session import Session
+from leporid.server import link as module
+
+BODY_BYTES = 32 * 1024
+# More than the kernel keeps for both ends of a socket together, and the broker on top of it.
+MANY = 250
+# What the engine lets wait for a consumer that does not read, and for one who asks and does not
+# read the answers.
+OUTPUT_HIGH_BYTES = 192 * 1024
+OUTPUT_STOP_BYTES = 1024 * 1024
+TURN_BYTES = 64 * 1024
+
+
+def body(number: int) -> bytes:
+    return number.to_bytes(4, "big") * (BODY_BYTES // 4)
+
+
+async def fill(client: Client, queue: str) -> None:
+    for number in range(MANY):
+        await client.publish(queue, body(number))
+
+
+async def is_alive(client: Client) -> bool:
+    await client.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    return True
+
+
+# ------------------------------------------------------------- peers that do not read
+
+
+async def test_a_consumer_that_reads_late_gets_everything(stack: Stack):
+    publisher, slow = await stack.client(), await stack.client(receive_bytes=16384)
+    await slow.declare("q", auto_delete=True)
+    await slow.consume("q")
+    link = stack.link_of(slow)
+    await fill(publisher, "q")
+    await stack.until(lambda: stack.plane.published == MANY)
+    assert 0 < link.connection.pending_bytes <= OUTPUT_HIGH_BYTES + BODY_BYTES + 200
+    assert stack.plane.delivered < MANY
+    for number in range(MANY):
+        deliver, received = await slow.delivered()
+        assert (deliver.delivery_tag, received) == (number + 1, body(number))
+    assert await is_alive(slow)
+    assert link.connection.pending_bytes == 0
+
+
+async def test_a_consumer_that_never_reads_keeps_nobody_waiting(stack: Stack):
+    publisher, deaf, other = await stack.client(), await stack.client(), await stack.client()
+    await deaf.declare("q", auto_delete=True)
+    await deaf.consume("q", no_ack=False)
+    await other.consume("q")
+    await fill(publisher, "q")
+    await stack.until(lambda: stack.plane.published == MANY)
+    for _ in range(MANY // 2):
+        await other.delivered()
+    assert await is_alive(publisher)
+    # What it was sent and has not settled goes to somebody who reads.
+    deaf.close()
+    for _ in range(MANY - MANY // 2):
+        await other.delivered()
+
+
+async def test_who_asks_and_never_reads_is_not_read(stack: Stack):
+    asking, other = await stack.client(receive_bytes=16384), await stack.client()
+    connection = stack.link_of(asking).connection
+    mandatory = method_frame(1, BasicPublish(routing_key="nowhere", mandatory=True))
+    plain = method_frame(1, BasicPublish(routing_key="nowhere"))
+    question = published("nowhere", body(0)).replace(plain, mandatory)
+
+    sending = asyncio.create_task(asking.write(question * MANY))
+    await stack.until(lambda: connection.pending_bytes >= OUTPUT_STOP_BYTES)
+    most = connection.pending_bytes
+    assert most <= OUTPUT_STOP_BYTES + TURN_BYTES + BODY_BYTES
+    assert not connection.reading
+    assert await is_alive(other)
+    assert connection.pending_bytes == most
+    for _ in range(MANY):
+        await asking.hear(BasicReturn)
+        await asking.frame()
+        assert await asking.frame() == (FRAME_BODY, 1, body(0))
+    await sending
+    assert await is_alive(asking)
+
+
+# ------------------------------------------------------------- peers that vanish
+
+
+@pytest.mark.parametrize("end", [Client.close, Client.reset])
+async def test_a_peer_that_vanishes_leaves_nothing(stack: Stack, end: Callable[[Client], None]):
+    vanishing, other = await stack.client(), await stack.client()
+    await vanishing.declare("its own")
+    await other.declare("shared", auto_delete=False)
+    await other.publish("shared", b"message")
+    await vanishing.consume("shared", no_ack=False)
+    assert (await vanishing.delivered())[1] == b"message"
+    end(vanishing)
+    await stack.until(lambda: len(stack.turns.links) == 1)
+    assert len(stack.broker.sessions) == 1
+    assert [queue.name for queue in stack.broker.statistics().vhosts[0].queues] == ["shared"]
+    await other.consume("shared")
+    deliver, received = await other.delivered()
+    assert (deliver.redelivered, received) == (True, b"message")
+
+
+async def test_a_peer_that_says_it_will_not_speak_again_is_gone(stack: Stack):
+    client = await stack.client()
+    client.sock.shutdown(1)
+    await client.ends()
+    await stack.until(lambda: not stack.turns.links)
+
+
+async def test_a_peer_that_vanishes_unread_is_missed_when_it_is_written_to(stack: Stack):
+    vanishing, other = await stack.client(), await stack.client()
+    await other.declare("q", auto_delete=False)
+    await vanishing.consume("q")
+    await vanishing.publish("nowhere")
+    link = stack.link_of(vanishing)
+    await stack.until(lambda: link.connection.published)
+    stack.set_alarm("memory", True)
+    vanishing.reset()
+    assert await is_alive(other)
+    assert link in stack.turns.links.values()
+    await other.publish("q")
+    await stack.until(lambda: link not in stack.turns.links.values())
+
+
+async def test_closing_twice_does_nothing(stack: Stack):
+    client = await stack.client()
+    link = stack.link_of(client)
+    link.close()
+    link.close()
+    link.flush()
+    link.update_reading()
+    await client.ends()
+
+
+# ------------------------------------------------------------- last words
+
+
+async def test_last_words_reach_a_peer_that_goes_on_talking(stack: Stack):
+    client = await stack.client()
+    await client.write(GARBAGE + bytes(2**21))
+    close = await client.hear(ConnectionClose)
+    assert close.reply_code == 501
+    await client.ends()
+    client.close()
+    await stack.until(lambda: not stack.turns.links)
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"GET / HTTP/1.1\r\n\r\n", b"AMQP\0\1\0\0", b"\x16\x03\1" * 9]
+)
+async def test_who_speaks_something_else_learns_what_is_spoken_here(stack: Stack, greeting: bytes):
+    client = await stack.connect()
+    await client.write(greeting)
+    assert await client.read(8) == PROTOCOL_HEADER
+    await client.ends()
+
+
+async def test_closing_in_order(stack: Stack):
+    client = await stack.client()
+    await client.call(ConnectionClose(200, "bye"), ConnectionCloseOk, channel=0)
+    await client.ends()
+    client.close()
+    await stack.until(lambda: not stack.turns.links)
+
+
+async def test_all_that_was_sent_is_read_before_the_end(stack: Stack):
+    client = await stack.client()
+    last = QueueDeclare(queue="q"), ConnectionClose(200, "bye")
+    await client.write(method_frame(1, last[0]) + method_frame(0, last[1]))
+    client.sock.shutdown(1)
+    await client.hear(QueueDeclareOk)
+    await client.hear(ConnectionCloseOk)
+    await client.ends()
+
+
+async def test_nobody_is_waited_for_longer_than_a_moment(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "LINGER_S", 0.01)
+    client = await stack.client()
+    await client.write(GARBAGE)
+    await stack.until(lambda: not stack.turns.links)
+    assert (await client.hear(ConnectionClose)).reply_code == 501
+
+
+# ------------------------------------------------------------- our own mistakes
+
+
+def mistake(*_: object) -> None:
+    raise RuntimeError("a mistake of ours")
+
+
+async def test_a_defect_costs_one_connection(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    unlucky, other = await stack.client(), await stack.client()
+    monkeypatch.setattr(Session, "source", mistake)
+    await unlucky.publish("q", b"")
+    close = await unlucky.hear(ConnectionClose)
+    assert close.reply_code == 541
+    assert "a mistake of ours" not in close.reply_text
+    await unlucky.ends()
+    assert await is_alive(other)
+    (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert record.getMessage().startswith("defect ")
+    assert record.exc_info is not None
+
+
+async def test_a_defect_before_the_login_says_nothing(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+):
+    client = await stack.connect()
+    monkeypatch.setattr(Session, "on_greeting", mistake)
+    await client.write(PROTOCOL_HEADER)
+    await client.ends()
+
+
+async def test_confirms_of_a_peer_that_left_go_nowhere(stack: Stack):
+    client, other = await stack.client(), await stack.client()
+    await other.declare("q", auto_delete=False)
+    await other.consume("q", no_ack=False)
+    await client.publish("q", b"last")
+    client.close()
+    deliver, _ = await other.delivered()
+    await other.say(BasicAck(deliver.delivery_tag))
+    assert await is_alive(other)

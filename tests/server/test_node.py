@@ -1,0 +1,330 @@
+"""A node: a real broker process, from its ready line to its exit code."""
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.server.client import GARBAGE, HEARTBEAT, PATIENCE_S, Client, published
+
+from leporid.amqp.methods import (
+    BasicAck,
+    ChannelClose,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionStartOk,
+    ConnectionTune,
+    ExchangeDeclare,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from leporid.broker.changes import DropQueue, PutBinding, PutExchange
+from leporid.server.node import as_stored
+from leporid.testing import BrokerError, BrokerProcess
+from leporid.testing.process import default_command
+
+slow = pytest.mark.slow
+
+LIMITED = """
+heartbeat = 7
+channel_max = 10
+frame_max = 8192
+[limits]
+handshake_seconds = 1
+connections_max = 3
+"""
+# Less than any broker needs.
+LITTLE_MEMORY = 'memory_watermark = "1 MiB"\n'
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker as it is without a configuration."""
+    with BrokerProcess(tmp_path_factory.mktemp("node") / "data") as broker:
+        yield broker
+        assert broker.stop() == 0, broker.log_tail()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker for one test, which may end it."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        yield broker
+
+
+@pytest.fixture
+def configured(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    """A broker with the configuration that is the test's parameter."""
+    file = tmp_path / "leporid.toml"
+    file.write_text(request.param)
+    with BrokerProcess(tmp_path / "data", options=["--config", str(file)]) as broker:
+        yield broker
+        assert broker.stop() == 0, broker.log_tail()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
+        yield client
+
+
+def page(broker: BrokerProcess, name: str) -> str:
+    return f"http://127.0.0.1:{broker.http_port}/{name}"
+
+
+def test_changes_as_they_are_stored():
+    assert as_stored(DropQueue(7)) == ("drop_queue", {"id": 7})
+    assert as_stored(PutExchange("/", "e", "topic", False, True, b"\0\0\0\0")) == (
+        "put_exchange",
+        {
+            "vhost": "/",
+            "name": "e",
+            "type": "topic",
+            "auto_delete": False,
+            "internal": True,
+            "arguments": b"\0\0\0\0",
+        },
+    )
+    kind, fields = as_stored(PutBinding("/", "e", "q", "queue", "k", b""))
+    assert (kind, fields["destination"]) == ("put_binding", "q")
+
+
+# ------------------------------------------------------------- start
+
+
+@slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_ready_line_is_all_of_standard_output(tmp_path: Path, number: signal.Signals):
+    options = ("--data-dir", str(tmp_path), "--amqp-port", "0", "--http-port", "0")
+    process = await asyncio.create_subprocess_exec(
+        *default_command(), *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE_S):
+        line = (await process.stdout.readline()).decode()
+        found = re.fullmatch(
+            r"ready amqp=127\.0\.0\.1:(\d+) http=127\.0\.0\.1:(\d+) pid=(\d+)\n", line
+        )
+        assert found is not None, line
+        assert int(found[3]) == process.pid
+        client = await (await Client.connect(int(found[1]))).log_in()
+        client.close()
+        process.send_signal(number)
+        output, log = await process.communicate()
+    assert output == b""
+    assert process.returncode == 0
+    assert log.splitlines()[-1].endswith(b"stopped")
+
+
+@slow
+def test_one_process_per_data_directory(broker: BrokerProcess):
+    code, log = broker.start_refused()
+    assert code == 1
+    assert f"{broker.data_dir} is in use by process {broker.pid}\n" in log
+
+
+@slow
+def test_a_port_that_is_taken_is_named(broker: BrokerProcess, tmp_path: Path):
+    second = BrokerProcess(tmp_path / "data", amqp_port=broker.amqp_port)
+    with pytest.raises(BrokerError, match="ended with code 1") as ended:
+        second.start()
+    taken = f"cannot start: [Errno 98] cannot listen on 127.0.0.1:{broker.amqp_port}: "
+    assert taken in str(ended.value)
+
+
+@slow
+async def test_pages(broker: BrokerProcess, http: httpx.AsyncClient):
+    answer = await http.get(page(broker, "health"))
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    client = await (await Client.connect(broker.amqp_port)).log_in()
+    await client.declare("q")
+    text = (await http.get(page(broker, "metrics"))).text
+    assert "rabbitmq_connections 1.0\n" in text
+    assert "rabbitmq_queues 1.0\n" in text
+    client.close()
+
+
+# ------------------------------------------------------------- stop
+
+
+@slow
+async def test_stopping_in_order(own_broker: BrokerProcess, http: httpx.AsyncClient):
+    port = own_broker.amqp_port
+    answering = await (await Client.connect(port)).log_in()
+    mute = await (await Client.connect(port)).log_in()
+    greeted = await Client.connect(port)
+    await greeted.greet()
+    stopping = asyncio.create_task(asyncio.to_thread(own_broker.stop))
+    for client in (answering, mute):
+        close = await client.hear(ConnectionClose)
+        assert close.reply_code == 320
+        assert close.reply_text == (
+            "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+        )
+    # There is time for this, because the mute one is waited for.
+    answer = await http.get(page(own_broker, "health"))
+    assert (answer.status_code, answer.json()["reasons"]) == (503, ["draining"])
+    with pytest.raises(ConnectionRefusedError):
+        await Client.connect(port)
+    await answering.say(ConnectionCloseOk(), channel=0)
+    for client in (answering, greeted, mute):
+        await client.ends()
+        client.close()
+    assert await stopping == 0
+
+
+@slow
+async def test_what_was_confirmed_is_there_after_the_stop(own_broker: BrokerProcess):
+    client = await (await Client.connect(own_broker.amqp_port)).log_in()
+    await client.declare("q", durable=True)
+    await client.call(ConfirmSelect(), ConfirmSelectOk)
+    await client.write(published("q", b"kept", persistent=True) + published("q", b"lost"))
+    while (await client.hear(BasicAck)).delivery_tag < 2:
+        pass
+    client.close()
+    assert await asyncio.to_thread(own_broker.stop) == 0
+    await asyncio.to_thread(own_broker.start)
+    client = await (await Client.connect(own_broker.amqp_port)).log_in()
+    declared = await client.call(QueueDeclare(queue="q", passive=True), QueueDeclareOk)
+    assert declared.message_count == 1
+    await client.consume("q")
+    deliver, body = await client.delivered()
+    assert (deliver.redelivered, body) == (False, b"kept")
+    client.close()
+
+
+# ------------------------------------------------------------- configured limits
+
+
+@slow
+@pytest.mark.parametrize("configured", [LIMITED], indirect=True, ids=["limited"])
+async def test_limits_are_those_of_the_configuration(configured: BrokerProcess):
+    first = await Client.connect(configured.amqp_port)
+    await first.greet()
+    await first.say(ConnectionStartOk(response=b"\0guest\0guest"), channel=0)
+    tune = await first.hear(ConnectionTune)
+    assert tune == ConnectionTune(channel_max=10, frame_max=8192, heartbeat=7)
+    second, third, fourth = [await Client.connect(configured.amqp_port) for _ in range(3)]
+    await fourth.ends()
+    # Nobody said anything more, for a second.
+    for client in (first, second, third):
+        await client.ends()
+    # There is room again.
+    last = await (await Client.connect(configured.amqp_port)).log_in()
+    for client in (first, second, third, fourth, last):
+        client.close()
+
+
+@slow
+@pytest.mark.parametrize("configured", [LITTLE_MEMORY], indirect=True, ids=["little memory"])
+async def test_above_the_watermark_publishers_wait_and_consumers_do_not(
+    configured: BrokerProcess, http: httpx.AsyncClient
+):
+    port = configured.amqp_port
+    aware = ("connection.blocked",)
+    consumer = await (await Client.connect(port)).log_in(capabilities=aware)
+    await consumer.declare("q", auto_delete=True)
+    await consumer.consume("q")
+    publisher = await (await Client.connect(port)).log_in(capabilities=aware)
+    await publisher.publish("q", b"first")
+    assert (await publisher.hear(ConnectionBlocked)).reason == "low on memory"
+    assert (await consumer.delivered())[1] == b"first"
+    await publisher.publish("q", b"second")
+    await consumer.declare("q2")
+    answer = await http.get(page(configured, "health"))
+    assert (answer.status_code, answer.json()["reasons"]) == (503, ["memory alarm"])
+    assert (
+        'received_total{protocol="amqp091"} 1.0'
+        in (await http.get(page(configured, "metrics"))).text
+    )
+    publisher.close()
+    consumer.close()
+
+
+# ------------------------------------------------------------- peers
+
+
+@slow
+async def test_heartbeats_in_real_time(broker: BrokerProcess):
+    living, dead = [
+        await (await Client.connect(broker.amqp_port)).log_in(heartbeat_s=1) for _ in range(2)
+    ]
+
+    async def live() -> int:
+        """Answer each heartbeat until the other is gone; returns how many came."""
+        count = 0
+        while not ended.done() or count < 3:
+            await living.heartbeat()
+            await living.write(HEARTBEAT)
+            count += 1
+        return count
+
+    ended = asyncio.create_task(dead.ends())
+    assert await live() >= 3
+    await ended
+    await living.declare("q")
+    assert re.search(r"missed heartbeats: nothing came for \d{4,} ms", broker.log_tail())
+    living.close()
+    dead.close()
+
+
+@slow
+async def test_a_flood_starves_nobody(broker: BrokerProcess, http: httpx.AsyncClient):
+    flooding, other = [await (await Client.connect(broker.amqp_port)).log_in() for _ in range(2)]
+    frames = published("nowhere", b"x" * 100) * 1000
+
+    async def pour() -> None:
+        while True:
+            await flooding.write(frames)
+
+    async def received() -> float:
+        text = (await http.get(page(broker, "metrics"))).text
+        found = re.search(r'messages_received_total\{protocol="amqp091"\} (\S+)', text)
+        assert found is not None
+        return float(found[1])
+
+    pouring = asyncio.create_task(pour())
+    before = await received()
+    for number in range(100):
+        await other.declare(f"q{number}")
+    assert await received() > before
+    pouring.cancel()
+    with suppress(asyncio.CancelledError):
+        await pouring
+    flooding.close()
+    other.close()
+
+
+@slow
+async def test_last_words_in_real_time(broker: BrokerProcess):
+    client = await (await Client.connect(broker.amqp_port)).log_in()
+    await client.write(GARBAGE + bytes(2**20))
+    assert (await client.hear(ConnectionClose)).reply_code == 501
+    await client.ends()
+    client.close()
+
+
+@slow
+async def test_peers_cannot_write_log_lines(broker: BrokerProcess):
+    forged = "2026-01-01 00:00:00,000 INFO leporid.server.node: forged"
+    client = await (await Client.connect(broker.amqp_port)).log_in()
+    await client.say(QueueDeclare(queue=f"q\n{forged}\x1b[2K", passive=True))
+    assert forged in (await client.hear(ChannelClose)).reply_text
+    await client.say(ExchangeDeclare(exchange=f"e\r{forged}", type="direct"), channel=7)
+    assert (await client.hear(ConnectionClose)).reply_code == 504
+    client.close()
+    failing = await Client.connect(broker.amqp_port)
+    await failing.greet()
+    await failing.say(ConnectionStartOk(response=f"\0g\n{forged}\0x".encode()), channel=0)
+    await failing.ends()
+    failing.close()
+    lines = broker.log_path.read_text().splitlines()
+    assert not [line for line in lines if line.startswith(forged) or "\x1b" in line]
+    assert len([line for line in lines if forged in line]) == 2

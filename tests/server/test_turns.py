@@ -1,0 +1,118 @@
+"""Turns: one for all that came together, in time for what is due, and no longer for one than for
+another."""
+
+import asyncio
+from contextlib import suppress
+from itertools import count
+from typing import cast
+
+import pytest
+from tests.server.client import PATIENCE_S, published
+from tests.server.stack import Clock, Stack
+
+from leporid.amqp.methods import QueueDeclare, QueueDeclareOk
+from leporid.engine.plane import Plane
+from leporid.server.link import Link
+from leporid.server.turns import Turns
+
+TURN_BYTES = 64 * 1024
+
+
+class OnlyConnection:
+    """As much of a link as `Turns` looks at before there is output."""
+
+    def __init__(self, plane: Plane) -> None:
+        self.connection = plane.connection()
+
+
+@pytest.fixture
+async def turns() -> Turns:
+    return Turns(Plane(1))
+
+
+async def test_any_number_of_wakes_makes_one_turn(turns: Turns):
+    numbers = count(1)
+    ended = asyncio.Event()
+
+    def after() -> None:
+        if next(numbers) == 1:
+            turns.wake()
+            turns.wake()
+        else:
+            ended.set()
+
+    turns.after = after
+    turns.wake()
+    turns.wake()
+    await asyncio.wait_for(ended.wait(), PATIENCE_S)
+    assert next(numbers) == 3
+
+
+async def test_a_turn_tells_the_plane_the_time(clock: Clock, turns: Turns):
+    assert turns.plane.now_ms == 1_000_000
+    clock.move(1.5)
+    turns.turn()
+    assert turns.plane.now_ms == 1_001_500
+    assert turns.plane.wall_ms == 10**12 + 1_001_500
+
+
+async def test_waiting_for_the_last_link(turns: Turns):
+    await turns.without_links()
+    links = [cast(Link, OnlyConnection(turns.plane)) for _ in range(2)]
+    for link in links:
+        turns.add(link)
+    waiting = asyncio.ensure_future(turns.without_links())
+    turns.remove(links[0])
+    turns.remove(links[0])
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(waiting), 0)
+    turns.remove(links[1])
+    await asyncio.wait_for(waiting, PATIENCE_S)
+    assert turns.links == {}
+
+
+async def test_what_is_due_has_its_turn_although_nothing_comes():
+    stack = Stack()  # with the real clock, and from here on without the listener's ticks
+    client = await stack.client()
+    stack.listener.stop()
+    await client.declare("q")
+    await client.write(published("q", b"short-lived", expiration="20"))
+    await stack.until(lambda: stack.plane.published == 1)
+    await stack.until(lambda: stack.plane.expired == 1)
+    stack.stop()
+
+
+async def test_a_backlog_is_delivered_turn_after_turn_although_nothing_comes():
+    stack = Stack()
+    client = await stack.client()
+    stack.listener.stop()
+    await client.declare("q")
+    for _ in range(100):
+        await client.publish("q", bytes(32 * 1024))
+    await client.consume("q")
+    for _ in range(100):
+        await client.delivered()
+    stack.stop()
+
+
+async def test_a_flood_takes_no_more_than_its_turns(stack: Stack):
+    flooding, other = await stack.client(), await stack.client()
+    await other.declare("q")
+    flood = stack.link_of(flooding).connection
+    frames = published("nowhere", b"x" * 1000) * 500
+
+    async def pour() -> None:
+        while True:
+            await flooding.write(frames)
+
+    pouring = asyncio.create_task(pour())
+    await stack.until(lambda: flood.received_bytes > 2**20)
+    for _ in range(50):
+        before = flood.received_bytes
+        await other.call(QueueDeclare(queue="q", passive=True), QueueDeclareOk)
+        # One turn in which the request is read, and those in which it and the answer travel.
+        assert flood.received_bytes - before <= 4 * TURN_BYTES
+    assert flood.received_bytes > 3 * 2**20
+    pouring.cancel()
+    with suppress(asyncio.CancelledError):
+        await pouring

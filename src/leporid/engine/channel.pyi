@@ -4,7 +4,8 @@
 from typing import Any, TypeAlias
 
 from leporid.engine.outbox import Outbox
-from leporid.engine.queue import Queue, Taker
+from leporid.engine.queue import Queue
+from leporid.engine.takers import Taker
 
 # The control plane knows the engine's parts by protocols of its own (broker/dataplane.py) and
 # gives back what it was given. The engine looks at what it gets, whatever the type says here.
@@ -38,10 +39,6 @@ class Consumer(Taker):
     @property
     def prefetch(self) -> int:
         """Unsettled deliveries that it may have; 0: no limit."""
-
-    @property
-    def unacked_count(self) -> int:
-        """Unsettled deliveries that it has."""
 
 class Channel:
     """One channel of a connection; made by `Connection.open_channel`."""
@@ -95,10 +92,13 @@ class Channel:
 
     def select_confirm(self) -> None: ...
     def select_tx(self) -> None: ...
+    def begin_commit(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """What a commit does outside of its all-or-nothing facts; used by `commit`."""
+
     def commit(self) -> int:
         """tx.commit; returns the generation to wait for, 0 for none."""
 
     def rollback(self) -> None: ...
 
-def first_of(entry: tuple[Any, ...]) -> Any:
-    """The first of a tuple."""
+def tag_of(entry: tuple[Any, ...]) -> Any:
+    """The delivery tag of an unsettled delivery."""

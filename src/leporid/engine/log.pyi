@@ -7,8 +7,8 @@ MAGIC: Final[bytes]
 HEADER_BYTES: Final[int]
 FORMAT_VERSION: Final[int]
 
-def segment_header(number: int, salt: int) -> bytes:
-    """The first bytes of a segment's file."""
+def segment_header(number: int, salt: int, previous: int, previous_used: int) -> bytes:
+    """The first bytes of a segment's file; `previous` is the segment before, 0 for none."""
 
 class Segment:
     """One stretch of a log."""
@@ -79,6 +79,10 @@ class Log:
     @property
     def active(self) -> Segment | None:
         """The one that is appended to."""
+
+    @property
+    def appended(self) -> int:
+        """Records appended, those of segments that are gone included."""
 
     @property
     def bytes(self) -> int:

@@ -123,6 +123,11 @@ class Plane:
     def take_touched(self) -> list[Connection]:
         """Connections that have output or want to be closed, since the last call."""
 
+    def publish(
+        self, queues: Sequence[object], exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None:
+        """A message of the broker's own, such as a dead letter."""
+
     def note_change(self) -> int:
         """A definition changed; returns the generation it belongs to."""
 

@@ -1,20 +1,24 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of queue.pyx."""
 
+from typing import Final, Protocol
+
 from leporid.engine.plane import Plane
 
-class Taker:
-    """Somebody who takes entries from a queue."""
+OVERFLOW: Final[dict[str, int]]
 
-    @property
-    def priority(self) -> int:
-        """Those of a higher one are served first."""
+class _DeadLetters(Protocol):
+    """Takes what died in a queue: why, and the message."""
 
-class Level:
-    """The takers of one priority; used by the engine only."""
+    def __call__(
+        self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None: ...
 
 class Queue:
     """One queue's entries; made by `Plane.queue`."""
+
+    dead_letters: _DeadLetters | None
+    """Called with each message that leaves without having been acknowledged."""
 
     def __init__(self, plane: Plane, queue_id: int, name: str, durable: bool) -> None: ...
     @property
@@ -55,6 +59,36 @@ class Queue:
 
     @property
     def consumer_count(self) -> int: ...
+    @property
+    def overflow(self) -> int:
+        """What happens beyond the limits; a value of OVERFLOW."""
+
+    @property
+    def limited(self) -> bool:
+        """It has a limit of length or bytes."""
+
+    @property
+    def max_priority(self) -> int:
+        """The highest priority that it knows; 0: it knows none."""
+
+    def set_limits(
+        self,
+        *,
+        max_length: int | None = None,
+        max_bytes: int | None = None,
+        overflow: str = "drop-head",
+    ) -> None:
+        """Bounds on ready messages and on their body bytes, and what happens beyond them."""
+
+    def set_message_ttl(self, ttl_ms: int | None) -> None:
+        """How long a message stays at most, from when it enters; None: for ever."""
+
+    def set_priorities(self, highest: int) -> None:
+        """Messages leave by priority first, 0 to `highest`; only while the queue is empty."""
+
+    def set_single_active_consumer(self, single: bool) -> None:
+        """One consumer at a time gets messages."""
+
     def purge(self) -> int:
         """Drop the ready messages; returns how many there were."""
 

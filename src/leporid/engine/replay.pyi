@@ -10,11 +10,15 @@ class Replay:
     """Applies segments to a plane, oldest first; without one it only verifies them."""
 
     def __init__(self, plane: Plane | None) -> None: ...
+    @property
+    def highest_queue_id(self) -> int:
+        """Of the durable queues that facts are about."""
+
     def segment(self, number: int, mapping: Buffer) -> SegmentReport:
         """Verify and apply one segment's file; raises SegmentUnreadable."""
 
     def check_header(self, number: int, header: bytes) -> int:
         """Verify a segment's header; returns its salt."""
 
-    def finish(self) -> bool:
-        """Every segment was applied; returns whether the last run ended in order."""
+    def finish(self, missing: bool = False) -> bool:
+        """Every segment was applied, or `missing`; returns whether the last run ended in order."""

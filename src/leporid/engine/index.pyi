@@ -1,0 +1,12 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of index.pyx."""
+
+from typing import final
+
+@final
+class BlockPool:
+    """Freed blocks, kept for the next queue that grows; used by the engine only."""
+
+@final
+class Index:
+    """Entries by sequence number; used by the engine only."""

@@ -25,6 +25,7 @@ cdef class Consumer(Taker):
     cdef readonly bint no_ack
     cdef readonly bint active
     cdef readonly uint32_t prefetch
+    cdef bint replies               # to direct reply-to: such deliveries use up no tag
     cdef bytes head
 
 cdef class Channel:
@@ -59,7 +60,7 @@ cdef class Channel:
     cdef bytes assembling_properties
     cdef object assembling_body
     cdef uint64_t assembling_left
-    cdef uint64_t deepest           # ready entries in the deepest queue with consumers just published to
+    cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int settle_at(self, size_t at, int how) except -1
     cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer consumer, int how) except -1

@@ -7,27 +7,28 @@ before it was confirmed too, and after the generation of each was synced.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_DECREF
 
 from leporid.engine.confirms cimport Confirms, Pending
 from leporid.engine.index cimport UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
-from leporid.engine.log cimport FLAG_IN_TX, KIND_COMMIT, KIND_PUBLISH, Log
 from leporid.engine.outbox cimport OUTPUT_HIGH_BYTES, Outbox
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.takers cimport Taker
+from leporid.engine.transaction cimport commit, rollback
 from leporid.engine.wire cimport (
-    TTL_INVALID, Props, Record, Target, parse_ttl, walk_properties,
+    TTL_INVALID, Props, Record, parse_ttl, walk_properties,
 )
 
 from leporid.amqp.errors import NotImplementedFault, PreconditionFailed, SyntaxFault
 from leporid.engine.rewrites import copies_of, invalid_expiration, with_reply_to
 
 cdef bytes REPLY_TO = b"amq.rabbitmq.reply-to"
+cdef str REPLY_QUEUE = "amq.rabbitmq.reply-to."
 cdef extern from *:
     """enum { MANDATORY_BIT = 1, IMMEDIATE_BIT = 2 };"""
     int MANDATORY_BIT
@@ -46,6 +47,7 @@ cdef class Consumer(Taker):
         self.priority = priority
         self.prefetch = 0 if no_ack else prefetch
         self.active = True
+        self.replies = queue.name.startswith(REPLY_QUEUE)
         self.head = b"\x00\x3c\x00\x3c" + bytes((len(raw),)) + raw
 
     def __repr__(self):
@@ -68,13 +70,15 @@ cdef class Consumer(Taker):
     cdef int take(self, uint64_t seq, Slot *slot) except -1:
         cdef Channel channel = self.channel
         cdef Record *record = channel.plane.record(slot.position)
-        channel.delivery_tag += 1
+        cdef uint64_t tag = channel.delivery_tag + 1
+        if not self.replies:
+            channel.delivery_tag = tag
         channel.plane.delivered += 1
         if slot.deliveries:
             channel.plane.redelivered += 1
         channel.out.write_delivery(
             channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
-            channel.delivery_tag, slot.deliveries > 0, record)
+            tag, slot.deliveries > 0, record)
         if slot.deliveries < 65535:
             slot.deliveries += 1
         if self.no_ack:
@@ -83,7 +87,7 @@ cdef class Consumer(Taker):
             self.unacked_count += 1
             channel.outstanding += 1
             channel.unacked_count += 1
-            channel.ledger.add(channel.delivery_tag, seq, self.queue, self)
+            channel.ledger.add(tag, seq, self.queue, self)
         return 0
 
     cdef int resume(self) except -1:
@@ -391,108 +395,15 @@ cdef class Channel:
         self.transactional = True
 
     def commit(self):
-        """tx.commit: all publishes and settles of the transaction, or after a crash none.
+        """tx.commit: all of the transaction, or after a crash none.
 
-        The facts of one transaction lie next to each other in one segment and count only when the
-        COMMIT fact after them is there. Returns the generation to wait for, 0 for none.
+        Returns the generation to wait for; 0 for none.
         """
-        cdef Plane plane = self.plane
-        cdef Route route
-        cdef Record *record
-        cdef Props props
-        cdef size_t size = 2 * sizeof(Record)
-        cdef bytes names, properties, body
-        cdef Queue queue
-        cdef uint64_t before
-        cdef uint32_t *count
-        cdef bint durable, refused
-        publishes, settles = self.begin_commit()
-        durable = False
-        for route, names, properties, body, _, _ in publishes:
-            durable = durable or route.durable
-            size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
-            size += len(route.queues) * sizeof(Target)
-        for queue, _, _, _ in settles:
-            durable = durable or queue.durable
-            size += 2 * sizeof(Record) + 32
-        if durable:
-            plane.flush_settles(0)
-            plane.durable.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
-        before = plane.durable.appended
-        for route, names, properties, body, mandatory, refused in publishes:
-            walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                            &props)
-            self.accept(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
-                        <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                        <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory,
-                        refused, FLAG_IN_TX)
-        for queue, seq, consumer, how in settles:
-            self.settle_entry(queue, seq, consumer, how)
-        if not durable:
-            return 0
-        plane.flush_settles(FLAG_IN_TX)
-        size = sizeof(Record) + 8
-        record = plane.durable.begin(size)
-        memset(record, 0, size)
-        record.size = <uint32_t> size
-        record.kind = KIND_COMMIT
-        record.body_len = 8
-        count = <uint32_t *> (<uint8_t *> record + sizeof(Record))
-        count[0] = <uint32_t> (plane.durable.appended - before)
-        plane.durable.finish(record)
-        return plane.note_change()
-
-    def begin_commit(self):
-        """What a commit does outside of its all-or-nothing facts, because it may append others:
-        refusals and dead letters (which may double in a crash, not vanish), requeues, returns."""
-        cdef Queue queue
-        cdef Consumer consumer
-        cdef Route route
-        cdef bytes names, properties, body
-        cdef Slot *slot
-        cdef uint64_t seq
-        cdef bint refused
-        publishes, settles = [], []
-        for route, names, properties, body, mandatory in self.tx_publishes:
-            route = make_route([queue for queue in route.queues if not queue.retired])
-            refused = False
-            if route.refusing:
-                route = self.open_queues(
-                    route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
-                    <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                    <const uint8_t *> PyBytes_AS_STRING(body), len(body), &refused)
-                mandatory = False
-            publishes.append((route, names, properties, body, mandatory, refused))
-        for _, queue, seq, consumer, how in self.tx_settles:
-            if how == SETTLE_REQUEUE:
-                self.settle_entry(queue, seq, consumer, how)
-                continue
-            if how == SETTLE_DROP and queue.dead_letters is not None:
-                slot = queue.slot_of(seq)
-                if slot != NULL:
-                    self.plane.bury(queue, slot.position, slot.deliveries, "rejected")
-            settles.append((queue, seq, consumer, SETTLE_ACK))
-        self.tx_publishes, self.tx_settles = [], []
-        return publishes, settles
+        return commit(self)
 
     def rollback(self):
         """tx.rollback: publishes are forgotten; what was settled is unsettled again."""
-        cdef size_t at
-        cdef Unacked taken
-        self.tx_publishes = []
-        settles, self.tx_settles = self.tx_settles, []
-        if not settles:
-            return
-        entries = [(tag, seq, queue, consumer) for tag, queue, seq, consumer, _ in settles]
-        for at in range(self.ledger.start, self.ledger.end):
-            taken = self.ledger.entries[at]
-            if taken.queue != NULL:
-                entries.append((taken.tag, taken.seq, <object> taken.queue,
-                                <object> taken.consumer if taken.consumer != NULL else None))
-        self.ledger.forget()
-        entries.sort(key=tag_of)
-        for tag, seq, queue, consumer in entries:
-            self.ledger.add(tag, seq, queue, consumer)
+        rollback(self)
 
     # ------------------------------------------------------------- closing
 
@@ -518,7 +429,3 @@ cdef class Channel:
         self.source = None
         self.route = None
         return 0
-
-
-def tag_of(entry):
-    return entry[0]

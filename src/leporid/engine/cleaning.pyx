@@ -68,6 +68,34 @@ cdef int clean(Plane plane) except -1:
     return 0
 
 
+cdef int copy_record(Plane plane, Segment segment, Record *record, list queues) except -1:
+    """Append a record again, for these (queue, sequence number) alone."""
+    cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
+    cdef size_t rest = record.names_len + record.properties_len + record.body_len
+    cdef size_t size = (sizeof(Record) + len(queues) * sizeof(Target) + rest + 7) & ~<size_t> 7
+    cdef Record *copy = plane.durable.begin(size)
+    cdef Target *kept = <Target *> (<uint8_t *> copy + sizeof(Record))
+    cdef Queue queue
+    cdef uint64_t position
+    memset(<uint8_t *> copy + size - 8, 0, 8)
+    memcpy(copy, record, sizeof(Record))
+    copy.size = <uint32_t> size
+    copy.flags = 0
+    copy.targets = <uint16_t> len(queues)
+    for queue, seq in queues:
+        kept.queue = queue.id
+        kept.seq = seq
+        kept += 1
+    memcpy(kept, target + record.targets, rest)
+    position = plane.durable.finish(copy)
+    plane.durable.active.pins.add(segment.number)
+    plane.durable.hold(position, <uint32_t> len(queues))
+    for queue, seq in queues:
+        queue.slot_of(seq).position = position
+        segment.live -= 1
+    return 0
+
+
 cdef int relocate(Plane plane, Segment segment) except -1:
     """Append again what is still needed of a segment, which then may go.
 
@@ -76,16 +104,13 @@ cdef int relocate(Plane plane, Segment segment) except -1:
     """
     cdef size_t at = SEGMENT_HEADER_BYTES
     cdef Record *record
-    cdef Record *copy
     cdef Target *target
-    cdef Target *kept
     cdef Range *ranges
     cdef uint32_t *head
     cdef Queue queue
     cdef Slot *slot
     cdef uint64_t position
     cdef uint32_t i, count
-    cdef size_t rest, size
     cdef list queues
     cdef bytes scratch
     while at < segment.used:
@@ -107,26 +132,7 @@ cdef int relocate(Plane plane, Segment segment) except -1:
                     queues.append((queue, target[i].seq))
             if not queues:
                 continue
-            rest = record.names_len + record.properties_len + record.body_len
-            size = (sizeof(Record) + len(queues) * sizeof(Target) + rest + 7) & ~<size_t> 7
-            copy = plane.durable.begin(size)
-            memset(<uint8_t *> copy + size - 8, 0, 8)
-            memcpy(copy, record, sizeof(Record))
-            copy.size = <uint32_t> size
-            copy.flags = 0
-            copy.targets = <uint16_t> len(queues)
-            kept = <Target *> (<uint8_t *> copy + sizeof(Record))
-            for i in range(<uint32_t> len(queues)):
-                queue, seq = queues[i]
-                kept[i].queue = queue.id
-                kept[i].seq = seq
-            memcpy(kept + len(queues), target + record.targets, rest)
-            position = plane.durable.finish(copy)
-            plane.durable.active.pins.add(segment.number)
-            plane.durable.hold(position, <uint32_t> len(queues))
-            for queue, seq in queues:
-                queue.slot_of(seq).position = position
-                segment.live -= 1
+            copy_record(plane, segment, record, queues)
         elif record.kind == KIND_SETTLE:
             head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
             if head[0] not in plane.queues:

@@ -3,35 +3,30 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.channel cimport Channel
-from leporid.engine.outbox cimport Outbox
+from leporid.engine.peer cimport Peer
 
-cdef class Connection(Outbox):
-    cdef public object session
-    cdef public bytes user_id
-    cdef readonly dict channels
+cdef class Connection(Peer):
     cdef readonly bint greeted          # the protocol header came
-    cdef readonly bint closing          # connection.close was sent or came: only class 10 is heard
     cdef readonly bint broken           # frames cannot be told apart any more: nothing is heard
-    cdef readonly bint finished         # to be closed when the output is sent
     cdef readonly bint published
-    cdef readonly bint is_lost
     cdef public uint64_t last_received_ms
     cdef readonly uint64_t received_bytes
-    cdef Channel last_channel
     cdef uint8_t *rest                  # bytes received and not yet handled
     cdef size_t rest_len
     cdef size_t lead                    # of the inbox, before what is read now
-    cdef uint64_t held                  # the generation that this connection waits for; 0: none
-    cdef list held_frames
     cdef uint64_t settle_generation     # of the newest durable settle
     cdef size_t at                      # of the frame that is next, in the scan under way
     cdef uint64_t deepest
     cdef int keep_rest(self, const uint8_t *p, size_t n) except -1
     cdef int handle(self, uint8_t *p, size_t n) except -1
     cdef bint scan(self, uint8_t *p, size_t n) except -1
+    cdef bint greet(self, const uint8_t *p, size_t n) except -1
+    cdef int on_method(self, uint8_t *p, size_t n, uint16_t number, Channel channel,
+                       uint8_t *payload, uint32_t size) except -1
     cdef Channel channel_of(self, uint16_t number)
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1
-    cdef int assemble(self, Channel channel, uint8_t kind, const uint8_t *payload, uint32_t size) except -1
-    cdef int settle(self, Channel channel, uint16_t method, const uint8_t *payload, uint32_t size) except -1
+    cdef int assemble(self, Channel channel, uint8_t kind, const uint8_t *payload,
+                      uint32_t size) except -1
+    cdef int settle(self, Channel channel, uint16_t method, const uint8_t *payload,
+                    uint32_t size) except -1
     cdef int fail(self, object fault) except -1
-    cdef int release(self) except -1

@@ -16,8 +16,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from leporid.engine.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel,
 )
-from leporid.engine.outbox cimport Outbox
-from leporid.engine.plane cimport Plane
+from leporid.engine.peer cimport Peer
 from leporid.engine.wire cimport load16, load32, load64
 
 from leporid.amqp.errors import (
@@ -48,21 +47,15 @@ cdef enum:
     BACKLOG_DEEP = 6000
     # A peer that sends requests and reads no answers is not read either.
     OUTPUT_STOP_BYTES = 1024 * 1024
+    WAIT = 2                        # for more input, or until what holds it is over
 
 PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
 OWN_HEADER = b"AMQP\x00\x00\x09\x01"
-WAIT = 2
 SNIPPET_BYTES = 16
 
 
-cdef class Connection(Outbox):
+cdef class Connection(Peer):
     """One peer. The server reads into `read_view`, says `received`, and sends `outgoing`."""
-
-    def __cinit__(self, Plane plane, session=None):
-        self.session = session
-        self.channels = {}
-        self.held_frames = []
-        self.user_id = b""
 
     def __dealloc__(self):
         free(self.rest)
@@ -172,23 +165,12 @@ cdef class Connection(Outbox):
         """
         cdef uint8_t kind
         cdef uint16_t number
-        cdef uint32_t size, ids
+        cdef uint32_t size
         cdef uint8_t *frame
         cdef uint8_t *payload
         cdef Channel channel
-        if not self.greeted:
-            if n - self.at < 8:
-                return True
-            header = p[self.at:self.at + 8]
-            self.at += 8
-            self.greeted = True
-            if header not in PROTOCOL_HEADERS:
-                frame = self.room(8)
-                memcpy(frame, <char *> OWN_HEADER, 8)
-                self.out_end += 8
-                self.finish()
-                return True
-            self.session.on_greeting()
+        if not self.greeted and not self.greet(p, n):
+            return True
         while n - self.at >= 7:
             if self.held or self.finished or self.broken:
                 return True
@@ -215,44 +197,8 @@ cdef class Connection(Outbox):
             if channel is None:
                 self.last_channel = None
             if kind == FRAME_METHOD:
-                if size < 4:
-                    self.at += size + 8
-                    raise SyntaxFault("method frame without a method")
-                ids = load32(payload)
-                if self.closing and ids >> 16 != 10:
-                    self.at += size + 8
-                    continue
-                if channel is not None and not self.closing:
-                    if channel.closing:
-                        self.at += size + 8
-                        if ids >> 16 == 20:
-                            self.session.on_method(number, payload[:size])
-                        continue
-                    if channel.expecting:
-                        self.at += size + 8
-                        self.assemble(channel, kind, payload, size)
-                        continue
-                    if ids == BASIC_PUBLISH:
-                        if self.publish_ahead(p, n, channel, size) == WAIT:
-                            return True
-                        continue
-                    if ids >> 16 == 60 and (ids & 0xffff) in (80, 90, 120):
-                        self.at += size + 8
-                        self.settle(channel, ids & 0xffff, payload, size)
-                        continue
-                    if ids >> 16 == 60 and (ids & 0xffff) in (50, 60, 71):
-                        # A server's method; its content is waited for before it is refused.
-                        self.at += size + 8
-                        channel.assembling_id = ids & 0xffff
-                        channel.assembling_method = payload[:size]
-                        channel.expecting = 1
-                        continue
-                    if self.settle_generation > self.plane.synced and ids != BASIC_GET:
-                        # An answer after a settle means that the settle is safe.
-                        self.hold(self.settle_generation)
-                        return True
-                self.at += size + 8
-                self.session.on_method(number, payload[:size])
+                if self.on_method(p, n, number, channel, payload, size) == WAIT:
+                    return True
             elif kind == FRAME_HEARTBEAT:
                 self.at += size + 8
                 if number:
@@ -271,6 +217,67 @@ cdef class Connection(Outbox):
                 self.at = n
                 raise FrameError(f"type {kind}, {snippet(payload[:size])}: unknown_frame")
         return True
+
+    cdef bint greet(self, const uint8_t *p, size_t n) except -1:
+        """The protocol header; anything else is answered with ours (AMQP 0-9-1 4.2.2)."""
+        cdef uint8_t *answer
+        if n - self.at < 8:
+            return False
+        header = p[self.at:self.at + 8]
+        self.at += 8
+        self.greeted = True
+        if header not in PROTOCOL_HEADERS:
+            answer = self.room(8)
+            memcpy(answer, <char *> OWN_HEADER, 8)
+            self.out_end += 8
+            self.finish()
+            return False
+        self.session.on_greeting()
+        return True
+
+    cdef int on_method(self, uint8_t *p, size_t n, uint16_t number, Channel channel,
+                       uint8_t *payload, uint32_t size) except -1:
+        """A method frame at `at`; returns WAIT when it cannot be handled yet."""
+        cdef uint32_t ids
+        if size < 4:
+            self.at += size + 8
+            raise SyntaxFault("method frame without a method")
+        ids = load32(payload)
+        if self.closing and ids >> 16 != 10:
+            self.at += size + 8
+            return 0
+        if channel is not None and not self.closing:
+            if channel.closing:
+                self.at += size + 8
+                if ids >> 16 == 20:
+                    self.session.on_method(number, payload[:size])
+                return 0
+            if channel.expecting:
+                self.at += size + 8
+                self.assemble(channel, FRAME_METHOD, payload, size)
+                return 0
+            if ids == BASIC_PUBLISH:
+                if self.publish_ahead(p, n, channel, size) == WAIT:
+                    return WAIT
+                return 0
+            if ids >> 16 == 60 and (ids & 0xffff) in (80, 90, 120):
+                self.at += size + 8
+                self.settle(channel, ids & 0xffff, payload, size)
+                return 0
+            if ids >> 16 == 60 and (ids & 0xffff) in (50, 60, 71):
+                # A server's method; its content is waited for before it is refused.
+                self.at += size + 8
+                channel.assembling_id = ids & 0xffff
+                channel.assembling_method = payload[:size]
+                channel.expecting = 1
+                return 0
+            if self.settle_generation > self.plane.synced and ids != BASIC_GET:
+                # An answer after a settle means that the settle is safe.
+                self.hold(self.settle_generation)
+                return WAIT
+        self.at += size + 8
+        self.session.on_method(number, payload[:size])
+        return 0
 
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1:
         """A basic.publish at `at`: publish at once if its content follows whole.
@@ -420,112 +427,15 @@ cdef class Connection(Outbox):
             self.settle_generation = self.plane.generation
         return 0
 
-    # ------------------------------------------------------------- for the session
-
-    def send(self, uint16_t channel, bytes method not None):
-        """One method frame; `method` is its payload."""
-        if self.held:
-            self.held_frames.append((channel, method))
-        elif not self.is_lost:
-            self.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
-
-    def send_content(self, uint16_t channel, bytes method not None, bytes properties not None,
-                     bytes body not None):
-        """A method with content."""
-        self.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
-        self.write_content(channel, <const uint8_t *> PyBytes_AS_STRING(properties),
-                           len(properties), <const uint8_t *> PyBytes_AS_STRING(body), len(body))
-
-    def send_heartbeat(self):
-        """An empty frame, so that the peer knows that we live (AMQP 0-9-1 4.2.7)."""
-        cdef uint8_t *p = self.room(8)
-        memcpy(p, <const char *> b"\x08\x00\x00\x00\x00\x00\x00\xce", 8)
-        self.out_end += 8
-
-    def hold(self, uint64_t generation):
-        """Until that generation is synced, what `send` is given stays here and no input counts."""
-        if generation <= self.plane.synced or self.is_lost:
-            return
-        self.plane.awaited = True
-        if not self.held:
-            self.plane.held.append(self)
-        self.held = max(self.held, generation)
-
-    cdef int release(self) except -1:
-        """The generation is synced: send what waited, handle what came meanwhile."""
-        cdef size_t lead
-        self.held = 0
-        if self.is_lost:
-            return 0
-        frames, self.held_frames = self.held_frames, []
-        for channel, method in frames:
-            self.send(channel, method)
-        lead = self.rest_len
+    cdef int resume_input(self) except -1:
+        cdef size_t lead = self.rest_len
         if lead:
             memcpy(self.plane.inbox, self.rest, lead)
             free(self.rest)
             self.rest = NULL
             self.rest_len = 0
             self.handle(self.plane.inbox, lead)
-        if not self.touched:
-            self.touched = True
-            self.plane.touched.append(self)
         return 0
-
-    def open_channel(self, uint16_t number):
-        """The engine's state of a channel; the session has checked that it may be opened."""
-        cdef Channel channel = Channel(self, number, self.session)
-        self.channels[number] = channel
-        self.last_channel = None
-        return channel
-
-    def close_channel(self, uint16_t number):
-        """Forget a channel: consumers end, what is unsettled is requeued."""
-        cdef Channel channel = self.channels.pop(number, None)
-        self.last_channel = None
-        if channel is not None:
-            channel.shut()
-
-    def refuse_channel(self, uint16_t number):
-        """channel.close was sent: until the peer's close-ok nothing else counts on it."""
-        cdef Channel channel = self.channels.get(number)
-        if channel is not None:
-            channel.shut()
-            channel.closing = True
-
-    def shut(self):
-        """connection.close was sent or came: channels give everything back, class 10 is heard."""
-        cdef Channel channel
-        self.closing = True
-        for channel in self.channels.values():
-            channel.shut()
-            channel.closing = True
-
-    def forget_permissions(self):
-        """Ask the session again for every exchange that is published to."""
-        cdef Channel channel
-        for channel in self.channels.values():
-            channel.source = None
-            channel.route = None
-
-    def finish(self):
-        """Nothing more is heard; the server closes the socket when the output is sent."""
-        self.finished = True
-        if not self.touched:
-            self.touched = True
-            self.plane.touched.append(self)
-
-    def lost(self):
-        """The socket is gone."""
-        if self.is_lost:
-            return
-        self.is_lost = True
-        self.shut()
-        self.channels = {}
-        self.last_channel = None
-        self.held_frames = []
-        self.stalled = []
-        self.session.on_lost()
 
 
 def content_fault(method, fault):

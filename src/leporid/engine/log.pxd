@@ -26,7 +26,7 @@ cdef class Segment:
     cdef readonly uint64_t total    # entries that ever did
     cdef readonly bint sealed
     cdef readonly bint mapped       # base lies in a mapping of the file
-    cdef uint64_t drop_after        # the generation after which the file may go; 0: not to be dropped
+    cdef uint64_t drop_after        # the generation after which the file may go; 0: none
     cdef set pins                   # segments that must go before this one
     cdef dict holes                 # from damaged or undone bytes to where good ones go on
     cdef object mapping

@@ -64,7 +64,8 @@ cdef class Segment:
         PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
         if <size_t> view.len < self.used:
             PyBuffer_Release(&view)
-            raise ValueError(f"mapping of segment {self.number} has {view.len} bytes, not {self.used}")
+            raise ValueError(
+                f"mapping of segment {self.number} has {view.len} bytes, not {self.used}")
         self.free_memory()
         self.view = view
         self.mapping = mapping
@@ -203,7 +204,8 @@ cdef class Log:
 
     cdef int drop(self, Segment segment) except -1:
         """Forget a segment that nothing refers to any more."""
-        if not self.durable and segment.capacity == self.segment_bytes and len(self.spare) < SPARE_MAX:
+        if (not self.durable and segment.capacity == self.segment_bytes
+                and len(self.spare) < SPARE_MAX):
             segment.used = SEGMENT_HEADER_BYTES
             segment.total = 0
             self.spare.append(segment)

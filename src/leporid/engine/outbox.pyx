@@ -146,7 +146,8 @@ cdef class Outbox:
     cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
                             uint64_t tag, bint redelivered, Record *record) except -1:
         """basic.deliver with content; `head` is class, method and the consumer tag, encoded."""
-        cdef const uint8_t *names = <uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
+        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
+                                     + record.targets * sizeof(Target))
         cdef size_t names_len = record.names_len
         cdef uint32_t size = <uint32_t> (head_len + 9 + names_len)
         cdef uint8_t *p = self.room(size + 8)
@@ -165,7 +166,8 @@ cdef class Outbox:
     cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
                        Record *record) except -1:
         """basic.get-ok with content."""
-        cdef const uint8_t *names = <uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
+        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
+                                     + record.targets * sizeof(Target))
         cdef size_t names_len = record.names_len
         cdef uint32_t size = <uint32_t> (4 + 9 + names_len + 4)
         cdef uint8_t *p = self.room(size + 8)

@@ -209,7 +209,8 @@ cdef class Plane:
         Returns the ready messages of the longest of these queues that has consumers.
         """
         cdef Route route = <Route> given
-        cdef Log log = self.durable if props.delivery_mode == 2 and route.durable else self.transient
+        cdef bint durable = props.delivery_mode == 2 and route.durable
+        cdef Log log = self.durable if durable else self.transient
         cdef size_t targets = len(route.queues), at
         cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
                             + properties_len + body_len + 7) & ~<size_t> 7

@@ -25,7 +25,7 @@ class SegmentReport:
         torn: bytes after it that are not zero: a write that did not finish.
         damaged: (offset, length) of stretches before it that do not verify.
         undone: records of transactions that never committed.
-        lost_before: bytes that the segment before had at its end, by this one's header, and has not.
+        lost_before: bytes that the segment before ended with, by this one's header, and lacks.
     """
 
     number: int

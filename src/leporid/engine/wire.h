@@ -11,12 +11,39 @@
 #include <stddef.h>
 #include <string.h>
 
-static inline uint16_t load16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return __builtin_bswap16(v); }
-static inline uint32_t load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return __builtin_bswap32(v); }
-static inline uint64_t load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return __builtin_bswap64(v); }
-static inline void store16(uint8_t *p, uint16_t v) { v = __builtin_bswap16(v); memcpy(p, &v, 2); }
-static inline void store32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
-static inline void store64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
+static inline uint16_t load16(const uint8_t *p) {
+    uint16_t v;
+    memcpy(&v, p, 2);
+    return __builtin_bswap16(v);
+}
+
+static inline uint32_t load32(const uint8_t *p) {
+    uint32_t v;
+    memcpy(&v, p, 4);
+    return __builtin_bswap32(v);
+}
+
+static inline uint64_t load64(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return __builtin_bswap64(v);
+}
+
+static inline void store16(uint8_t *p, uint16_t v) {
+    v = __builtin_bswap16(v);
+    memcpy(p, &v, 2);
+}
+
+static inline void store32(uint8_t *p, uint32_t v) {
+    v = __builtin_bswap32(v);
+    memcpy(p, &v, 4);
+}
+
+static inline void store64(uint8_t *p, uint64_t v) {
+    v = __builtin_bswap64(v);
+    memcpy(p, &v, 8);
+}
+
 
 /* ------------------------------------------------------------------ CRC32C (Castagnoli) */
 
@@ -31,7 +58,8 @@ static void crc32c_prepare(void) {
     }
     for (uint32_t n = 0; n < 256; n++)
         for (int k = 1; k < 8; k++)
-            crc32c_table[k][n] = crc32c_table[0][crc32c_table[k - 1][n] & 0xff] ^ (crc32c_table[k - 1][n] >> 8);
+            crc32c_table[k][n] = crc32c_table[0][crc32c_table[k - 1][n] & 0xff]
+                ^ (crc32c_table[k - 1][n] >> 8);
 #if defined(__x86_64__)
     __builtin_cpu_init();
     crc32c_hardware = __builtin_cpu_supports("sse4.2") ? 1 : 0;
@@ -44,7 +72,11 @@ static void crc32c_prepare(void) {
 __attribute__((target("sse4.2")))
 static uint32_t crc32c_sse(uint32_t crc, const uint8_t *p, size_t n) {
     uint64_t c = crc;
-    for (; n >= 8; n -= 8, p += 8) { uint64_t v; memcpy(&v, p, 8); c = __builtin_ia32_crc32di(c, v); }
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t v;
+        memcpy(&v, p, 8);
+        c = __builtin_ia32_crc32di(c, v);
+    }
     for (; n; n--, p++) c = __builtin_ia32_crc32qi((uint32_t)c, *p);
     return (uint32_t)c;
 }
@@ -79,15 +111,25 @@ static uint32_t crc32c(uint32_t seed, const uint8_t *p, size_t n) {
 
 static inline uint64_t hash_key(const uint8_t *p, size_t n) {
     uint64_t h = 0x9e3779b97f4a7c15ull ^ n, v;
-    for (; n >= 8; n -= 8, p += 8) { memcpy(&v, p, 8); h = (h ^ v) * 0xff51afd7ed558ccdull; h ^= h >> 32; }
-    if (n) { v = 0; memcpy(&v, p, n); h = (h ^ v) * 0xff51afd7ed558ccdull; h ^= h >> 32; }
+    for (; n >= 8; n -= 8, p += 8) {
+        memcpy(&v, p, 8);
+        h = (h ^ v) * 0xff51afd7ed558ccdull;
+        h ^= h >> 32;
+    }
+    if (n) {
+        v = 0;
+        memcpy(&v, p, n);
+        h = (h ^ v) * 0xff51afd7ed558ccdull;
+        h ^= h >> 32;
+    }
     h *= 0xc4ceb9fe1a85ec53ull;
     return h ^ (h >> 29);
 }
 
-/* ------------------------------------------------------------------ properties (AMQP 0-9-1 4.2.6.1) */
+/* -------------------------------------------------------- properties (AMQP 0-9-1 4.2.6.1) */
 
-enum { TABLE_DEPTH_MAX = 32 };  /* arrays and tables within tables; RabbitMQ has no limit, a stack has */
+/* Arrays and tables within tables; RabbitMQ has no limit, a stack has. */
+enum { TABLE_DEPTH_MAX = 32 };
 
 enum { HAS_CC = 1, HAS_BCC = 2 };
 
@@ -163,8 +205,11 @@ static int walk_properties(const uint8_t *p, size_t n, Props *out) {
     if (n < 2) return -1;
     out->flags = load16(p);
     p += 2;
-    if (out->flags & 3) return -1;  /* a second flag word, or the reserved bit: no property is there */
-    if (out->flags == 0x1000 && n == 3) { out->delivery_mode = *p; return 0; }  /* the usual message */
+    if (out->flags & 3) return -1;  /* a second flag word, or the reserved bit: nothing is there */
+    if (out->flags == 0x1000 && n == 3) {  /* the usual message */
+        out->delivery_mode = *p;
+        return 0;
+    }
     for (int bit = 15; bit >= 2; bit--) {
         if (!(out->flags & (1u << bit))) continue;
         switch (bit) {
@@ -219,7 +264,7 @@ static int parse_ttl(const Props *props, uint64_t *ttl_ms) {
 
 typedef struct {
     uint32_t size;          /* of the whole record, a multiple of 8 */
-    uint32_t crc;           /* CRC32C of the bytes from `kind` on, seeded by the segment's salt and the offset */
+    uint32_t crc;           /* CRC32C of the bytes from `kind` on, seeded by salt and offset */
     uint8_t kind;
     uint8_t flags;
     uint16_t targets;       /* queues it went to */
@@ -227,7 +272,7 @@ typedef struct {
     uint64_t timestamp_ms;
     uint32_t body_len;
     uint16_t names_len;     /* exchange and routing key, both as short strings */
-    uint16_t check;         /* of this header alone, so that `size` can be trusted before the CRC is computed */
+    uint16_t check;         /* of this header alone, so that `size` can be trusted first */
 } Record;                   /* 32 bytes, little-endian; targets, names, properties, body follow */
 
 static inline uint16_t header_check(const Record *record, uint32_t seed) {
@@ -237,6 +282,7 @@ static inline uint16_t header_check(const Record *record, uint32_t seed) {
 
 typedef struct __attribute__((packed)) { uint32_t queue; uint64_t seq; } Target;
 
-typedef struct { uint32_t segment; uint32_t count; uint64_t first; } Range;  /* settled sequence numbers */
+/* Settled sequence numbers. */
+typedef struct { uint32_t segment; uint32_t count; uint64_t first; } Range;
 
 #endif

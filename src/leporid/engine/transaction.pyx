@@ -1,0 +1,131 @@
+"""Transactions of a channel (AMQP 0-9-1 1.9): commit and rollback.
+
+The facts of one transaction lie next to each other in one segment of the log and count only when
+the COMMIT fact after them, which counts them, is there. So a crash leaves all of it or nothing.
+Invariant: between the first of these facts and COMMIT nothing else is appended.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel, Consumer
+from leporid.engine.index cimport Slot
+from leporid.engine.ledger cimport Unacked
+from leporid.engine.log cimport FLAG_IN_TX, KIND_COMMIT
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue cimport Queue
+from leporid.engine.source cimport Route, make_route
+from leporid.engine.wire cimport Props, Record, Target, walk_properties
+
+
+cdef uint64_t commit(Channel channel) except? 0:
+    """tx.commit: all publishes and settles of the transaction, or after a crash none.
+
+    The facts of one transaction lie next to each other in one segment and count only when the
+    COMMIT fact after them is there. Returns the generation to wait for, 0 for none.
+    """
+    cdef Plane plane = channel.plane
+    cdef Route route
+    cdef Record *record
+    cdef Props props
+    cdef size_t size = 2 * sizeof(Record)
+    cdef bytes names, properties, body
+    cdef Queue queue
+    cdef uint64_t before
+    cdef uint32_t *count
+    cdef bint durable, refused
+    publishes, settles = begin_commit(channel)
+    durable = False
+    for route, names, properties, body, _, _ in publishes:
+        durable = durable or route.durable
+        size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
+        size += len(route.queues) * sizeof(Target)
+    for queue, _, _, _ in settles:
+        durable = durable or queue.durable
+        size += 2 * sizeof(Record) + 32
+    if durable:
+        plane.flush_settles(0)
+        plane.durable.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
+    before = plane.durable.appended
+    for route, names, properties, body, mandatory, refused in publishes:
+        walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                        &props)
+        channel.accept(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+                    <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                    <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory,
+                    refused, FLAG_IN_TX)
+    for queue, seq, consumer, how in settles:
+        channel.settle_entry(queue, seq, consumer, how)
+    if not durable:
+        return 0
+    plane.flush_settles(FLAG_IN_TX)
+    size = sizeof(Record) + 8
+    record = plane.durable.begin(size)
+    memset(record, 0, size)
+    record.size = <uint32_t> size
+    record.kind = KIND_COMMIT
+    record.body_len = 8
+    count = <uint32_t *> (<uint8_t *> record + sizeof(Record))
+    count[0] = <uint32_t> (plane.durable.appended - before)
+    plane.durable.finish(record)
+    return plane.note_change()
+
+
+cdef tuple begin_commit(Channel channel):
+    """What a commit does outside of its all-or-nothing facts, because it may append others:
+    refusals and dead letters (which may double in a crash, not vanish), requeues, returns."""
+    cdef Queue queue
+    cdef Consumer consumer
+    cdef Route route
+    cdef bytes names, properties, body
+    cdef Slot *slot
+    cdef uint64_t seq
+    cdef bint refused
+    publishes, settles = [], []
+    for route, names, properties, body, mandatory in channel.tx_publishes:
+        route = make_route([queue for queue in route.queues if not queue.retired])
+        refused = False
+        if route.refusing:
+            route = channel.open_queues(
+                route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+                <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                <const uint8_t *> PyBytes_AS_STRING(body), len(body), &refused)
+            mandatory = False
+        publishes.append((route, names, properties, body, mandatory, refused))
+    for _, queue, seq, consumer, how in channel.tx_settles:
+        if how == SETTLE_REQUEUE:
+            channel.settle_entry(queue, seq, consumer, how)
+            continue
+        if how == SETTLE_DROP and queue.dead_letters is not None:
+            slot = queue.slot_of(seq)
+            if slot != NULL:
+                channel.plane.bury(queue, slot.position, slot.deliveries, "rejected")
+        settles.append((queue, seq, consumer, SETTLE_ACK))
+    channel.tx_publishes, channel.tx_settles = [], []
+    return publishes, settles
+
+
+cdef int rollback(Channel channel) except -1:
+    """tx.rollback: publishes are forgotten; what was settled is unsettled again."""
+    cdef size_t at
+    cdef Unacked taken
+    channel.tx_publishes = []
+    settles, channel.tx_settles = channel.tx_settles, []
+    if not settles:
+        return 0
+    entries = [(tag, seq, queue, consumer) for tag, queue, seq, consumer, _ in settles]
+    for at in range(channel.ledger.start, channel.ledger.end):
+        taken = channel.ledger.entries[at]
+        if taken.queue != NULL:
+            entries.append((taken.tag, taken.seq, <object> taken.queue,
+                            <object> taken.consumer if taken.consumer != NULL else None))
+    channel.ledger.forget()
+    entries.sort(key=tag_of)
+    for tag, seq, queue, consumer in entries:
+        channel.ledger.add(tag, seq, queue, consumer)
+    return 0
+
+
+def tag_of(entry):
+    return entry[0]

@@ -15,7 +15,6 @@ from leporid.engine.confirms cimport Confirms, Pending
 from leporid.engine.index cimport UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.outbox cimport OUTPUT_HIGH_BYTES, Outbox
-from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.takers cimport Taker

@@ -8,7 +8,7 @@ compared with a limit before anything is kept for it; after `broken` nothing of 
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -354,7 +354,8 @@ cdef class Connection(Peer):
                     "expected content header for class 60, got non content header frame instead"))
             if size < 14:
                 channel.expecting = 0
-                raise content_fault(channel.assembling_id, SyntaxFault("content header frame is too short"))
+                raise content_fault(
+                    channel.assembling_id, SyntaxFault("content header frame is too short"))
             if load16(payload) != 60:
                 channel.expecting = 0
                 raise content_fault(channel.assembling_id, UnexpectedFrame(

@@ -6,7 +6,7 @@ or go. Invariant: `places` is sorted by block number, and every slot that is not
 its sequence number.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove, memset
 

@@ -41,7 +41,7 @@ cdef class Log:
     cdef readonly uint32_t first    # number of segments[0]
     cdef readonly list segments     # Segment or None, by number - first
     cdef readonly Segment active
-    cdef readonly uint64_t appended # records, ever
+    cdef readonly uint64_t appended     # records, ever
     cdef readonly size_t bytes      # memory and mappings of all segments
     cdef list spare
     cdef uint32_t seed

@@ -160,8 +160,8 @@ cdef class Replay:
             if record.kind == KIND_COMMIT and self.is_whole(
                     base, pending, begun, at, report):
                 begun = at
-                for at in pending:
-                    self.apply_one(segment, base, at, report)
+                for member in pending:
+                    self.apply_one(segment, base, member, report)
                 pending = []
                 continue
             # Facts of one transaction lie next to each other: any other fact ends it undone.

@@ -5,11 +5,10 @@ alternate exchanges) is the control plane's. Invariant: a remembered route is wh
 plane would answer now; whoever changes a binding calls `forget` on every exchange it concerns.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport DROP_HEAD, Queue
 from leporid.engine.wire cimport hash_key
 

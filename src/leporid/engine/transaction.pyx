@@ -51,10 +51,11 @@ cdef uint64_t commit(Channel channel) except? 0:
     for route, names, properties, body, mandatory, refused in publishes:
         walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                         &props)
-        channel.accept(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
-                    <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                    <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory,
-                    refused, FLAG_IN_TX)
+        channel.accept(
+            route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+            <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+            <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory, refused,
+            FLAG_IN_TX)
     for queue, seq, consumer, how in settles:
         channel.settle_entry(queue, seq, consumer, how)
     if not durable:

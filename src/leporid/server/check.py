@@ -6,18 +6,35 @@ that start-up uses.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
 from leporid.engine.replay import Replay
-from leporid.engine.reports import SegmentUnreadable
+from leporid.engine.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
 from leporid.storage import definitions
+from leporid.storage.definitions import DefinitionsError
 from leporid.storage.lock import DirectoryInUse, DirectoryLock
 from leporid.storage.segments import SegmentFiles
 
 OK: Final = 0
 DAMAGED: Final = 1
 WRONG_USE: Final = 2
+
+
+@dataclass(slots=True)
+class Findings:
+    """What there is to tell.
+
+    Attributes:
+        problems: something is damaged or lost.
+        notes: traces of a crash that did no harm.
+    """
+
+    segments: int = 0
+    records: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def check(directory: Path, out: TextIO) -> int:
@@ -31,44 +48,69 @@ def check(directory: Path, out: TextIO) -> int:
         return WRONG_USE
     try:
         with DirectoryLock(directory):
-            return _check(directory, out)
-    except DirectoryInUse as error:
+            found = _verify(directory)
+    except (DirectoryInUse, DefinitionsError, SegmentTooNew, OSError) as error:
         print(f"cannot check: {error}", file=out)
         return WRONG_USE
-
-
-def _check(directory: Path, out: TextIO) -> int:
-    problems = list(definitions.problems(directory / "definitions.db"))
-    files = SegmentFiles(directory / "log")
-    problems += [f"{path} is no segment of the log" for path in files.foreign()]
-    work = Replay(None)
-    segments = records = 0
-    for number in files.numbers():
-        path = files.path(number)
-        if not path.stat().st_size or not path.read_bytes().strip(b"\0"):
-            continue  # allocated, never written
-        try:
-            report = work.segment(number, files.map(number))
-        except SegmentUnreadable as error:
-            problems.append(f"{path}: {error}")
-            continue
-        segments += 1
-        records += report.records
-        problems += [
-            f"{path}: {length} bytes at {offset} fail their checksum"
-            for offset, length in report.damaged
-        ]
-        if report.lost_before:
-            problems.append(f"the segment before {path} has lost {report.lost_before} bytes")
-        if report.torn:
-            print(
-                f"{path}: a write of {report.torn} bytes did not finish (no harm: none of it was "
-                "confirmed)",
-                file=out,
-            )
-    files.close()
-    for problem in problems:
+    for note in found.notes:
+        print(note, file=out)
+    for problem in found.problems:
         print(f"damaged: {problem}", file=out)
-    verdict = f"{len(problems)} problems" if problems else "whole"
-    print(f"{directory}: {segments} segments, {records} records, {verdict}", file=out)
-    return DAMAGED if problems else OK
+    verdict = f"{len(found.problems)} problems" if found.problems else "whole"
+    print(f"{directory}: {found.segments} segments, {found.records} records, {verdict}", file=out)
+    return DAMAGED if found.problems else OK
+
+
+def _verify(directory: Path) -> Findings:
+    found = Findings(problems=definitions.problems(directory / "definitions.db"))
+    files = SegmentFiles(directory / "log")
+    try:
+        found.problems += [f"{path} is no segment of the log" for path in files.foreign()]
+        work = Replay(None)
+        numbers = files.numbers()
+        for number in numbers:
+            _verify_segment(work, files, number, found, is_newest=number == numbers[-1])
+    finally:
+        files.close()
+    return found
+
+
+def _verify_segment(
+    work: Replay, files: SegmentFiles, number: int, found: Findings, *, is_newest: bool
+) -> None:
+    path = files.path(number)
+    if files.is_empty(number):
+        # What was made and never written to is the newest, and only for the time of a crash.
+        if not is_newest:
+            found.problems.append(f"{path}: the file is empty")
+        return
+    with files.map_whole(number) as mapping:
+        try:
+            report = work.segment(number, mapping)
+        except SegmentTooNew:
+            raise
+        except SegmentUnreadable as error:
+            if not is_newest or not files.is_blank(number):
+                found.problems.append(f"{path}: {error}")
+            return
+    found.segments += 1
+    found.records += report.records
+    found.problems += _problems(path, report)
+    if report.torn and is_newest:
+        found.notes.append(
+            f"{path}: {report.torn} bytes at {report.used} are no whole record: a write that did "
+            "not finish (then nothing of it was confirmed)"
+        )
+    elif report.torn:
+        found.problems.append(f"{path}: {report.torn} bytes at {report.used} are no whole record")
+
+
+def _problems(path: Path, report: SegmentReport) -> list[str]:
+    """What is wrong in a segment before its last good record, and before its first."""
+    problems = [
+        f"{path}: {length} bytes at {offset} fail their checksum"
+        for offset, length in report.damaged
+    ]
+    if report.lost_before:
+        problems.append(f"the segment before {path} has lost {report.lost_before} bytes at its end")
+    return problems

@@ -1,21 +1,31 @@
 """Start-up: definitions and log become the state that was there, and damage is set aside.
 
 Responsible for the order (definitions, then every segment, oldest first) and for saying what was
-found. The engine verifies the bytes; this knows the files. Invariant: nothing is deleted: what does
-not verify is moved or copied to `quarantine/` before it is cut off.
+found. The engine verifies the bytes; this knows the files. Invariants: nothing is changed before
+everything was read, so that a log that this version must not touch stays as it is; and nothing is
+deleted: what does not verify is moved or copied to `quarantine/` before it is cut off.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Final
 
 from leporid.engine.plane import Plane
 from leporid.engine.replay import Replay
-from leporid.engine.reports import SegmentReport, SegmentUnreadable
+from leporid.engine.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
 from leporid.storage.segments import SegmentFiles
 
 logger = logging.getLogger(__name__)
+
+# A segment that was not full when its broker ended keeps its unused space; more than this much is
+# given back. Otherwise a broker that is restarted often would fill the disk with nothing.
+SLACK_BYTES_MAX: Final = 64 * 1024
+
+
+class LogRefused(OSError):
+    """The log is not damaged, but this broker must not start on it; nothing was changed."""
 
 
 @dataclass(slots=True)
@@ -24,56 +34,107 @@ class Recovered:
 
     segments: int = 0
     records: int = 0
+    publishes: int = 0
     clean: bool = True
 
 
-def replay(plane: Plane, files: SegmentFiles) -> Recovered:
-    """Apply the whole log to the plane, whose durable queues exist already."""
-    found = Recovered()
+def replay(plane: Plane, files: SegmentFiles, *, next_queue_id: int | None = None) -> Recovered:
+    """Apply the whole log to the plane, whose durable queues exist already.
+
+    Args:
+        plane: new, with the durable queues of the definitions.
+        files: of the log.
+        next_queue_id: the lowest id that no queue of the definitions ever had, if that is known.
+
+    Raises:
+        LogRefused: a newer version wrote it, or it cannot belong to these definitions.
+        OSError: a file cannot be read.
+    """
     work = Replay(plane)
-    for path in files.foreign():
-        logger.warning("%s is no segment of the log; set aside as %s", path,
-                       files.set_file_aside(path))  # fmt: skip
-    for number in files.numbers():
-        report = _segment(work, files, number)
-        if report is not None:
+    found = Recovered()
+    outcomes = {number: _read(work, files, number) for number in files.numbers()}
+    for outcome in outcomes.values():
+        if isinstance(outcome, SegmentReport):
             found.segments += 1
-            found.records += report.records
-    found.clean = work.finish()
+            found.records += outcome.records
+            found.publishes += outcome.publishes
+    if next_queue_id is not None and work.highest_queue_id >= next_queue_id:
+        # Nobody would need its messages, so all of them would be deleted.
+        raise LogRefused(
+            f"{files.directory} knows queue {work.highest_queue_id}, but the definitions never had "
+            f"more than {next_queue_id - 1}: they are lost, or older than the log; put them back, "
+            "or start without the log"
+        )
+    for path in files.foreign():
+        logger.warning(
+            "%s is no segment of the log; set aside as %s", path, files.set_file_aside(path)
+        )
+    newest = max(outcomes, default=0)
+    missing = False
+    for number, outcome in outcomes.items():
+        if isinstance(outcome, SegmentReport):
+            _keep_the_rest(files, outcome, is_newest=number == newest)
+        else:
+            missing |= _without(files, number, outcome, is_newest=number == newest)
+    found.clean = work.finish(missing)
     return found
 
 
-def _segment(work: Replay, files: SegmentFiles, number: int) -> SegmentReport | None:
-    path = files.path(number)
-    if not path.stat().st_size:
-        path.unlink()  # made and never written: there is nothing in it
-        return None
-    mapping = files.map(number)
+def _read(work: Replay, files: SegmentFiles, number: int) -> SegmentReport | SegmentUnreadable:
+    """Verify and apply one segment; the file stays as it is."""
+    if files.is_empty(number):
+        return SegmentUnreadable(f"segment {number}: the file is empty")
+    mapping = files.map_whole(number)
     try:
-        report = work.segment(number, mapping)
+        return work.segment(number, mapping)
+    except SegmentTooNew as error:
+        mapping.close()
+        raise LogRefused(f"{files.path(number)}: {error}; a newer version wrote it") from error
     except SegmentUnreadable as error:
         mapping.close()
-        if not path.read_bytes().strip(b"\0"):
-            path.unlink()  # space was allocated and nothing written before a crash
-            return None
-        logger.error("damaged: %s; set aside as %s", error, files.set_file_aside(path))
-        return None
+        return error
+
+
+def _keep_the_rest(files: SegmentFiles, report: SegmentReport, *, is_newest: bool) -> None:
+    """Set aside what did not verify in a segment, and say so."""
+    path = files.path(report.number)
     for offset, length in report.damaged:
-        kept = files.set_aside(number, bytes(mapping[offset : offset + length]), offset)
         logger.error(
             "damaged: %d bytes at %d of %s fail their checksum; kept as %s",
-            length, offset, path, kept,
+            length, offset, path, _copy_aside(files, report.number, offset, length),
         )  # fmt: skip
-    if report.torn:
-        # Nothing after it was ever confirmed: a confirm waits for the whole write.
-        kept = files.set_aside(
-            number, bytes(mapping[report.used : report.used + report.torn]), report.used
+    if report.lost_before:
+        logger.error(
+            "damaged: the segment before %s has lost %d bytes at its end", path, report.lost_before
         )
-        logger.warning(
-            "torn end: %d bytes after the last whole record of %s cut off; kept as %s",
-            report.torn, path, kept,
+    if report.torn:
+        kept = _copy_aside(files, report.number, report.used, report.torn)
+        # The newest bytes may be those of a write that did not finish. Nothing of it was ever
+        # confirmed: a confirm waits for the whole write.
+        logger.log(
+            logging.WARNING if is_newest else logging.ERROR,
+            "%s: %d bytes after the last whole record of %s cut off; kept as %s",
+            "torn end" if is_newest else "damaged", report.torn, path, kept,
         )  # fmt: skip
-        files.cut(number, report.used)
+    if report.torn or path.stat().st_size - report.used > SLACK_BYTES_MAX:
+        files.cut(report.number, report.used)
     if report.undone:
         logger.info("%s: %d records of uncommitted transactions left out", path, report.undone)
-    return report
+
+
+def _copy_aside(files: SegmentFiles, number: int, offset: int, length: int) -> object:
+    with files.map(number) as mapping:
+        return files.set_aside(number, mapping[offset : offset + length], offset)
+
+
+def _without(
+    files: SegmentFiles, number: int, error: SegmentUnreadable, *, is_newest: bool
+) -> bool:
+    """Go on without a file; returns whether there may have been something in it."""
+    path = files.path(number)
+    if is_newest and files.is_blank(number):
+        logger.info("%s was made and never written to; deleted", path)
+        files.forget(number)
+        return False
+    logger.error("damaged: %s; set aside as %s", error, files.set_file_aside(path))
+    return True

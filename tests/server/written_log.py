@@ -1,0 +1,198 @@
+"""A log in real files, written and read by the engine, with neither network nor sync thread.
+
+One `Run` is one life of a broker on a data directory: it recovers what is there, takes messages as
+frames, syncs when it is told to, and ends with `crash` or `stop`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from leporid.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from leporid.amqp.frames import frame, method_frame
+from leporid.amqp.methods import BasicAck, BasicPublish, Method
+from leporid.engine.plane import Plane
+from leporid.server.recovery import Recovered, replay
+from leporid.storage.segments import SegmentFiles
+
+if TYPE_CHECKING:
+    from leporid.engine.connection import Connection
+    from leporid.engine.source import Source
+
+# Small enough that a few messages fill one, and that a test reads all of it in no time.
+SEGMENT_BYTES = 16 * 1024
+PERSISTENT = b"\x10\x00\x02"  # delivery_mode 2 and nothing else
+WALL_MS = 1_700_000_000_000
+
+
+class Message(NamedTuple):
+    tag: int
+    redelivered: bool
+    body: bytes
+
+
+class Session:
+    """What the engine asks the control plane: the default exchange, and nothing else."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def source(self, exchange: str, /) -> Source:
+        assert exchange == ""
+        return self._source
+
+    def on_greeting(self) -> None:
+        pass
+
+    def on_lost(self) -> None:
+        pass
+
+    def on_method(self, channel: int, payload: bytes, /) -> None:
+        raise AssertionError(payload)
+
+    def on_fault(self, channel: int, fault: Exception, /) -> None:
+        raise fault
+
+    def on_defect(self, error: Exception, /) -> None:
+        raise error
+
+    def on_content(self, channel: int, kind: int, /) -> None:
+        raise AssertionError(kind)
+
+    def copies(
+        self, source: Source, exchange: str, keys: list[str], properties: bytes, /
+    ) -> Sequence[object]:
+        raise AssertionError(keys)
+
+    def reply_address(self, channel: int, /) -> str:
+        raise AssertionError(channel)
+
+
+class Run:
+    """One life of a broker.
+
+    Args:
+        directory: of the data.
+        queues: durable ones, with ids from 1 on; a message goes to those that its key names,
+            joined by commas.
+        segment_bytes: size of a segment file.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        queues: Sequence[str] = ("q",),
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        seed: int = 7,
+        files: SegmentFiles | None = None,
+    ) -> None:
+        self.files = files or SegmentFiles(directory / "log")
+        self.plane = Plane(seed, durable_segment_bytes=segment_bytes)
+        self.plane.now_ms = 1_000
+        self.plane.wall_ms = WALL_MS
+        self.plane.map_segment = self.files.map
+        self.queues = {
+            name: self.plane.queue(number, name, True) for number, name in enumerate(queues, 1)
+        }
+        self.found: Recovered = replay(self.plane, self.files)
+        self.sync()
+        source = self.plane.source("", self._resolve, True)
+        self.connection: Connection = self.plane.connection(Session(source))
+        self.connection.frame_max = 128 * 1024
+        self.connection.feed(b"AMQP\x00\x00\x09\x01")
+        self.connection.open_channel(1)
+        self.transactions = self.connection.open_channel(2)
+        self.transactions.select_tx()
+
+    def _resolve(self, key: str, properties: bytes | None) -> Sequence[object]:
+        return [self.queues[name] for name in key.split(",")]
+
+    def _method(self, channel: int, method: Method) -> None:
+        self.connection.feed(method_frame(channel, method))
+
+    # ------------------------------------------------------------- clients
+
+    def publish(
+        self, *bodies: bytes, key: str = "q", channel: int = 1, properties: bytes = PERSISTENT
+    ) -> None:
+        for body in bodies:
+            self._method(channel, BasicPublish(exchange="", routing_key=key))
+            head = struct.pack(">HHQ", 60, 0, len(body)) + properties
+            self.connection.feed(frame(FRAME_HEADER, channel, head))
+            for at in range(0, len(body), 4096):
+                self.connection.feed(frame(FRAME_BODY, channel, body[at : at + 4096]))
+
+    def commit(self, *bodies: bytes, key: str = "q") -> None:
+        """One transaction with these messages."""
+        self.publish(*bodies, key=key, channel=2)
+        self.transactions.commit()
+
+    def messages(self, queue: str = "q") -> list[Message]:
+        """Take everything that is ready; it stays unsettled."""
+        self._output()
+        found = []
+        channel = self.connection.channels[1]
+        while channel.get(self.queues[queue], False):
+            found.append(read_message(self._output()))
+        return found
+
+    def bodies(self, queue: str = "q") -> list[bytes]:
+        return [message.body for message in self.messages(queue)]
+
+    def ack(self, message: Message) -> None:
+        self._method(1, BasicAck(delivery_tag=message.tag))
+
+    def _output(self) -> bytes:
+        view = self.connection.outgoing()
+        output = bytes(view) if view is not None else b""
+        del view
+        self.connection.sent(len(output))
+        return output
+
+    # ------------------------------------------------------------- disk
+
+    def sync(self) -> None:
+        """Sync, with time passing, until nothing is owed to the disk."""
+        for _ in range(50):
+            self.plane.now_ms += 1_000
+            self.plane.run()
+            work = self.plane.begin_sync()
+            if work is None:
+                return
+            generation, writes, drops = work
+            self.files.write(writes)
+            self.files.sync(wait=False)
+            for number in sorted(drops):
+                self.files.drop(number, wait=False)
+            self.plane.end_sync(generation, writes)
+        raise AssertionError("the log finds no rest")
+
+    def crash(self) -> None:
+        """What was not synced is lost."""
+        self.files.close()
+
+    def stop(self) -> None:
+        """An orderly shutdown."""
+        self.connection.lost()
+        self.plane.mark_clean()
+        self.sync()
+        self.files.close()
+
+
+def read_message(output: bytes) -> Message:
+    """One basic.get-ok with its content."""
+    tag = redelivered = 0
+    body = b""
+    at = 0
+    while at < len(output):
+        kind, _, size = struct.unpack_from(">BHI", output, at)
+        if kind == FRAME_METHOD:
+            tag, redelivered = struct.unpack_from(">QB", output, at + 11)
+        elif kind == FRAME_BODY:
+            body += output[at + 7 : at + 7 + size]
+        at += size + 8
+    return Message(tag, bool(redelivered), body)

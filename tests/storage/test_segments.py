@@ -1,0 +1,266 @@
+"""Segment files: their space, their names, what is set aside; FORMAT.md says what is in them."""
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leporid.storage.segments import NUMBER_MAX, SegmentFiles
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[SegmentFiles]:
+    files = SegmentFiles(tmp_path / "log")
+    yield files
+    files.close()
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of the disk, in order; files and directories by name."""
+    steps: list[str] = []
+
+    def name_of(fd: int) -> str:
+        return Path(f"/proc/self/fd/{fd}").readlink().name
+
+    def watch(name: str, describe: object) -> None:
+        real = getattr(os, name)
+
+        def watched(*arguments: object, **options: object) -> object:
+            steps.append(f"{name} {describe(*arguments)}")  # type: ignore[operator]
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(os, name, watched)
+
+    watch("fsync", name_of)
+    watch("fdatasync", name_of)
+    watch("posix_fallocate", lambda fd, at, size: f"{name_of(fd)} {size}")
+    watch("pwrite", lambda fd, data, at: f"{name_of(fd)} {at}+{len(data)}")
+    watch("unlink", lambda path: Path(path).name)
+    return steps
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+# ------------------------------------------------------------------ writing
+
+
+def test_a_file_has_its_space_before_its_first_byte_and_its_name_before_sync_returns(
+    files: SegmentFiles, steps: list[str]
+):
+    files.write([(1, 8192, 0, b"abc"), (2, 4096, 0, b"de")])
+    files.sync()
+    assert steps == [
+        "posix_fallocate 00000001.segment 8192",
+        "pwrite 00000001.segment 0+3",
+        "posix_fallocate 00000002.segment 4096",
+        "pwrite 00000002.segment 0+2",
+        "fdatasync 00000001.segment",
+        "fdatasync 00000002.segment",
+        "fsync log",
+    ]
+    assert files.path(1).read_bytes() == b"abc".ljust(8192, b"\0")
+    assert files.path(1).stat().st_mode & 0o777 == 0o600
+
+
+def test_the_directory_is_synced_when_a_file_is_new_and_not_otherwise(
+    files: SegmentFiles, steps: list[str]
+):
+    files.write([(1, 4096, 0, b"a")])
+    files.sync()
+    steps.clear()
+    files.write([(1, 4096, 1, b"b")])
+    files.sync()
+    assert steps == ["pwrite 00000001.segment 1+1", "fdatasync 00000001.segment"]
+
+
+def test_a_write_that_is_cut_short_goes_on(files: SegmentFiles, monkeypatch: pytest.MonkeyPatch):
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, data[:3], at))
+    files.write([(1, 4096, 10, memoryview(b"0123456789"))])
+    assert files.path(1).read_bytes()[:21] == bytes(10) + b"0123456789" + bytes(1)
+
+
+def test_a_full_disk_leaves_no_file_and_the_same_writes_may_come_again(
+    files: SegmentFiles, monkeypatch: pytest.MonkeyPatch
+):
+    def full(fd: int, at: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(OSError, match="full"):
+            files.write([(1, 4096, 0, b"a")])
+    assert files.numbers() == []
+    files.write([(1, 4096, 0, b"a")])
+    assert files.numbers() == [1]
+
+
+def test_a_file_that_is_there_already_is_not_written_over(files: SegmentFiles):
+    files.path(1).write_bytes(b"something")
+    with pytest.raises(FileExistsError):
+        files.write([(1, 4096, 0, b"a")])
+    assert files.path(1).read_bytes() == b"something"
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_files_that_are_full_are_closed(files: SegmentFiles, wait: bool):
+    before = descriptors()
+    for number in range(1, 20):
+        files.write([(number, 4096, 0, b"a")])
+        files.sync(wait=wait)
+    assert descriptors() == before + 1
+
+
+def test_without_waiting_nothing_is_synced(files: SegmentFiles, steps: list[str]):
+    files.write([(1, 4096, 0, b"a")])
+    files.sync(wait=False)
+    files.drop(1, wait=False)
+    assert [step for step in steps if "sync" in step] == []
+
+
+def test_what_could_not_be_synced_is_synced_by_the_next_call(
+    files: SegmentFiles, monkeypatch: pytest.MonkeyPatch, steps: list[str]
+):
+    files.write([(1, 4096, 0, b"a")])
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", full)
+        with pytest.raises(OSError, match="full"):
+            files.sync()
+    steps.clear()
+    files.sync()
+    assert steps == ["fdatasync 00000001.segment", "fsync log"]
+
+
+# ------------------------------------------------------------------ dropping
+
+
+def test_each_deletion_is_on_disk_before_the_next(files: SegmentFiles, steps: list[str]):
+    files.write([(number, 4096, 0, b"a") for number in (1, 2)])
+    files.sync()
+    steps.clear()
+    for number in (1, 2):
+        files.drop(number)
+    assert steps == ["unlink 00000001.segment", "fsync log", "unlink 00000002.segment", "fsync log"]
+    assert files.numbers() == []
+
+
+def test_dropping_closes_the_file_and_a_missing_one_is_no_error(files: SegmentFiles):
+    before = descriptors()
+    files.write([(1, 4096, 0, b"a")])
+    files.drop(1)
+    files.drop(1)
+    files.sync()
+    assert descriptors() == before
+
+
+# ------------------------------------------------------------------ what is there
+
+
+def test_segments_and_other_files(files: SegmentFiles):
+    for name in ("00000010.segment", "00000009.segment", f"{NUMBER_MAX}.segment"):
+        (files.directory / name).touch()
+    others = [
+        "000000009.segment",  # a second name for segment 9
+        "00000000.segment",
+        f"{NUMBER_MAX + 1}.segment",
+        "00000011.segment.bak",
+        "notes.txt",
+    ]
+    for name in others:
+        (files.directory / name).touch()
+    (files.directory / "00000012.segment").mkdir()
+    (files.directory / "lost+found").mkdir()  # the log may be a file system of its own
+    assert files.numbers() == [9, 10, NUMBER_MAX]
+    assert [path.name for path in files.foreign()] == sorted([*others, "00000012.segment"])
+
+
+def test_blank_files(files: SegmentFiles):
+    contents = {1: b"", 2: bytes(3_000_000), 3: bytes(3_000_000) + b"a", 4: b"a"}
+    for number, content in contents.items():
+        files.path(number).write_bytes(content)
+    assert [number for number in contents if files.is_blank(number)] == [1, 2]
+    assert [number for number in contents if files.is_empty(number)] == [1]
+
+
+def test_a_mapping_is_read_only_and_outlives_the_file(files: SegmentFiles):
+    files.write([(1, 4096, 0, b"abc")])
+    with files.map(1) as mapping:
+        files.drop(1)
+        assert mapping[:4] == b"abc\0"
+        with pytest.raises(TypeError):
+            mapping[0] = 1
+
+
+def test_a_file_that_cannot_be_read_is_an_error_and_not_a_signal(
+    files: SegmentFiles, monkeypatch: pytest.MonkeyPatch
+):
+    # A page that the disk cannot give answers like one beyond the end of a file.
+    files.write([(1, 8192, 0, b"abc")])
+    assert len(files.map_whole(1)) == 8192
+    real = files.map
+
+    def cut_afterwards(number: int) -> mmap.mmap:
+        mapping = real(number)
+        os.truncate(files.path(number), 4096)
+        return mapping
+
+    monkeypatch.setattr(files, "map", cut_afterwards)
+    with pytest.raises(OSError, match="error") as caught:
+        files.map_whole(1)
+    assert caught.value.errno == errno.EIO
+    assert caught.value.filename == str(files.path(1))
+
+
+# ------------------------------------------------------------------ setting aside
+
+
+def test_cut(files: SegmentFiles):
+    files.write([(1, 4096, 0, b"abc")])
+    files.cut(1, 2)
+    assert files.path(1).read_bytes() == b"ab"
+
+
+def test_bytes_set_aside_are_on_disk_and_nothing_is_overwritten(
+    files: SegmentFiles, steps: list[str]
+):
+    first = files.set_aside(7, b"bad", 64)
+    assert first == files.quarantine / "00000007-64.bytes"
+    assert steps[-2:] == ["fsync 00000007-64.bytes", "fsync quarantine"]
+    second = files.set_aside(7, b"other", 64)
+    assert (first.read_bytes(), second.read_bytes()) == (b"bad", b"other")
+    # A start that was cut short between setting aside and cutting off does it again.
+    assert files.set_aside(7, b"bad", 64) == first
+    assert len(list(files.quarantine.iterdir())) == 2
+
+
+def test_a_file_set_aside_keeps_its_name_if_that_is_free(files: SegmentFiles, steps: list[str]):
+    moved = []
+    for content in (b"a", b"b", b"b"):
+        files.path(3).write_bytes(content)
+        moved.append(files.set_file_aside(files.path(3)))
+    assert [path.name for path in moved] == [
+        "00000003.segment",
+        "00000003.segment.1",
+        "00000003.segment.2",
+    ]
+    assert [path.read_bytes() for path in moved] == [b"a", b"b", b"b"]
+    assert steps[-2:] == ["fsync quarantine", "fsync log"]
+    assert files.numbers() == []
+
+
+def test_a_directory_can_be_set_aside(files: SegmentFiles):
+    (files.directory / "sub").mkdir()
+    (files.directory / "sub" / "file").write_bytes(b"x")
+    target = files.set_file_aside(files.directory / "sub")
+    assert (target / "file").read_bytes() == b"x"
+    assert files.foreign() == []

@@ -92,13 +92,7 @@ class Channel:
 
     def select_confirm(self) -> None: ...
     def select_tx(self) -> None: ...
-    def begin_commit(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """What a commit does outside of its all-or-nothing facts; used by `commit`."""
-
     def commit(self) -> int:
         """tx.commit; returns the generation to wait for, 0 for none."""
 
     def rollback(self) -> None: ...
-
-def tag_of(entry: tuple[Any, ...]) -> Any:
-    """The delivery tag of an unsettled delivery."""

@@ -6,8 +6,9 @@ from typing import Final, TypeAlias
 
 from typing_extensions import Buffer
 
-from leporid.engine.connection import Connection, _Session
+from leporid.engine.connection import Connection
 from leporid.engine.log import Log, Segment
+from leporid.engine.peer import _Session
 from leporid.engine.queue import Queue
 from leporid.engine.source import Source
 

@@ -96,6 +96,10 @@ class Peer:
         """No case does anything wrong."""
         raise AssertionError(f"fault on channel {channel}: {fault}")
 
+    def on_defect(self, error: Exception, /) -> None:
+        """The engine made a mistake."""
+        raise AssertionError("a defect of the engine") from error
+
     def copies(self, *_: object) -> Sequence[Queue]:
         """No case sends CC or BCC."""
         raise AssertionError("copies were asked for")

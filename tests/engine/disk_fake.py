@@ -1,0 +1,117 @@
+"""A disk in memory, under the durable log: what was written, what was synced, what a crash leaves.
+
+It does what the sync thread does, in the same order, and can stop half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from leporid.engine.plane import Plane
+from leporid.engine.replay import Replay
+from leporid.engine.reports import SegmentReport, SegmentUnreadable
+
+Write = tuple[int, int, int, bytes]  # number, file size, offset, bytes
+
+
+class Disk:
+    """Segment files by number. Files have their whole size from the start, as on a real disk."""
+
+    def __init__(self, files: dict[int, bytes] | None = None) -> None:
+        self.files = dict(files or {})
+        self.job: tuple[int, list[Write], list[int]] | None = None
+
+    def attach(self, plane: Plane) -> None:
+        plane.map_segment = self.map
+
+    def map(self, number: int) -> bytes:
+        return self.files[number]
+
+    def copy(self) -> Disk:
+        return Disk(self.files)
+
+    def write(self, writes: Sequence[Write]) -> None:
+        for number, size, offset, data in writes:
+            file = self.files.get(number, bytes(size))
+            self.files[number] = file[:offset] + data + file[offset + len(data) :]
+
+    # ------------------------------------------------------------- the sync thread
+
+    def begin(self, plane: Plane) -> bool:
+        """Take a generation's work, without doing it; False when there is none."""
+        assert self.job is None
+        work = plane.begin_sync()
+        if work is None:
+            return False
+        generation, views, drops = work
+        writes = [(number, size, at, bytes(data)) for number, size, at, data in views]
+        self.job = generation, writes, drops
+        self._given = views
+        return True
+
+    def complete(self, plane: Plane) -> None:
+        """Do the work that was taken, and say so."""
+        assert self.job is not None
+        generation, writes, drops = self.job
+        for (*_, data), (*_, view) in zip(writes, self._given, strict=True):
+            assert bytes(view) == data, "bytes changed while they were being written"
+        self.write(writes)
+        for number in drops:
+            del self.files[number]
+        self.job = None
+        plane.end_sync(generation, self._given)
+
+    def sync(self, plane: Plane) -> bool:
+        if not self.begin(plane):
+            return False
+        self.complete(plane)
+        return True
+
+    def settle(self, plane: Plane, turns: int = 200) -> int:
+        """Sync, with time passing, until there is nothing to do; returns how often that took."""
+        for turn in range(turns):
+            plane.now_ms += 100
+            plane.run()
+            if not self.sync(plane):
+                return turn
+        raise AssertionError(f"the log finds no rest within {turns} syncs")
+
+    # ------------------------------------------------------------- crashes
+
+    def crashed(self, written: int = 0, dropped: int = 0) -> Disk:
+        """What a crash leaves: that many bytes of the work under way, and so many deletions."""
+        left = self.copy()
+        if self.job is None:
+            return left
+        _, writes, drops = self.job
+        if written >= sum(len(data) for *_, data in writes):
+            for number in drops[:dropped]:
+                del left.files[number]
+        for number, size, offset, data in writes:
+            part = data[:written]
+            written -= len(part)
+            if part:
+                left.write([(number, size, offset, part)])
+        return left
+
+
+def recover(
+    disk: Disk, declare: Callable[[Plane], None], seed: int = 8, **options: int
+) -> tuple[Plane, list[SegmentReport], bool]:
+    """What a broker's start does: queues first, then the log; (plane, reports, was it clean)."""
+    plane = Plane(seed, **options)
+    plane.now_ms, plane.wall_ms = 1_000, 1_700_000_000_000
+    disk.attach(plane)
+    declare(plane)
+    replay = Replay(plane)
+    reports = []
+    for number in sorted(disk.files):
+        try:
+            report = replay.segment(number, disk.files[number])
+        except SegmentUnreadable:
+            del disk.files[number]
+            continue
+        if report.torn:
+            disk.files[number] = disk.files[number][: report.used]
+        reports.append(report)
+    return plane, reports, replay.finish()

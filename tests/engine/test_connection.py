@@ -1,0 +1,269 @@
+"""Frames in, cut anywhere and interleaved; how a connection begins and ends."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+from tests.engine import frames
+from tests.engine.frames import (
+    ack,
+    basic_publish,
+    bodies,
+    content_header,
+    frame,
+    method,
+    properties,
+    publish,
+)
+from tests.engine.session_fake import Peer, make_plane
+
+FLOW = method(1, frames.CHANNEL, 20, b"\x01")
+HEARTBEAT = frame(frames.HEARTBEAT, 0, b"")
+RICH = properties(
+    headers=frames.table(
+        text=frames.longstr("x" * 20),
+        list=frames.array(b"t\x01", b"I\x00\x00\x00\x05", b"V"),
+        nested=b"F" + frames.table(deep=b"d" + bytes(8)),
+    ),
+    delivery_mode=1,
+    priority=9,
+    message_id="number one",
+    timestamp=1_700_000_000,
+)
+INTERLEAVED = b"".join(
+    [
+        basic_publish(1, "q"),
+        basic_publish(2, "q"),
+        content_header(2, 4),
+        HEARTBEAT,
+        content_header(1, 6, RICH),
+        bodies(1, b"one"),
+        bodies(2, b"2222"),
+        method(3, frames.CHANNEL, 20, b"\x00"),
+        bodies(1, b"ONE"),
+    ]
+)
+STREAMS = {
+    "a message": publish(1, "q", b"body", raw=RICH),
+    "without a body": publish(1, "q") + publish(1, "q", b"x"),
+    "many body frames": publish(1, "q", bytes(range(40)), step=7),
+    "an empty body frame": basic_publish(1, "q")
+    + content_header(1, 3)
+    + frame(frames.BODY, 1, b"")
+    + bodies(1, b"abc"),
+    "interleaved channels": INTERLEAVED,
+    "methods and messages": FLOW + publish(1, "q", b"a") + FLOW + publish(2, "q", b"b") + HEARTBEAT,
+    "returned": publish(1, "gone", b"back", mandatory=True) + publish(1, "gone", b"lost"),
+    "a fault of one channel": publish(1, "q", b"x", exchange="none")
+    + publish(1, "q", b"ignored")
+    + publish(2, "q", b"counts"),
+    "a method of a server": method(
+        1, frames.BASIC, 60, b"\x01c" + struct.pack(">Q", 1) + b"\x00\x00\x00"
+    )
+    + content_header(1, 2)
+    + bodies(1, b"??")
+    + publish(1, "q", b"after"),
+    "a frame error": publish(1, "q", b"x") + frame(9, 1, b"?") + publish(1, "q", b"never"),
+}
+
+
+def outcome(chunks: Iterator[bytes]) -> object:
+    """All that can be seen of what a peer sent."""
+    plane = make_plane()
+    queue = plane.queue(0, "q", False)
+    peer = Peer(plane, {"q": queue}, channels=(1, 2, 3), greet=False)
+    peer.connection.frame_max = 4096
+    for chunk in chunks:
+        peer.feed(chunk)
+    session = peer.session
+    assert not session.defects
+    events = peer.events()
+    reader = Peer(plane)
+    return (
+        session.greetings,
+        session.methods,
+        [
+            (channel, str(fault), fault.class_id, fault.method_id)
+            for channel, fault in session.faults
+        ],
+        session.contents,
+        events,
+        [(got.raw, got.body) for got in iter(lambda: reader.get(queue), None)],
+        peer.connection.received_bytes,
+    )
+
+
+# ------------------------------------------------------------------ cut anywhere
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_bytes_one_by_one_mean_what_they_mean_together(name):
+    stream = frames.HEADER + STREAMS[name]
+    whole = outcome(iter([stream]))
+    assert outcome(bytes((byte,)) for byte in stream) == whole
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_cut_anywhere_changes_nothing(name):
+    stream = frames.HEADER + STREAMS[name]
+    whole = outcome(iter([stream]))
+    for at in range(1, len(stream)):
+        assert outcome(iter([stream[:at], stream[at:]])) == whole, at
+
+
+@pytest.mark.parametrize("name", [name for name in STREAMS if "frame error" not in name])
+def test_trailing_bytes_wait(name):
+    stream = frames.HEADER + STREAMS[name]
+    *whole, received = outcome(iter([stream]))
+    for trail in (b"\x01", FLOW[:-1], basic_publish(3, "q"), publish(3, "q", b"x")[:-1]):
+        *found, all_received = outcome(iter([stream + trail]))
+        assert found == whole
+        assert all_received == received + len(trail)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4087, 4088, 4089, 8176, 20_000, 300_000])
+def test_bodies_of_many_frames(size):
+    plane = make_plane()
+    queue = plane.queue(0, "q", False)
+    peer = Peer(plane, {"q": queue}, frame_max=4096)
+    body = bytes(range(256)) * (size // 256 + 1)
+    peer.feed(publish(1, "q", body[:size], step=4088))
+    got = peer.get(queue)
+    assert got is not None
+    assert got.body == body[:size]
+    assert got.frames == -(-size // 4088)
+
+
+def test_what_the_server_calls():
+    plane = make_plane()
+    queue = plane.queue(0, "q", False)
+    peer = Peer(plane, {"q": queue})
+    stream = publish(1, "q", bytes(1000)) * 300
+    plane.now_ms = 5000
+    while stream:
+        view = peer.connection.read_view()
+        count = min(len(view), len(stream), 1500)
+        view[:count] = stream[:count]
+        view.release()
+        peer.connection.received(count)
+        stream = stream[count:]
+    assert queue.ready_count == 300
+    assert peer.connection.last_received_ms == 5000
+    peer.connection.read_view().release()
+    peer.connection.received(0)
+    assert queue.ready_count == 300
+
+
+# ------------------------------------------------------------------ the protocol header
+
+
+def test_a_header_is_greeted_once():
+    plane = make_plane()
+    for header in (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09"):
+        peer = Peer(plane, greet=False)
+        peer.feed(header[:7])
+        assert not peer.session.greetings
+        peer.feed(header[7:] + FLOW)
+        assert peer.session.greetings == 1
+        assert peer.session.methods == [(1, FLOW[7:-1])]
+
+
+@pytest.mark.parametrize(
+    "header", [b"AMQP\x00\x01\x00\x00", b"AMQP\x00\x00\x09\x02", b"GET / HT", bytes(8), b"\xff" * 8]
+)
+def test_another_header_is_answered_with_ours(header):
+    peer = Peer(make_plane(), greet=False)
+    peer.feed(header + FLOW)
+    assert peer.connection.finished
+    assert not peer.connection.reading
+    assert peer.take() == frames.HEADER
+    assert peer.session.greetings == 0
+    assert peer.session.methods == []
+
+
+def test_properties_of_all_kinds_are_delivered_as_they_came():
+    values = frames.table(
+        **{
+            letter: letter.encode() + bytes(size)
+            for letter, size in zip(
+                "tbBsuIifDlLdTV", (1, 1, 1, 2, 2, 4, 4, 4, 5, 8, 8, 8, 8, 0), strict=True
+            )
+        },
+        x=b"x\x00\x00\x00\x02\xff\xfe",
+        S=frames.longstr(b"\xff not UTF-8"),
+        F=b"F" + frames.table(a=b"V"),
+        A=frames.array(b"V", frames.array(), b"F" + frames.table()),
+    )
+    raw = struct.pack(">H", 0xFFFC) + b"".join(
+        [
+            b"\x04text",
+            b"\x00",
+            values,
+            b"\x02",
+            b"\x05",
+            b"\x01c",
+            b"\x01r",
+            b"\x0560000",
+            b"\x01m",
+            bytes(8),
+            b"\x01t",
+            b"\x00",
+            b"\x01a",
+            b"\x01z",
+        ]
+    )
+    plane = make_plane()
+    queue = plane.queue(0, "q", False)
+    peer = Peer(plane, {"q": queue})
+    peer.feed(publish(1, "q", b"x", raw=raw))
+    got = peer.get(queue)
+    assert got is not None
+    assert got.raw == raw
+
+
+# ------------------------------------------------------------------ endings
+
+
+def test_after_shut_only_the_connections_own_methods_are_heard():
+    plane = make_plane()
+    queue = plane.queue(0, "q", False)
+    peer = Peer(plane, {"q": queue})
+    peer.feed(publish(1, "q", b"a"))
+    assert peer.channel.get(queue, False)
+    peer.connection.shut()
+    assert queue.ready_count == 1
+    close_ok = method(0, frames.CONNECTION, 51)
+    peer.feed(FLOW + publish(1, "q", b"x") + bodies(5, b"x") + ack(1, 77) + close_ok)
+    assert peer.session.methods == [(0, close_ok[7:-1])]
+    assert peer.faults == []
+    assert queue.ready_count == 1
+
+
+def test_after_finish_nothing_is_heard():
+    plane = make_plane()
+    peer = Peer(plane)
+    peer.connection.send(1, b"last")
+    peer.connection.finish()
+    peer.feed(FLOW + b"garbage")
+    assert not peer.connection.reading
+    assert peer.session.methods == []
+    assert peer.connection in plane.take_touched()
+    assert peer.take() == frame(frames.METHOD, 1, b"last")
+
+
+def test_lost_is_said_once_and_gives_everything_back():
+    plane = make_plane()
+    queue = plane.queue(0, "q", False)
+    peer = Peer(plane, {"q": queue})
+    peer.feed(publish(1, "q", b"a") + basic_publish(1, "q"))
+    peer.channel.consume(queue, "c", False, 0, 0)
+    plane.run()
+    peer.connection.lost()
+    peer.connection.lost()
+    assert peer.session.losses == 1
+    assert (queue.ready_count, queue.unacked_count, queue.consumer_count) == (1, 0, 0)
+    assert peer.connection.is_lost
+    assert not peer.connection.reading
+    assert peer.connection.channels == {}

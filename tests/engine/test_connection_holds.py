@@ -1,0 +1,241 @@
+"""Answers that wait for the disk, and the input that waits behind them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from tests.engine import frames
+from tests.engine.disk_fake import Disk
+from tests.engine.frames import PERSISTENT, ack, frame, method, publish
+from tests.engine.session_fake import Peer, make_plane
+
+FLOW = method(1, frames.CHANNEL, 20, b"\x01")
+FLOW_OK = struct.pack(">HHB", frames.CHANNEL, 21, 1)
+RECOVER = method(1, frames.BASIC, 110, b"\x01")
+GET = method(1, frames.BASIC, 70, b"\x00\x00\x01q\x01")
+
+
+@pytest.fixture
+def plane():
+    return make_plane(durable_segment_bytes=4096)
+
+
+@pytest.fixture
+def disk(plane):
+    disk = Disk()
+    disk.attach(plane)
+    return disk
+
+
+@pytest.fixture
+def queue(plane):
+    return plane.queue(1, "q", True)
+
+
+@pytest.fixture
+def peer(plane, queue):
+    peer = Peer(plane, {"q": queue})
+    peer.session.on[frames.CHANNEL, 20] = lambda channel: peer.connection.send(channel, FLOW_OK)
+    return peer
+
+
+def answers(peer: Peer) -> int:
+    return sum(
+        isinstance(event, frames.Method) and (event.class_id, event.method_id) == (20, 21)
+        for event in peer.events()
+    )
+
+
+def test_an_answer_waits_and_input_waits_behind_it(plane, disk, queue, peer):
+    peer.connection.hold(plane.note_change())
+    peer.connection.send(1, FLOW_OK)
+    assert not peer.connection.reading
+    peer.feed(publish(1, "q", b"a") + FLOW)
+    assert answers(peer) == 0
+    assert queue.ready_count == 0
+    disk.begin(plane)
+    assert answers(peer) == 0
+    disk.complete(plane)
+    assert peer.connection in plane.take_touched()
+    assert peer.connection.reading
+    assert answers(peer) == 2
+    assert queue.ready_count == 1
+
+
+def test_what_is_synced_needs_no_waiting(plane, disk, peer):
+    generation = plane.note_change()
+    disk.sync(plane)
+    for synced in (0, generation):
+        peer.connection.hold(synced)
+        assert peer.connection.reading
+    peer.feed(FLOW)
+    assert answers(peer) == 1
+
+
+def test_a_hold_is_for_the_newest_generation(plane, disk, peer):
+    first = plane.note_change()
+    disk.begin(plane)
+    second = plane.note_change()
+    peer.connection.hold(second)
+    peer.connection.hold(first)
+    peer.connection.send(1, FLOW_OK)
+    disk.complete(plane)
+    assert answers(peer) == 0
+    disk.sync(plane)
+    assert answers(peer) == 1
+
+
+def test_an_order_to_wait_is_obeyed_within_one_read(plane, disk, peer):
+    held = []
+
+    def hold(channel: int) -> None:
+        held.append(channel)
+        peer.connection.hold(plane.note_change())
+        peer.connection.send(channel, FLOW_OK)
+
+    peer.session.on[frames.CHANNEL, 20] = hold
+    peer.feed(FLOW * 3)
+    for count in (1, 2, 3):
+        assert len(held) == count
+        assert answers(peer) == 0
+        disk.sync(plane)
+        assert answers(peer) == 1
+    assert plane.synced == 3
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_input_that_came_in_pieces_meanwhile_is_not_mixed_up(plane, disk, queue, peer, step):
+    other = Peer(plane, {"q": queue})
+    peer.connection.hold(plane.note_change())
+    stream = b"".join(publish(1, "q", b"%d" % number) for number in range(20)) + FLOW[:-3]
+    for at in range(0, len(stream), step):
+        peer.feed(stream[at : at + step])
+        other.feed(frame(frames.HEARTBEAT, 0, b""))
+    disk.sync(plane)
+    peer.feed(FLOW[-3:])
+    assert answers(peer) == 1
+    assert other.drain(queue) == [b"%d" % number for number in range(20)]
+
+
+def test_one_that_is_lost_is_not_waited_for(plane, disk, peer):
+    peer.connection.hold(plane.note_change())
+    peer.connection.send(1, FLOW_OK)
+    peer.feed(FLOW)
+    peer.connection.lost()
+    disk.sync(plane)
+    assert peer.take() == b""
+    assert peer.session.methods == []
+    peer.connection.hold(plane.note_change())
+    disk.sync(plane)
+
+
+def test_input_is_not_kept_without_bound(plane, peer):
+    peer.connection.hold(plane.note_change())
+    with pytest.raises(ValueError, match="held"):
+        peer.feed(bytes(2**20))
+
+
+def test_a_defect_behind_a_hold_leaves_the_others_alone(plane, disk, peer, queue):
+    def fail(channel: int) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    broken, other = Peer(plane, {"q": queue}), Peer(plane, {"q": queue})
+    broken.session.on[frames.CHANNEL, 20] = fail
+    generation = plane.note_change()
+    for each in (peer, broken, other):
+        each.connection.hold(generation)
+        each.feed(FLOW)
+    disk.sync(plane)
+    assert [len(each.session.methods) for each in (peer, broken, other)] == [1, 1, 1]
+    assert len(broken.session.defects) == 1
+    assert answers(peer) == 1
+
+
+# ------------------------------------------------------------------ settling
+
+
+def deliver(peer: Peer, disk: Disk, count: int = 2) -> None:
+    peer.feed(publish(1, "q", b"x", raw=PERSISTENT) * count)
+    peer.plane.run()
+    disk.sync(peer.plane)
+    for _ in range(count):
+        peer.channel.get(peer.queues["q"], False)
+    peer.take()
+
+
+def test_an_answer_after_an_ack_says_that_the_ack_is_safe(plane, disk, queue, peer):
+    deliver(peer, disk)
+    peer.feed(ack(1, 1) + FLOW)
+    assert answers(peer) == 0
+    assert peer.session.methods == []
+    assert queue.unacked_count == 1
+    disk.sync(plane)
+    assert answers(peer) == 1
+    peer.feed(FLOW)
+    assert answers(peer) == 1
+
+
+def test_an_ack_by_itself_keeps_nobody_waiting(plane, disk, queue, peer):
+    deliver(peer, disk)
+    peer.feed(ack(1, 1) + publish(1, "q", b"more") + ack(1, 2) + GET)
+    assert queue.ready_count == 1
+    assert queue.unacked_count == 0
+    assert len(peer.session.methods) == 1
+    assert peer.connection.reading
+
+
+def test_an_ack_of_what_does_not_last_keeps_nobody_waiting(plane, disk, peer):
+    peer.queues["q"] = passing = plane.queue(0, "q", False)
+    deliver(peer, disk)
+    peer.feed(ack(1, 1) + FLOW)
+    assert answers(peer) == 1
+    assert passing.unacked_count == 1
+
+
+def test_a_requeue_keeps_nobody_waiting(plane, disk, queue, peer):
+    deliver(peer, disk)
+    peer.feed(frames.nack(1, 0, multiple=True, requeue=True) + FLOW)
+    assert answers(peer) == 1
+    assert queue.ready_count == 2
+
+
+# ------------------------------------------------------------------ who is read
+
+
+def test_publishers_are_not_read_while_they_are_blocked(plane, disk, queue, peer):
+    consumer = Peer(plane, {"q": queue})
+    peer.feed(publish(1, "q", b"x"))
+    plane.publishers_blocked = True
+    assert peer.connection.published
+    assert not peer.connection.reading
+    assert consumer.connection.reading
+    plane.publishers_blocked = False
+    assert peer.connection.reading
+
+
+def test_who_does_not_read_answers_is_not_read(plane, peer):
+    while peer.connection.reading:
+        peer.connection.send_content(
+            1, b"\x00\x3c\x00\x32\x01\x38\x00\x00\x00", b"\x00\x00", bytes(10_000)
+        )
+    assert 2**20 <= peer.connection.pending_bytes < 2**20 + 20_000
+    peer.take()
+    assert peer.connection.reading
+
+
+def test_publishers_to_a_queue_with_a_backlog_are_read_less(plane, peer):
+    passing = plane.queue(0, "q", False)
+    peer.queues["q"] = passing
+    usual = len(peer.connection.read_view())
+    peer.connection.received(0)
+    slow = Peer(plane, {"q": passing})
+    slow.channel.consume(passing, "c", False, 0, 1)
+    sizes = []
+    for _ in range(2):
+        peer.feed(publish(1, "q") * 4000)
+        view = peer.connection.read_view()
+        sizes.append(len(view))
+        view.release()
+        peer.connection.received(0)
+    assert usual > sizes[0] > sizes[1] > 0

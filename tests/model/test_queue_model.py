@@ -1,0 +1,373 @@
+"""One queue against a list: order, redelivery, who gets what, what is left.
+
+Two connections with a channel each, consumers of several priorities and limits, messages with a
+time to live, priorities and a maximal length in some runs. The model is `ModelQueue`: entries in a
+list, and the consumers of each priority in a list that turns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+from tests.engine import frames
+from tests.engine.session_fake import Peer, make_plane
+
+from leporid.engine.channel import Consumer
+
+SIDES = [0, 1]
+READY, UNACKED = "ready", "unacked"
+
+
+@dataclass(eq=False)
+class Entry:
+    number: int
+    priority: int
+    expires_ms: int | None
+    momentary: bool = False  # to be gone by the end of the turn, unless it is delivered
+    delivered: bool = False
+    state: str = READY
+
+
+@dataclass(eq=False)
+class ModelConsumer:
+    side: int
+    tag: str
+    no_ack: bool
+    priority: int
+    prefetch: int
+    real: Consumer
+    unacked: int = 0
+    active: bool = True
+
+
+@dataclass(eq=False)
+class ModelChannel:
+    limit: int = 0  # of all its consumers together
+    flowing: bool = True
+    last_tag: int = 0
+    consumers: list[ModelConsumer] = field(default_factory=list)
+    unacked: dict[int, tuple[Entry, ModelConsumer | None]] = field(default_factory=dict)
+
+    @property
+    def outstanding(self) -> int:
+        return sum(consumer is not None for _, consumer in self.unacked.values())
+
+
+class ModelQueue:
+    """What a queue does, plainly."""
+
+    def __init__(self, max_length: int | None) -> None:
+        self.entries: list[Entry] = []  # in order of arrival; settled ones are gone
+        self.rings: dict[int, list[ModelConsumer]] = {}
+        self.channels = [ModelChannel(), ModelChannel()]
+        self.max_length = max_length
+
+    def ready(self) -> list[Entry]:
+        """In the order in which they leave."""
+        there = [entry for entry in self.entries if entry.state == READY]
+        return sorted(there, key=lambda entry: -entry.priority)
+
+    def enter(self, consumer: ModelConsumer) -> None:
+        ring = self.rings.setdefault(consumer.priority, [])
+        if consumer.active and consumer not in ring:
+            ring.append(consumer)
+
+    def can_take(self, consumer: ModelConsumer) -> bool:
+        channel = self.channels[consumer.side]
+        if not channel.flowing:
+            return False
+        if consumer.no_ack:
+            return True
+        if consumer.prefetch and consumer.unacked >= consumer.prefetch:
+            return False
+        return not channel.limit or channel.outstanding < channel.limit
+
+    def expire(self, now_ms: int) -> None:
+        self.entries = [
+            entry
+            for entry in self.entries
+            if entry.state != READY
+            or entry.momentary
+            or entry.expires_ms is None
+            or entry.expires_ms > now_ms
+        ]
+
+    def hand(self, side: int, entry: Entry, consumer: ModelConsumer | None, no_ack: bool) -> None:
+        channel = self.channels[side]
+        channel.last_tag += 1
+        entry.delivered = True
+        entry.state = UNACKED
+        if no_ack:
+            self.entries.remove(entry)
+            return
+        channel.unacked[channel.last_tag] = entry, consumer
+        if consumer is not None:
+            consumer.unacked += 1
+
+    def drop_excess(self) -> None:
+        while self.max_length is not None and len(self.ready()) > self.max_length:
+            self.entries.remove(self.ready()[0])
+
+    def turn(self, now_ms: int) -> list[tuple[int, str, int, bool, int]]:
+        """(side, consumer, message, redelivered, delivery tag) of each delivery."""
+        taken = []
+        self.expire(now_ms)
+        while (ready := self.ready()) and any(self.rings.values()):
+            ring = self.rings[max(priority for priority, ring in self.rings.items() if ring)]
+            consumer = ring.pop(0)
+            if not self.can_take(consumer):
+                continue
+            ring.append(consumer)
+            entry, redelivered = ready[0], ready[0].delivered
+            self.hand(consumer.side, entry, consumer, consumer.no_ack)
+            tag = self.channels[consumer.side].last_tag
+            taken.append((consumer.side, consumer.tag, entry.number, redelivered, tag))
+        self.drop_excess()
+        self.entries = [
+            entry for entry in self.entries if entry.state != READY or not entry.momentary
+        ]
+        for entry in self.entries:
+            entry.momentary = False
+        return taken
+
+    def settle(self, side: int, tags: list[int], requeue: bool) -> None:
+        channel = self.channels[side]
+        for tag in tags:
+            full = bool(channel.limit) and channel.outstanding >= channel.limit
+            entry, consumer = channel.unacked.pop(tag)
+            if consumer is not None:
+                consumer.unacked -= 1
+                for each in channel.consumers if full else [consumer]:
+                    self.enter(each)
+            if not requeue:
+                self.entries.remove(entry)
+                continue
+            entry.state = READY
+            entry.momentary = False
+            self.drop_excess()
+
+    def leave(self, consumer: ModelConsumer) -> None:
+        consumer.active = False
+        self.channels[consumer.side].consumers.remove(consumer)
+        if consumer in self.rings.get(consumer.priority, []):
+            self.rings[consumer.priority].remove(consumer)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Drives the engine and the model with the same steps."""
+
+    @initialize(
+        max_priority=st.sampled_from([0, 0, 0, 2]),
+        max_length=st.sampled_from([None, None, None, 3]),
+        blocks=st.sampled_from([0, 0, 250, 600]),
+    )
+    def begin(self, max_priority: int, max_length: int | None, blocks: int) -> None:
+        self.plane = make_plane(transient_segment_bytes=4096)
+        self.queue = self.plane.queue(0, "q", False)
+        self.max_priority = max_priority
+        if max_priority:
+            self.queue.set_priorities(max_priority)
+        if max_length is not None:
+            self.queue.set_limits(max_length=max_length)
+        self.model = ModelQueue(max_length)
+        self.numbers = self.tags = 0
+        self.peers = [Peer(self.plane, {"q": self.queue}) for _ in SIDES]
+        for _ in range(blocks):  # so that numbers cross the blocks of the index
+            self.peers[0].feed(frames.publish(1, "q"))
+        self.queue.purge()
+
+    # ------------------------------------------------------------- rules
+
+    @rule(
+        count=st.sampled_from([1, 1, 2, 5, 9]),
+        ttl_ms=st.sampled_from([None, None, None, 5, 20, 0]),
+        priority=st.integers(0, 3),
+    )
+    def publish(self, count: int, ttl_ms: int | None, priority: int) -> None:
+        raw = frames.properties(
+            priority=priority, expiration=None if ttl_ms is None else str(ttl_ms)
+        )
+        for _ in range(count):
+            self.numbers += 1
+            expires_ms = None if ttl_ms is None else self.plane.now_ms + ttl_ms
+            entry = Entry(self.numbers, min(priority, self.max_priority), expires_ms)
+            entry.momentary = ttl_ms == 0
+            self.model.entries.append(entry)
+            self.peers[0].feed(frames.publish(1, "q", b"%d" % self.numbers, raw=raw))
+        self.turn()
+
+    @rule(
+        side=st.sampled_from(SIDES),
+        no_ack=st.sampled_from([False, False, False, True]),
+        priority=st.sampled_from([0, 0, 1, -1]),
+        prefetch=st.sampled_from([0, 1, 2, 3]),
+    )
+    def consume(self, side: int, no_ack: bool, priority: int, prefetch: int) -> None:
+        self.tags += 1
+        tag = f"c{self.tags}"
+        real = self.peers[side].channel.consume(self.queue, tag, no_ack, priority, prefetch)
+        consumer = ModelConsumer(side, tag, no_ack, priority, prefetch, real)
+        self.model.channels[side].consumers.append(consumer)
+        self.model.enter(consumer)
+
+    @precondition(lambda self: any(each.consumers for each in self.model.channels))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        everybody = [each for channel in self.model.channels for each in channel.consumers]
+        consumer = data.draw(st.sampled_from(everybody))
+        self.peers[consumer.side].channel.cancel(consumer.real)
+        self.model.leave(consumer)
+
+    @rule(side=st.sampled_from(SIDES), limit=st.sampled_from([0, 1, 2, 5]))
+    def limit_channel(self, side: int, limit: int) -> None:
+        self.peers[side].channel.prefetch_global = limit
+        self.model.channels[side].limit = limit
+        for consumer in self.model.channels[side].consumers:
+            self.model.enter(consumer)
+
+    @rule(side=st.sampled_from(SIDES), active=st.booleans())
+    def flow(self, side: int, active: bool) -> None:
+        self.peers[side].channel.set_flow(active)
+        self.model.channels[side].flowing = active
+        for consumer in self.model.channels[side].consumers if active else []:
+            self.model.enter(consumer)
+
+    @rule(side=st.sampled_from(SIDES), no_ack=st.booleans())
+    def get(self, side: int, no_ack: bool) -> None:
+        self.turn()
+        got = self.peers[side].get(self.queue, no_ack)
+        ready = self.model.ready()
+        if not ready:
+            assert got is None
+            return
+        assert got is not None
+        assert (int(got.body), got.redelivered) == (ready[0].number, ready[0].delivered)
+        assert got.left == len(ready) - 1
+        self.model.hand(side, ready[0], None, no_ack)
+        assert got.tag == self.model.channels[side].last_tag
+
+    @precondition(lambda self: any(each.unacked for each in self.model.channels))
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(["ack", "reject", "nack", "requeue", "nack and requeue"]),
+        multiple=st.booleans(),
+        everything=st.booleans(),
+    )
+    def settle(self, data: st.DataObject, how: str, multiple: bool, everything: bool) -> None:
+        side = data.draw(st.sampled_from([at for at in SIDES if self.model.channels[at].unacked]))
+        known = sorted(self.model.channels[side].unacked)
+        tag = data.draw(st.sampled_from(known))
+        tags = [tag]
+        if multiple and "reject" not in how and how != "requeue":
+            tags = [each for each in known if each <= tag]
+            if everything:
+                tags, tag = known, 0
+        else:
+            multiple = False
+        self.peers[side].feed(
+            {
+                "ack": frames.ack(1, tag, multiple),
+                "reject": frames.reject(1, tag, False),
+                "requeue": frames.reject(1, tag, True),
+                "nack": frames.nack(1, tag, multiple, False),
+                "nack and requeue": frames.nack(1, tag, multiple, True),
+            }[how]
+        )
+        assert not self.peers[side].faults
+        self.model.settle(side, tags, "requeue" in how)
+
+    @rule(side=st.sampled_from(SIDES))
+    def recover(self, side: int) -> None:
+        self.peers[side].channel.recover()
+        self.model.settle(side, sorted(self.model.channels[side].unacked), True)
+
+    @rule()
+    def purge(self) -> None:
+        ready = self.model.ready()
+        assert self.queue.purge() == len(ready)
+        self.model.entries = [each for each in self.model.entries if each not in ready]
+
+    @rule(side=st.sampled_from(SIDES))
+    def close_channel(self, side: int) -> None:
+        """The channel ends and another is opened in its place."""
+        peer, channel = self.peers[side], self.model.channels[side]
+        peer.connection.close_channel(1)
+        for consumer in list(channel.consumers):
+            self.model.leave(consumer)
+        self.model.settle(side, sorted(channel.unacked), True)
+        self.model.channels[side] = ModelChannel()
+        peer.channels[1] = peer.connection.open_channel(1)
+
+    @rule(ms=st.sampled_from([1, 5, 30]))
+    def time_passes(self, ms: int) -> None:
+        self.plane.now_ms += ms
+
+    @rule()
+    def turn(self) -> None:
+        expected = self.model.turn(self.plane.now_ms)
+        self.plane.run()
+        for side in SIDES:
+            found = [
+                (side, each.consumer, int(each.body), each.redelivered, each.tag)
+                for each in self.peers[side].events(run=False)
+                if isinstance(each, frames.Delivery)
+            ]
+            assert found == [each for each in expected if each[0] == side]
+
+    # ------------------------------------------------------------- invariants
+
+    @invariant()
+    def counts_are_the_models(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        ready = self.model.ready()
+        assert self.queue.ready_count == len(ready)
+        assert self.queue.ready_bytes == sum(len(str(entry.number)) for entry in ready)
+        assert self.queue.unacked_count == len(self.model.entries) - len(ready)
+        assert self.queue.consumer_count == sum(
+            len(channel.consumers) for channel in self.model.channels
+        )
+        for side in SIDES:
+            channel = self.model.channels[side]
+            assert self.peers[side].channel.unacked_count == len(channel.unacked)
+            for consumer in channel.consumers:
+                assert consumer.real.unacked_count == consumer.unacked
+
+    def teardown(self) -> None:
+        """Whoever leaves gives everything back, to its place."""
+        if not hasattr(self, "queue"):
+            return
+        for peer in self.peers:
+            peer.connection.lost()
+        left = sorted(self.model.entries, key=lambda entry: entry.number)
+        for entry in left:
+            entry.state = READY
+            entry.momentary = False
+        self.model.max_length = None
+        if len(left) > self.queue.ready_count:
+            return  # the maximal length took some on the way
+        self.model.expire(self.plane.now_ms)
+        reader = Peer(self.plane, {"q": self.queue})
+        self.plane.run()
+        assert [int(body) for body in reader.drain(self.queue)] == [
+            entry.number for entry in self.model.ready()
+        ]
+
+
+class TestQueue(QueueMachine.TestCase):
+    settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
+
+
+@pytest.mark.slow
+class TestQueueForLonger(QueueMachine.TestCase):
+    settings = settings(deadline=None, max_examples=300, stateful_step_count=50)

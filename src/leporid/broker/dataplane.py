@@ -20,7 +20,8 @@ class DeadLetterPort(Protocol):
 
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None: ...
+    ) -> None:
+        """Take one message, whose properties are encoded."""
 
 
 class Queue(Protocol):

@@ -8,3 +8,6 @@ Must not know what a declare or a login means: that is `broker/`, which is calle
 rare. Must not know sockets, files, clocks or chance: that is `server/`, which gives bytes and the
 time and takes bytes. Invariant: all of it is used by one thread.
 """
+
+# Its modules need each other; beginning with this one, each is whole when it is needed.
+import leporid.engine.plane  # noqa: F401

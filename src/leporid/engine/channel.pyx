@@ -150,6 +150,8 @@ cdef class Channel:
             return False
         self.delivery_tag += 1
         self.plane.got += 1
+        if slot.deliveries:
+            self.plane.redelivered += 1
         self.out.write_got(self.number, self.delivery_tag, slot.deliveries > 0,
                            <uint32_t> queue.ready_count, self.plane.record(slot.position))
         if slot.deliveries < 65535:

@@ -35,6 +35,8 @@ cdef extern from *:
     int FRAME_END
 
 cdef enum:
+    CHANNEL_CLOSE = 20 << 16 | 40
+    CHANNEL_CLOSE_OK = 20 << 16 | 41
     BASIC_PUBLISH = 60 << 16 | 40
     BASIC_GET = 60 << 16 | 70
     # What one connection may read a turn. Less while the queues it fills have a backlog and
@@ -69,9 +71,9 @@ cdef class Connection(Peer):
     @property
     def reading(self):
         """Whether the server should read from this peer now."""
-        if self.held or self.finished or self.is_lost:
+        if self.held or self.choked or self.finished or self.is_lost:
             return False
-        if self.plane.publishers_blocked and self.published:
+        if self.plane.publishers_blocked and self.published and not self.closing:
             return False
         return self.out_end - self.out_start < OUTPUT_STOP_BYTES
 
@@ -144,8 +146,8 @@ cdef class Connection(Peer):
             number = self.last_channel.number
             if not fault.class_id:
                 content_fault(40, fault)
-        if isinstance(fault, FrameError):
-            self.broken = True
+        if isinstance(fault, FrameError) and not fault.class_id:
+            self.broken = True  # where the next frame begins is not known
         self.session.on_fault(number, fault)
         return 0
 
@@ -173,6 +175,9 @@ cdef class Connection(Peer):
             return True
         while n - self.at >= 7:
             if self.held or self.finished or self.broken:
+                return True
+            if self.out_end - self.out_start > OUTPUT_STOP_BYTES:
+                self.choked = True
                 return True
             frame = p + self.at
             kind = frame[0]
@@ -241,7 +246,7 @@ cdef class Connection(Peer):
         cdef uint32_t ids
         if size < 4:
             self.at += size + 8
-            raise SyntaxFault("method frame without a method")
+            raise FrameError(f"type 1, {snippet(payload[:size])}: unknown_frame")
         ids = load32(payload)
         if self.closing and ids >> 16 != 10:
             self.at += size + 8
@@ -249,7 +254,7 @@ cdef class Connection(Peer):
         if channel is not None and not self.closing:
             if channel.closing:
                 self.at += size + 8
-                if ids >> 16 == 20:
+                if ids == CHANNEL_CLOSE or ids == CHANNEL_CLOSE_OK:
                     self.session.on_method(number, payload[:size])
                 return 0
             if channel.expecting:
@@ -276,6 +281,7 @@ cdef class Connection(Peer):
                 self.hold(self.settle_generation)
                 return WAIT
         self.at += size + 8
+        self.plane.work()  # what was published before is in its queues, and delivered, by now
         self.session.on_method(number, payload[:size])
         return 0
 
@@ -296,7 +302,7 @@ cdef class Connection(Peer):
         if size < 9 or <uint32_t> method[6] + 9 > size or (
                 <uint32_t> method[6] + method[7 + method[6]] + 9 != size):
             self.at = after
-            raise SyntaxFault("basic.publish: arguments do not parse")
+            raise content_fault(40, FrameError(undecodable(method[4:size])))
         self.published = True
         header = p + after
         if n - after < 7:
@@ -411,7 +417,7 @@ cdef class Connection(Peer):
         cdef bint multiple = False
         cdef int how = SETTLE_ACK
         if size != 13:
-            raise settle_fault(SyntaxFault("settling method of the wrong length"), method)
+            raise settle_fault(FrameError(undecodable(payload[4:size])), method)
         tag = load64(payload + 4)
         if method == 80:
             multiple = payload[12] & 1
@@ -426,6 +432,12 @@ cdef class Connection(Peer):
             raise settle_fault(fault, method)
         if self.plane.acked != before and self.plane.settling:
             self.settle_generation = self.plane.generation
+        return 0
+
+    cdef int drained(self) except -1:
+        if self.choked:
+            self.choked = False
+            self.plane.resuming.append(self)
         return 0
 
     cdef int resume_input(self) except -1:
@@ -443,6 +455,13 @@ def content_fault(method, fault):
     """The fault, blamed on the method that the content belongs to."""
     fault.class_id, fault.method_id = 60, method
     return fault
+
+
+def undecodable(arguments):
+    """Arguments that do not parse, worded as RabbitMQ does: an Erlang binary."""
+    if arguments and all(32 <= octet < 127 for octet in arguments):
+        return f'cannot decode <<"{arguments.decode()}">>'
+    return f"cannot decode <<{','.join(map(str, arguments))}>>"
 
 
 def snippet(payload):

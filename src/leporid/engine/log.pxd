@@ -15,6 +15,8 @@ cdef enum:
     SEGMENT_HEADER_BYTES = 64
     DURABLE_BIT = 0x80000000        # of a position's upper half
 
+cdef class Log
+
 cdef class Segment:
     cdef readonly uint32_t number
     cdef uint8_t *base
@@ -32,7 +34,8 @@ cdef class Segment:
     cdef object mapping
     cdef Py_buffer view
     cdef int allocate(self) except -1
-    cdef int adopt(self, object mapping) except -1
+    cdef int give_memory(self, Log log) except -1
+    cdef int adopt(self, object mapping, Log log) except -1
     cdef void free_memory(self)
 
 cdef class Log:
@@ -44,6 +47,8 @@ cdef class Log:
     cdef readonly uint64_t appended     # records, ever
     cdef readonly size_t bytes      # memory and mappings of all segments
     cdef list spare
+    cdef uint8_t *spare_memory[2]
+    cdef int spare_memory_count
     cdef uint32_t seed
     cdef Record *begin(self, size_t size) except NULL
     cdef uint64_t finish(self, Record *record)

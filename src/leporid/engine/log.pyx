@@ -22,6 +22,7 @@ FORMAT_VERSION = 1
 # processor's cache and never asks the kernel for fresh pages.
 cdef enum:
     SPARE_MAX = 4
+    SPARE_MEMORY_MAX = 2            # of durable segments, for the same reason
 
 
 cdef class Segment:
@@ -58,14 +59,24 @@ cdef class Segment:
         self.base = <uint8_t *> memory
         return 0
 
-    cdef int adopt(self, object mapping) except -1:
-        """Read from a mapping of the file instead of from memory."""
+    cdef int give_memory(self, Log log) except -1:
+        """Let the log use this memory again: its pages are there, fresh ones cost a fault each."""
+        if (self.base != NULL and not self.mapped and self.capacity == log.segment_bytes
+                and log.spare_memory_count < SPARE_MEMORY_MAX):
+            log.spare_memory[log.spare_memory_count] = self.base
+            log.spare_memory_count += 1
+            self.base = NULL
+        return 0
+
+    cdef int adopt(self, object mapping, Log log) except -1:
+        """Read from a mapping of the file instead of from memory, which the log may use again."""
         cdef Py_buffer view
         PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
         if <size_t> view.len < self.used:
             PyBuffer_Release(&view)
             raise ValueError(
                 f"mapping of segment {self.number} has {view.len} bytes, not {self.used}")
+        self.give_memory(log)
         self.free_memory()
         self.view = view
         self.mapping = mapping
@@ -115,6 +126,10 @@ cdef class Log:
         self.seed = seed
         self.active = None
 
+    def __dealloc__(self):
+        for at in range(self.spare_memory_count):
+            munmap(self.spare_memory[at], self.segment_bytes)
+
     cdef Record *begin(self, size_t size) except NULL:
         """Room for one record of `size` bytes (a multiple of 8) at the end of the log."""
         cdef Segment segment = self.active
@@ -155,7 +170,11 @@ cdef class Log:
             return 0
         number = self.first + <uint32_t> len(self.segments)
         segment = Segment(number, capacity, crc32c(self.seed, <uint8_t *> &number, 4))
-        segment.allocate()
+        if capacity == self.segment_bytes and self.spare_memory_count:
+            self.spare_memory_count -= 1
+            segment.base = self.spare_memory[self.spare_memory_count]
+        else:
+            segment.allocate()
         if self.durable:
             before = self.active
             header = segment_header(number, segment.salt, before.number if before else 0,
@@ -212,6 +231,7 @@ cdef class Log:
             return 0
         self.segments[segment.number - self.first] = None
         self.bytes -= segment.capacity
+        segment.give_memory(self)
         segment.free_memory()
         cdef Py_ssize_t gone = 0
         # The last place is kept so that a number is never given twice.
@@ -232,7 +252,7 @@ cdef class Log:
         segment.used = used
         segment.written = used
         segment.sealed = True
-        segment.adopt(mapping)
+        segment.adopt(mapping, self)
         self.segments.append(segment)
         self.active = segment  # sealed: the next append begins another
         self.bytes += segment.capacity

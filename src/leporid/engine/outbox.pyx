@@ -105,10 +105,16 @@ cdef class Outbox:
                 free(self.out)
             self.out = NULL
             self.out_capacity = 0
-        if self.stalled and self.out_end - self.out_start < OUTPUT_LOW_BYTES:
-            stalled, self.stalled = self.stalled, []
-            for taker in stalled:
-                taker.resume()
+        if self.out_end - self.out_start < OUTPUT_LOW_BYTES:
+            self.drained()
+            if self.stalled:
+                stalled, self.stalled = self.stalled, []
+                for taker in stalled:
+                    taker.resume()
+
+    cdef int drained(self) except -1:
+        """There is room for output again."""
+        return 0
 
     cdef int write_method(self, uint16_t channel, const uint8_t *payload, size_t size) except -1:
         cdef uint8_t *p = self.room(size + 8)

@@ -27,6 +27,7 @@ cdef class Plane:
     cdef list confirming                # channels with unconfirmed publishes
     cdef list settling                  # queues with settles not yet in the log
     cdef list held                      # connections that wait for a generation
+    cdef list resuming                  # connections whose input waited for their output
     cdef list dropped                   # segments whose files may go
     cdef dict queues                    # by id, for replay and cleaning
     cdef uint32_t next_transient_id
@@ -43,6 +44,7 @@ cdef class Plane:
     cdef int spare_output_count
     cdef Record *record(self, uint64_t position)
     cdef int release(self, uint64_t position) except -1
+    cdef int work(self) except -1
     cdef int expire(self) except -1
     cdef int prune_timers(self) except -1
     cdef int flush_settles(self, uint8_t flags) except -1

@@ -69,6 +69,7 @@ cdef class Plane:
         self.confirming = []
         self.settling = []
         self.held = []
+        self.resuming = []
         self.dropped = []
         self.momentary = []
         self.timers = Timers()
@@ -130,12 +131,28 @@ cdef class Plane:
 
     def run(self):
         """Expire, deliver and confirm what is due; after each turn."""
-        cdef Queue queue
         cdef Channel channel
+        cdef Connection connection
+        while self.resuming:
+            connection = self.resuming.pop()
+            if not connection.is_lost:
+                connection.resume_input()
+        if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
+            self.prune_timers()
+        self.work()
+        if self.confirming:
+            waiting, self.confirming = self.confirming, []
+            for channel in waiting:
+                if channel.confirm():
+                    self.confirming.append(channel)
+        if self.settling:
+            self.flush_settles(0)
+
+    cdef int work(self) except -1:
+        """Let queues deliver what came, and drop what may not stay."""
+        cdef Queue queue
         cdef uint64_t seq
         if self.timers.count:
-            if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
-                self.prune_timers()
             self.expire()
         while self.hungry:
             hungry, self.hungry = self.hungry, []
@@ -147,13 +164,7 @@ cdef class Plane:
             momentary, self.momentary = self.momentary, []
             for queue, seq in momentary:
                 self.expired += queue.expire(seq)
-        if self.confirming:
-            waiting, self.confirming = self.confirming, []
-            for channel in waiting:
-                if channel.confirm():
-                    self.confirming.append(channel)
-        if self.settling:
-            self.flush_settles(0)
+        return 0
 
     cdef int expire(self) except -1:
         """Drop entries whose time to live is over, wherever they stand."""
@@ -191,8 +202,8 @@ cdef class Plane:
 
     @property
     def busy(self):
-        """Whether `run` would find queues to look at."""
-        return bool(self.hungry)
+        """Whether `run` would find something to do."""
+        return bool(self.hungry or self.resuming)
 
     def take_touched(self):
         """Connections that have output or want to be closed, since the last call."""
@@ -427,7 +438,7 @@ cdef class Plane:
             if (segment.sealed and not segment.mapped and segment.written == segment.used
                     and segment.live and self.map_segment is not None):
                 try:
-                    segment.adopt(self.map_segment(segment.number))
+                    segment.adopt(self.map_segment(segment.number), self.durable)
                 except OSError:
                     pass  # no descriptor or mapping to be had: it stays in memory until next time
         held, self.held = self.held, []

@@ -159,8 +159,11 @@ cdef class Replay:
                 continue
             if record.kind == KIND_COMMIT and self.is_whole(
                     base, pending, begun, at, report):
+                # Older ones belong to a transaction whose COMMIT is missing.
+                count = (<const uint32_t *> (base + at + sizeof(Record)))[0]
                 begun = at
-                for member in pending:
+                self.undo(segment, base, pending[:max(0, len(pending) - count)], report)
+                for member in pending[max(0, len(pending) - count):]:
                     self.apply_one(segment, base, member, report)
                 pending = []
                 continue

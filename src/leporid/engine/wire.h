@@ -199,17 +199,19 @@ static int walk_value(const uint8_t **at, const uint8_t *end, int depth) {
 
 /* Flags and values as they stand in a header frame; 0, or -1 when they are malformed. */
 static int walk_properties(const uint8_t *p, size_t n, Props *out) {
-    const uint8_t *end = p + n, *text[14] = {0};
-    uint8_t text_len[14] = {0};
+    const uint8_t *end = p + n;
     memset(out, 0, sizeof *out);
     if (n < 2) return -1;
     out->flags = load16(p);
     p += 2;
-    if (out->flags & 3) return -1;  /* a second flag word, or the reserved bit: nothing is there */
-    if (out->flags == 0x1000 && n == 3) {  /* the usual message */
+    if (out->flags == 0 && n == 2) return 0;
+    if (out->flags == 0x1000 && n == 3) {  /* the usual persistent message */
         out->delivery_mode = *p;
         return 0;
     }
+    if (out->flags & 3) return -1;  /* a second flag word, or the reserved bit: nothing is there */
+    const uint8_t *text[14] = {0};
+    uint8_t text_len[14] = {0};
     for (int bit = 15; bit >= 2; bit--) {
         if (!(out->flags & (1u << bit))) continue;
         switch (bit) {

@@ -151,8 +151,9 @@ class Node:
         """What was there when the last run ended is there again; so is what is configured."""
         for line in self._definitions.report:
             logger.warning("damaged: %s", line)
-        self._broker.restore(self._definitions.load())
-        recovered = replay(self._plane, self._files)
+        snapshot = self._definitions.load()
+        self._broker.restore(snapshot)
+        recovered = replay(self._plane, self._files, next_queue_id=snapshot.next_queue_id)
         logger.info(
             "log: %d segments with %d records read%s",
             recovered.segments,

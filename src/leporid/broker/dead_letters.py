@@ -3,7 +3,8 @@
 Responsible for the headers that say where it died and for where it goes next, both as RabbitMQ
 writes them (rabbit_dead_letter; `brokers` call the headers x-death and x-first-death-*). Must not
 know why the engine let it go; the reason is a word. Invariant: a message that would only go round
-among queues by itself, with no consumer ever rejecting it, is dropped.
+among queues by itself, with no consumer ever rejecting it, is dropped; and whatever a publisher has
+written into the headers, nothing is raised.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import decode_properties, encode_properties
-from leporid.amqp.tables import Timestamp, Value
+from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
 
 if TYPE_CHECKING:
     from leporid.broker.queues import QueueState
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 EXCHANGE: Final = "x-dead-letter-exchange"
 ROUTING_KEY: Final = "x-dead-letter-routing-key"
 REJECTED: Final = "rejected"
+
+COUNT_MAX: Final = 2**63 - 1
+"""A publisher may claim any number of deaths; this is the highest that has an encoding."""
 
 
 class DeadLetters:
@@ -67,6 +71,8 @@ class DeadLetters:
             keys = [self._key]
             headers.pop("CC", None)
         changed = encode_properties(replace(letter, headers=headers, expiration=None))
+        if len(changed) > MAX_TABLE_BYTES:
+            return  # it died in so many queues that nobody could read its headers any more
         try:
             found = self._vhost.route_states(target, keys, changed)
         except PreconditionFailed:
@@ -97,7 +103,8 @@ def _with_death(headers: dict[str, Value], death: dict[str, Value]) -> list[Valu
     entry: dict[str, Value] = {"count": 1, **death}
     if same and isinstance(same[0], dict):
         count = same[0].get("count")
-        entry = {**same[0], "count": (count if isinstance(count, int) else 0) + 1}
+        before = count if isinstance(count, int) else 0
+        entry = {**same[0], "count": min(before, COUNT_MAX - 1) + 1}
     deaths: list[Value] = [entry, *others]
     headers["x-death"] = deaths
     return deaths

@@ -1,0 +1,249 @@
+"""What a dead letter says of how it died, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.broker.engine_fake import FakeQueue
+from tests.broker.peer import Peer, World
+
+from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
+from leporid.amqp.properties import Properties, decode_properties, encode_properties
+from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
+from leporid.broker.dataplane import Queue
+
+NOW_SECONDS = 1_700_000_000
+# A property frame that holds this much is at its limit once a death is added.
+HUGE_BYTES = MAX_TABLE_BYTES - 100
+
+
+class Cemetery:
+    """A virtual host where messages die when they are told to; notes what is published."""
+
+    def __init__(self, world: World, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = world
+        self.peer = peer
+        self.letters: list[tuple[list[str], str, str, Properties, bytes]] = []
+        world.plane.wall_ms = NOW_SECONDS * 1000 + 999
+        monkeypatch.setattr(world.plane, "publish", self.publish)
+
+    def publish(
+        self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None:
+        names = [queue.name for queue in queues if isinstance(queue, FakeQueue)]
+        self.letters.append((names, exchange, key, decode_properties(properties), body))
+
+    def queue(self, name: str, exchange: str | None = None, key: str | None = None) -> None:
+        arguments: dict[str, Value] = {}
+        if exchange is not None:
+            arguments["x-dead-letter-exchange"] = exchange
+        if key is not None:
+            arguments["x-dead-letter-routing-key"] = key
+        self.peer.call(QueueDeclare(queue=name, arguments=arguments))
+
+    def bury(
+        self, name: str, reason: str = "rejected", key: str = "k", **properties: object
+    ) -> tuple[list[str], Properties]:
+        """Have a message die in a queue; returns where it went, and as what."""
+        before = len(self.letters)
+        raw = encode_properties(Properties(**properties))  # type: ignore[arg-type]
+        port = self.world.queue(name).dead_letters
+        assert port is not None
+        port(reason, "from", key, raw, b"body")
+        if len(self.letters) == before:
+            return [], Properties()
+        (queues, _, _, letter, _) = self.letters[-1]
+        return queues, letter
+
+
+@pytest.fixture
+def cemetery(monkeypatch: pytest.MonkeyPatch) -> Cemetery:
+    world = World()
+    return Cemetery(world, world.peer(), monkeypatch)
+
+
+def deaths(letter: Properties) -> list[dict[str, Value]]:
+    found = (letter.headers or {})["x-death"]
+    assert isinstance(found, list)
+    return [dict(each) for each in found if isinstance(each, dict)]
+
+
+def counts(letter: Properties) -> list[tuple[Value, Value, Value]]:
+    return [(each["queue"], each["reason"], each["count"]) for each in deaths(letter)]
+
+
+def death(queue: str, reason: str, count: Value = 1) -> dict[str, Value]:
+    return {"queue": queue, "reason": reason, "count": count}
+
+
+def test_it_says_how_it_died(cemetery: Cemetery):
+    cemetery.queue("morgue")
+    cemetery.queue("q", "", "morgue")
+    cemetery.bury(
+        "q", "expired", headers={"mine": 1}, expiration="20", message_id="id", delivery_mode=2
+    )
+    ((queues, exchange, key, letter, body),) = cemetery.letters
+    assert (queues, exchange, key, body) == (["morgue"], "", "morgue", b"body")
+    assert (letter.expiration, letter.message_id, letter.delivery_mode) == (None, "id", 2)
+    assert letter.headers == {
+        "mine": 1,
+        "x-first-death-reason": "expired",
+        "x-first-death-queue": "q",
+        "x-first-death-exchange": "from",
+        "x-death": [
+            {
+                "count": 1,
+                "reason": "expired",
+                "queue": "q",
+                "time": NOW_SECONDS,
+                "exchange": "from",
+                "routing-keys": ["k"],
+                "original-expiration": "20",
+            }
+        ],
+    }
+    assert isinstance(deaths(letter)[0]["time"], Timestamp)
+
+
+def test_without_a_time_to_live_it_says_nothing_of_one(cemetery: Cemetery):
+    cemetery.queue("q", "amq.fanout")
+    assert "original-expiration" not in deaths(cemetery.bury("q")[1])[0]
+
+
+def test_deaths_are_counted_and_the_last_stands_first(cemetery: Cemetery):
+    cemetery.queue("p", "amq.fanout")
+    cemetery.queue("q", "amq.fanout")
+    headers: dict[str, Value] | None = None
+    for queue, reason in [("q", "rejected"), ("p", "expired"), ("q", "rejected"), ("q", "maxlen")]:
+        headers = cemetery.bury(queue, reason, headers=headers)[1].headers
+    letter = cemetery.letters[-1][3]
+    assert counts(letter) == [("q", "maxlen", 1), ("q", "rejected", 2), ("p", "expired", 1)]
+    assert headers is not None
+    assert (headers["x-first-death-queue"], headers["x-first-death-reason"]) == ("q", "rejected")
+
+
+def test_without_a_key_of_the_queue_it_keeps_its_own_and_its_copies(cemetery: Cemetery):
+    for name in ("a", "b", "c"):
+        cemetery.queue(name)
+    cemetery.queue("q", "")
+    queues, letter = cemetery.bury("q", key="a", headers={"CC": ["b", 7, "none"]})
+    assert queues == ["a", "b"]
+    assert cemetery.letters[-1][2] == "a"
+    assert letter.headers is not None
+    assert letter.headers["CC"] == ["b", 7, "none"]
+    assert deaths(letter)[0]["routing-keys"] == ["a", "b", "none"]
+
+
+def test_a_key_of_the_queue_replaces_them(cemetery: Cemetery):
+    for name in ("a", "b", "c"):
+        cemetery.queue(name)
+    cemetery.queue("q", "", "c")
+    queues, letter = cemetery.bury("q", key="a", headers={"CC": ["b"]})
+    assert queues == ["c"]
+    assert letter.headers is not None
+    assert "CC" not in letter.headers
+    assert deaths(letter)[0]["routing-keys"] == ["a", "b"]
+
+
+def test_its_exchange_may_come_later(cemetery: Cemetery):
+    cemetery.queue("morgue")
+    cemetery.queue("q", "later", "k")
+    cemetery.bury("q")
+    assert cemetery.letters == []
+    cemetery.peer.call(ExchangeDeclare(exchange="later", type="fanout"))
+    cemetery.peer.call(QueueBind(queue="morgue", exchange="later"))
+    assert cemetery.bury("q")[0] == ["morgue"]
+
+
+def test_an_exchange_that_looks_at_headers_sees_the_new_ones(cemetery: Cemetery):
+    cemetery.queue("morgue")
+    cemetery.queue("q", "amq.headers")
+    wanted: dict[str, Value] = {"x-match": "all-with-x", "x-first-death-reason": "expired"}
+    cemetery.peer.call(QueueBind(queue="morgue", exchange="amq.headers", arguments=wanted))
+    assert cemetery.bury("q", "rejected")[0] == []
+    assert cemetery.bury("q", "expired")[0] == ["morgue"]
+
+
+def test_an_exchange_that_takes_no_such_key_gets_nothing(cemetery: Cemetery):
+    strict: dict[str, Value] = {"x-strict-keys": True}
+    cemetery.peer.call(ExchangeDeclare(exchange="x", type="fanout", arguments=strict))
+    cemetery.queue("q", "x")
+    assert cemetery.bury("q", key="not strict")[0] == []
+    assert cemetery.letters == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "history", "goes"),
+    [
+        ("expired", [], False),  # straight back to where it died
+        ("maxlen", [], False),
+        ("rejected", [], True),
+        ("expired", [death("p", "rejected")], False),  # it was here since
+        ("expired", [death("p", "expired")], False),
+    ],
+)
+def test_a_queue_that_feeds_itself(
+    cemetery: Cemetery, reason: str, history: list[Value], goes: bool
+):
+    cemetery.queue("q", "", "q")
+    assert cemetery.bury("q", reason, headers={"x-death": history})[0] == (["q"] if goes else [])
+
+
+@pytest.mark.parametrize(
+    ("history", "goes"),
+    [
+        ([], True),
+        ([death("p", "expired")], False),
+        ([death("r", "maxlen"), death("p", "expired")], False),
+        ([death("r", "rejected"), death("p", "expired")], True),
+        ([death("p", "rejected")], True),
+        ([death("p", "expired"), death("r", "rejected")], False),
+        ([7, None, {"queue": 1}, {}, death("p", "maxlen")], False),
+    ],
+)
+def test_a_circle_ends_unless_somebody_rejected(
+    cemetery: Cemetery, history: list[Value], goes: bool
+):
+    cemetery.queue("p")
+    cemetery.queue("q", "", "p")
+    assert cemetery.bury("q", "expired", headers={"x-death": history})[0] == (["p"] if goes else [])
+
+
+def test_only_the_queue_it_died_in_is_left_out(cemetery: Cemetery):
+    for name in ("p", "q"):
+        cemetery.queue(name, "amq.fanout")
+        cemetery.peer.call(QueueBind(queue=name, exchange="amq.fanout"))
+    assert cemetery.bury("q", "expired")[0] == ["p"]
+
+
+@pytest.mark.parametrize("claimed", ["text", 1, None, {"queue": "q"}])
+def test_claims_that_are_no_list_do_not_count(cemetery: Cemetery, claimed: Value):
+    cemetery.queue("q", "amq.fanout")
+    assert counts(cemetery.bury("q", headers={"x-death": claimed})[1]) == [("q", "rejected", 1)]
+
+
+@pytest.mark.parametrize(
+    ("claimed", "count"),
+    [
+        (2, 3),
+        ("many", 1),
+        (None, 1),
+        (-5, -4),
+        (2**63 - 2, 2**63 - 1),
+        (2**63 - 1, 2**63 - 1),
+    ],
+)
+def test_claimed_counts_do_no_harm(cemetery: Cemetery, claimed: Value, count: int):
+    cemetery.queue("q", "amq.fanout")
+    history: list[Value] = [death("q", "rejected", claimed)]
+    _, letter = cemetery.bury("q", headers={"x-death": history})
+    assert counts(letter) == [("q", "rejected", count)]
+
+
+def test_headers_that_nobody_could_read_are_not_made(cemetery: Cemetery):
+    cemetery.queue("q", "amq.fanout")
+    cemetery.bury("q", headers={"huge": "x" * (HUGE_BYTES - 1000)})
+    assert len(cemetery.letters) == 1
+    cemetery.bury("q", headers={"huge": "x" * HUGE_BYTES})
+    assert len(cemetery.letters) == 1

@@ -1,0 +1,81 @@
+"""Which arguments of a queue reach the engine."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.engine_fake import FakeQueue
+from tests.broker.peer import World
+
+from leporid.amqp.tables import Int8, Value
+from leporid.broker.dead_letters import DeadLetters
+
+
+def make(arguments: dict[str, Value]) -> FakeQueue:
+    queue = World().broker.vhosts["/"].make_queue("q", arguments=arguments).engine
+    assert isinstance(queue, FakeQueue)
+    return queue
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"x-made-up": 1}, {"x-single-active-consumer": False}, {"x-expires": 1000}]
+)
+def test_without_an_argument_the_engine_is_not_asked(arguments: dict[str, Value]):
+    queue = make(arguments)
+    assert queue.limits == {}
+    assert queue.dead_letters is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "length", "size", "overflow"),
+    [
+        ({"x-max-length": 3}, 3, None, "drop-head"),
+        ({"x-max-length": 0}, 0, None, "drop-head"),
+        ({"x-max-length": Int8(7)}, 7, None, "drop-head"),
+        ({"x-max-length-bytes": 2**40}, None, 2**40, "drop-head"),
+        ({"x-max-length": 1, "x-max-length-bytes": 2}, 1, 2, "drop-head"),
+        ({"x-max-length": 1, "x-overflow": "reject-publish"}, 1, None, "reject-publish"),
+        ({"x-overflow": "reject-publish-dlx"}, None, None, "reject-publish-dlx"),
+    ],
+)
+def test_bounds(arguments: dict[str, Value], length: int, size: int, overflow: str):
+    limits = {"max_length": length, "max_bytes": size, "overflow": overflow}
+    assert make(arguments).limits == limits
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "limits"),
+    [
+        ("x-message-ttl", 0, {"ttl_ms": 0}),
+        ("x-message-ttl", 60_000, {"ttl_ms": 60_000}),
+        ("x-max-priority", 0, {"priorities": 0}),
+        ("x-max-priority", 255, {"priorities": 255}),
+        ("x-single-active-consumer", True, {"single": True}),
+    ],
+)
+def test_each_argument(argument: str, value: Value, limits: dict[str, object]):
+    assert make({argument: value}).limits == limits
+
+
+def test_all_at_once():
+    arguments: dict[str, Value] = {
+        "x-max-length": 1,
+        "x-message-ttl": 2,
+        "x-max-priority": 3,
+        "x-single-active-consumer": True,
+        "x-dead-letter-exchange": "dlx",
+    }
+    queue = make(arguments)
+    assert queue.limits == {
+        "max_length": 1,
+        "max_bytes": None,
+        "overflow": "drop-head",
+        "ttl_ms": 2,
+        "priorities": 3,
+        "single": True,
+    }
+    assert isinstance(queue.dead_letters, DeadLetters)
+
+
+@pytest.mark.parametrize("exchange", ["", "dlx"])
+def test_dead_letters_of_any_exchange(exchange: str):
+    assert isinstance(make({"x-dead-letter-exchange": exchange}).dead_letters, DeadLetters)

@@ -107,17 +107,17 @@ def test_definitions_that_cannot_be_read_cannot_be_checked(log: WrittenLog):
 
 
 def test_large_files_are_not_read_into_memory(tmp_path: Path):
-    run = Run(tmp_path, segment_bytes=64 * 1024 * 1024)
+    run = Run(tmp_path, segment_bytes=32 * 1024 * 1024)
     run.publish(b"x" * 1000)
     run.sync()
     run.crash()
     path = run.files.path(1)
     path.with_name("00000002.segment").write_bytes(b"not a segment")
     with path.with_name("00000003.segment").open("wb") as file:
-        file.truncate(64 * 1024 * 1024)  # blank
+        file.truncate(32 * 1024 * 1024)  # blank
     limit = resource.getrlimit(resource.RLIMIT_DATA)
     used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_DATA, (used + 16 * 1024 * 1024, limit[1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (used + 8 * 1024 * 1024, limit[1]))
     try:
         code, lines = checked(tmp_path)
     finally:

@@ -6,6 +6,7 @@
 import io
 import itertools
 import logging
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -188,7 +189,9 @@ def test_a_log_about_unknown_queues_is_refused_and_nothing_is_changed(log: Writt
     # definitions.db is lost, or an old copy: nothing would refer to any message, and all would go.
     before = contents(log.directory)
     files = SegmentFiles(log.directory / "log")
-    with pytest.raises(LogRefused, match="knows queue 1, but the definitions never had more than 0"):
+    with pytest.raises(
+        LogRefused, match="knows queue 1, but the definitions never had more than 0"
+    ):
         replay(Plane(1), files, next_queue_id=1)
     files.close()
     assert contents(log.directory) == before
@@ -378,6 +381,22 @@ def test_unused_space_is_given_back(tmp_path: Path):
     assert max(sizes[:-1]) < 1024
     assert Run(tmp_path).bodies() == [b"0", b"1", b"2"]
     assert is_whole(tmp_path)
+
+
+def test_a_log_may_have_more_files_than_the_process_may_open(tmp_path: Path):
+    bodies = [b"%03d" % index * 300 for index in range(60)]
+    run = Run(tmp_path, segment_bytes=1024)
+    run.publish(*bodies)
+    run.sync()
+    run.crash()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 20, limits[1]))
+    try:
+        assert Run(tmp_path, segment_bytes=1024).bodies() == bodies
+        assert is_whole(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_the_order_of_a_queue_survives(tmp_path: Path):

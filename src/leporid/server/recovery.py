@@ -88,10 +88,10 @@ def _read(work: Replay, files: SegmentFiles, number: int) -> SegmentReport | Seg
     try:
         return work.segment(number, mapping)
     except SegmentTooNew as error:
-        mapping.close()
+        mapping.release()
         raise LogRefused(f"{files.path(number)}: {error}; a newer version wrote it") from error
     except SegmentUnreadable as error:
-        mapping.close()
+        mapping.release()
         return error
 
 
@@ -124,7 +124,7 @@ def _keep_the_rest(files: SegmentFiles, report: SegmentReport, *, is_newest: boo
 
 def _copy_aside(files: SegmentFiles, number: int, offset: int, length: int) -> object:
     with files.map(number) as mapping:
-        return files.set_aside(number, mapping[offset : offset + length], offset)
+        return files.set_aside(number, bytes(mapping[offset : offset + length]), offset)
 
 
 def _without(

@@ -8,14 +8,14 @@ disk before `sync` returns; and no file is gone from the disk before one that wa
 
 from __future__ import annotations
 
-import errno
-import mmap
 import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
+
+from leporid.storage.mapping import map_file
 
 NAME: Final = re.compile(r"(\d{8,10})\.segment")
 # The upper bit of a segment's number says something else in a position (engine/log.pxd).
@@ -24,8 +24,6 @@ NUMBER_MAX: Final = 2**31 - 1
 NOT_OURS: Final = frozenset({"lost+found"})
 # Read at a time where a file is looked at that need not be a segment at all.
 CHUNK_BYTES: Final = 1024 * 1024
-# Linux's MADV_POPULATE_READ (5.14), which Python's mmap does not name yet.
-POPULATE_READ: Final = 22
 
 Write = tuple[int, int, int, "memoryview | bytes"]  # number, file size, offset, bytes
 
@@ -155,26 +153,17 @@ class SegmentFiles:
 
     # ------------------------------------------------------------- reading
 
-    def map(self, number: int) -> mmap.mmap:
+    def map(self, number: int) -> memoryview:
         """The file's bytes, read-only."""
-        with self.path(number).open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return map_file(self.path(number))
 
-    def map_whole(self, number: int) -> mmap.mmap:
+    def map_whole(self, number: int) -> memoryview:
         """The same, read from the disk before this returns.
 
         Raises:
-            OSError: a part of the file cannot be read. Whoever touched it in a mapping that was
-                not read ahead would end with SIGBUS. (Linux before 5.14 cannot tell.)
+            OSError: a part of the file cannot be read.
         """
-        mapping = self.map(number)
-        try:
-            mapping.madvise(POPULATE_READ)
-        except OSError as error:
-            if error.errno == errno.EFAULT:
-                mapping.close()
-                raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path(number))) from error
-        return mapping
+        return map_file(self.path(number), whole=True)
 
     def is_empty(self, number: int) -> bool:
         """Whether the file has no bytes at all; such a file cannot be mapped."""

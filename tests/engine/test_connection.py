@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.engine import frames
@@ -69,7 +70,7 @@ STREAMS = {
 }
 
 
-def outcome(chunks: Iterator[bytes]) -> object:
+def outcome(chunks: Iterator[bytes]) -> tuple[Any, ...]:
     """All that can be seen of what a peer sent."""
     plane = make_plane()
     queue = plane.queue(0, "q", False)
@@ -164,7 +165,7 @@ def test_a_header_is_greeted_once():
     for header in (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09"):
         peer = Peer(plane, greet=False)
         peer.feed(header[:7])
-        assert not peer.session.greetings
+        assert peer.session.greetings == 0
         peer.feed(header[7:] + FLOW)
         assert peer.session.greetings == 1
         assert peer.session.methods == [(1, FLOW[7:-1])]

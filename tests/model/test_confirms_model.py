@@ -153,10 +153,10 @@ class ConfirmsMachine(RuleBasedStateMachine):
         assert self.plane.confirmed == sum(each.published for each in self.publishers)
 
 
-class TestConfirms(ConfirmsMachine.TestCase):
+class TestConfirms(ConfirmsMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=20, stateful_step_count=25)
 
 
 @pytest.mark.slow
-class TestConfirmsForLonger(ConfirmsMachine.TestCase):
+class TestConfirmsForLonger(ConfirmsMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=300, stateful_step_count=50)

@@ -364,10 +364,10 @@ class QueueMachine(RuleBasedStateMachine):
         ]
 
 
-class TestQueue(QueueMachine.TestCase):
+class TestQueue(QueueMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
 
 
 @pytest.mark.slow
-class TestQueueForLonger(QueueMachine.TestCase):
+class TestQueueForLonger(QueueMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=300, stateful_step_count=50)

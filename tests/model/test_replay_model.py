@@ -450,10 +450,10 @@ class ReplayMachine(RuleBasedStateMachine):
         return plane
 
 
-class TestReplay(ReplayMachine.TestCase):
+class TestReplay(ReplayMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=20, stateful_step_count=30)
 
 
 @pytest.mark.slow
-class TestReplayForLonger(ReplayMachine.TestCase):
+class TestReplayForLonger(ReplayMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=150, stateful_step_count=60)

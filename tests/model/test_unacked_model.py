@@ -162,10 +162,10 @@ class UnackedMachine(RuleBasedStateMachine):
         assert found == sorted(self.ready)
 
 
-class TestUnacked(UnackedMachine.TestCase):
+class TestUnacked(UnackedMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=12, stateful_step_count=15)
 
 
 @pytest.mark.slow
-class TestUnackedForLonger(UnackedMachine.TestCase):
+class TestUnackedForLonger(UnackedMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=150, stateful_step_count=40)

@@ -12,6 +12,8 @@ from leporid.amqp.constants import FRAME_BODY, PROTOCOL_HEADER
 from leporid.amqp.frames import method_frame
 from leporid.amqp.methods import (
     BasicAck,
+    BasicGet,
+    BasicGetOk,
     BasicPublish,
     BasicReturn,
     ChannelOpen,
@@ -102,6 +104,24 @@ async def test_who_asks_and_never_reads_is_not_read(stack: Stack):
         await asking.frame()
         assert await asking.frame() == (FRAME_BODY, 1, body(0))
     await sending
+    assert await is_alive(asking)
+
+
+async def test_gets_are_answered_while_there_is_room(stack: Stack):
+    publisher, asking = await stack.client(), await stack.client(receive_bytes=16384)
+    connection = stack.link_of(asking).connection
+    await publisher.declare("q", auto_delete=False)
+    await fill(publisher, "q")
+    await stack.until(lambda: stack.plane.published == MANY)
+    # All of these are read at once.
+    await asking.write(method_frame(1, BasicGet(queue="q", no_ack=True)) * MANY)
+    await stack.until(lambda: connection.pending_bytes > 0)
+    assert stack.plane.got < MANY
+    for number in range(MANY):
+        assert connection.pending_bytes <= OUTPUT_STOP_BYTES + 2 * BODY_BYTES
+        assert (await asking.hear(BasicGetOk)).delivery_tag == number + 1
+        await asking.frame()
+        assert await asking.frame() == (FRAME_BODY, 1, body(number))
     assert await is_alive(asking)
 
 

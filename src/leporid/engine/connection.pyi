@@ -53,3 +53,6 @@ def snippet(payload: bytes) -> str:
 
 def settle_fault(fault: _F, method: int) -> _F:
     """The fault, blamed on the settling method."""
+
+def undecodable(arguments: bytes) -> str:
+    """Arguments that do not parse, worded as RabbitMQ does."""

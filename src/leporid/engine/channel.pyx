@@ -144,7 +144,7 @@ cdef class Channel:
         """Write basic.get-ok and the next message; False when the queue is empty."""
         cdef uint64_t seq
         cdef Slot *slot
-        self.plane.expire()
+        self.plane.work()
         slot = queue.pop(&seq)
         if slot == NULL:
             return False

@@ -46,10 +46,13 @@ cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
     return need <= record.size < need + 8
 
 
-cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end) noexcept:
-    """Whether a whole sector in that stretch is zero."""
-    cdef size_t at = (start + SECTOR_BYTES - 1) & ~<size_t> (SECTOR_BYTES - 1), i
-    while at + SECTOR_BYTES <= end:
+cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t used) noexcept:
+    """Whether a sector of which some lies in that stretch is zero.
+
+    It may begin in the record before, whose own last bytes are zero then.
+    """
+    cdef size_t at = start & ~<size_t> (SECTOR_BYTES - 1), i
+    while at < end and at + SECTOR_BYTES <= used:
         i = 0
         while i < SECTOR_BYTES and base[at + i] == 0:
             i += 1
@@ -118,6 +121,8 @@ cdef class Replay:
                 segment = self.plane.durable.restore(number, mapping, end, salt)
                 if report.damaged:
                     self.damaged.add(number)
+                if report.lost_before:
+                    self.damaged.add(self.last[0])
                 segment.holes = {start: start + length for start, length in report.damaged}
             self.apply(segment, base, valid, report)
             self.last = number, end
@@ -187,7 +192,8 @@ cdef class Replay:
         if <size_t> len(pending) >= count[0]:
             return True
         for start, length in report.damaged:
-            if begun < start < at and not is_unwritten(base, start, start + length):
+            if begun < start < at and not is_unwritten(
+                    base, start, start + length, report.used):
                 return True
         return False
 

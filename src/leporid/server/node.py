@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
+# A disk that stays full would otherwise keep the process for ever, for messages that nobody was
+# promised anything about.
+LAST_SYNC_S: Final = 30.0
 # What peers get to answer connection.close before their sockets are closed.
 DRAIN_S: Final = 2.0
 # The sync thread needs the interpreter for moments only, but needs it soon.
@@ -119,6 +122,8 @@ class Node:
         self._recover()
         self._turns.after = self._durability.poll
         await self._durability.drain()
+        if self._failure is not None:
+            return await self._shut_down()
         listener = await self._listen()
         await self._stop.wait()
         self._draining = True
@@ -211,7 +216,12 @@ class Node:
         if self._failure is None:
             await self._end_connections()
             self._plane.mark_clean()
-            await self._durability.drain()
+            try:
+                async with asyncio.timeout(LAST_SYNC_S):
+                    await self._durability.drain()
+            except TimeoutError as error:
+                logger.error("the last sync did not finish; nothing that was confirmed is lost")
+                self._failure = error
         self._alarms.stop()
         await self._http.stop()
         if self._failure is not None:

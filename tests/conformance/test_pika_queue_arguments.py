@@ -12,7 +12,7 @@ import pytest
 from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingConnection
 from pika.exceptions import AMQPError, NackError
-from tests.conformance.marks import differs, planned
+from tests.conformance.marks import differs
 from tests.conformance.pika_steps import Inbox, depth, drain, publish_all
 
 # For what must not expire while a test runs.
@@ -191,7 +191,6 @@ def test_a_full_queue_refuses(channel, dying, name, limit, overflow):
     assert len(dead.bodies) == dropped
 
 
-@planned
 def test_a_full_queue_refuses_dead_letters_too(channel, name):
     queue, morgue, audit = name("queue"), name("morgue"), name("audit")
     channel.queue_declare(queue, arguments={"x-dead-letter-exchange": "amq.direct"})

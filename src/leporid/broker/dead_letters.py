@@ -9,6 +9,7 @@ written into the headers, nothing is raised.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,8 @@ from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
 if TYPE_CHECKING:
     from leporid.broker.queues import QueueState
     from leporid.broker.vhost import VirtualHost
+
+logger = logging.getLogger(__name__)
 
 EXCHANGE: Final = "x-dead-letter-exchange"
 ROUTING_KEY: Final = "x-dead-letter-routing-key"
@@ -49,7 +52,19 @@ class DeadLetters:
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
     ) -> None:
-        """A message died; publish it to the dead-letter exchange, if there is one."""
+        """A message died; publish it to the dead-letter exchange, if there is one.
+
+        Raises nothing: the engine is in the middle of a queue, and one message must not stall
+        others. A message that defeats us is dropped, and that is logged as the defect it is.
+        """
+        try:
+            self._publish(reason, exchange, key, properties, body)
+        except Exception:
+            logger.exception("defect: a dead letter of %s was dropped", self._queue.title)
+
+    def _publish(
+        self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None:
         target = self._vhost.find_exchange(self._exchange)
         if target is None:
             return

@@ -154,12 +154,12 @@ cdef class Plane:
         cdef uint64_t seq
         if self.timers.count:
             self.expire()
-        while self.hungry:
+        # What is dropped may become a dead letter in another queue, which then has a turn too.
+        while self.hungry or self.momentary:
             hungry, self.hungry = self.hungry, []
             for queue in hungry:
                 queue.hungry = False
                 queue.deliver()
-        if self.momentary:
             # A time to live of 0 means: now or never (RabbitMQ, TTL).
             momentary, self.momentary = self.momentary, []
             for queue, seq in momentary:
@@ -267,8 +267,13 @@ cdef class Plane:
 
     def publish(self, queues, str exchange not None, str key not None, bytes properties not None,
                 bytes body not None):
-        """A message of the broker's own, such as a dead letter, straight into queues."""
-        cdef Route route = make_route(queues)
+        """A message of the broker's own, such as a dead letter, straight into queues.
+
+        A queue that is full and refuses publishes does not get it, and nobody is told.
+        """
+        cdef Queue queue
+        cdef Route route = make_route(
+            [queue for queue in queues if not queue.is_full(<uint32_t> len(body))])
         cdef Props props
         cdef bytes names = b"".join(
             bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))

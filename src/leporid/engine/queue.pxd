@@ -53,6 +53,7 @@ cdef class Queue:
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1
     cdef bint over_limit(self)
     cdef bint refuses(self, uint32_t body_len) except -1
+    cdef bint is_full(self, uint32_t body_len)
     cdef int drop_excess(self) except -1
     cdef int deliver(self) except -1
     cdef void wake(self)

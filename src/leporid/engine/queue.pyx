@@ -279,14 +279,16 @@ cdef class Queue:
 
         Consumers do not count: RabbitMQ refuses what does not fit before it looks for one.
         """
-        if self.overflow == DROP_HEAD or not self.limited:
-            return False
-        if (self.ready_count < self.length_limit
-                and self.ready_bytes + body_len <= self.bytes_limit):
+        if not self.is_full(body_len):
             return False
         self.deliver()
-        return (self.ready_count >= self.length_limit
-                or self.ready_bytes + body_len > self.bytes_limit)
+        return self.is_full(body_len)
+
+    cdef bint is_full(self, uint32_t body_len):
+        """Whether a message more would be over a limit, and is refused for it."""
+        return (self.overflow != DROP_HEAD and self.limited
+                and (self.ready_count >= self.length_limit
+                     or self.ready_bytes + body_len > self.bytes_limit))
 
     cdef int drop_excess(self) except -1:
         """Drop from the head what is over the limit (overflow drop-head)."""

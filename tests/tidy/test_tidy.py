@@ -28,7 +28,9 @@ LONG_MODULES: dict[str, str] = {}
 
 # Modules without a test file of their own, each with the reason. A package's `__init__.py` needs
 # none as long as it only names things.
-UNTESTED_MODULES: dict[str, str] = {}
+UNTESTED_MODULES: dict[str, str] = {
+    "src/leporid/storage/database.py": "one of the two files behind `definitions`, tested there",
+}
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import re
+import resource
 import secrets
 import signal
 import sys
@@ -54,6 +55,9 @@ SWITCH_INTERVAL_S: Final = 0.0005
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    # A descriptor for each client: as many as we may have, not as many as a shell thinks usual.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         with DirectoryLock(config.data_dir):
             return uvloop.run(_serve(config))
@@ -240,9 +244,6 @@ class Node:
             session.close_for(
                 ConnectionForced("broker forced connection closure with reason 'shutdown'")
             )
-        # Nothing is published any more, so who is blocked by an alarm may answer.
-        self._plane.publishers_blocked = False
-        self._turns.resume_reading()
         self._turns.wake()
         try:
             async with asyncio.timeout(DRAIN_S):

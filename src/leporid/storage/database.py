@@ -198,7 +198,8 @@ class Database:
 
     def _drop(self, table: Table, by: Sequence[str], values: Sequence[Any]) -> None:
         condition = " AND ".join(f"{column} = ?" for column in by)
-        self._connection.execute(f"DELETE FROM {table.name} WHERE {condition}", values)  # noqa: S608
+        statement = f"DELETE FROM {table.name} WHERE {condition}"  # noqa: S608
+        self._connection.execute(statement, values)
 
     def _advance(self, next_queue_id: int) -> None:
         _, commits, known = next(self.rows(STATE))

@@ -154,7 +154,7 @@ class ConfirmsMachine(RuleBasedStateMachine):
 
 
 class TestConfirms(ConfirmsMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=20, stateful_step_count=25)
+    settings = settings(deadline=None, max_examples=8, stateful_step_count=25)
 
 
 @pytest.mark.slow

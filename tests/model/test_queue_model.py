@@ -365,7 +365,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class TestQueue(QueueMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
+    settings = settings(deadline=None, max_examples=8, stateful_step_count=30)
 
 
 @pytest.mark.slow

@@ -451,9 +451,9 @@ class ReplayMachine(RuleBasedStateMachine):
 
 
 class TestReplay(ReplayMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=20, stateful_step_count=30)
+    settings = settings(deadline=None, max_examples=8, stateful_step_count=20)
 
 
 @pytest.mark.slow
 class TestReplayForLonger(ReplayMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=150, stateful_step_count=60)
+    settings = settings(deadline=None, max_examples=60, stateful_step_count=50)

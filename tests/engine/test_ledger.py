@@ -1,0 +1,51 @@
+"""The ledger of unsettled deliveries; its model is in tests/model/test_unacked_model.py."""
+
+import pytest
+from tests.engine.frames import ack, nack, publish
+
+
+@pytest.mark.parametrize("gap", [2, 3, 50, 999])
+def test_tags_are_found_among_any_number_of_holes(queue, peer, gap):
+    peer.feed(publish(2, "q") * 3000)
+    for _ in range(1000):
+        assert peer.channel.get(queue, False)
+    for tag in range(1, 1001):
+        if tag % gap:
+            peer.feed(ack(1, tag))
+    for _ in range(2000):
+        assert peer.channel.get(queue, False)
+    left = [tag for tag in range(1, 1001) if tag % gap == 0]
+    assert peer.channel.unacked_count == 2000 + len(left)
+    for tag in reversed(left):
+        peer.feed(nack(1, tag, requeue=False))
+    assert peer.faults == []
+    assert queue.unacked_count == 2000
+    peer.feed(ack(1, 3000, multiple=True))
+    assert queue.unacked_count == 0
+    peer.feed(ack(1, 1500))
+    assert peer.faults == [(1, 406)]
+
+
+def test_one_old_delivery_and_thousands_after_it(queue, peer):
+    peer.feed(publish(2, "q"))
+    assert peer.channel.get(queue, False)
+    peer.channel.consume(queue, "c", False, 0, 0)
+    for _ in range(20):
+        peer.feed(publish(2, "q") * 500)
+        deliveries = peer.deliveries()
+        assert len(deliveries) == 500
+        peer.feed(b"".join(ack(1, each.tag) for each in deliveries))
+    assert peer.channel.unacked_count == 1
+    peer.feed(ack(1, 1))
+    assert peer.faults == []
+    assert queue.unacked_count == 0
+
+
+def test_a_channel_that_goes_with_unsettled_deliveries_lets_go_of_them(plane, queue, peer):
+    peer.feed(publish(2, "q") * 100)
+    for _ in range(100):
+        assert peer.channel.get(queue, False)
+    queue.retire()
+    peer.connection.close_channel(1)
+    del peer.channels[1]
+    assert plane.queue(0, "again", False).ready_count == 0

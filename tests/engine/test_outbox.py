@@ -1,0 +1,79 @@
+"""Output: frames of the size that was agreed, sent in any pieces."""
+
+import pytest
+from tests.engine import frames
+from tests.engine.frames import frames_of, publish
+from tests.engine.session_fake import Peer
+
+
+@pytest.mark.parametrize("frame_max", [4096, 8192, 131072])
+@pytest.mark.parametrize("excess", [-1, 0, 1])
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_bodies_are_split_at_frame_max(plane, queue, peer, frame_max, excess, times):
+    size = (frame_max - 8) * times + excess
+    peer.feed(publish(1, "q", b"\xce" * size, step=100_000))
+    reader = Peer(plane, frame_max=frame_max)
+    assert reader.channel.get(queue, True)
+    output = frames_of(reader.take())
+    assert [frame.kind for frame in output[:2]] == [frames.METHOD, frames.CONTENT_HEADER]
+    sizes = [len(frame.payload) for frame in output[2:]]
+    assert sum(sizes) == size
+    assert sizes[:-1] == [frame_max - 8] * (len(sizes) - 1)
+    assert 0 < sizes[-1] <= frame_max - 8
+
+
+def test_an_empty_body_has_no_frame(plane, queue, peer):
+    peer.feed(publish(1, "q"))
+    assert peer.channel.get(queue, True)
+    assert len(frames_of(peer.take())) == 2
+
+
+@pytest.mark.parametrize("step", [1, 7, 100, 5000])
+def test_output_may_be_sent_in_pieces_while_more_comes(plane, queue, peer, step):
+    reader = Peer(plane)
+    reader.channel.consume(queue, "c", True, 0, 0)
+    sent = b""
+    for number in range(60):
+        peer.feed(publish(1, "q", b"%d;" % number + bytes(300)))
+        plane.run()
+        view = reader.connection.outgoing()
+        assert view is not None
+        part = bytes(view[:step])
+        view.release()
+        reader.connection.sent(len(part))
+        sent += part
+    assert reader.connection.pending_bytes > 0 or step >= 5000
+    sent += reader.take()
+    deliveries = frames.events_of(sent)
+    assert [int(each.body.partition(b";")[0]) for each in deliveries] == list(range(60))
+    assert reader.connection.pending_bytes == 0
+    assert reader.connection.outgoing() is None
+
+
+def test_output_larger_than_any_buffer(plane, queue, peer):
+    plane.message_bytes_max = 5_000_000
+    body = bytes(range(256)) * 12_000
+    peer.feed(publish(1, "q", body, step=130_000) * 2)
+    for _ in range(2):
+        got = peer.get(queue)
+        assert got is not None
+        assert got.body == body
+    assert peer.connection.pending_bytes == 0
+
+
+def test_when_something_was_last_sent(plane, peer):
+    peer.connection.send(1, b"1234")
+    plane.now_ms = 7777
+    peer.take()
+    assert peer.connection.last_sent_ms == 7777
+    assert plane.sent_bytes == 12
+
+
+def test_many_connections_share_what_buffers_there_are(plane, queue, peer):
+    readers = [Peer(plane) for _ in range(40)]
+    for _ in range(3):
+        for reader in readers:
+            peer.feed(publish(1, "q", b"x" * 1000))
+            assert reader.channel.get(queue, True)
+        for number, reader in enumerate(readers):
+            assert len(reader.take()) > 1000, number

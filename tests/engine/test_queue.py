@@ -1,0 +1,358 @@
+"""A queue: what is in it, how long, how much, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import pytest
+from tests.engine import frames
+from tests.engine.frames import PERSISTENT, Confirm, nack, properties, publish
+from tests.engine.session_fake import Peer
+
+
+def send(peer: Peer, *texts: str, expiration: str | None = None, priority: int = 0) -> None:
+    raw = properties(expiration=expiration, priority=priority)
+    for text in texts:
+        peer.feed(publish(1, "q", text.encode(), raw=raw))
+
+
+class Graves:
+    """Notes dead letters."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, str, str, bytes, bytes]] = []
+
+    def __call__(self, reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
+        self.found.append((reason, exchange, key, raw, body))
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [each[-1] for each in self.found]
+
+
+@pytest.fixture
+def graves(queue):
+    queue.dead_letters = Graves()
+    return queue.dead_letters
+
+
+# ------------------------------------------------------------------ what is in it
+
+
+def test_what_it_says_of_itself(plane):
+    queue = plane.queue(7, "näme", True)
+    assert (queue.id, queue.name, queue.durable, queue.retired) == (7, "näme", True, False)
+    assert (queue.ready_count, queue.unacked_count, queue.consumer_count) == (0, 0, 0)
+    assert "näme" in repr(queue)
+
+
+def test_queues_that_do_not_last_have_numbers_of_their_own(plane):
+    one, two = plane.queue(0, "a", False), plane.queue(0, "b", False)
+    assert one.id != two.id
+    assert min(one.id, two.id) >= 2**31
+
+
+def test_counts(queue, peer):
+    send(peer, "a", "bb", "ccc")
+    assert (queue.ready_count, queue.ready_bytes) == (3, 6)
+    peer.get(queue, no_ack=False)
+    assert (queue.ready_count, queue.ready_bytes, queue.unacked_count) == (2, 5, 1)
+    peer.feed(nack(1, 1))
+    assert (queue.ready_count, queue.ready_bytes, queue.unacked_count) == (3, 6, 0)
+    assert (queue.published, queue.next_seq) == (3, 3)
+
+
+def test_purge_leaves_what_is_out(queue, peer):
+    send(peer, "a", "b", "c", "d")
+    peer.get(queue, no_ack=False)
+    peer.get(queue, no_ack=False)
+    peer.feed(nack(1, 2))
+    assert queue.purge() == 3
+    assert queue.purge() == 0
+    assert (queue.ready_count, queue.ready_bytes, queue.unacked_count) == (0, 0, 1)
+    send(peer, "e")
+    peer.feed(nack(1, 1))
+    assert peer.drain(queue) == [b"a", b"e"]
+
+
+def test_a_purge_makes_no_dead_letters(queue, peer, graves):
+    send(peer, "a")
+    queue.purge()
+    assert graves.found == []
+
+
+def test_retire_says_how_many_were_ready_and_frees_everything(plane, queue, peer):
+    send(peer, *map(str, range(1000)))
+    for _ in range(10):
+        peer.get(queue, no_ack=False)
+    assert queue.retire() == 990
+    assert queue.retired
+    assert (queue.ready_count, queue.unacked_count) == (0, 0)
+    assert sum(segment.live for segment in plane.transient.segments if segment) == 0
+
+
+def test_a_requeued_message_is_where_it_was(queue, peer):
+    send(peer, *"abcdef")
+    for _ in range(5):
+        peer.get(queue, no_ack=False)
+    for tag in (4, 1, 3):
+        peer.feed(nack(1, tag))
+    assert peer.drain(queue) == [b"a", b"c", b"d", b"f"]
+
+
+# ------------------------------------------------------------------ time to live
+
+
+def test_a_message_expires_wherever_it_stands(plane, queue, peer, graves):
+    now = plane.now_ms
+    send(peer, "stays")
+    send(peer, "goes", expiration="10")
+    send(peer, "later", expiration="20")
+    assert plane.next_due_ms == now + 10
+    plane.now_ms = now + 9
+    plane.run()
+    assert queue.ready_count == 3
+    plane.now_ms = now + 10
+    plane.run()
+    assert (queue.ready_count, plane.expired) == (2, 1)
+    assert plane.next_due_ms == now + 20
+    plane.now_ms = now + 1000
+    assert peer.drain(queue) == [b"stays"]
+    assert graves.found == [
+        ("expired", "", "q", properties(expiration=text, priority=0), body)
+        for text, body in (("10", b"goes"), ("20", b"later"))
+    ]
+    assert plane.next_due_ms == 0
+
+
+def test_what_is_out_does_not_expire_but_is_not_delivered_again(plane, queue, peer):
+    send(peer, "a", expiration="10")
+    peer.get(queue, no_ack=False)
+    plane.now_ms += 50
+    plane.run()
+    assert queue.unacked_count == 1
+    peer.channels[2].consume(queue, "c", True, 0, 0)
+    peer.feed(nack(1, 1))
+    assert peer.deliveries() == []
+    assert (queue.ready_count, plane.expired) == (0, 1)
+
+
+def test_what_comes_back_in_time_still_expires(plane, queue, peer):
+    send(peer, "a", expiration="10")
+    for tag in range(1, 4):
+        peer.get(queue, no_ack=False)
+        peer.feed(nack(1, tag))
+        plane.run()
+    plane.now_ms += 10
+    plane.run()
+    assert (queue.ready_count, plane.expired) == (0, 1)
+
+
+def test_at_once_or_never(plane, queue, peer):
+    send(peer, "never", expiration="0")
+    plane.run()
+    assert (queue.ready_count, plane.expired) == (0, 1)
+    peer.channel.consume(queue, "c", False, 0, 1)
+    send(peer, "at once", "never", expiration="0")
+    assert peer.bodies() == [b"at once"]
+    assert (queue.ready_count, plane.expired) == (0, 2)
+
+
+def test_the_queues_own_time_to_live(plane, queue, peer):
+    queue.set_message_ttl(100)
+    send(peer, "queue's")
+    send(peer, "own", expiration="50")
+    send(peer, "too long", expiration="5000")
+    plane.now_ms += 50
+    plane.run()
+    assert queue.ready_count == 2
+    plane.now_ms += 50
+    plane.run()
+    assert queue.ready_count == 0
+    queue.set_message_ttl(None)
+    send(peer, "for ever")
+    assert plane.next_due_ms == 0
+
+
+def test_messages_of_a_deleted_queue_do_not_expire(plane, queue, peer):
+    send(peer, "a", expiration="10")
+    queue.retire()
+    plane.now_ms += 100
+    plane.run()
+    assert plane.expired == 0
+
+
+# ------------------------------------------------------------------ limits
+
+
+@pytest.mark.parametrize("limit", [{"max_length": 3}, {"max_bytes": 5}])
+def test_over_the_limit_the_oldest_go(plane, queue, peer, graves, limit):
+    queue.set_limits(**limit)
+    send(peer, *"abcdefg")
+    plane.run()
+    left = [b"e", b"f", b"g"] if "max_length" in limit else [b"c", b"d", b"e", b"f", b"g"]
+    assert queue.ready_count == len(left)
+    assert peer.drain(queue) == left
+    assert {each[0] for each in graves.found} == {"maxlen"}
+    assert graves.bodies == [b"a", b"b", b"c", b"d"][: 7 - len(left)]
+
+
+def test_what_is_out_does_not_count(plane, queue, peer):
+    queue.set_limits(max_length=2)
+    peer.channel.consume(queue, "c", False, 0, 3)
+    send(peer, *"abcdef")
+    assert peer.bodies() == [b"a", b"b", b"c"]
+    assert queue.ready_count == 2
+    peer.feed(nack(1, 3))
+    assert queue.ready_count == 2
+    peer.connection.close_channel(1)
+    other = Peer(plane)
+    assert other.drain(queue) == [b"e", b"f"]
+
+
+def test_no_room_at_all(plane, queue, peer, graves):
+    queue.set_limits(max_length=0)
+    send(peer, "a")
+    plane.run()
+    assert graves.bodies == [b"a"]
+    peer.channel.consume(queue, "c", True, 0, 0)
+    send(peer, "b")
+    assert peer.bodies() in ([b"b"], [])
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_a_full_queue_refuses(plane, queue, peer, graves, overflow):
+    queue.set_limits(max_length=2, overflow=overflow)
+    peer.channel.select_confirm()
+    send(peer, *"abcd")
+    assert peer.events() == [
+        Confirm(1, 2, True),
+        Confirm(1, 3, False, refused=True),
+        Confirm(1, 4, False, refused=True),
+    ]
+    assert graves.bodies == ([b"c", b"d"] if overflow.endswith("dlx") else [])
+    assert peer.drain(queue) == [b"a", b"b"]
+    send(peer, "e")
+    assert Confirm(1, 5, False) in peer.events()
+    assert peer.drain(queue) == [b"e"]
+
+
+def test_a_limit_of_bytes_refuses_what_does_not_fit(queue, peer):
+    queue.set_limits(max_bytes=5, overflow="reject-publish")
+    send(peer, "abc", "defg", "hi", "j")
+    assert peer.drain(queue) == [b"abc", b"hi"]
+
+
+def test_a_message_for_two_queues_reaches_the_one_with_room(plane, queue, peer):
+    full = plane.queue(0, "full", False)
+    full.set_limits(max_length=0, overflow="reject-publish")
+    peer.session.sources["x"] = plane.source("x", lambda key, raw: [queue, full], True)
+    peer.channel.select_confirm()
+    peer.feed(publish(1, "k", b"x", exchange="x"))
+    assert peer.events() == [Confirm(1, 1, False, refused=True)]
+    assert (queue.ready_count, full.ready_count) == (1, 0)
+
+
+def test_a_new_limit_holds_for_what_is_there(plane, queue, peer):
+    send(peer, *"abc")
+    queue.set_limits(max_length=1)
+    plane.run()
+    assert peer.drain(queue) == [b"c"]
+    queue.set_limits()
+    send(peer, *"abc")
+    plane.run()
+    assert queue.ready_count == 3
+
+
+# ------------------------------------------------------------------ dead letters
+
+
+def test_a_rejected_message_becomes_a_dead_letter(queue, peer, graves):
+    raw = properties(message_id="m", headers=frames.table(a=b"V"))
+    peer.feed(publish(1, "q", b"x", raw=raw) * 3)
+    for _ in range(3):
+        peer.get(queue, no_ack=False)
+    peer.feed(nack(1, 2, requeue=True) + nack(1, 1, requeue=False) + frames.ack(1, 3))
+    assert graves.found == [("rejected", "", "q", raw, b"x")]
+    assert queue.ready_count == 1
+
+
+def test_a_dead_letter_may_go_where_it_came_from(plane, queue, peer):
+    def again(reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
+        plane.publish([queue], "again", "q", raw, body + b"!")
+
+    queue.dead_letters = again
+    for number in range(600):
+        send(peer, f"{number}")
+    for _ in range(600):
+        peer.get(queue, no_ack=False)
+    peer.feed(nack(1, 0, multiple=True, requeue=False))
+    assert (queue.ready_count, queue.unacked_count) == (600, 0)
+    got = peer.get(queue)
+    assert got is not None
+    assert (got.exchange, got.body, got.redelivered) == ("again", b"0!", False)
+
+
+def test_dead_letters_over_a_limit_of_their_own(plane, queue, peer):
+    grave = plane.queue(0, "grave", False)
+    grave.set_limits(max_length=2)
+    queue.set_limits(max_length=1)
+    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [grave], exchange, key, raw, body
+    )
+    send(peer, *"abcdef")
+    plane.run()
+    assert peer.drain(queue) == [b"f"]
+    plane.run()
+    assert peer.drain(grave) == [b"d", b"e"]
+
+
+def test_a_dead_letter_is_on_disk_no_later_than_its_end(plane, disk, peer):
+    durable, grave = plane.queue(1, "q", True), plane.queue(2, "grave", True)
+    durable.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [grave], exchange, key, raw, body
+    )
+    peer.queues["q"] = durable
+    peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
+    disk.sync(plane)
+    peer.get(durable, no_ack=False)
+    peer.feed(nack(1, 1, requeue=False))
+    assert plane.dirty
+    disk.sync(plane)
+    assert (durable.unacked_count, grave.ready_count) == (0, 1)
+    assert not plane.dirty
+
+
+# ------------------------------------------------------------------ priorities of messages
+
+
+def test_the_highest_priority_leaves_first(queue, peer):
+    queue.set_priorities(3)
+    for number, priority in enumerate((0, 2, 1, 9, 3, 0, 2)):
+        send(peer, f"{number}", priority=priority)
+    assert peer.drain(queue) == [b"3", b"4", b"1", b"6", b"2", b"0", b"5"]
+
+
+def test_a_requeued_message_is_among_its_like(queue, peer):
+    queue.set_priorities(5)
+    for number, priority in enumerate((1, 5, 1, 5)):
+        send(peer, f"{number}", priority=priority)
+    for _ in range(4):
+        peer.get(queue, no_ack=False)
+    peer.feed(nack(1, 0, multiple=True))
+    assert peer.drain(queue) == [b"1", b"3", b"0", b"2"]
+
+
+def test_priorities_come_before_messages(queue, peer):
+    send(peer, "a")
+    with pytest.raises(ValueError, match="before the first message"):
+        queue.set_priorities(3)
+
+
+def test_purge_and_time_to_live_with_priorities(plane, queue, peer):
+    queue.set_priorities(2)
+    send(peer, *"abc", priority=1)
+    assert queue.purge() == 3
+    send(peer, "d", priority=1, expiration="5")
+    send(peer, "e", priority=2)
+    plane.now_ms += 5
+    plane.run()
+    assert peer.drain(queue) == [b"e"]

@@ -1,0 +1,76 @@
+"""Timers: who is due, in any order, and none kept for what is gone."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.engine.frames import nack, properties, publish
+from tests.engine.session_fake import Peer
+
+
+def send(peer: Peer, ttl_ms: int, count: int = 1) -> None:
+    peer.feed(publish(2, "q", b"%d" % ttl_ms, raw=properties(expiration=str(ttl_ms))) * count)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_goes_when_it_is_due(plane, queue, peer, seed):
+    times = [1 + Random(seed).randrange(500) for _ in range(300)]
+    times = Random(seed).sample(range(1, 1000), 300) + times
+    start = plane.now_ms
+    for each in times:
+        send(peer, each)
+    while times:
+        due = min(times)
+        assert plane.next_due_ms == start + due
+        plane.now_ms = start + due - 1
+        plane.run()
+        assert queue.ready_count == len(times)
+        plane.now_ms += 1
+        plane.run()
+        times = [each for each in times if each > due]
+        assert queue.ready_count == len(times)
+    assert plane.next_due_ms == 0
+
+
+def test_timers_of_what_is_gone_are_forgotten_in_time(plane, queue, peer):
+    """Otherwise a day's messages with a day to live would be remembered, though long settled."""
+    peer.channel.consume(queue, "c", True, 0, 0)
+    send(peer, 50_000)
+    for _ in range(40):
+        send(peer, 60_000, 100)
+        assert len(peer.deliveries()) >= 100
+    send(peer, 70_000)
+    peer.deliveries()
+    assert plane.next_due_ms in (0, plane.now_ms + 60_000, plane.now_ms + 70_000)
+
+
+def test_pruning_keeps_those_that_will_ring(plane, queue, peer):
+    send(peer, 500)
+    send(peer, 900)
+    assert peer.channel.get(queue, False)
+    for _ in range(30):
+        send(peer, 60_000, 100)
+        plane.run()
+        queue.purge() if queue.ready_count > 2000 else None
+    left = queue.ready_count
+    plane.now_ms += 900
+    plane.run()
+    assert queue.ready_count <= left
+    peer.feed(nack(1, 1))
+    plane.run()
+    plane.now_ms += 60_000
+    plane.run()
+    assert (queue.ready_count, queue.unacked_count) == (0, 0)
+
+
+def test_a_message_that_goes_back_and_forth_has_one_timer(plane, queue, peer):
+    send(peer, 1000)
+    for tag in range(1, 3001):
+        assert peer.channel.get(queue, False)
+        peer.take()
+        peer.feed(nack(1, tag))
+    plane.now_ms += 1000
+    plane.run()
+    assert (queue.ready_count, plane.expired) == (0, 1)
+    assert plane.next_due_ms == 0

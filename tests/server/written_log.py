@@ -173,6 +173,7 @@ class Run:
 
     def crash(self) -> None:
         """What was not synced is lost."""
+        self.connection.lost()  # what it has not settled would keep the plane in memory
         self.files.close()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Mapped files: read-only, without a descriptor, and an error where the disk has one."""
+"""Mapped files: without a descriptor, and an error where the disk has one."""
 
 import errno
 import gc
@@ -30,17 +30,11 @@ def mapped(path: Path) -> int:
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_bytes_are_those_of_the_file(path: Path, whole: bool):
     view = map_file(path, whole=whole)
-    assert (len(view), view.format, view.itemsize) == (3 * PAGE_BYTES, "B", 1)
-    assert view == path.read_bytes()
+    assert (len(view), memoryview(view).nbytes) == (3 * PAGE_BYTES, 3 * PAGE_BYTES)
+    assert bytes(view) == path.read_bytes()
     with path.open("r+b") as file:
         file.write(b"x")
-    assert bytes(view[:3]) == b"xbc"
-
-
-def test_nothing_can_be_written(path: Path):
-    view = map_file(path)
-    with pytest.raises(TypeError):
-        view[0] = 1
+    assert bytes(view)[:3] == b"xbc"
 
 
 def test_no_descriptor_stays_open(path: Path):
@@ -50,20 +44,27 @@ def test_no_descriptor_stays_open(path: Path):
     assert len(views) == mapped(path)
 
 
-def test_memory_stays_until_its_last_view_is_gone(path: Path):
+def test_memory_stays_until_its_last_buffer_is_released(path: Path):
     view = map_file(path)
-    part = view[1:3]
-    view.release()
+    part = memoryview(view)[1:3]
+    del view
     assert (mapped(path), bytes(part)) == (1, b"bc")
     part.release()
-    del view, part
+    del part
+    assert mapped(path) == 0
+
+
+def test_the_garbage_collector_may_meet_one_that_is_in_use(path: Path):
+    cycle: list[object] = [map_file(path)]
+    cycle += [memoryview(cycle[0]), cycle]  # type: ignore[arg-type]
+    del cycle
     assert mapped(path) == 0
 
 
 def test_a_mapping_outlives_the_file(path: Path):
     view = map_file(path)
     path.unlink()
-    assert bytes(view[:3]) == b"abc"
+    assert bytes(view)[:3] == b"abc"
 
 
 def test_what_the_disk_cannot_give_is_an_error_and_not_a_signal(
@@ -87,7 +88,7 @@ def test_an_old_kernel_that_cannot_read_ahead_is_no_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "POPULATE_READ", 12345)  # EINVAL
-    assert bytes(map_file(path, whole=True)[:3]) == b"abc"
+    assert bytes(map_file(path, whole=True))[:3] == b"abc"
 
 
 @pytest.mark.parametrize(("name", "code"), [("missing", errno.ENOENT), ("empty", errno.EINVAL)])

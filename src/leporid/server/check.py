@@ -84,15 +84,14 @@ def _verify_segment(
         if not is_newest:
             found.problems.append(f"{path}: the file is empty")
         return
-    with files.map_whole(number) as mapping:
-        try:
-            report = work.segment(number, mapping)
-        except SegmentTooNew:
-            raise
-        except SegmentUnreadable as error:
-            if not is_newest or not files.is_blank(number):
-                found.problems.append(f"{path}: {error}")
-            return
+    try:
+        report = work.segment(number, files.map_whole(number))
+    except SegmentTooNew:
+        raise
+    except SegmentUnreadable as error:
+        if not is_newest or not files.is_blank(number):
+            found.problems.append(f"{path}: {error}")
+        return
     found.segments += 1
     found.records += report.records
     found.problems += _problems(path, report)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from leporid.engine.plane import Plane
@@ -88,10 +89,8 @@ def _read(work: Replay, files: SegmentFiles, number: int) -> SegmentReport | Seg
     try:
         return work.segment(number, mapping)
     except SegmentTooNew as error:
-        mapping.release()
         raise LogRefused(f"{files.path(number)}: {error}; a newer version wrote it") from error
     except SegmentUnreadable as error:
-        mapping.release()
         return error
 
 
@@ -122,9 +121,9 @@ def _keep_the_rest(files: SegmentFiles, report: SegmentReport, *, is_newest: boo
         logger.info("%s: %d records of uncommitted transactions left out", path, report.undone)
 
 
-def _copy_aside(files: SegmentFiles, number: int, offset: int, length: int) -> object:
-    with files.map(number) as mapping:
-        return files.set_aside(number, bytes(mapping[offset : offset + length]), offset)
+def _copy_aside(files: SegmentFiles, number: int, offset: int, length: int) -> Path:
+    data = memoryview(files.map(number))[offset : offset + length].tobytes()
+    return files.set_aside(number, data, offset)
 
 
 def _without(

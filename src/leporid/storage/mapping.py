@@ -5,7 +5,7 @@ out), and a log of 16 GiB has a thousand files. Most systems give a process 1,02
 are for its clients; out of them, a broker with such a log could not start any more.
 
 Responsible for mapping whole files and for the life of a mapping; must not know what is in them.
-Invariant: memory is unmapped when the last view of it is gone, and not before.
+Invariant: memory is unmapped when the last buffer of it is released, and not before.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ import mmap
 import os
 import weakref
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 # Linux's MADV_POPULATE_READ (5.14).
 POPULATE_READ: Final = 22
 FAILED: Final = ctypes.c_void_p(-1).value
+
+# A buffer, to be looked at through a memoryview. Its memory can only be read: writing to it is a
+# segmentation fault. (A read-only memoryview would say so, but the garbage collector complains
+# when it meets one that somebody holds a buffer of.)
+Mapping: TypeAlias = "ctypes.Array[ctypes.c_char]"
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -32,7 +37,7 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-def map_file(path: Path, *, whole: bool = False) -> memoryview:
+def map_file(path: Path, *, whole: bool = False) -> Mapping:
     """Map a file that is not empty.
 
     Args:
@@ -49,14 +54,14 @@ def map_file(path: Path, *, whole: bool = False) -> memoryview:
         address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
         if address == FAILED:
             raise _error(ctypes.get_errno(), path)
-    memory = (ctypes.c_ubyte * size).from_address(address)
+    memory = (ctypes.c_char * size).from_address(address)
     # At the end of the process the kernel does it; somebody may still read until then.
     weakref.finalize(memory, _libc.munmap, address, size).atexit = False
     if whole and _libc.madvise(address, size, POPULATE_READ):
         code = ctypes.get_errno()
         if code == errno.EFAULT:
             raise _error(errno.EIO, path)
-    return memoryview(memory).cast("B").toreadonly()
+    return memory
 
 
 def _error(code: int, path: Path) -> OSError:

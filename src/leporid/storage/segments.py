@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from leporid.storage.mapping import map_file
+from leporid.storage.mapping import Mapping, map_file
 
 NAME: Final = re.compile(r"(\d{8,10})\.segment")
 # The upper bit of a segment's number says something else in a position (engine/log.pxd).
@@ -153,11 +153,11 @@ class SegmentFiles:
 
     # ------------------------------------------------------------- reading
 
-    def map(self, number: int) -> memoryview:
+    def map(self, number: int) -> Mapping:
         """The file's bytes, read-only."""
         return map_file(self.path(number))
 
-    def map_whole(self, number: int) -> memoryview:
+    def map_whole(self, number: int) -> Mapping:
         """The same, read from the disk before this returns.
 
         Raises:

@@ -48,6 +48,7 @@ cdef class Channel:
     cdef Confirms confirms
     cdef bint unconfirmed           # stands in plane.confirming
     cdef list tx_publishes
+    cdef uint64_t tx_bytes
     cdef list tx_settles
     # The last exchange and route, for the usual publisher that repeats itself.
     cdef Source source

@@ -23,7 +23,9 @@ from leporid.engine.wire cimport (
     TTL_INVALID, Props, Record, parse_ttl, walk_properties,
 )
 
-from leporid.amqp.errors import NotImplementedFault, PreconditionFailed, SyntaxFault
+from leporid.amqp.errors import (
+    NotImplementedFault, PreconditionFailed, ResourceError, SyntaxFault,
+)
 from leporid.engine.rewrites import copies_of, invalid_expiration, with_reply_to
 
 cdef bytes REPLY_TO = b"amq.rabbitmq.reply-to"
@@ -32,6 +34,11 @@ cdef extern from *:
     """enum { MANDATORY_BIT = 1, IMMEDIATE_BIT = 2 };"""
     int MANDATORY_BIT
     int IMMEDIATE_BIT
+
+cdef enum:
+    # Kept in memory until commit, and then one segment of the log, whose places are 32-bit numbers.
+    TX_BYTES_MAX = 512 * 1024 * 1024
+
 
 cdef class Consumer(Taker):
     """One consumer: takes entries from its queue while it has credit."""
@@ -293,6 +300,9 @@ cdef class Channel:
                 route = make_route(self.session.copies(
                     self.source, self.source.name, [text, *keys], changed))
         if self.transactional:
+            self.tx_bytes += names_len + properties_len + body_len
+            if self.tx_bytes > TX_BYTES_MAX:
+                raise ResourceError(f"a transaction may publish {TX_BYTES_MAX} bytes")
             self.tx_publishes.append((
                 route, method[:names_len], properties[:properties_len], body[:body_len],
                 bits[0] & MANDATORY_BIT))

@@ -12,12 +12,13 @@ from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes
 from leporid.engine.queue cimport DROP_HEAD, Queue
 from leporid.engine.wire cimport hash_key
 
-from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.errors import PreconditionFailed, ResourceError
 
 # Routes remembered for one exchange. Keys are up to 255 bytes, so this bounds a publisher that
 # never repeats a key to some 10 MB; past it, all are forgotten and asked again.
 cdef enum:
     ROUTES_MAX = 32768
+    TARGETS_MAX = 65535             # that one record can name
 
 
 cdef class Route:
@@ -34,6 +35,9 @@ cdef Route make_route(object queues):
             route.durable = True
         if queue.overflow != DROP_HEAD:
             route.refusing = True
+    if len(route.queues) > TARGETS_MAX:
+        raise ResourceError(
+            f"a message may go to {TARGETS_MAX} queues, and would go to {len(route.queues)}")
     return route
 
 

@@ -103,7 +103,7 @@ cdef tuple begin_commit(Channel channel):
             if slot != NULL:
                 channel.plane.bury(queue, slot.position, slot.deliveries, "rejected")
         settles.append((queue, seq, consumer, SETTLE_ACK))
-    channel.tx_publishes, channel.tx_settles = [], []
+    channel.tx_publishes, channel.tx_settles, channel.tx_bytes = [], [], 0
     return publishes, settles
 
 
@@ -111,7 +111,7 @@ cdef int rollback(Channel channel) except -1:
     """tx.rollback: publishes are forgotten; what was settled is unsettled again."""
     cdef size_t at
     cdef Unacked taken
-    channel.tx_publishes = []
+    channel.tx_publishes, channel.tx_bytes = [], 0
     settles, channel.tx_settles = channel.tx_settles, []
     if not settles:
         return 0

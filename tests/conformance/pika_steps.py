@@ -1,15 +1,19 @@
 """Small steps that the pika tests share. All waiting is for an event, with a time-out."""
 
+import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 SECONDS = 15.0
+
+REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 def pump(
@@ -86,3 +90,23 @@ def connection_closed(code: int, text: str) -> Iterator[None]:
     with pytest.raises(ConnectionClosedByBroker) as caught:
         yield
     assert (caught.value.reply_code, caught.value.reply_text) == (code, text)
+
+
+class RawProperties(BasicProperties):
+    """Properties that are sent exactly as given: flags and values."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__()
+        self.raw = raw
+
+    def encode(self) -> list[bytes]:
+        """Give pika the octets that it would have made."""
+        return [self.raw]
+
+
+def headers_only(fields: Iterable[tuple[str, bytes, bytes]]) -> bytes:
+    """Make properties of nothing but headers, each given as name, type letter and value."""
+    entries = b"".join(
+        bytes([len(name)]) + name.encode() + letter + value for name, letter, value in fields
+    )
+    return b"\x20\x00" + struct.pack(">I", len(entries)) + entries

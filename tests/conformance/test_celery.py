@@ -21,7 +21,6 @@ from tests.conformance.celery_app import (
     READY_VARIABLE,
     make_app,
 )
-from tests.conformance.marks import planned
 
 pytestmark = pytest.mark.slow
 
@@ -174,7 +173,6 @@ def test_running_task_is_terminated(worker, tmp_path):
     assert worker.call("add", 1, 1).get(timeout=SECONDS) == 2
 
 
-@planned
 def test_priorities(worker):
     queue = f"{worker.prefix}-urgent"
     order = [0, 9, 3, 9, 5, 1, 10]

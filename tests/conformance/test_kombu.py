@@ -18,7 +18,6 @@ from amqp.exceptions import (
     ResourceLocked,
 )
 from kombu.pidbox import Mailbox
-from tests.conformance.marks import planned
 
 import amqp
 
@@ -92,7 +91,6 @@ def test_unroutable_message_is_returned(connection, name):
     assert returned == [(312, queue)]
 
 
-@planned
 def test_priorities(connection, name):
     queue = kombu.Queue(name(), max_priority=9)(connection.default_channel)
     queue.declare()

@@ -9,19 +9,19 @@ import pika.frame
 import pytest
 from pika import BasicProperties
 from pika.exceptions import NackError, UnroutableError
-from tests.conformance.marks import planned
 from tests.conformance.pika_steps import (
+    REPLY_TO,
     Inbox,
+    RawProperties,
     channel_closed,
     connection_closed,
     depth,
     drain,
+    headers_only,
     publish_all,
     pump,
     settle,
 )
-
-REPLY_TO = "amq.rabbitmq.reply-to"
 
 # Every type of field that RabbitMQ reads, as (name, letter, value).
 FIELDS = [
@@ -53,17 +53,6 @@ FIELDS = [
 ]
 
 
-class RawProperties(BasicProperties):
-    """Properties that are sent exactly as given: flags and values."""
-
-    def __init__(self, raw: bytes) -> None:
-        super().__init__()
-        self.raw = raw
-
-    def encode(self):
-        return [self.raw]
-
-
 @pytest.fixture
 def header_frames(monkeypatch):
     """Collect the properties of every content header that pika receives, undecoded."""
@@ -87,13 +76,6 @@ def queue(channel, name):
     queue = name("queue")
     channel.queue_declare(queue)
     return queue
-
-
-def headers_only(fields):
-    entries = b"".join(
-        bytes([len(name)]) + name.encode() + letter + value for name, letter, value in fields
-    )
-    return b"\x20\x00" + struct.pack(">I", len(entries)) + entries
 
 
 def label(fields):
@@ -186,7 +168,6 @@ def test_mandatory_return_without_confirms(connection, name):
     assert (method.reply_code, method.reply_text, body) == (312, "NO_ROUTE", b"body")
 
 
-@planned
 def test_full_queue_rejects_publishes(channel, name):
     queue = name()
     channel.queue_declare(queue, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})

@@ -3,7 +3,6 @@
 import pytest
 from pika import BasicProperties
 from pika.exceptions import ChannelClosedByBroker
-from tests.conformance.marks import planned
 from tests.conformance.pika_steps import (
     Inbox,
     channel_closed,
@@ -295,7 +294,6 @@ def test_invalid_arguments(channel, name, arguments, text):
     assert text.format(queue=queue) in caught.value.reply_text
 
 
-@planned
 def test_priority_queue_delivers_high_priorities_first(channel, name):
     queue = name()
     channel.queue_declare(queue, arguments={"x-max-priority": 5})

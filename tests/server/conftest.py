@@ -1,14 +1,21 @@
 """What the tests of the server share."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
+import uvloop
 from tests.server.stack import Clock, Stack
 
 from leporid.server import listener, turns
 
 # The listener looks at its links this often; nothing is judged by it, the clock stands still.
 TICK_S = 0.002
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The event loop that the broker runs on; others differ in what they tell of a socket."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

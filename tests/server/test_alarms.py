@@ -9,7 +9,13 @@ import pytest
 from tests.server.client import PATIENCE_S
 from tests.server.stack import Stack
 
-from leporid.amqp.methods import ConnectionBlocked, ConnectionUnblocked
+from leporid.amqp.errors import ConnectionForced
+from leporid.amqp.methods import (
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUnblocked,
+)
 from leporid.server import alarms as module
 from leporid.server.alarms import Alarms, disk_free, memory_there_is, memory_used
 
@@ -139,3 +145,17 @@ async def test_a_publisher_is_told_and_not_read_while_consumers_go_on(stack: Sta
     await publisher.hear(ConnectionUnblocked)
     # Nothing was said to who did not ask to be told.
     assert await unaware.declare("q4") == "q4"
+
+
+async def test_who_is_blocked_may_still_answer_our_goodbye(stack: Stack):
+    client = await stack.client()
+    await client.publish("nowhere")
+    await stack.until(lambda: stack.plane.unroutable == 1)
+    stack.set_alarm("memory", True)
+    await client.publish("nowhere")
+    stack.link_of(client).session.close_for(ConnectionForced("go"))
+    stack.turns.wake()
+    await client.hear(ConnectionClose)
+    await client.say(ConnectionCloseOk(), channel=0)
+    await client.ends()
+    assert stack.plane.unroutable == 1

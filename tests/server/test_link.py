@@ -145,6 +145,30 @@ async def test_a_peer_that_vanishes_leaves_nothing(stack: Stack, end: Callable[[
     assert (deliver.redelivered, received) == (True, b"message")
 
 
+@pytest.mark.parametrize("end", [Client.close, Client.reset])
+@pytest.mark.parametrize("count", [1, 10])
+async def test_a_peer_that_vanishes_while_much_is_unread_is_missed_at_once(
+    stack: Stack, end: Callable[[Client], None], count: int
+):
+    vanishing, other = await stack.client(), await stack.client()
+    await other.declare("q", auto_delete=False)
+    await vanishing.consume("q")
+    await vanishing.publish("nowhere")
+    link = stack.link_of(vanishing)
+    await stack.until(lambda: link.connection.published)
+    stack.set_alarm("memory", True)
+    # This is not read now, and more than what is read at a time if there is much.
+    await vanishing.write(published("nowhere", bytes(BODY_BYTES)) * count)
+    end(vanishing)
+    if end is Client.close:
+        # What we say to a socket that is closed makes its end a reset.
+        await other.publish("q", b"x")
+        await stack.until(lambda: stack.plane.delivered == 1)
+        assert await is_alive(other)
+    stack.set_alarm("memory", False)
+    await stack.until(lambda: link not in stack.turns.links.values())
+
+
 async def test_a_peer_that_says_it_will_not_speak_again_is_gone(stack: Stack):
     client = await stack.client()
     client.sock.shutdown(1)

@@ -110,8 +110,10 @@ async def test_any_byte_counts_as_a_heartbeat(stack: Stack, clock: Clock):
     connection = stack.link_of(client).connection
     for octet in published("q"):
         clock.move(19.0)
+        stack.turns.set_clock()
         await client.write(bytes((octet,)))
         await stack.until(lambda: connection.last_received_ms == stack.plane.now_ms)
+        stack.listener.look()
     assert len(stack.turns.links) == 1
 
 

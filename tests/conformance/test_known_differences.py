@@ -1,0 +1,138 @@
+"""What this broker does differently from RabbitMQ on purpose: one test for each.
+
+The reasons stand in docs/known-differences.md; where a difference needs a killed broker, its test
+is in tests/crash/test_restart.py. Other brokers are not asked.
+"""
+
+import struct
+
+import kombu
+import pytest
+from pika import BasicProperties
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, UnroutableError
+from tests.conformance.marks import differs
+from tests.conformance.pika_steps import (
+    REPLY_TO,
+    Inbox,
+    RawProperties,
+    channel_closed,
+    drain,
+    headers_only,
+    publish_all,
+    settle,
+)
+
+pytestmark = differs
+
+
+def nested(depth):
+    """Make headers of a table in a table in a table."""
+    table = b""
+    for _ in range(depth):
+        table = b"\x01kF" + struct.pack(">I", len(table)) + table
+    return b"\x20\x00" + struct.pack(">I", len(table)) + table
+
+
+MALFORMED_CONTENT = {
+    "not a number": headers_only([("n", b"d", struct.pack(">Q", 0x7FF8000000000001))]),
+    "infinite": headers_only([("n", b"d", struct.pack(">d", float("inf")))]),
+    "unknown type": headers_only([("n", b"Q", b"")]),
+    "short table": b"\x20\x00\x00\x00\x00\x04\x01aF\x00",
+    "unknown property": b"\x00\x02",
+    "33 tables deep": nested(33),
+}
+
+
+def test_messages_expire_anywhere_in_the_queue(channel, name):
+    """RabbitMQ: not before they reach the head of the queue."""
+    queue, dead = name("queue"), name("dead")
+    channel.queue_declare(dead)
+    channel.queue_declare(
+        queue, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    )
+    channel.basic_publish("", queue, b"head", BasicProperties(expiration="3600000"))
+    channel.basic_publish("", queue, b"behind it", BasicProperties(expiration="20"))
+    assert Inbox(channel, dead).wait_for(1) == [b"behind it"]
+    assert drain(channel, queue) == [b"head"]
+
+
+@pytest.mark.parametrize("raw", MALFORMED_CONTENT.values(), ids=MALFORMED_CONTENT.keys())
+def test_malformed_properties_are_a_syntax_error(connection, name, raw):
+    """RabbitMQ: 541 INTERNAL_ERROR, or nothing for what it ignores."""
+    channel = connection.channel()
+    # Past the blocking layer, so that the answer comes to the next method.
+    channel._impl.basic_publish("", name(), b"", RawProperties(raw))
+    with pytest.raises(ConnectionClosedByBroker, match="SYNTAX_ERROR") as caught:
+        settle(channel)
+    assert caught.value.reply_code == 502
+
+
+def test_mandatory_reply_is_returned_only_if_it_does_not_arrive(channel, connect, name):
+    """RabbitMQ: always, although it delivers it."""
+    queue = name()
+    channel.queue_declare(queue)
+    client = connect().channel()
+    replies = Inbox(client, REPLY_TO, auto_ack=True)
+    client.basic_publish("", queue, b"", BasicProperties(reply_to=REPLY_TO))
+    settle(client)
+    address = channel.basic_get(queue, auto_ack=True)[1].reply_to
+    channel.basic_publish("", address, b"answer", mandatory=True)
+    assert replies.wait_for(1) == [b"answer"]
+    client.close()
+    with pytest.raises(UnroutableError):
+        channel.basic_publish("", address, b"too late", mandatory=True)
+
+
+def test_kombu_gets_the_prefetch_limit_that_it_means(broker_url, channel, name):
+    """Its `global = false` is for the whole channel, also for consumers that are there already."""
+    queue = name()
+    channel.queue_declare(queue)
+    publish_all(channel, queue, [b"%d" % number for number in range(10)])
+    got: list = []
+    with kombu.Connection(broker_url) as connection:
+        assert connection.qos_semantics_matches_spec
+        low_level = connection.default_channel
+        low_level.basic_qos(0, 2, False)
+        low_level.basic_consume(queue, callback=got.append)
+        while len(got) < 2:
+            connection.drain_events(timeout=10)
+        low_level.basic_qos(0, 5, False)
+        while len(got) < 5:
+            connection.drain_events(timeout=10)
+        low_level.queue_declare(queue, passive=True)
+        assert len(got) == 5
+
+
+def test_streams_are_refused(channel, name):
+    queue = name()
+    with pytest.raises(ChannelClosedByBroker, match="unsupported queue type"):
+        channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
+
+
+def test_strict_keys(channel, name):
+    """An argument that RabbitMQ does not know."""
+    exchange = name()
+    channel.exchange_declare(exchange, "topic", arguments={"x-strict-keys": True})
+    channel.basic_publish(exchange, "good.key_1", b"")
+    with channel_closed(
+        406,
+        "PRECONDITION_FAILED - x-strict-keys allows only letters, digits, underscores and dots:"
+        " 'bad-key'",
+    ):
+        channel.basic_publish(exchange, "bad-key", b"")
+
+
+@pytest.mark.parametrize("pattern", ["#.#", "#.*", "*.#", "a*", "a.#b", "ü"])
+def test_strict_patterns(channel, name, pattern):
+    exchange, queue = name("exchange"), name("queue")
+    channel.exchange_declare(exchange, "topic", arguments={"x-strict-keys": True})
+    channel.queue_declare(queue)
+    for good in ("#", "*.*", "a.#", "#.a.#", "a.*.b"):
+        channel.queue_bind(queue, exchange, good)
+    with pytest.raises(ChannelClosedByBroker, match="x-strict-keys allows") as caught:
+        channel.queue_bind(queue, exchange, pattern)
+    assert caught.value.reply_code == 406
+
+
+def test_product(connection):
+    assert connection._impl.server_properties["product"] == "Leporid"

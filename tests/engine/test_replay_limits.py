@@ -1,0 +1,118 @@
+"""What a queue's arguments mean for messages that come back after a restart."""
+
+from __future__ import annotations
+
+from tests.engine.disk_fake import recover
+from tests.engine.frames import PERSISTENT, nack, properties, publish
+from tests.engine.session_fake import Peer
+
+from leporid.engine.plane import Plane
+from leporid.engine.queue import Queue
+
+
+def again(disk, arrange, later_ms: int = 0) -> tuple[Plane, Queue, Peer]:
+    """The same disk after a crash, with one durable queue that `arrange` gives its arguments."""
+    queues: list[Queue] = []
+
+    def declare(plane: Plane) -> None:
+        plane.wall_ms += later_ms
+        queues.append(plane.queue(1, "d", True))
+        arrange(queues[0])
+
+    plane, _, _ = recover(disk.copy(), declare, durable_segment_bytes=4096)
+    return plane, queues[0], Peer(plane, {"d": queues[0]})
+
+
+def send(peer: Peer, *texts: str, priority: int = 0, expiration: str | None = None) -> None:
+    raw = properties(delivery_mode=2, priority=priority, expiration=expiration)
+    for text in texts:
+        peer.feed(publish(1, "d", text.encode(), raw=raw))
+
+
+def test_priorities(plane, disk, peer):
+    peer.queues["d"] = plane.queue(1, "d", True)
+    peer.queues["d"].set_priorities(5)
+    for number, priority in enumerate((1, 9, 0, 5, 1)):
+        send(peer, f"{number}", priority=priority)
+    disk.sync(plane)
+    _, queue, reader = again(disk, lambda queue: queue.set_priorities(5))
+    assert queue.ready_count == 5
+    got = reader.get(queue, no_ack=False)
+    assert got is not None
+    assert got.body == b"1"
+    reader.feed(nack(1, 1))
+    send(reader, "new", priority=3)
+    assert reader.drain(queue) == [b"1", b"3", b"new", b"0", b"4", b"2"]
+
+
+def test_a_maximal_length(plane, disk, peer):
+    peer.queues["d"] = plane.queue(1, "d", True)
+    send(peer, *"abcdef")
+    disk.sync(plane)
+    graves = []
+
+    def arrange(queue: Queue) -> None:
+        queue.set_limits(max_length=2)
+        queue.dead_letters = lambda *message: graves.append(message)
+
+    plane, queue, reader = again(disk, arrange)
+    plane.run()
+    assert reader.drain(queue) == [b"e", b"f"]
+    assert [message[-1] for message in graves] == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_time_to_live_of_the_queue(plane, disk, peer):
+    peer.queues["d"] = queue = plane.queue(1, "d", True)
+    queue.set_message_ttl(1000)
+    send(peer, "old")
+    send(peer, "own", expiration="300")
+    plane.wall_ms += 600
+    send(peer, "new")
+    disk.sync(plane)
+    plane, queue, _ = again(disk, lambda queue: queue.set_message_ttl(1000), later_ms=1200)
+    plane.run()
+    assert queue.ready_count == 1
+    plane.now_ms += 399
+    plane.run()
+    assert queue.ready_count == 1
+    plane.now_ms += 1
+    plane.run()
+    assert queue.ready_count == 0
+
+
+def test_a_clock_that_was_set_back(plane, disk, peer):
+    peer.queues["d"] = plane.queue(1, "d", True)
+    send(peer, "a", expiration="1000")
+    disk.sync(plane)
+    plane, queue, _ = again(disk, lambda queue: None, later_ms=-5000)
+    plane.run()
+    assert queue.ready_count == 1
+    assert plane.next_due_ms > plane.now_ms
+
+
+def test_a_dead_letter_and_its_end_after_a_crash(plane, disk, peer):
+    """It may be there twice, but not be gone."""
+    queues = {name: plane.queue(number, name, True) for number, name in enumerate("dg", 1)}
+    peer.queues.update(queues)
+    queues["d"].dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [queues["g"]], exchange, key, raw, body
+    )
+    peer.feed(publish(1, "d", b"x", raw=PERSISTENT))
+    disk.sync(plane)
+    peer.get(queues["d"], no_ack=False)
+    peer.feed(nack(1, 1, requeue=False))
+    disk.begin(plane)
+    assert disk.job is not None
+    total = sum(len(data) for *_, data in disk.job[1])
+    for written in range(total + 1):
+        found: dict[str, Queue] = {}
+
+        def declare(again: Plane, found: dict[str, Queue] = found) -> None:
+            found.update(
+                (name, again.queue(number, name, True)) for number, name in enumerate("dg", 1)
+            )
+
+        recover(disk.crashed(written), declare, durable_segment_bytes=4096)
+        counts = found["d"].ready_count, found["g"].ready_count
+        assert counts in ((1, 0), (1, 1), (0, 1))
+    assert counts == (0, 1)

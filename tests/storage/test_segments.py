@@ -85,19 +85,70 @@ def test_a_write_that_is_cut_short_goes_on(files: SegmentFiles, monkeypatch: pyt
     assert files.path(1).read_bytes()[:21] == bytes(10) + b"0123456789" + bytes(1)
 
 
-def test_a_full_disk_leaves_no_file_and_the_same_writes_may_come_again(
+class FullDisk:
+    """Stands for `posix_fallocate` on a disk with so much room."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.real = os.posix_fallocate
+
+    def __call__(self, fd: int, at: int, size: int) -> None:
+        if size > self.room:
+            # As ext4 does: what there was is taken all the same.
+            self.real(fd, at, max(self.room, 1))
+            raise OSError(errno.ENOSPC, "full")
+        self.real(fd, at, size)
+        self.room -= size
+
+
+def test_a_full_disk_is_an_error_before_the_first_byte(
     files: SegmentFiles, monkeypatch: pytest.MonkeyPatch
 ):
-    def full(fd: int, at: int, size: int) -> None:
-        raise OSError(errno.ENOSPC, "full")
+    disk = FullDisk(4095)
+    monkeypatch.setattr(os, "posix_fallocate", disk)
+    monkeypatch.setattr(os, "pwrite", None)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left") as caught:
+            files.write([(1, 65536, 0, b"a" * 100)])
+        assert caught.value.errno == errno.ENOSPC
+    monkeypatch.undo()
+    files.write([(1, 65536, 0, b"a" * 100)])
+    files.sync()
+    assert files.path(1).read_bytes() == (b"a" * 100).ljust(65536, b"\0")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "posix_fallocate", full)
-        with pytest.raises(OSError, match="full"):
-            files.write([(1, 4096, 0, b"a")])
-    assert files.numbers() == []
-    files.write([(1, 4096, 0, b"a")])
-    assert files.numbers() == [1]
+
+def test_on_a_disk_that_is_nearly_full_a_file_grows_as_it_must(
+    files: SegmentFiles, monkeypatch: pytest.MonkeyPatch
+):
+    disk = FullDisk(10_000)  # that is two blocks
+    monkeypatch.setattr(os, "posix_fallocate", disk)
+    sizes = []
+    for offset in (0, 2000, 4000, 6000):
+        files.write([(1, 65536, offset, b"a" * 2000)])
+        sizes.append(files.path(1).stat().st_size)
+    assert sizes == [4096, 4096, 8192, 8192]
+    with pytest.raises(OSError, match="No space left"):
+        files.write([(1, 65536, 8000, b"a" * 2000)])
+    assert files.path(1).stat().st_size == 8192
+    disk.room = 100_000
+    files.write([(1, 65536, 8000, b"a" * 2000)])
+    files.sync()
+    assert files.path(1).read_bytes() == (b"a" * 10_000).ljust(65536, b"\0")
+
+
+def test_another_error_than_a_full_disk_is_not_tried_again(
+    files: SegmentFiles, monkeypatch: pytest.MonkeyPatch
+):
+    attempts = []
+
+    def broken(fd: int, at: int, size: int) -> None:
+        attempts.append(size)
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "posix_fallocate", broken)
+    with pytest.raises(OSError, match="broken"):
+        files.write([(1, 65536, 0, b"a")])
+    assert attempts == [65536]
 
 
 def test_a_file_that_is_there_already_is_not_written_over(files: SegmentFiles):

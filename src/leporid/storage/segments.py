@@ -2,12 +2,13 @@
 
 Responsible for the files' names, space and durability; it does not know what the bytes mean
 (FORMAT.md draws them). Used by the sync thread while the broker runs, and at start-up before.
-Invariant: a file has its whole size on disk before the first byte is written to it; its name is on
+Invariant: bytes have their space on disk before the first of them is written; a file's name is on
 disk before `sync` returns; and no file is gone from the disk before one that was dropped earlier.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -20,8 +21,11 @@ from leporid.storage.mapping import Mapping, map_file
 NAME: Final = re.compile(r"(\d{8,10})\.segment")
 # The upper bit of a segment's number says something else in a position (engine/log.pxd).
 NUMBER_MAX: Final = 2**31 - 1
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # What file systems keep in the directory at their root; the log may have one of its own.
 NOT_OURS: Final = frozenset({"lost+found"})
+# What a file grows by when the disk has no room for all of it; file systems allocate such blocks.
+BLOCK_BYTES: Final = 4096
 # Read at a time where a file is looked at that need not be a segment at all.
 CHUNK_BYTES: Final = 1024 * 1024
 
@@ -33,9 +37,11 @@ class SegmentFiles:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        sync_directory(directory.parent)
         self.directory = directory
         self.quarantine = directory.parent / "quarantine"
         self._open: dict[int, int] = {}
+        self._space: dict[int, int] = {}  # of the open files: bytes that are allocated
         self._touched: set[int] = set()
         self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         self._directory_changed = True  # it may just have been made
@@ -48,6 +54,7 @@ class SegmentFiles:
         for fd in self._open.values():
             os.close(fd)
         self._open.clear()
+        self._space.clear()
         if self._directory_fd >= 0:
             os.close(self._directory_fd)
             self._directory_fd = -1
@@ -77,7 +84,7 @@ class SegmentFiles:
     # ------------------------------------------------------------- in the sync thread
 
     def write(self, writes: Iterable[Write]) -> None:
-        """Write bytes to their places; files that are new get their space first.
+        """Write bytes to their places, for which space is allocated first.
 
         Raises:
             OSError: ENOSPC and the like; nothing is lost by calling again with the same writes.
@@ -85,26 +92,44 @@ class SegmentFiles:
         for number, size, offset, data in writes:
             fd = self._open.get(number)
             if fd is None:
-                fd = self._create(number, size)
-            self._touched.add(number)
+                fd = self._create(number)
             view = memoryview(data)
+            self._allocate(number, size, offset + len(view))
+            self._touched.add(number)
             done = 0
             while done < len(view):
                 done += os.pwrite(fd, view[done:], offset + done)
 
-    def _create(self, number: int, size: int) -> int:
+    def _create(self, number: int) -> int:
         # Start-up knows every file and takes a number above all of them: nothing is overwritten.
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        fd = os.open(self.path(number), flags, 0o600)
-        try:
-            os.posix_fallocate(fd, 0, size)
-        except OSError:
-            os.close(fd)
-            self.path(number).unlink()  # an empty file would stand for an empty segment
-            raise
+        fd = self._open[number] = os.open(self.path(number), flags, 0o600)
         self._directory_changed = True
-        self._open[number] = fd
         return fd
+
+    def _allocate(self, number: int, size: int, end: int) -> None:
+        """Have space for a whole file, or at least up to `end`.
+
+        A full disk has room for a few settles yet, after which whole segments can be deleted.
+        """
+        have = self._space.get(number, 0)
+        if end > have and not self._grow(number, have, size):
+            end += -end % BLOCK_BYTES
+            if not self._grow(number, have, end):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path(number)))
+
+    def _grow(self, number: int, have: int, size: int) -> bool:
+        """Allocate a file's bytes from `have` to `size`; False if there is no room for them."""
+        fd = self._open[number]
+        try:
+            os.posix_fallocate(fd, have, size - have)
+        except OSError as error:
+            os.ftruncate(fd, have)  # the attempt may have taken what there was
+            if error.errno not in NO_ROOM:
+                raise
+            return False
+        self._space[number] = size
+        return True
 
     def sync(self, *, wait: bool = True) -> None:
         """Everything written so far is on disk when this returns, file names included.
@@ -123,7 +148,9 @@ class SegmentFiles:
         newest = max(self._touched, default=0)
         self._touched.clear()
         for number in [n for n in self._open if n < newest]:
-            os.close(self._open.pop(number))  # the log only ever appends to its newest segment
+            # The log only ever appends to its newest segment.
+            os.close(self._open.pop(number))
+            del self._space[number]
         if self._directory_changed and wait:
             os.fsync(self._directory_fd)
             self._directory_changed = False
@@ -144,6 +171,7 @@ class SegmentFiles:
         fd = self._open.pop(number, None)
         if fd is not None:
             os.close(fd)
+            self._space.pop(number, None)
         self._touched.discard(number)
         self.path(number).unlink(missing_ok=True)
         self._directory_changed = True

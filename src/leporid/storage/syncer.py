@@ -15,7 +15,6 @@ before it confirms anything.
 
 from __future__ import annotations
 
-import errno
 import queue
 import sqlite3
 import threading
@@ -25,10 +24,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from leporid.storage.definitions import DefinitionsError
-from leporid.storage.segments import Write
+from leporid.storage.segments import NO_ROOM, Write
 
 RETRY_S: Final = 0.5  # a full disk is looked at again this often
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # The second is what SQLite makes of ENOSPC when its index of the write-ahead log grows.
 NO_ROOM_SQLITE: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 # Of the files that are to be deleted, one in so many goes after each job although others wait: a

@@ -107,6 +107,11 @@ class Link:
         if not count:
             self.close()
             return
+        if self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            # The peer has reset it, and this is not all that it had sent. libuv says so once and
+            # looks at the socket no more; begun anew, it tells of the rest and of the end.
+            self._loop.remove_reader(self.sock)
+            self._loop.add_reader(self.sock, self._on_readable)
         connection.received(count)
         self._turns.wake()
 

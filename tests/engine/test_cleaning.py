@@ -9,6 +9,8 @@ from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, ack, publish
 from tests.engine.session_fake import Peer, make_plane
 
+from leporid.engine.queue import Queue
+
 SEGMENT_BYTES = 4096
 
 
@@ -35,7 +37,7 @@ def bytes_of(disk: Disk) -> int:
 
 
 def counts_after_a_crash(disk: Disk) -> tuple[int, int]:
-    queues = []
+    queues: list[Queue] = []
 
     def declare(plane) -> None:
         queues.extend(plane.queue(number, name, True) for number, name in enumerate("de", 1))

@@ -464,7 +464,7 @@ def test_a_sector_that_was_never_written_undoes_its_transaction_and_no_other(fil
 # ------------------------------------------------------------------ copies
 
 
-@pytest.mark.parametrize("size", range(3400, 3560, 16))
+@pytest.mark.parametrize("size", range(3840, 3960, 8))
 def test_a_copy_that_was_settled_stays_settled_while_its_first_record_exists(size):
     """Whichever of what is copied fits behind a message of that size, and what does not."""
     broker = Broker("qrsz")

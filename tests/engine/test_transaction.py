@@ -9,6 +9,8 @@ import pytest
 from tests.engine.disk_fake import recover
 from tests.engine.frames import PERSISTENT, Returned, ack, nack, properties, publish, table
 
+from leporid.engine.queue import Queue
+
 
 @pytest.fixture
 def channel(peer):
@@ -144,7 +146,7 @@ def test_what_a_commit_brings_about_does_not_split_it(plane, disk, peer, channel
     buried, kept = grave.ready_count, full.ready_count
     assert buried >= 30
     disk.sync(plane)
-    found: dict[str, object] = {}
+    found: dict[str, Queue] = {}
 
     def declare(again) -> None:
         for number, name in enumerate("dgf", 1):

@@ -10,7 +10,7 @@ from tests.amqp import drawn
 
 from leporid.amqp import fields, methods
 from leporid.amqp.constants import METHOD_IDS
-from leporid.amqp.errors import CommandInvalid, Fault, SyntaxFault
+from leporid.amqp.errors import CommandInvalid, Fault, FrameError, SyntaxFault
 from leporid.amqp.methods import BasicAck, BasicQos, ExchangeDeclare, Method, QueueDeclare, decode
 
 CLASSES: list[Any] = [
@@ -57,7 +57,7 @@ def test_round_trip(method: Method):
 
 @given(any_method, st.binary(min_size=1, max_size=5))
 def test_trailing_bytes(method: Method, trailing: bytes):
-    with pytest.raises(SyntaxFault, match="cannot decode <<") as raised:
+    with pytest.raises(FrameError, match="cannot decode <<") as raised:
         decode(method.encode() + trailing)
     assert (raised.value.class_id, raised.value.method_id) == METHOD_IDS[method.NAME]
 
@@ -66,10 +66,10 @@ def test_trailing_bytes(method: Method, trailing: bytes):
 def test_cut_at_every_byte(cls: Any):
     payload = cls().encode()
     for end in range(4):
-        with pytest.raises(SyntaxFault):
+        with pytest.raises(FrameError):
             decode(payload[:end])
     for end in range(4, len(payload)):
-        with pytest.raises(SyntaxFault, match="cannot decode <<") as raised:
+        with pytest.raises(FrameError, match="cannot decode <<") as raised:
             decode(payload[:end])
         assert (raised.value.class_id, raised.value.method_id) == METHOD_IDS[cls.NAME]
 
@@ -77,7 +77,7 @@ def test_cut_at_every_byte(cls: Any):
 def test_cut_at_every_byte_with_a_table_in_it():
     payload = QueueDeclare(queue="q", arguments={"x-max-length": 5, "deep": [{"k": "v"}]}).encode()
     for end in range(len(payload)):
-        with pytest.raises(SyntaxFault):
+        with pytest.raises(FrameError):
             decode(payload[:end])
 
 
@@ -108,10 +108,10 @@ def test_unknown_method(payload: bytes):
 
 
 def test_malformed_arguments_are_shown_as_rabbitmq_shows_them():
-    with pytest.raises(SyntaxFault) as raised:
+    with pytest.raises(FrameError) as raised:
         decode(b"\x00\x3c\x00\x0a\x00\x00")
-    assert raised.value.text == "SYNTAX_ERROR - cannot decode <<0,0>>"
-    with pytest.raises(SyntaxFault) as raised:
+    assert raised.value.text == "FRAME_ERROR - cannot decode <<0,0>>"
+    with pytest.raises(FrameError) as raised:
         decode(BasicQos().encode() + bytes(100_000))
     assert len(raised.value.text) == 255
     assert raised.value.text.endswith("...")

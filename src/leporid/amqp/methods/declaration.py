@@ -18,6 +18,9 @@ from leporid.amqp.constants import METHOD_IDS
 from leporid.amqp.errors import CommandInvalid, Fault, FrameError
 from leporid.amqp.fields import BIT, OCTET, SHORT, CutShort, FieldType
 
+_IDS_BYTES: Final = 4
+"""Class and method, in front of the arguments."""
+
 _SHOWN_BYTES_MAX: Final = 128
 """Octets of a malformed method that go into the reply text; they fill its 255 characters."""
 
@@ -156,6 +159,8 @@ def decode(payload: bytes) -> Method:
         FrameError: The arguments are cut short or followed by something else (501, as in RabbitMQ).
         SyntaxFault: They are malformed otherwise. Either fault names the method.
     """
+    if len(payload) < _IDS_BYTES:
+        raise FrameError(_undecodable(payload))
     class_id, at = SHORT.read(payload, 0)
     method_id, at = SHORT.read(payload, at)
     cls = _BY_IDS.get((class_id, method_id))
@@ -178,5 +183,8 @@ def _read_all(steps: tuple[_Step, ...], payload: bytes, at: int, values: dict[st
     except CutShort:
         at = -1
     if at != len(payload):
-        shown = ",".join(map(str, payload[4 : 4 + _SHOWN_BYTES_MAX]))
-        raise FrameError(f"cannot decode <<{shown}>>")  # 501, as in RabbitMQ
+        raise FrameError(_undecodable(payload[_IDS_BYTES:]))  # 501, as in RabbitMQ
+
+
+def _undecodable(octets: bytes) -> str:
+    return f"cannot decode <<{','.join(map(str, octets[:_SHOWN_BYTES_MAX]))}>>"

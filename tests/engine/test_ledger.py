@@ -49,3 +49,16 @@ def test_a_channel_that_goes_with_unsettled_deliveries_lets_go_of_them(plane, qu
     peer.connection.close_channel(1)
     del peer.channels[1]
     assert plane.queue(0, "again", False).ready_count == 0
+
+
+@pytest.mark.parametrize("tag", [2, 3, 5])
+@pytest.mark.parametrize("multiple", [False, True])
+def test_a_hole_between_unsettled_deliveries_is_unknown(queue, peer, tag, multiple):
+    peer.feed(publish(2, "q") * 6)
+    for _ in range(6):
+        assert peer.channel.get(queue, False)
+    for each in (2, 3, 5):
+        peer.feed(ack(1, each))
+    peer.feed(ack(1, tag, multiple))
+    assert peer.faults == [(1, 406)]
+    assert queue.ready_count == 3

@@ -79,7 +79,7 @@ class UnackedMachine(RuleBasedStateMachine):
         """A tag that is known more often than not."""
         any_tag = st.one_of(st.integers(0, self.last + 2), st.just(2**64 - 1))
         known = st.sampled_from(sorted(self.unacked)) if self.unacked else any_tag
-        tag = data.draw(st.one_of(known, known, known, any_tag))
+        tag = data.draw(st.one_of(known, known, any_tag))
         self.send(tag, multiple, how)
         if tag not in self.unacked and not (multiple and tag == 0):
             self.refused(tag)

@@ -110,7 +110,8 @@ def test_what_is_looked_at_is_there(tmp_path: Path):
     before = memory_used()
     assert 2**20 < before < memory_there_is()
     # Pages of its own: what Python allocates may lie where something was freed before.
-    with mmap.mmap(-1, 2**25) as held:
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    with mmap.mmap(-1, 2**25, flags=private) as held:
         for at in range(0, len(held), mmap.PAGESIZE):
             held[at] = 1
         assert memory_used() - before > len(held) // 2

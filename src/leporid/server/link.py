@@ -112,6 +112,7 @@ class Link:
             # looks at the socket no more; begun anew, it tells of the rest and of the end.
             self._loop.remove_reader(self.sock)
             self._loop.add_reader(self.sock, self._on_readable)
+        self._turns.set_clock()  # a time to live counts from now, not from the last turn
         connection.received(count)
         self._turns.wake()
 

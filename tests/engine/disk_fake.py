@@ -11,6 +11,7 @@ from leporid.engine.plane import Plane
 from leporid.engine.replay import Replay
 from leporid.engine.reports import SegmentReport, SegmentUnreadable
 
+SECTOR_BYTES = 512
 Write = tuple[int, int, int, bytes]  # number, file size, offset, bytes
 
 
@@ -78,13 +79,20 @@ class Disk:
 
     # ------------------------------------------------------------- crashes
 
-    def crashed(self, written: int = 0, dropped: int = 0) -> Disk:
-        """What a crash leaves: that many bytes of the work under way, and so many deletions."""
+    def crashed(
+        self, written: int = 0, dropped: int = 0, lost: Callable[[], bool] | None = None
+    ) -> Disk:
+        """What a crash leaves: that many bytes of the work under way, and so many deletions.
+
+        Args:
+            lost: asked for each sector that was written; when power goes, a later one may be on
+                disk and an earlier one not.
+        """
         left = self.copy()
         if self.job is None:
             return left
         _, writes, drops = self.job
-        if written >= sum(len(data) for *_, data in writes):
+        if written >= sum(len(data) for *_, data in writes) and lost is None:
             for number in drops[:dropped]:
                 del left.files[number]
         for number, size, offset, data in writes:
@@ -92,7 +100,22 @@ class Disk:
             written -= len(part)
             if part:
                 left.write([(number, size, offset, part)])
+        if lost is not None:
+            for number in {write[0] for write in writes} & set(left.files):
+                left.files[number] = self._without(number, left.files[number], lost)
         return left
+
+    def _without(self, number: int, file: bytes, lost: Callable[[], bool]) -> bytes:
+        before = self.files.get(number, bytes(len(file)))
+        return b"".join(
+            source[at : at + SECTOR_BYTES]
+            for at in range(0, len(file), SECTOR_BYTES)
+            for source in [
+                before
+                if file[at:][:SECTOR_BYTES] != before[at:][:SECTOR_BYTES] and lost()
+                else file
+            ]
+        )
 
 
 def recover(

@@ -224,6 +224,7 @@ def test_what_a_peer_announces_costs_nothing_until_it_comes():
     assert resident_bytes() - before < 20_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for its memory")
 def test_one_that_comes_and_goes_leaves_nothing_behind():
     plane = make_plane()

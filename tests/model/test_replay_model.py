@@ -72,6 +72,7 @@ class ReplayMachine(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         self.numbers = 0
         self.next_id = 1
+        self.power_failed = False  # then something may be damaged that was never synced
         self.ids: dict[str, int] = {}
         self.entries: dict[str, list[Entry]] = {name: [] for name in NAMES}
         self.deleted: list[tuple[int, dict[str, int], dict[str, list[Entry]]]] = []
@@ -307,8 +308,18 @@ class ReplayMachine(RuleBasedStateMachine):
         dropped=st.integers(0, 3),
         again=st.booleans(),
         work=st.sampled_from(["none", "publish", "settle", "both"]),
+        power=st.sampled_from([None, None, 0.05, 0.3]),
     )
-    def crash(self, share: float, short: int, dropped: int, again: bool, work: str) -> None:
+    def crash(
+        self,
+        share: float,
+        short: int,
+        dropped: int,
+        again: bool,
+        work: str,
+        power: float | None,
+    ) -> None:
+        """Of the write under way a beginning is on disk, or, without power, any part."""
         syncing = work != "none"
         if syncing:
             publishes = [("a+b", True, 100), ("a", True, 10)]
@@ -325,8 +336,13 @@ class ReplayMachine(RuleBasedStateMachine):
             flying = self.disk.job[0]
             total = sum(len(data) for *_, data in self.disk.job[1])
             written = max(0, int(total * share) - short * 32)
-        left = self.disk.crashed(written, dropped)
-        if flying and written >= total:
+        lost = None
+        if power is not None:
+            self.power_failed = True
+            random = Random(self.numbers)
+            lost = lambda: random.random() < power  # noqa: E731 - it has no name elsewhere
+        left = self.disk.crashed(written, dropped, lost)
+        if flying and written >= total and lost is None:
             synced = flying
         for generation, ids, entries in reversed(self.deleted):
             if generation > max(flying, synced):  # never recorded
@@ -376,7 +392,7 @@ class ReplayMachine(RuleBasedStateMachine):
                 queues[name] = plane.queue(number, name, True)
 
         plane, reports, _ = recover(disk, declare, durable_segment_bytes=SEGMENT_BYTES)
-        assert not any(report.damaged for report in reports)
+        assert self.power_failed or not any(report.damaged for report in reports)
         peer = Peer(plane)
         found: dict[str, list[tuple[int, bool]]] = {}
         for name, queue in queues.items():

@@ -244,6 +244,7 @@ cdef class Connection(Peer):
                        uint8_t *payload, uint32_t size) except -1:
         """A method frame at `at`; returns WAIT when it cannot be handled yet."""
         cdef uint32_t ids
+        cdef uint64_t noted
         if size < 4:
             self.at += size + 8
             raise FrameError(f"type 1, {snippet(payload[:size])}: unknown_frame")
@@ -282,7 +283,10 @@ cdef class Connection(Peer):
                 return WAIT
         self.at += size + 8
         self.plane.work()  # what was published before is in its queues, and delivered, by now
+        noted = self.plane.noted
         self.session.on_method(number, payload[:size])
+        if self.plane.noted != noted:  # a purge, or a get without acks
+            self.settle_generation = self.plane.generation
         return 0
 
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1:
@@ -412,7 +416,7 @@ cdef class Connection(Peer):
 
     cdef int settle(self, Channel channel, uint16_t method, const uint8_t *payload,
                     uint32_t size) except -1:
-        cdef uint64_t before = self.plane.acked
+        cdef uint64_t noted = self.plane.noted
         cdef uint64_t tag
         cdef bint multiple = False
         cdef int how = SETTLE_ACK
@@ -430,7 +434,7 @@ cdef class Connection(Peer):
             channel.settle(tag, multiple, how)
         except Fault as fault:
             raise settle_fault(fault, method)
-        if self.plane.acked != before and self.plane.settling:
+        if self.plane.noted != noted:
             self.settle_generation = self.plane.generation
         return 0
 

@@ -25,6 +25,7 @@ cdef class Plane:
     cdef list hungry                    # queues that may have something for somebody
     cdef list touched                   # connections with output
     cdef list confirming                # channels with unconfirmed publishes
+    cdef uint64_t noted                 # durable settles, ever
     cdef list settling                  # queues with settles not yet in the log
     cdef list held                      # connections that wait for a generation
     cdef list resuming                  # connections whose input waited for their output

@@ -209,6 +209,7 @@ cdef class Queue:
         cdef uint32_t segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
         cdef Range *last
         cdef void *grown
+        self.plane.noted += 1
         if self.range_count:
             last = &self.ranges[self.range_count - 1]
             if last.segment == segment and last.first + last.count == seq:

@@ -170,9 +170,17 @@ static int walk_value(const uint8_t **at, const uint8_t *end, int depth) {
     case 'V': n = 0; break;
     case 't': case 'b': case 'B': n = 1; break;
     case 's': case 'u': n = 2; break;
-    case 'I': case 'i': case 'f': n = 4; break;
+    case 'f':  /* neither float may be NaN or infinite: RabbitMQ has no reading for them */
+        if (end - p < 4 || (load32(p) & 0x7f800000u) == 0x7f800000u) return -1;
+        n = 4;
+        break;
+    case 'd':
+        if (end - p < 8 || (load64(p) & 0x7ff0000000000000ull) == 0x7ff0000000000000ull) return -1;
+        n = 8;
+        break;
+    case 'I': case 'i': n = 4; break;
     case 'D': n = 5; break;
-    case 'l': case 'L': case 'd': case 'T': n = 8; break;
+    case 'l': case 'L': case 'T': n = 8; break;
     case 'S': case 'x':
         if (end - p < 4) return -1;
         n = load32(p); p += 4;

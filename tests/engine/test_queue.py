@@ -172,6 +172,21 @@ def test_the_queues_own_time_to_live(plane, queue, peer):
     assert plane.next_due_ms == 0
 
 
+@pytest.mark.parametrize("text", ["5", "+5", "0005", "0" * 40 + "5"])
+def test_expirations_that_are_numbers(plane, queue, peer, text):
+    """RabbitMQ reads them as Erlang reads an integer."""
+    send(peer, "x", expiration=text)
+    assert peer.faults == []
+    assert plane.next_due_ms == plane.now_ms + 5
+
+
+def test_minus_nothing_is_nothing(plane, queue, peer):
+    send(peer, "x", expiration="-0")
+    plane.run()
+    assert peer.faults == []
+    assert queue.ready_count == 0
+
+
 def test_messages_of_a_deleted_queue_do_not_expire(plane, queue, peer):
     send(peer, "a", expiration="10")
     queue.retire()

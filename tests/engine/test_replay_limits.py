@@ -116,3 +116,29 @@ def test_a_dead_letter_and_its_end_after_a_crash(plane, disk, peer):
         counts = found["d"].ready_count, found["g"].ready_count
         assert counts in ((1, 0), (1, 1), (0, 1))
     assert counts == (0, 1)
+
+
+def test_a_dead_letter_whose_sectors_were_lost_leaves_its_message_where_it_was(plane, disk, peer):
+    """Power went while both were written: the letter's end is on disk, the letter is not."""
+    queues = {name: plane.queue(number, name, True) for number, name in enumerate("dg", 1)}
+    peer.queues.update(queues)
+    queues["d"].dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [queues["g"]], exchange, key, raw, body
+    )
+    peer.feed(publish(1, "d", b"x" * 600, raw=PERSISTENT))
+    disk.sync(plane)
+    peer.get(queues["d"], no_ack=False)
+    peer.feed(nack(1, 1, requeue=False))
+    disk.begin(plane)
+    for lose in range(4):
+        sectors = iter(range(10))
+        left = disk.crashed(10**6, lost=lambda at=lose, sectors=sectors: next(sectors) == at)
+        found: dict[str, Queue] = {}
+
+        def declare(again: Plane, found: dict[str, Queue] = found) -> None:
+            found.update(
+                (name, again.queue(number, name, True)) for number, name in enumerate("dg", 1)
+            )
+
+        recover(left, declare, durable_segment_bytes=4096)
+        assert found["d"].ready_count + found["g"].ready_count >= 1

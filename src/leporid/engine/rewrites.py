@@ -46,8 +46,8 @@ def with_reply_to(raw: bytes, address: str) -> bytes:
 def invalid_expiration(raw: bytes) -> PreconditionFailed:
     """The fault for a property expiration that is no time to live, in RabbitMQ's words."""
     text = raw.decode("utf-8", "replace")
-    match = re.match(r"-?\d+", text)
-    if match is None or text == "-0":
+    match = re.match(r"[+-]?\d+", text)
+    if match is None:
         reason = "no_integer"
     elif match.end() < len(text):
         reason = f'{{leftover_string,"{text[match.end() :]}"}}'

@@ -261,11 +261,16 @@ enum { TTL_NONE = 0, TTL_SET = 1, TTL_INVALID = -1 };
 static int parse_ttl(const Props *props, uint64_t *ttl_ms) {
     uint64_t value = 0;
     if (!props->expiration) return TTL_NONE;
-    if (props->expiration_len == 0 || props->expiration_len > 18) return TTL_INVALID;
-    for (int i = 0; i < props->expiration_len; i++) {
-        if (props->expiration[i] < '0' || props->expiration[i] > '9') return TTL_INVALID;
-        value = value * 10 + (props->expiration[i] - '0');
+    const uint8_t *p = props->expiration, *end = p + props->expiration_len;
+    int negative = p < end && *p == '-';
+    if (p < end && (*p == '+' || *p == '-')) p++;
+    if (p == end) return TTL_INVALID;
+    for (; p < end; p++) {
+        if (*p < '0' || *p > '9') return TTL_INVALID;
+        value = value * 10 + (*p - '0');
+        if (value > TTL_MS_MAX) return TTL_INVALID;
     }
+    if (negative && value) return TTL_INVALID;
     *ttl_ms = value;
     return value > TTL_MS_MAX ? TTL_INVALID : TTL_SET;
 }

@@ -178,6 +178,8 @@ MALFORMED = {
         headers=frames.table(a=b"A\x00\x00\x00\x02I\x00", b=b"t\x01")
     ),
     "a number that is cut": properties(headers=frames.table(a=b"l" + bytes(7))),
+    "a number that is none": properties(headers=frames.table(a=b"d\x7f\xf8" + bytes(6))),
+    "a number without end": properties(headers=frames.table(a=b"f\xff\x80\x00\x00")),
     "tables too deep": properties(headers=TOO_DEEP),
     "arrays too deep": properties(headers=frames.table(a=ARRAYS_TOO_DEEP)),
 }

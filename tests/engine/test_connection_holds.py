@@ -193,6 +193,23 @@ def test_an_ack_of_what_does_not_last_keeps_nobody_waiting(plane, disk, peer):
     assert passing.unacked_count == 1
 
 
+@pytest.mark.parametrize("what", ["get", "purge"])
+def test_an_answer_after_a_get_without_ack_or_a_purge_says_that_it_lasts(
+    plane, disk, queue, peer, what
+):
+    peer.session.on[frames.BASIC, 70] = lambda channel: peer.channel.get(queue, True)
+    peer.session.on[50, 30] = lambda channel: queue.purge()
+    peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
+    disk.sync(plane)
+    peer.feed(GET if what == "get" else method(1, 50, 30, b"\x00\x00\x01q\x00"))
+    assert queue.ready_count == 0
+    peer.take()
+    peer.feed(FLOW)
+    assert answers(peer) == 0
+    disk.sync(plane)
+    assert answers(peer) == 1
+
+
 def test_a_requeue_keeps_nobody_waiting(plane, disk, queue, peer):
     deliver(peer, disk)
     peer.feed(frames.nack(1, 0, multiple=True, requeue=True) + FLOW)

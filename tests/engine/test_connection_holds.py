@@ -7,7 +7,7 @@ import struct
 import pytest
 from tests.engine import frames
 from tests.engine.disk_fake import Disk
-from tests.engine.frames import PERSISTENT, ack, frame, method, publish
+from tests.engine.frames import PERSISTENT, ack, frame, method, nack, publish
 from tests.engine.session_fake import Peer, make_plane
 
 FLOW = method(1, frames.CHANNEL, 20, b"\x01")
@@ -256,3 +256,29 @@ def test_publishers_to_a_queue_with_a_backlog_are_read_less(plane, peer):
         view.release()
         peer.connection.received(0)
     assert usual > sizes[0] > sizes[1] > 0
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_an_answer_waits_for_the_end_of_what_became_a_dead_letter(
+    plane, disk, queue, peer, transactional
+):
+    """The letter is synced first, and only then is the end of its original noted."""
+    grave = plane.queue(2, "grave", True)
+    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [grave], exchange, key, raw, body
+    )
+    peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
+    disk.sync(plane)
+    peer.get(queue, no_ack=False)
+    if transactional:
+        peer.channels[1].select_tx()
+    peer.feed(nack(1, 1, requeue=False))
+    if transactional:
+        peer.connection.hold(peer.channels[1].commit())
+    peer.feed(FLOW)
+    found = []
+    for _ in range(2):
+        assert plane.awaited  # noqa: PGH005 - a property, not a mock
+        disk.sync(plane)
+        found.append(answers(peer))
+    assert found == [0, 1]

@@ -2,82 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
-from tests.engine.disk_fake import Disk, recover
+from tests.engine.disk_fake import recover
 from tests.engine.frames import PERSISTENT, ack, properties, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.restarts import Broker
+from tests.engine.session_fake import make_plane
 
 from leporid.engine.plane import Plane
-from leporid.engine.queue import Queue
 from leporid.engine.replay import Replay
-from leporid.engine.reports import SegmentReport, SegmentUnreadable
+from leporid.engine.reports import SegmentUnreadable
 
 HEADER_BYTES = 64
 SECTOR_BYTES = 512
-
-
-@dataclass
-class Broker:
-    """A plane on a disk, with durable queues, through its restarts."""
-
-    names: str = "q"
-    segment_bytes: int = 4096
-    disk: Disk = field(default_factory=Disk)
-    reports: list[SegmentReport] = field(default_factory=list)
-    clean: bool = False
-
-    def __post_init__(self) -> None:
-        self.queues: dict[str, Queue] = {}
-        plane = make_plane(durable_segment_bytes=self.segment_bytes)
-        self.disk.attach(plane)
-        self.declare(plane)
-        self.open(plane)
-
-    def declare(self, plane: Plane) -> None:
-        for number, name in enumerate(self.names, 1):
-            self.queues[name] = plane.queue(number, name, True)
-
-    def open(self, plane: Plane) -> None:
-        self.plane = plane
-        self.peer = Peer(plane, self.queues, channels=(1, 2))
-
-    def send(self, name: str, body: bytes, raw: bytes = PERSISTENT) -> None:
-        self.peer.feed(publish(1, name, body, raw=raw))
-
-    def restart(self, disk: Disk | None = None) -> None:
-        """What was not synced is gone."""
-        self.disk = self.disk.copy() if disk is None else disk
-        self.queues = {}
-        plane, self.reports, self.clean = recover(
-            self.disk, self.declare, durable_segment_bytes=self.segment_bytes
-        )
-        self.open(plane)
-
-    def crash(self, short: int) -> None:
-        """In the middle of a sync, whose last bytes are not on disk."""
-        assert self.disk.begin(self.plane)
-        assert self.disk.job is not None
-        total = sum(len(data) for *_, data in self.disk.job[1])
-        self.restart(self.disk.crashed(total - short))
-
-    def stop(self) -> None:
-        """In order."""
-        self.peer.connection.lost()
-        self.plane.run()
-        self.plane.mark_clean()
-        self.disk.sync(self.plane)
-        self.restart()
-
-    def bodies(self, name: str = "q") -> list[bytes]:
-        """What is in a queue, which keeps it."""
-        reader = Peer(self.plane)
-        found = []
-        while (got := reader.get(self.queues[name], no_ack=False)) is not None:
-            found.append(got.body)
-        reader.connection.lost()
-        return found
 
 
 @pytest.fixture
@@ -357,108 +293,6 @@ def test_a_lost_end_of_an_older_segment_shows():
     broker.restart()
     assert broker.reports[1].lost_before > 400
     assert len(broker.bodies()) == 19
-
-
-# ------------------------------------------------------------------ transactions
-
-
-def transaction(broker: Broker, count: int = 3, filler: bytes = b"", name: bytes = b"t") -> int:
-    """Publishes, and acks of everything that is there."""
-    channel = broker.peer.channels[2]
-    channel.select_tx()
-    while channel.get(broker.queues["q"], False):
-        pass
-    broker.peer.feed(ack(2, 0, multiple=True))
-    for number in range(count):
-        broker.peer.feed(publish(2, "q", name + b"%d" % number + filler, raw=PERSISTENT))
-    return channel.commit()
-
-
-def test_a_transaction_is_there_as_a_whole_wherever_its_end_is_cut():
-    broker = Broker()
-    for body in (b"a", b"b"):
-        broker.send("q", body)
-    broker.disk.sync(broker.plane)
-    assert transaction(broker) == broker.plane.generation
-    assert broker.disk.begin(broker.plane)
-    assert broker.disk.job is not None
-    before = broker.disk
-    total = sum(len(data) for *_, data in broker.disk.job[1])
-    outcomes = set()
-    for written in range(total + 1):
-        broker.restart(before.crashed(written))
-        found = tuple(body[:2] for body in broker.bodies())
-        outcomes.add(found)
-        if written == total:
-            assert found == (b"t0", b"t1", b"t2")
-    assert outcomes == {(b"a", b"b"), (b"t0", b"t1", b"t2")}
-
-
-def test_a_transaction_larger_than_a_segment():
-    broker = Broker()
-    broker.send("q", b"a")
-    broker.disk.sync(broker.plane)
-    transaction(broker, 20, bytes(1000))
-    broker.crash(short=8)
-    assert broker.bodies() == [b"a"]
-    transaction(broker, 20, bytes(1000))
-    broker.crash(short=0)
-    assert len(broker.bodies()) == 20
-
-
-def test_a_transaction_that_was_undone_stays_undone_when_its_segment_is_copied():
-    broker = Broker("qr")
-    for number in range(8):
-        broker.send("q", b"%d" % number)
-    broker.send("r", bytes(3000))
-    for _ in range(10):
-        broker.send("r", bytes(300))
-    broker.disk.sync(broker.plane)
-    assert len(broker.plane.segments) == 2
-    channel = broker.peer.channels[2]
-    assert channel.get(broker.queues["q"], False)
-    channel.select_tx()
-    broker.peer.feed(ack(2, 1))
-    channel.commit()
-    broker.crash(short=8)
-    assert [report.undone for report in broker.reports] == [0, 1]
-    # Most of that segment dies, and of those after it, but not of the first.
-    for _ in range(60):
-        broker.send("r", bytes(1000))
-    broker.disk.sync(broker.plane)
-    while broker.peer.channel.get(broker.queues["r"], False):
-        pass
-    for tag in range(1, 72):
-        if tag != 8 and (tag < 13 or tag % 3):
-            broker.peer.feed(ack(1, tag))
-    broker.disk.settle(broker.plane)
-    numbers = [segment.number for segment in broker.plane.segments]
-    assert 1 in numbers
-    assert 2 not in numbers
-    broker.restart()
-    assert len(broker.bodies("q")) == 8
-
-
-@pytest.mark.parametrize("filler", [bytes(900), b"x" * 900, b"x" * 100, b""])
-def test_a_sector_that_was_never_written_undoes_its_transaction_and_no_other(filler):
-    """Power may go when a later sector of a write is on disk and an earlier one is not."""
-    broker = Broker()
-    broker.send("q", b"a" * 500)
-    broker.disk.sync(broker.plane)
-    for name in (b"t", b"u"):
-        transaction(broker, 3, filler, name)
-    assert broker.disk.begin(broker.plane)
-    synced, whole = broker.disk, broker.disk.crashed(10**6)
-    for number, file in whole.files.items():
-        before = synced.files.get(number, bytes(len(file)))
-        for at in range(0, len(file), SECTOR_BYTES):
-            end = at + SECTOR_BYTES
-            left = whole.copy()
-            left.files[number] = file[:at] + before[at:end] + file[end:]
-            broker.restart(left)
-            found = b"".join(body[:1] for body in broker.bodies())
-            # The first one settles a, the second one what the first one brought.
-            assert found in (b"a", b"ttt", b"uuu", b"auuu"), (number, at, broker.reports)
 
 
 # ------------------------------------------------------------------ copies

@@ -146,6 +146,7 @@ def test_what_a_commit_brings_about_does_not_split_it(plane, disk, peer, channel
     buried, kept = grave.ready_count, full.ready_count
     assert buried >= 30
     disk.sync(plane)
+    disk.sync(plane)
     found: dict[str, Queue] = {}
 
     def declare(again) -> None:

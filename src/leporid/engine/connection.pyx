@@ -286,7 +286,7 @@ cdef class Connection(Peer):
         noted = self.plane.noted
         self.session.on_method(number, payload[:size])
         if self.plane.noted != noted:  # a purge, or a get without acks
-            self.settle_generation = self.plane.generation
+            self.settle_generation = self.plane.noted_by
         return 0
 
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1:
@@ -435,7 +435,7 @@ cdef class Connection(Peer):
         except Fault as fault:
             raise settle_fault(fault, method)
         if self.plane.noted != noted:
-            self.settle_generation = self.plane.generation
+            self.settle_generation = self.plane.noted_by
         return 0
 
     cdef int drained(self) except -1:

@@ -26,6 +26,8 @@ cdef class Plane:
     cdef list touched                   # connections with output
     cdef list confirming                # channels with unconfirmed publishes
     cdef uint64_t noted                 # durable settles, ever
+    cdef uint64_t noted_by              # the generation that has the last of them
+    cdef list deferred                  # (generation, queue, position, seq): see defer_settled
     cdef list settling                  # queues with settles not yet in the log
     cdef list held                      # connections that wait for a generation
     cdef list resuming                  # connections whose input waited for their output
@@ -48,6 +50,7 @@ cdef class Plane:
     cdef int work(self) except -1
     cdef int expire(self) except -1
     cdef int prune_timers(self) except -1
+    cdef int defer_settled(self, object queue, uint64_t position, uint64_t seq) except -1
     cdef int flush_settles(self, uint8_t flags) except -1
     cdef int append_ranges(self, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
                            uint32_t count) except -1

@@ -68,6 +68,7 @@ cdef class Plane:
         self.touched = []
         self.confirming = []
         self.settling = []
+        self.deferred = []
         self.held = []
         self.resuming = []
         self.dropped = []
@@ -325,6 +326,14 @@ cdef class Plane:
                 at += RANGES_MAX
         return 0
 
+    cdef int defer_settled(self, object queue, uint64_t position, uint64_t seq) except -1:
+        """Settled, but to be noted only when everything of this generation is on disk."""
+        self.noted += 1
+        self.noted_by = self.generation + 1
+        self.deferred.append((self.generation, queue, position, seq))
+        self.dirty = True
+        return 0
+
     cdef int append_ranges(self, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
                            uint32_t count) except -1:
         """A fact about entries of one queue: queue id, number of ranges, the ranges."""
@@ -431,6 +440,7 @@ cdef class Plane:
         """That generation is on disk."""
         cdef Segment segment
         cdef Connection connection
+        cdef Queue queue
         self.syncing = False
         self.synced = generation
         for number, _, offset, data in writes:
@@ -439,6 +449,14 @@ cdef class Plane:
                 continue
             segment.written = offset + len(data)
         writes.clear()
+        deferred, self.deferred = self.deferred, []
+        for entry in deferred:
+            if entry[0] > generation:
+                self.deferred.append(entry)
+                continue
+            queue = entry[1]
+            queue.note_settled(entry[2], entry[3])
+            self.dirty = True
         for segment in self.segments:
             if (segment.sealed and not segment.mapped and segment.written == segment.used
                     and segment.live and self.map_segment is not None):
@@ -452,6 +470,7 @@ cdef class Plane:
                 continue
             if connection.held > generation:
                 self.held.append(connection)
+                self.awaited = True
             else:
                 connection.release()
         if self.now_ms - self.cleaned_ms >= CLEAN_EVERY_MS:

@@ -45,6 +45,7 @@ cdef class Queue:
     cdef Slot *pop(self, uint64_t *seq) except? NULL
     cdef Slot *first_of(self, Order order, uint64_t *seq)
     cdef int settle(self, uint64_t seq, Slot *slot) except -1
+    cdef int forget(self, uint64_t seq, Slot *slot) except -1
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
     cdef int requeue(self, uint64_t seq, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1

@@ -180,6 +180,11 @@ cdef class Queue:
 
     cdef int settle(self, uint64_t seq, Slot *slot) except -1:
         """An entry is done with: forget it, and say so in the log if it was durable."""
+        if self.durable and slot.position >> 63:
+            self.note_settled(slot.position, seq)
+        return self.forget(seq, slot)
+
+    cdef int forget(self, uint64_t seq, Slot *slot) except -1:
         cdef uint64_t position = slot.position
         if slot.state == UNACKED:
             self.unacked_count -= 1
@@ -189,27 +194,29 @@ cdef class Queue:
         slot.state = GONE
         if slot.expires_at_ms:
             self.plane.timed_count -= 1
-        if self.durable and position >> 63:
-            self.note_settled(position, seq)
         self.plane.release(position)
         return self.index.leave(seq)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
         """An entry leaves without having been acknowledged: to the dead letters, if there are.
 
-        The dead letter is in the log before the entry's end is, so a crash may double it but not
-        lose it.
+        The dead letter is on disk before the entry's end is in the log, so a crash may double it
+        but not lose it. (Within one write a power cut may keep what was written last.)
         """
-        if self.dead_letters is not None:
-            self.plane.bury(self, slot.position, slot.deliveries, reason)
-            slot = self.index.slot_of(seq)  # what was published meanwhile may have moved it
-        return self.settle(seq, slot)
+        if self.dead_letters is None:
+            return self.settle(seq, slot)
+        self.plane.bury(self, slot.position, slot.deliveries, reason)
+        slot = self.index.slot_of(seq)  # what was published meanwhile may have moved it
+        if self.durable and slot.position >> 63:
+            self.plane.defer_settled(self, slot.position, seq)
+        return self.forget(seq, slot)
 
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1:
         cdef uint32_t segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
         cdef Range *last
         cdef void *grown
         self.plane.noted += 1
+        self.plane.noted_by = max(self.plane.noted_by, self.plane.generation)
         if self.range_count:
             last = &self.ranges[self.range_count - 1]
             if last.segment == segment and last.first + last.count == seq:

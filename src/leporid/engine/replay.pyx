@@ -162,23 +162,37 @@ cdef class Replay:
             if record.flags & FLAG_IN_TX:
                 pending.append(at)
                 continue
+            members = []
             if record.kind == KIND_COMMIT and self.is_whole(
                     base, pending, begun, at, report):
-                # Older ones belong to a transaction whose COMMIT is missing.
                 count = (<const uint32_t *> (base + at + sizeof(Record)))[0]
-                begun = at
-                self.undo(segment, base, pending[:max(0, len(pending) - count)], report)
-                for member in pending[max(0, len(pending) - count):]:
-                    self.apply_one(segment, base, member, report)
-                pending = []
-                continue
-            # Facts of one transaction lie next to each other: any other fact ends it undone.
-            self.undo(segment, base, pending, report)
+                members = pending[max(0, len(pending) - count):]
+                pending = pending[:len(pending) - len(members)]
+            # Facts of one transaction lie next to each other: any other fact ends it.
+            self.end_uncommitted(
+                segment, base, pending, members[0] if members else at, report)
             pending = []
+            for member in members:
+                self.apply_one(segment, base, member, report)
             begun = at
             self.apply_one(segment, base, at, report)
         self.undo(segment, base, pending, report)
         return 0
+
+    cdef int end_uncommitted(self, Segment segment, const uint8_t *base, list pending, size_t at,
+                             report) except -1:
+        """Facts of transactions whose COMMIT is not there; the next fact is at `at`.
+
+        A COMMIT that was written and went bad may have been answered: then they count, and the
+        damage is reported. Otherwise there was none, and nothing of the transaction counts.
+        """
+        for start, length in report.damaged:
+            if pending and pending[len(pending) - 1] < start < at and not is_unwritten(
+                    base, start, start + length, report.used):
+                for member in pending:
+                    self.apply_one(segment, base, member, report)
+                return 0
+        return self.undo(segment, base, pending, report)
 
     cdef bint is_whole(self, const uint8_t *base, list pending, size_t begun, size_t at,
                        report) except -1:

@@ -10,7 +10,6 @@ from libc.string cimport memset
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel, Consumer
-from leporid.engine.index cimport Slot
 from leporid.engine.ledger cimport Unacked
 from leporid.engine.log cimport FLAG_IN_TX, KIND_COMMIT
 from leporid.engine.plane cimport Plane
@@ -32,7 +31,7 @@ cdef uint64_t commit(Channel channel) except? 0:
     cdef size_t size = 2 * sizeof(Record)
     cdef bytes names, properties, body
     cdef Queue queue
-    cdef uint64_t before
+    cdef uint64_t before, noted = plane.noted
     cdef uint32_t *count
     cdef bint durable, refused
     publishes, settles = begin_commit(channel)
@@ -59,7 +58,7 @@ cdef uint64_t commit(Channel channel) except? 0:
     for queue, seq, consumer, how in settles:
         channel.settle_entry(queue, seq, consumer, how)
     if not durable:
-        return 0
+        return plane.noted_by if plane.noted != noted else 0
     plane.flush_settles(FLAG_IN_TX)
     size = sizeof(Record) + 8
     record = plane.durable.begin(size)
@@ -70,7 +69,8 @@ cdef uint64_t commit(Channel channel) except? 0:
     count = <uint32_t *> (<uint8_t *> record + sizeof(Record))
     count[0] = <uint32_t> (plane.durable.appended - before)
     plane.durable.finish(record)
-    return plane.note_change()
+    plane.note_change()
+    return max(plane.generation, plane.noted_by)
 
 
 cdef tuple begin_commit(Channel channel):
@@ -80,8 +80,6 @@ cdef tuple begin_commit(Channel channel):
     cdef Consumer consumer
     cdef Route route
     cdef bytes names, properties, body
-    cdef Slot *slot
-    cdef uint64_t seq
     cdef bint refused
     publishes, settles = [], []
     for route, names, properties, body, mandatory in channel.tx_publishes:
@@ -95,13 +93,9 @@ cdef tuple begin_commit(Channel channel):
             mandatory = False
         publishes.append((route, names, properties, body, mandatory, refused))
     for _, queue, seq, consumer, how in channel.tx_settles:
-        if how == SETTLE_REQUEUE:
+        if how == SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
             channel.settle_entry(queue, seq, consumer, how)
             continue
-        if how == SETTLE_DROP and queue.dead_letters is not None:
-            slot = queue.slot_of(seq)
-            if slot != NULL:
-                channel.plane.bury(queue, slot.position, slot.deliveries, "rejected")
         settles.append((queue, seq, consumer, SETTLE_ACK))
     channel.tx_publishes, channel.tx_settles, channel.tx_bytes = [], [], 0
     return publishes, settles

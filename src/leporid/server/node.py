@@ -219,9 +219,10 @@ class Node:
         """End everything in order; returns the exit code."""
         if self._failure is None:
             await self._end_connections()
-            self._plane.mark_clean()
             try:
                 async with asyncio.timeout(LAST_SYNC_S):
+                    await self._durability.drain()
+                    self._plane.mark_clean()
                     await self._durability.drain()
             except TimeoutError as error:
                 logger.error("the last sync did not finish; nothing that was confirmed is lost")

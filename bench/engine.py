@@ -81,6 +81,10 @@ class Peer:
     def on_greeting(self) -> None:
         """The protocol header came."""
 
+    def on_stranger(self, header: bytes, /) -> None:
+        """No case speaks another protocol."""
+        raise AssertionError(f"began with {header!r}")
+
     def on_lost(self) -> None:
         """The connection is gone."""
 

@@ -46,6 +46,7 @@ class FakeSession:
         self.asked: list[str] = []
         self.copied: list[tuple[str, list[str], bytes]] = []
         self.greetings = 0
+        self.strangers: list[bytes] = []
         self.losses = 0
         self.defects: list[Exception] = []
         self.reply_name: str | None = None
@@ -53,6 +54,9 @@ class FakeSession:
 
     def on_greeting(self) -> None:
         self.greetings += 1
+
+    def on_stranger(self, header: bytes) -> None:
+        self.strangers.append(header)
 
     def on_method(self, channel: int, payload: bytes) -> None:
         self.methods.append((channel, payload))

@@ -181,6 +181,7 @@ def test_another_header_is_answered_with_ours(header):
     assert not peer.connection.reading
     assert peer.take() == frames.HEADER
     assert peer.session.greetings == 0
+    assert peer.session.strangers == [header]
     assert peer.session.methods == []
 
 

@@ -71,7 +71,9 @@ async def test_metrics(client: httpx.AsyncClient):
 
 
 async def test_other_pages_and_methods(client: httpx.AsyncClient):
-    assert (await client.get("/")).status_code == 404
+    answer = await client.get("/api/overview")
+    assert answer.status_code == 404
+    assert "/health and /metrics" in answer.text
     assert (await client.post("/health")).status_code == 405
 
 

@@ -135,8 +135,19 @@ def test_a_port_that_is_taken_is_named(broker: BrokerProcess, tmp_path: Path):
     second = BrokerProcess(tmp_path / "data", amqp_port=broker.amqp_port)
     with pytest.raises(BrokerError, match="ended with code 1") as ended:
         second.start()
-    taken = f"cannot start: [Errno 98] cannot listen on 127.0.0.1:{broker.amqp_port}: "
+    taken = f"cannot start: cannot listen on 127.0.0.1:{broker.amqp_port}: Address already in use; "
     assert taken in str(ended.value)
+    assert "--amqp-port" in str(ended.value)
+
+
+@slow
+def test_a_data_directory_that_cannot_be_had_is_named(tmp_path: Path):
+    file = tmp_path / "data"
+    file.write_text("something else")
+    code, log = BrokerProcess(file).start_refused()
+    assert code == 1
+    (line,) = log.splitlines()
+    assert f"cannot use the data directory {file}: Not a directory: {file}; --data-dir" in line
 
 
 @slow

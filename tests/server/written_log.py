@@ -47,6 +47,9 @@ class Session:
     def on_greeting(self) -> None:
         pass
 
+    def on_stranger(self, header: bytes, /) -> None:
+        raise AssertionError(header)
+
     def on_lost(self) -> None:
         pass
 

@@ -74,3 +74,11 @@ def test_a_lock_file_that_points_elsewhere_is_not_followed(tmp_path: Path):
     with pytest.raises(OSError, match="symbolic link"):
         DirectoryLock(tmp_path)
     assert target.read_text() == "words"
+
+
+def test_a_file_in_the_place_of_the_directory_is_no_directory(tmp_path: Path):
+    file = tmp_path / "data"
+    file.write_text("something else")
+    with pytest.raises(NotADirectoryError, match=r"Not a directory: .*data"):
+        DirectoryLock(file)
+    assert file.read_text() == "something else"

@@ -151,6 +151,10 @@ class Session:
         """The protocol header was ours: begin the handshake."""
         connection_methods.start(self)
 
+    def on_stranger(self, header: bytes) -> None:
+        """What came instead of our protocol header; ours is the answer, and the end."""
+        logger.info("%s: refused, %s", self.name, connection_methods.stranger(header))
+
     def on_method(self, channel: int, payload: bytes) -> None:
         """A method arrived that is not the engine's own."""
         try:

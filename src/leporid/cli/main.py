@@ -103,7 +103,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Run a broker. When clients may connect, one line is written to standard "
         "output: ready amqp=HOST:PORT http=HOST:PORT pid=PID. Options win over the file.",
     )
-    serve.add_argument("--data-dir", type=Path, metavar="DIR", help="where state lives")
+    serve.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="where state lives (XDG_STATE_HOME/leporid, or ~/.local/state/leporid)",
+    )
     serve.add_argument("--bind", metavar="ADDR", help="IP address to listen on (127.0.0.1)")
     serve.add_argument(
         "--amqp-port", type=int, metavar="N", help="port for AMQP clients; 0: any free one (5672)"
@@ -111,7 +116,12 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--http-port", type=int, metavar="N", help="port for HTTP; 0: any free one (15672)"
     )
-    serve.add_argument("--config", type=Path, metavar="FILE", help="TOML file with all settings")
+    serve.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="TOML file with settings; docs/configuration.md lists them",
+    )
 
     check = commands.add_parser(
         "check",

@@ -226,15 +226,18 @@ cdef class Connection(Peer):
     cdef bint greet(self, const uint8_t *p, size_t n) except -1:
         """The protocol header; anything else is answered with ours (AMQP 0-9-1 4.2.2)."""
         cdef uint8_t *answer
+        cdef bytes own
         if n - self.at < 8:
             return False
         header = p[self.at:self.at + 8]
         self.at += 8
         self.greeted = True
         if header not in PROTOCOL_HEADERS:
+            own = OWN_HEADER
             answer = self.room(8)
-            memcpy(answer, <char *> OWN_HEADER, 8)
+            memcpy(answer, <char *> own, 8)
             self.out_end += 8
+            self.session.on_stranger(header)
             self.finish()
             return False
         self.session.on_greeting()

@@ -56,9 +56,14 @@ def check(directory: Path, out: TextIO) -> int:
         print(note, file=out)
     for problem in found.problems:
         print(f"damaged: {problem}", file=out)
-    verdict = f"{len(found.problems)} problems" if found.problems else "whole"
-    print(f"{directory}: {found.segments} segments, {found.records} records, {verdict}", file=out)
+    verdict = _counted(len(found.problems), "problem") if found.problems else "whole"
+    read = f"{_counted(found.segments, 'segment')}, {_counted(found.records, 'record')}"
+    print(f"{directory}: {read}, {verdict}", file=out)
     return DAMAGED if found.problems else OK
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _verify(directory: Path) -> Findings:

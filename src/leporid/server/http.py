@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -37,6 +37,9 @@ PATIENCE_SECONDS = 30
 HEADER_BYTES_MAX = 16 * 1024
 # What a request in flight gets when the broker stops.
 STOP_SECONDS = 2
+
+# Whoever looks here for RabbitMQ's management should not go on looking.
+NOT_FOUND = "Leporid answers /health and /metrics here; it has no management interface yet.\n"
 
 
 def application(
@@ -60,7 +63,11 @@ def application(
     async def scrape(_: Request) -> Response:
         return Response(metrics.render(), headers={"content-type": CONTENT_TYPE})
 
-    return Starlette(routes=[Route("/health", health), Route("/metrics", scrape)])
+    async def missing(_request: Request, _error: Exception) -> Response:
+        return PlainTextResponse(NOT_FOUND, status_code=404)
+
+    routes = [Route("/health", health), Route("/metrics", scrape)]
+    return Starlette(routes=routes, exception_handlers={404: missing})
 
 
 class HttpServer:

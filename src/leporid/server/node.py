@@ -8,6 +8,7 @@ may connect; the process exits 0 only when all that it confirmed is on disk.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import re
@@ -51,6 +52,12 @@ DRAIN_S: Final = 2.0
 # The sync thread needs the interpreter for moments only, but needs it soon.
 SWITCH_INTERVAL_S: Final = 0.0005
 
+# What to do about what the operating system says when ports are bound.
+REMEDIES: Final = {
+    errno.EADDRINUSE: "; stop what listens there, or take another port (--amqp-port, --http-port)",
+    errno.EADDRNOTAVAIL: "; --bind, or bind in the configuration, takes addresses of this machine",
+}
+
 
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
@@ -59,13 +66,34 @@ def run(config: Config) -> int:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
-        with DirectoryLock(config.data_dir):
-            return uvloop.run(_serve(config))
+        lock = DirectoryLock(config.data_dir)
     except DirectoryInUse as error:
         logger.error("%s", error)
-    except (DefinitionsError, OSError) as error:
-        logger.error("cannot start: %s", error)
+        return EXIT_FAILED
+    except OSError as error:
+        logger.error(
+            "cannot use the data directory %s: %s; --data-dir, or data_dir in the configuration, "
+            "names another one",
+            config.data_dir,
+            _reason(error),
+        )
+        return EXIT_FAILED
+    with lock:
+        logger.info("Leporid %s, data in %s", __version__, config.data_dir)
+        try:
+            return uvloop.run(_serve(config))
+        except OSError as error:
+            logger.error("cannot start: %s%s", _reason(error), REMEDIES.get(error.errno or 0, ""))
+        except DefinitionsError as error:
+            logger.error("cannot start: %s", error)
     return EXIT_FAILED
+
+
+def _reason(error: OSError) -> str:
+    """What the operating system says, without its number."""
+    if error.strerror is None:
+        return str(error)
+    return error.strerror + (f": {error.filename}" if error.filename is not None else "")
 
 
 async def _serve(config: Config) -> int:

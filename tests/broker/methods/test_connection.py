@@ -45,6 +45,28 @@ def test_start_announces_what_rabbitmq_announces_and_who_we_are(world: World):
     assert (start.version_major, start.version_minor, start.locales) == (0, 9, b"en_US")
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01",
+            "it speaks TLS, which is not there yet; put a TLS proxy in front",
+        ),
+        (b"AMQP\x00\x01\x00\x00", "it speaks AMQP 1-0-0, not 0-9-1"),
+        (b"GET / HT", "it does not speak AMQP: it began with b'GET / HT'"),
+    ],
+)
+def test_who_speaks_something_else_stands_in_the_log(
+    world: World, caplog: pytest.LogCaptureFixture, header: bytes, said: str
+):
+    peer = Peer(world.broker)
+    with caplog.at_level("INFO", logger="leporid"):
+        peer.session.on_stranger(header)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{peer.session.name}: refused, {said}"
+    ]
+
+
 def reached(peer: Peer) -> tuple[bool, bool]:
     return peer.session.authenticated, peer.session.opened
 

@@ -67,6 +67,15 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
+def stranger(header: bytes) -> str:
+    """Say what a peer speaks that did not begin with our protocol header."""
+    if header.startswith(b"\x16\x03"):
+        return "it speaks TLS, which is not there yet; put a TLS proxy in front"
+    if header.startswith(b"AMQP"):
+        return f"it speaks AMQP {'-'.join(map(str, header[5:]))}, not 0-9-1"
+    return f"it does not speak AMQP: it began with {header!r}"
+
+
 def start(session: Session) -> None:
     """Offer the connection; the protocol header was ours."""
     properties: dict[str, Value] = {"capabilities": dict(CAPABILITIES), **session.broker.identity}

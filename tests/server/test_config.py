@@ -1,12 +1,22 @@
 """The configuration: defaults, the file, the command line, and what is refused."""
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
 from leporid.broker.access import Access
 from leporid.broker.passwords import hash_password
-from leporid.server.config import Config, ConfigError, access_users, default_data_dir, load
+from leporid.server.config import (
+    Config,
+    ConfigError,
+    Limits,
+    UserSettings,
+    access_users,
+    default_data_dir,
+    load,
+)
 
 SECRET = b"0123456789abcdef"
 
@@ -231,3 +241,49 @@ def test_what_the_command_line_says_is_checked_too():
     with pytest.raises(ConfigError) as refused:
         load(None, {"amqp_port": 70000})
     assert str(refused.value) == "amqp_port = 70000: must be a whole number from 0 to 65535"
+
+
+# ---------------------------------------------------------------- the page about it
+
+PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+def rows() -> dict[str, str]:
+    """What the page's tables say of a setting: its default, as it is written there."""
+    return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, flags=re.M))
+
+
+@pytest.mark.parametrize("section", [Config, Limits, UserSettings])
+def test_every_setting_stands_on_the_page(section: type):
+    elsewhere = {"users", "limits", "permissions"}
+    names = {field.name for field in dataclasses.fields(section)} - elsewhere
+    assert names - rows().keys() == set()
+
+
+def test_no_setting_of_the_page_is_invented():
+    sections = (Config, Limits, UserSettings)
+    known = {field.name for section in sections for field in dataclasses.fields(section)}
+    assert rows().keys() - known == set()
+
+
+PLAIN = {field.name for field in dataclasses.fields(Config)} - {"data_dir", "users", "limits"}
+
+
+@pytest.mark.parametrize("key", sorted(PLAIN))
+def test_defaults_of_the_page_are_the_defaults(key: str, file: Path):
+    said = loaded(file, f"{key} = {rows()[key].strip('`')}")
+    assert getattr(said, key) == getattr(load(None, {}, {}), key)
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Limits), ids=lambda field: field.name)
+def test_default_limits_of_the_page_are_the_defaults(field: dataclasses.Field[int]):
+    assert int(rows()[field.name].strip("`")) == field.default
+
+
+def test_the_example_of_the_page_can_be_used(file: Path):
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.S)
+    config = loaded(file, example)
+    assert config.vhosts == ("/", "shop")
+    till, admin = access_users(config, SECRET)
+    assert (till.name, admin.name) == ("till", "admin")
+    assert till.permissions.keys() == {"shop"}

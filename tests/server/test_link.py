@@ -2,16 +2,20 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 
 import pytest
-from tests.server.client import GARBAGE, Client, published
+from tests.server.client import GARBAGE, HEARTBEAT, Client, published
 from tests.server.stack import Stack
 
 from leporid.amqp.constants import FRAME_BODY, PROTOCOL_HEADER
 from leporid.amqp.frames import method_frame
 from leporid.amqp.methods import (
     BasicAck,
+    BasicCancel,
+    BasicConsume,
+    BasicConsumeOk,
     BasicGet,
     BasicGetOk,
     BasicPublish,
@@ -123,6 +127,24 @@ async def test_gets_are_answered_while_there_is_room(stack: Stack):
         await asking.frame()
         assert await asking.frame() == (FRAME_BODY, 1, body(number))
     assert await is_alive(asking)
+
+
+async def test_a_consumer_is_read_although_its_output_never_ends(stack: Stack):
+    """Big messages come faster than it takes them, so something always waits for its socket."""
+    slow = await stack.client(receive_bytes=16384)
+    link = stack.link_of(slow)
+    link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+    queue = stack.broker.vhosts["/"].queue(await slow.declare("q"))
+    for _ in range(12):
+        stack.plane.publish([queue.engine], "", "q", b"\0\0", bytes(2 * OUTPUT_STOP_BYTES))
+    await slow.call(BasicConsume(queue="q", consumer_tag="c", no_ack=True), BasicConsumeOk)
+    assert not link.connection.reading
+    await slow.write(HEARTBEAT)
+    await slow.delivered()
+    await slow.say(BasicCancel("c"))
+    while queue.engine.consumer_count:
+        await slow.frame()
+    assert queue.engine.ready_count > 0
 
 
 # ------------------------------------------------------------- peers that vanish

@@ -119,30 +119,38 @@ class Link:
     # ------------------------------------------------------------- sending
 
     def flush(self) -> None:
-        """Send what there is; the rest when the socket takes more."""
-        if self._closed or self._writing:
+        """Send what there is, the rest when the socket takes more; read on if that is due.
+
+        A peer whose output never ends is read all the same: among what it says are the settles
+        and heartbeats without which it would be given up.
+        """
+        if not self._closed and not self._writing:
+            self._send()
+        if self._closed:
             return
-        connection = self.connection
-        view = connection.outgoing()
-        if view is not None:
-            try:
-                count = self.sock.send(view)
-            except (BlockingIOError, InterruptedError):
-                count = 0
-            except OSError:
-                self.close()
-                return
-            rest = len(view) - count
-            del view
-            connection.sent(count)
-            if rest:
-                self._writing = True
-                self._loop.add_writer(self.sock, self._on_writable)
-                return
-        if connection.finished:
+        if self.connection.finished and not self._writing:
             self._shut_down()
         else:
             self.update_reading()
+
+    def _send(self) -> None:
+        connection = self.connection
+        view = connection.outgoing()
+        if view is None:
+            return
+        try:
+            count = self.sock.send(view)
+        except (BlockingIOError, InterruptedError):
+            count = 0
+        except OSError:
+            self.close()
+            return
+        rest = len(view) - count
+        del view
+        connection.sent(count)
+        if rest:
+            self._writing = True
+            self._loop.add_writer(self.sock, self._on_writable)
 
     def _on_writable(self) -> None:
         self._loop.remove_writer(self.sock)

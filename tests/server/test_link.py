@@ -142,7 +142,7 @@ async def test_a_consumer_is_read_although_its_output_never_ends(stack: Stack):
     await slow.write(HEARTBEAT)
     await slow.delivered()
     await slow.say(BasicCancel("c"))
-    while queue.engine.consumer_count:
+    while queue.subscriptions:
         await slow.frame()
     assert queue.engine.ready_count > 0
 

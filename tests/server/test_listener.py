@@ -195,7 +195,7 @@ async def test_too_many_are_refused_until_one_leaves(
     first, second = await stack.client(), await stack.client()
     third = await stack.connect()
     await third.ends()
-    assert "connection from 127.0.0.1 refused: limits.connections_max" in caplog.messages
+    assert "connection from 127.0.0.1 refused: limits.connections_max" in caplog.text
     assert (await first.declare("q")) == "q"
     second.close()
     await stack.until(lambda: len(stack.turns.links) == 1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import resource
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -26,7 +27,7 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.broker.changes import DropQueue, PutBinding, PutExchange
-from leporid.server.node import as_stored
+from leporid.server.node import as_stored, links_max
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import default_command
 
@@ -94,6 +95,15 @@ def test_changes_as_they_are_stored():
     )
     kind, fields = as_stored(PutBinding("/", "e", "q", "queue", "k", b""))
     assert (kind, fields["destination"]) == ("put_binding", "q")
+
+
+@pytest.mark.parametrize(
+    ("configured", "descriptors", "links"),
+    [(10_000, 1_048_576, 10_000), (10_000, 1024, 512), (10_000, 200, 100), (50, 200, 50)],
+)
+def test_peers_do_not_get_every_descriptor(configured: int, descriptors: int, links: int):
+    assert links_max(configured, descriptors) == links
+    assert links_max(configured, resource.RLIM_INFINITY) == configured
 
 
 # ------------------------------------------------------------- start
@@ -231,6 +241,23 @@ async def test_limits_are_those_of_the_configuration(configured: BrokerProcess):
     last = await (await Client.connect(configured.amqp_port)).log_in()
     for client in (first, second, third, fourth, last):
         client.close()
+
+
+@slow
+async def test_peers_leave_descriptors_for_the_log(tmp_path: Path):
+    """Whoever opens sockets, and says nothing, must not keep the log from its next file."""
+    limited = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh", *default_command()]
+    with BrokerProcess(tmp_path / "data", command=limited) as broker:
+        publisher = await (await Client.connect(broker.amqp_port)).log_in()
+        await publisher.call(QueueDeclare(queue="q", durable=True), QueueDeclareOk)
+        await publisher.call(ConfirmSelect(), ConfirmSelectOk)
+        silent = [await Client.connect(broker.amqp_port) for _ in range(220)]
+        for _ in range(200):  # more than a segment's 16 MiB
+            await publisher.write(published("q", bytes(100_000), persistent=True))
+            await publisher.hear(BasicAck)
+        for client in [publisher, *silent]:
+            client.close()
+        assert broker.stop() == 0, broker.log_tail()
 
 
 @slow

@@ -154,7 +154,8 @@ class Limits:
 
     # RabbitMQ 3.13's default; 4 allows 16 MiB.
     message_bytes_max: int = setting(size(1, MESSAGE_BYTES_MOST), 128 * 2**20)
-    # Above what file descriptors usually allow, so that the operating system's limit decides.
+    # Above what file descriptors usually allow, so that the operating system's limit decides
+    # (node.links_max).
     connections_max: int = setting(whole(1, 10_000_000), 1_000_000)
     # From accept to connection.open.
     handshake_seconds: int = setting(whole(1, 3600), 10)

@@ -88,7 +88,12 @@ class Listener:
                 self._loop.call_later(ACCEPT_PAUSE_S, self._watch, sock)
                 return
             if len(self._turns.links) >= self._connections_max:
-                logger.warning("connection from %s refused: limits.connections_max", address[0])
+                logger.warning(
+                    "connection from %s refused: limits.connections_max, or the limit of "
+                    "descriptors, allows %d",
+                    address[0],
+                    self._connections_max,
+                )
                 peer.close()
                 continue
             peer.setblocking(False)

@@ -47,6 +47,9 @@ EXIT_FAILED: Final = 1
 # A disk that stays full would otherwise keep the process for ever, for messages that nobody was
 # promised anything about.
 LAST_SYNC_S: Final = 30.0
+# Of the process's file descriptors, those that peers never get: the log's files, the definitions,
+# HTTP's connections. Without one the log cannot go on, and the broker stops.
+DESCRIPTORS_KEPT: Final = 512
 # What peers get to answer connection.close before their sockets are closed.
 DRAIN_S: Final = 2.0
 # The sync thread needs the interpreter for moments only, but needs it soon.
@@ -63,7 +66,7 @@ def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # A descriptor for each client: as many as we may have, not as many as a shell thinks usual.
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = descriptors()
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         lock = DirectoryLock(config.data_dir)
@@ -94,6 +97,18 @@ def _reason(error: OSError) -> str:
     if error.strerror is None:
         return str(error)
     return error.strerror + (f": {error.filename}" if error.filename is not None else "")
+
+
+def descriptors() -> int:
+    """The most file descriptors that this process may have."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+def links_max(configured: int, most: int) -> int:
+    """How many peers there may be at a time, of which each takes one of `most` descriptors."""
+    if most == resource.RLIM_INFINITY:
+        return configured
+    return min(configured, most - min(DESCRIPTORS_KEPT, most // 2))
 
 
 async def _serve(config: Config) -> int:
@@ -209,7 +224,7 @@ class Node:
             self._broker,
             self._turns,
             handshake_ms=self._config.limits.handshake_seconds * 1000,
-            connections_max=self._config.limits.connections_max,
+            connections_max=links_max(self._config.limits.connections_max, descriptors()),
         )
         await self._http.start()
         listener.start()

@@ -229,6 +229,23 @@ def test_hashing_happens_elsewhere_and_the_session_may_be_gone_by_then(world: Wo
     assert [close.reply_code for close in wrong.sent(ConnectionClose)] == [403]
 
 
+def test_nothing_is_hashed_for_a_peer_that_is_gone(world: World):
+    """Else whoever connects, says a password and goes keeps everybody else from logging in."""
+    waiting, hashed = [], []
+    world.broker.offload = lambda work, done: waiting.append((work, done))
+    world.broker.access.needs_hashing = lambda credentials: True  # type: ignore[method-assign]
+    world.broker.access.verify = hashed.append  # type: ignore[method-assign,assignment]
+    for is_gone in (True, False):
+        peer = Peer(world.broker)
+        peer.session.on_greeting()
+        peer.start_ok()
+        if is_gone:
+            peer.session.on_lost()
+    for work, _ in waiting:
+        work()
+    assert len(hashed) == 1
+
+
 @pytest.mark.parametrize(
     "method", [ConnectionStartOk(), ConnectionTuneOk(), ConnectionOpen(), BasicQos()]
 )

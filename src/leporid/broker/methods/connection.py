@@ -102,7 +102,9 @@ def start_ok(session: Session, method: ConnectionStartOk) -> None:
         return
 
     def verify() -> None:
-        access.verify(credentials)
+        # Hashing is slow on purpose: nobody waits for that of a peer that has given up.
+        if session.phase is Phase.SECURING:
+            access.verify(credentials)
 
     def verified() -> None:
         if session.phase is not Phase.SECURING:

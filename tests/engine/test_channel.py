@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 
 import pytest
 from tests.engine import frames
@@ -182,6 +183,19 @@ def test_who_does_not_read_gets_no_more_than_fits(plane, queue, peer):
         plane.run()
     assert plane.sent_bytes == seen
     assert plane.delivered == 1000
+
+
+def test_consumers_that_ended_are_forgotten_although_their_peer_does_not_read(plane, queue, peer):
+    """A peer may begin and end consumers without a word of ours, so without reading any."""
+    reader = Peer(plane, {"q": queue})
+    reader.channel.consume(queue, "reads nothing", True, 0, 0)
+    fill(peer, 1000, 1000)
+    plane.run()
+    consumer = reader.channel.consume(queue, "too late", True, 0, 0)
+    plane.run()
+    reader.channel.cancel(consumer)
+    plane.run()
+    assert sys.getrefcount(consumer) == 2
 
 
 def test_a_slow_reader_does_not_keep_others_waiting(plane, queue, peer):

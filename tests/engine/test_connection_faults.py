@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 import pytest
 from tests.engine import frames
@@ -353,3 +354,15 @@ def test_defects_cost_one_connection():
     assert [str(error) for error in peer.session.defects] == ["a mistake of ours"]
     other.feed(publish(1, "q", b"x"))
     assert queue.ready_count == 1
+
+
+def test_the_content_of_a_servers_method_is_waited_for_and_not_kept(peer):
+    """Such a peer never published, so it is not among those that wait when memory is short."""
+    peer.feed(method(1, frames.BASIC, 50, b""), content_header(1, 64 * 2**20))
+    tracemalloc.start()
+    for _ in range(64):
+        peer.feed(frame(frames.BODY, 1, bytes(100_000)))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100_000
+    assert not peer.session.methods

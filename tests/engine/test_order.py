@@ -1,9 +1,29 @@
 """What goes back stands where it stood, whatever the order in which it goes back."""
 
+import ctypes
 from random import Random
 
 import pytest
 from tests.engine.frames import nack, publish
+
+
+class Mallinfo2(ctypes.Structure):
+    """What malloc says of itself (mallinfo(3))."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def allocated_bytes() -> int:
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = Mallinfo2
+    info = mallinfo2()
+    return int(info.uordblks) + int(info.hblkhd)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -32,3 +52,18 @@ def test_what_expires_among_the_returned_is_passed_over(plane, queue, peer):
     plane.now_ms += 10
     plane.run()
     assert peer.drain(queue) == [b"0", b"2", b"4"]
+
+
+def test_what_expired_leaves_nothing_in_the_order_of_priorities(plane, queue, peer):
+    """Nobody ever takes from this queue, and it is never empty."""
+    queue.set_priorities(3)
+    queue.set_message_ttl(10)
+    before = allocated_bytes()
+    for _ in range(100):
+        for _ in range(1000):
+            plane.publish([queue], "", "q", b"\0\0", b"")
+        plane.now_ms += 6
+        plane.run()
+    assert 0 < queue.ready_count <= 2000
+    assert allocated_bytes() - before < 400_000
+    assert len(peer.drain(queue)) == 1000

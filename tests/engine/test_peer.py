@@ -42,6 +42,14 @@ def test_nothing_is_sent_to_one_that_is_lost(peer):
     assert peer.take() == b""
 
 
+def test_the_output_of_one_that_is_lost_goes_at_once(peer):
+    peer.connection.send(1, bytes(100_000))
+    assert peer.connection.pending_bytes > 100_000
+    peer.connection.lost()
+    assert peer.connection.pending_bytes == 0
+    assert peer.connection.outgoing() is None
+
+
 def test_touched_are_those_with_output_or_an_end(plane, peer):
     plane.take_touched()
     assert plane.take_touched() == []

@@ -63,7 +63,7 @@ cdef class Consumer(Taker):
         cdef Channel channel = self.channel
         cdef Outbox out = channel.out
         if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
-            out.stalled.append(self)
+            out.stalled[self] = None
             return False
         if not channel.flowing:
             return False
@@ -145,6 +145,7 @@ cdef class Channel:
         if consumer.active:
             consumer.active = False
             consumer.queue.detach(consumer)
+            self.out.stalled.pop(consumer, None)
             self.consumers.remove(consumer)
 
     def get(self, Queue queue not None, bint no_ack):
@@ -423,6 +424,7 @@ cdef class Channel:
         for consumer in self.consumers:
             consumer.active = False
             consumer.queue.detach(consumer)
+            self.out.stalled.pop(consumer, None)
         self.consumers = []
         return 0
 

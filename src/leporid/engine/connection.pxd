@@ -18,6 +18,7 @@ cdef class Connection(Peer):
     cdef size_t at                      # of the frame that is next, in the scan under way
     cdef uint64_t deepest
     cdef bint choked                    # input waits here until output has left
+    cdef int drop_buffers(self) except -1
     cdef int keep_rest(self, const uint8_t *p, size_t n) except -1
     cdef int handle(self, uint8_t *p, size_t n) except -1
     cdef bint scan(self, uint8_t *p, size_t n) except -1

@@ -62,6 +62,13 @@ cdef class Connection(Peer):
     def __dealloc__(self):
         free(self.rest)
 
+    cdef int drop_buffers(self) except -1:
+        Peer.drop_buffers(self)
+        free(self.rest)
+        self.rest = NULL
+        self.rest_len = 0
+        return 0
+
     def __repr__(self):
         return (f"<Connection channels={len(self.channels)} pending={self.out_end - self.out_start}"
                 f"{' held' if self.held else ''}{' closing' if self.closing else ''}>")
@@ -399,7 +406,8 @@ cdef class Connection(Peer):
                 channel.assembling_body = None
                 raise content_fault(channel.assembling_id, UnexpectedFrame(
                     "expected content body, got non content body frame instead"))
-            channel.assembling_body += payload[:size]
+            if channel.assembling_id == 40:  # what will be refused is not kept
+                channel.assembling_body += payload[:size]
             channel.assembling_left -= size
         if channel.assembling_left:
             return 0

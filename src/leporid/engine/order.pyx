@@ -1,7 +1,8 @@
 """An order of entries that is not simply that of arrival: a heap of sequence numbers.
 
-It does not know what the numbers stand for; a number whose entry is gone stays until it is popped.
-Pushing numbers in rising order costs nothing extra. Invariant: `pop` gives the lowest.
+It does not know what the numbers stand for; a number whose entry is gone stays until it is popped,
+or until the heap's owner filters it, as it must when too many are gone. Pushing numbers in rising
+order costs nothing extra. Invariant: `pop` gives the lowest.
 """
 
 from libc.stdint cimport uint64_t
@@ -36,20 +37,30 @@ cdef class Order:
 
     cdef uint64_t pop(self):
         """Remove the lowest; there must be one."""
-        cdef uint64_t *heap = self.heap
-        cdef uint64_t lowest = heap[0], last
-        cdef size_t at = 0, child
+        cdef uint64_t lowest = self.heap[0]
         self.count -= 1
-        last = heap[self.count]
+        self.sift(0, self.heap[self.count])
+        return lowest
+
+    cdef void rebuild(self):
+        """Order the first `count` numbers again, after somebody filtered them."""
+        cdef size_t at = self.count // 2
+        while at:
+            at -= 1
+            self.sift(at, self.heap[at])
+
+    cdef void sift(self, size_t at, uint64_t seq) noexcept:
+        """Put a number at `at`, or below it until nothing under it is lower."""
+        cdef uint64_t *heap = self.heap
+        cdef size_t child
         while True:
             child = 2 * at + 1
             if child >= self.count:
                 break
             if child + 1 < self.count and heap[child + 1] < heap[child]:
                 child += 1
-            if heap[child] >= last:
+            if heap[child] >= seq:
                 break
             heap[at] = heap[child]
             at = child
-        heap[at] = last
-        return lowest
+        heap[at] = seq

@@ -16,9 +16,10 @@ cdef class Outbox:
     cdef size_t out_start, out_end, out_capacity
     cdef bint touched               # stands in plane.touched
     cdef public uint32_t frame_max
-    cdef list stalled               # takers that wait for this output to drain
+    cdef dict stalled               # takers that wait for this output to drain, each once
     cdef public uint64_t last_sent_ms
     cdef int drained(self) except -1
+    cdef int drop_buffers(self) except -1
     cdef uint8_t *room(self, size_t size) except NULL
     cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
                             uint64_t tag, bint redelivered, Record *record) except -1

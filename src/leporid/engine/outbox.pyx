@@ -39,7 +39,7 @@ cdef class Outbox:
     def __cinit__(self, Plane plane, *args, **options):
         self.plane = plane
         self.frame_max = FRAME_MAX_UNTUNED
-        self.stalled = []
+        self.stalled = {}
 
     def __dealloc__(self):
         free(self.out)
@@ -108,12 +108,21 @@ cdef class Outbox:
         if self.out_end - self.out_start < OUTPUT_LOW_BYTES:
             self.drained()
             if self.stalled:
-                stalled, self.stalled = self.stalled, []
+                stalled, self.stalled = self.stalled, {}
                 for taker in stalled:
                     taker.resume()
 
     cdef int drained(self) except -1:
         """There is room for output again."""
+        return 0
+
+    cdef int drop_buffers(self) except -1:
+        """Nothing will be sent any more. The memory goes at once: what else is left of a peer
+        refers to each other, and stays until Python looks for such."""
+        free(self.out)
+        self.out = NULL
+        self.out_start = self.out_end = self.out_capacity = 0
+        self.stalled = {}
         return 0
 
     cdef int write_method(self, uint16_t channel, const uint8_t *payload, size_t size) except -1:

@@ -122,5 +122,5 @@ cdef class Peer(Outbox):
         self.channels = {}
         self.last_channel = None
         self.held_frames = []
-        self.stalled = []
+        self.drop_buffers()
         self.session.on_lost()

@@ -49,6 +49,7 @@ cdef class Queue:
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
     cdef int requeue(self, uint64_t seq, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1
+    cdef int prune(self, Order order) except -1
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
     cdef int expire(self, uint64_t seq) except -1
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1

@@ -32,6 +32,9 @@ cdef extern from *:
     """
     uint64_t NO_LIMIT
 
+cdef enum:
+    ORDER_SLACK = 1024              # of entries that are gone, before it is worth looking for them
+
 OVERFLOW = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
             "reject-publish-dlx": REJECT_PUBLISH_DLX}
 
@@ -123,7 +126,7 @@ cdef class Queue:
         slot.priority = 0
         if self.lanes is not None:
             slot.priority = min(priority, self.max_priority)
-            (<Order> self.lanes[slot.priority]).push(seq)
+            self.stand(seq, slot)
         self.ready_count += 1
         self.ready_bytes += body_len
         self.published += 1
@@ -237,10 +240,26 @@ cdef class Queue:
         return 0
 
     cdef int stand(self, uint64_t seq, Slot *slot) except -1:
-        """A ready entry that is not at the end any more stands in its order again."""
+        """A ready entry stands in the order of its priority, or of those that came back."""
+        cdef Order order = self.returned
         if self.lanes is not None:
-            return (<Order> self.lanes[slot.priority]).push(seq)
-        return self.returned.push(seq)
+            order = <Order> self.lanes[slot.priority]
+        if order.count > ORDER_SLACK + 2 * self.ready_count:
+            self.prune(order)
+        return order.push(seq)
+
+    cdef int prune(self, Order order) except -1:
+        """Forget numbers whose entries are gone; called when most of them are."""
+        cdef size_t at, kept = 0
+        cdef Slot *slot
+        for at in range(order.count):
+            slot = self.index.slot_of(order.heap[at])
+            if slot != NULL and slot.state == READY:
+                order.heap[kept] = order.heap[at]
+                kept += 1
+        order.count = kept
+        order.rebuild()
+        return 0
 
     cdef int requeue(self, uint64_t seq, Slot *slot) except -1:
         """Put an unacked entry back to where it was; its next delivery is a redelivery."""

@@ -19,7 +19,7 @@ from leporid.amqp.methods import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
 )
-from leporid.broker.access import User
+from leporid.broker.access import Credentials, User
 from leporid.broker.broker import Limits
 from leporid.broker.methods.connection import CAPABILITIES, Phase
 from leporid.broker.passwords import from_clear
@@ -231,7 +231,8 @@ def test_hashing_happens_elsewhere_and_the_session_may_be_gone_by_then(world: Wo
 
 def test_nothing_is_hashed_for_a_peer_that_is_gone(world: World):
     """Else whoever connects, says a password and goes keeps everybody else from logging in."""
-    waiting, hashed = [], []
+    waiting = []
+    hashed: list[Credentials] = []
     world.broker.offload = lambda work, done: waiting.append((work, done))
     world.broker.access.needs_hashing = lambda credentials: True  # type: ignore[method-assign]
     world.broker.access.verify = hashed.append  # type: ignore[method-assign,assignment]

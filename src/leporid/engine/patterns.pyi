@@ -1,0 +1,27 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of patterns.pyx."""
+
+from collections.abc import Hashable
+from typing import Any, Final, final
+
+WORDS_MAX: Final[int]
+
+@final
+class Word:
+    """A word of patterns, or a wildcard; used by the engine only."""
+
+@final
+class Node:
+    """A place in the tree; used by the engine only."""
+
+@final
+class Patterns:
+    """Patterns, each with the values that were added under it."""
+
+    @property
+    def node_count(self) -> int: ...
+    @property
+    def word_count(self) -> int: ...
+    def add(self, pattern: str, value: Hashable) -> None: ...
+    def remove(self, pattern: str, value: Hashable) -> None: ...
+    def match(self, key: str) -> list[Any]: ...

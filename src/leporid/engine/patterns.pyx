@@ -1,0 +1,440 @@
+"""Which of many patterns a routing key fits: patterns and keys are words, and dots between them.
+
+The empty text has no word at all; "." has two empty ones, and empty words count as words. In a
+pattern `*` stands for one word, `#` for any number of words, none included; within a longer word
+both are ordinary characters. What is kept with a pattern is the caller's; this must not know
+exchanges or bindings.
+
+The patterns are a radix tree: a node stands for the words that its patterns share from its parent
+on. A key is matched by walking the tree once, with a set of bits: bit i is set if the pattern up
+to here fits the first i words of the key. One word of a pattern takes the whole set a step
+further, 64 bits at a time, so a key costs at most the words of all patterns times its own words
+by 64, whatever the wildcards are. The other way round, a set of nodes that one word of the key
+takes further, costs more than a minute for 10,000 patterns of 255 bytes; a matcher that backtracks
+never ends (CVE-2026-67419).
+
+Invariants: a node but the root has a value, or more than one child; its children begin with
+different words. A word is in the vocabulary while a pattern has it. Neither key nor pattern leaves
+anything behind. Between two calls, no word has a `first`.
+"""
+
+from libc.stdint cimport int32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+
+# What a binding key of 255 bytes can have, all of them empty. So deep is the tree at most, and so
+# deep the recursion that walks it.
+WORDS_MAX = 256
+
+cdef enum:
+    DEPTH_MAX = 256 + 1     # nodes from the root to a leaf
+    DENSE_MAX = 64          # words of a key that have a mask; see `Walk`
+
+# What `Word.slot` says when it is not the number of a mask.
+cdef enum:
+    ANY_WORDS = -1          # the wildcard #
+    ONE_WORD = -2           # the wildcard *
+    SPARSE = -3             # a word, found in the key by `Word.first` and `Walk.next`
+
+
+cdef class Word:
+    """A word of patterns, or a wildcard. There is one object for each, so identity is equality.
+
+    Attributes:
+        uses: How often patterns have it.
+        slot: Which mask says where the key has it, or one of the above.
+        first: Where the key that is being matched has it first; -1 if nowhere.
+        count: How often that key has it; only if it has it at all.
+        seen: Which step of the walk met it last.
+    """
+
+    cdef str text
+    cdef Py_ssize_t uses
+    cdef int32_t slot, first, count
+    cdef uint64_t seen
+
+    def __cinit__(self, str text, int32_t slot=SPARSE):
+        self.text = text
+        self.slot = slot
+        self.first = -1
+
+
+cdef class Node:
+    """A place in the tree.
+
+    Attributes:
+        words: Those from the parent to here.
+        children: By their first word; None if there are none.
+        values: What is kept with the pattern that ends here, in order; None if nothing.
+    """
+
+    cdef tuple words
+    cdef dict children, values
+
+    def __cinit__(self, tuple words):
+        self.words = words
+
+
+# A key that is being matched. A set of positions is `limbs` integers; `end` is the position behind
+# the last word. A word that the key has in at least one of 64 positions gets a mask; the others
+# are looked for in the list of their positions. So neither takes longer than the set is long, and
+# a long key of many words takes no more memory than some times its own length.
+cdef struct Walk:
+    int32_t limbs, end
+    uint64_t top            # the positions that the last limb has
+    uint64_t *masks         # of each slot
+    uint64_t *sets          # of each node on the way down
+    int32_t *next           # the next position of the same word; -1 if there is none
+
+
+cdef class Patterns:
+    """Patterns, each with the values that were added under it."""
+
+    cdef Node root
+    cdef dict vocabulary
+    cdef Word one_word, any_words
+    cdef uint64_t steps                     # of all walks, so that no word was seen in one to come
+    cdef readonly Py_ssize_t node_count     # below the root
+
+    def __cinit__(self):
+        self.root = Node(())
+        self.vocabulary = {}
+        self.one_word = Word("*", ONE_WORD)
+        self.any_words = Word("#", ANY_WORDS)
+
+    @property
+    def word_count(self):
+        """How many words the patterns have that are no wildcards."""
+        return len(self.vocabulary)
+
+    def add(self, str pattern, value):
+        """Keep a value that is not yet there under a pattern."""
+        cdef list texts = split(pattern)
+        if len(texts) > WORDS_MAX:
+            raise ValueError(f"a pattern of {len(texts)} words, and {WORDS_MAX} are the limit")
+        cdef tuple words = self.learn(texts)
+        cdef Node node = self.root, child
+        cdef Py_ssize_t at = 0, shared
+        while at < len(words):
+            child = None if node.children is None else node.children.get(words[at])
+            if child is None:
+                child = Node(words[at:])
+                self.node_count += 1
+                adopt(node, child)
+            shared = shared_words(child.words, words, at)
+            if shared < len(child.words):
+                child = self.divide(node, child, shared)
+            at += shared
+            node = child
+        if node.values is None:
+            node.values = {}
+        node.values[value] = None
+
+    def remove(self, str pattern, value):
+        """Take a value out that is there, and what only it needed."""
+        cdef list texts = split(pattern), way = [self.root]
+        cdef tuple words = self.recall(texts)
+        cdef Node node = self.root, parent
+        cdef Py_ssize_t at = 0
+        while at < len(words):
+            node = node.children[words[at]]
+            way.append(node)
+            at += len(node.words)
+        del node.values[value]
+        if not node.values:
+            node.values = None
+        # A leaf that goes may leave a parent that has nothing but one more child.
+        while len(way) > 1:
+            node = way.pop()
+            parent = way[len(way) - 1]
+            if node.values is not None or (node.children is not None and len(node.children) > 1):
+                break
+            self.node_count -= 1
+            if node.children is None:
+                del parent.children[node.words[0]]
+                if not parent.children:
+                    parent.children = None
+            else:
+                unite(parent, node)
+        self.forget(texts)
+
+    def match(self, str key):
+        """The values under all patterns that the key fits, each once.
+
+        Their order depends only on the key and on what was added and removed so far, in which
+        order.
+        """
+        cdef list texts = split(key), found = []
+        cdef list words = [self.vocabulary.get(text) for text in texts]
+        cdef Walk walk
+        cdef size_t limbs = <size_t> len(words) // 64 + 1
+        cdef size_t slots = min(len(words), DENSE_MAX)
+        # One set more than nodes, for a step that cannot be done in place.
+        cdef size_t total = slots * limbs + (DEPTH_MAX + 1) * limbs
+        walk.masks = <uint64_t *> malloc(
+            total * sizeof(uint64_t) + len(words) * sizeof(int32_t))
+        if walk.masks == NULL:
+            raise MemoryError(f"no memory to match a routing key of {len(words)} words")
+        walk.sets = walk.masks + slots * limbs
+        walk.next = <int32_t *> (walk.masks + total)
+        walk.limbs = <int32_t> limbs
+        walk.end = <int32_t> len(words)
+        walk.top = ~<uint64_t> 0 >> (63 - len(words) % 64)
+        try:
+            place(&walk, words)
+            memset(walk.sets, 0, limbs * sizeof(uint64_t))
+            walk.sets[0] = 1
+            self.visit(&walk, self.root, walk.sets, words, found)
+        finally:
+            displace(words)
+            free(walk.masks)
+        return found
+
+    # ------------------------------------------------------------------ the walk
+
+    cdef int visit(self, Walk *walk, Node node, uint64_t *positions, list words,
+                   list found) except -1:
+        """Collect what fits at a node or below it.
+
+        Args:
+            positions: Those that lead to the node; what comes behind them is free.
+            words: Those of the key; None for one that no pattern has.
+        """
+        cdef Word word
+        cdef Node child
+        cdef int32_t limb, at
+        cdef uint64_t left
+        cdef list children
+        if node.values is not None and holds(positions, walk.end):
+            found.extend(node.values)
+        if node.children is None:
+            return 0
+        # Either all children are tried, or only those that begin with a word that stands at one
+        # of the positions: whichever is less.
+        if len(node.children) <= size_of(walk, positions) + 2:
+            for child in node.children.values():
+                self.enter(walk, child, positions, words, found)
+            return 0
+        self.steps += 1
+        children = []
+        for limb in range(walk.limbs):
+            left = positions[limb]
+            while left:
+                at = 64 * limb + lowest(left)
+                left &= left - 1
+                if at == walk.end:
+                    break
+                word = words[at]
+                if word is not None and word.seen != self.steps:
+                    word.seen = self.steps
+                    if word in node.children:
+                        children.append(node.children[word])
+        for word in (self.one_word, self.any_words):
+            if word in node.children:
+                children.append(node.children[word])
+        for child in children:
+            self.enter(walk, child, positions, words, found)
+        return 0
+
+    cdef int enter(self, Walk *walk, Node node, uint64_t *positions, list words,
+                   list found) except -1:
+        """Take the positions along the words of a node, and visit it if any are left."""
+        cdef uint64_t *ahead = positions + walk.limbs
+        cdef Py_ssize_t at
+        memcpy(ahead, positions, walk.limbs * sizeof(uint64_t))
+        for at in range(PyTuple_GET_SIZE(node.words)):
+            if not step(walk, <Word> PyTuple_GET_ITEM(node.words, at), ahead):
+                return 0
+        return self.visit(walk, node, ahead, words, found)
+
+    # ------------------------------------------------------------------ the words
+
+    cdef tuple learn(self, list texts):
+        """The words of a pattern, which uses them from now on."""
+        cdef Word word
+        cdef str text
+        for text in texts:
+            if text != "*" and text != "#":
+                word = self.vocabulary.get(text)
+                if word is None:
+                    word = self.vocabulary[text] = Word(text)
+                word.uses += 1
+        return self.recall(texts)
+
+    cdef tuple recall(self, list texts):
+        """The words of a pattern, in the one spelling that stands for all that mean the same.
+
+        Wildcards side by side may be in any order, and one # of them is as good as several.
+        """
+        cdef list words = []
+        cdef bint pending = False
+        cdef str text
+        for text in texts:
+            if text == "#":
+                pending = True
+            elif text == "*":
+                words.append(self.one_word)
+            else:
+                if pending:
+                    words.append(self.any_words)
+                    pending = False
+                words.append(self.vocabulary[text])
+        if pending:
+            words.append(self.any_words)
+        return tuple(words)
+
+    cdef int forget(self, list texts) except -1:
+        """A pattern uses its words no more."""
+        cdef Word word
+        cdef str text
+        for text in texts:
+            if text != "*" and text != "#":
+                word = self.vocabulary[text]
+                word.uses -= 1
+                if not word.uses:
+                    del self.vocabulary[text]
+        return 0
+
+    cdef Node divide(self, Node parent, Node node, Py_ssize_t at):
+        """Put a node between a node and its parent; return it."""
+        cdef Node middle = Node(node.words[:at])
+        node.words = node.words[at:]
+        adopt(middle, node)
+        adopt(parent, middle)
+        self.node_count += 1
+        return middle
+
+
+cdef list split(str text):
+    return text.split(".") if text else []
+
+
+cdef int adopt(Node parent, Node child) except -1:
+    """Give a node a child, in the place of one that begins with the same word."""
+    if parent.children is None:
+        parent.children = {}
+    parent.children[child.words[0]] = child
+    return 0
+
+
+cdef int unite(Node parent, Node node) except -1:
+    """Take a node out that has one child and nothing else."""
+    cdef Node child
+    for child in node.children.values():
+        child.words = node.words + child.words
+        adopt(parent, child)
+    return 0
+
+
+cdef Py_ssize_t shared_words(tuple ours, tuple theirs, Py_ssize_t at):
+    """How many words `ours` has in common with those of `theirs` from a place on."""
+    cdef Py_ssize_t count = 0, most = min(len(ours), len(theirs) - at)
+    while count < most and ours[count] is theirs[at + count]:
+        count += 1
+    return count
+
+
+# ---------------------------------------------------------------------- the positions of a key
+
+cdef int place(Walk *walk, list words) except -1:
+    """Note where the key has each word: in a list of positions, and in a mask if there are many."""
+    cdef Word word
+    cdef int32_t at = walk.end, slots = 0
+    cdef uint64_t *mask
+    while at:
+        at -= 1
+        word = words[at]
+        if word is None:
+            continue
+        word.count = 1 if word.first < 0 else word.count + 1
+        walk.next[at] = word.first
+        word.first = at
+    for at in range(walk.end):
+        word = words[at]
+        if word is None or word.count < walk.limbs:
+            continue
+        if word.first == at:
+            word.slot = slots
+            memset(walk.masks + slots * walk.limbs, 0, walk.limbs * sizeof(uint64_t))
+            slots += 1
+        mask = walk.masks + word.slot * walk.limbs
+        mask[at >> 6] |= <uint64_t> 1 << (at & 63)
+    return 0
+
+
+cdef int displace(list words) except -1:
+    """Forget where a key had its words."""
+    cdef Word word
+    for word in words:
+        if word is not None:
+            word.first = -1
+            word.slot = SPARSE
+    return 0
+
+
+cdef inline bint step(Walk *walk, Word word, uint64_t *positions) noexcept:
+    """Take the positions one word of a pattern further; whether any are left."""
+    cdef uint64_t before, carry = 0, left = 0
+    cdef uint64_t *mask
+    cdef int32_t limb
+    if word.slot >= 0:
+        mask = walk.masks + word.slot * walk.limbs
+        for limb in range(walk.limbs):
+            before = positions[limb] & mask[limb]
+            positions[limb] = before << 1 | carry
+            left |= positions[limb]
+            carry = before >> 63
+    elif word.slot == ANY_WORDS:
+        for limb in range(walk.limbs):
+            if not left:
+                left = positions[limb]
+                positions[limb] = left | (~left + 1)    # the lowest bit, and all above
+            else:
+                positions[limb] = ~<uint64_t> 0
+        positions[walk.limbs - 1] &= walk.top
+    elif word.slot == ONE_WORD:
+        for limb in range(walk.limbs):
+            before = positions[limb]
+            positions[limb] = before << 1 | carry
+            carry = before >> 63
+            if limb == walk.limbs - 1:
+                positions[limb] &= walk.top
+            left |= positions[limb]
+    else:
+        return step_sparse(walk, word, positions)
+    return left != 0
+
+
+cdef bint step_sparse(Walk *walk, Word word, uint64_t *positions) noexcept:
+    """The same for a word without a mask."""
+    cdef uint64_t *ahead = positions + walk.limbs
+    cdef int32_t at = word.first
+    cdef bint left = False
+    if at < 0:
+        return False
+    memset(ahead, 0, walk.limbs * sizeof(uint64_t))
+    while at >= 0:
+        if holds(positions, at):
+            ahead[(at + 1) >> 6] |= <uint64_t> 1 << ((at + 1) & 63)
+            left = True
+        at = walk.next[at]
+    memcpy(positions, ahead, walk.limbs * sizeof(uint64_t))
+    return left
+
+
+cdef bint holds(uint64_t *positions, int32_t at) noexcept:
+    return positions[at >> 6] >> (at & 63) & 1
+
+
+cdef int32_t size_of(Walk *walk, uint64_t *positions) noexcept:
+    """How many positions there are."""
+    cdef int32_t count = 0, limb
+    for limb in range(walk.limbs):
+        count += popcount(positions[limb])
+    return count
+
+
+cdef extern from *:
+    int lowest "__builtin_ctzll"(unsigned long long bits) noexcept
+    int popcount "__builtin_popcountll"(unsigned long long bits) noexcept

@@ -105,6 +105,25 @@ async def test_a_peer_is_dead_after_two_missed_heartbeats(
     assert "missed heartbeats: nothing came for 21000 ms" in caplog.text
 
 
+async def test_whom_we_did_not_read_in_time_is_not_dead(
+    make_stack: Callable[..., Stack], clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    """The whole broker stood still for a while; what a peer sent meanwhile is there to be read."""
+    monkeypatch.setattr(listener, "TICK_S", 3600.0)  # who looks is this test alone
+    stack = make_stack()
+    client = await stack.client(heartbeat_s=10)
+    connection = stack.link_of(client).connection
+    client.sock.send(HEARTBEAT)
+    clock.move(60.0)
+    stack.listener.look()
+    await stack.until(lambda: connection.last_received_ms == stack.plane.now_ms)
+    stack.listener.look()
+    clock.move(19.0)
+    stack.listener.look()
+    assert len(stack.turns.links) == 1
+    await client.declare("q")
+
+
 async def test_any_byte_counts_as_a_heartbeat(stack: Stack, clock: Clock):
     client = await stack.client(heartbeat_s=10)
     connection = stack.link_of(client).connection

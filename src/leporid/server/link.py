@@ -35,6 +35,7 @@ class Link:
     Attributes:
         accepted_ms: the plane's time when it was made.
         listening_ms: since when the peer is read from, if it is; before, it could not be heard.
+        overdue: whether it had missed its heartbeats when the listener last looked.
         closing_ms: since when it is known to the listener as closing; None: it is not.
     """
 
@@ -50,6 +51,7 @@ class Link:
         "closing_ms",
         "connection",
         "listening_ms",
+        "overdue",
         "session",
         "sock",
     )
@@ -62,6 +64,7 @@ class Link:
         self.session = session
         self.accepted_ms = turns.plane.now_ms
         self.listening_ms = self.accepted_ms
+        self.overdue = False
         self.closing_ms: int | None = None
         self._turns = turns
         self._loop = asyncio.get_running_loop()

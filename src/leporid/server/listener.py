@@ -138,9 +138,13 @@ class Listener:
             return
         # While we do not read, we cannot hear.
         heard = max(connection.last_received_ms, link.listening_ms)
-        if connection.reading and now - heard > 2 * interval + TICK_S * 1000:
+        overdue = connection.reading and now - heard > 2 * interval
+        if overdue and link.overdue:
             self._end(link, f"missed heartbeats: nothing came for {now - heard} ms")
-        elif now - connection.last_sent_ms >= interval / 2 and not connection.pending_bytes:
+            return
+        # The first time, it may be we who were late, and what it sent waits to be read.
+        link.overdue = overdue
+        if now - connection.last_sent_ms >= interval / 2 and not connection.pending_bytes:
             connection.send_heartbeat()
 
     def _end(self, link: Link, why: str) -> None:

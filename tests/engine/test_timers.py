@@ -33,6 +33,17 @@ def test_each_goes_when_it_is_due(plane, queue, peer, seed):
     assert plane.next_due_ms == 0
 
 
+def test_what_is_due_together_dies_in_order_of_arrival(plane, queue, peer):
+    buried = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
+    numbers = [b"%d" % number for number in range(100)]
+    for number in numbers:
+        peer.feed(publish(2, "q", number, raw=properties(expiration="5")))
+    plane.now_ms += 5
+    plane.run()
+    assert buried == numbers
+
+
 def test_timers_of_what_is_gone_are_forgotten_in_time(plane, queue, peer):
     """Otherwise a day's messages with a day to live would be remembered, though long settled."""
     peer.channel.consume(queue, "c", True, 0, 0)

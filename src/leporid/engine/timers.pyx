@@ -9,8 +9,12 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 
+cdef inline bint is_before(const Due *a, const Due *b) noexcept:
+    return a.at_ms < b.at_ms or (a.at_ms == b.at_ms and a.seq < b.seq)
+
+
 cdef class Timers:
-    """A heap ordered by moment; equal moments come in any order."""
+    """A heap ordered by moment; those of one queue with equal moments by arrival."""
 
     def __dealloc__(self):
         free(self.heap)
@@ -21,23 +25,23 @@ cdef class Timers:
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
         cdef size_t at, parent
         cdef void *grown
+        cdef Due due
         if self.count == self.capacity:
             grown = realloc(self.heap, max(64, self.capacity * 2) * sizeof(Due))
             if grown == NULL:
                 raise MemoryError("no memory for a timer")
             self.heap = <Due *> grown
             self.capacity = max(64, self.capacity * 2)
+        due.at_ms, due.seq, due.queue = at_ms, seq, queue
         at = self.count
         self.count += 1
         while at:
             parent = (at - 1) // 2
-            if self.heap[parent].at_ms <= at_ms:
+            if is_before(&self.heap[parent], &due):
                 break
             self.heap[at] = self.heap[parent]
             at = parent
-        self.heap[at].at_ms = at_ms
-        self.heap[at].seq = seq
-        self.heap[at].queue = queue
+        self.heap[at] = due
         return 0
 
     cdef Due pop(self):
@@ -64,9 +68,9 @@ cdef void sift(Due *heap, size_t count, size_t at) noexcept:
         child = 2 * at + 1
         if child >= count:
             break
-        if child + 1 < count and heap[child + 1].at_ms < heap[child].at_ms:
+        if child + 1 < count and is_before(&heap[child + 1], &heap[child]):
             child += 1
-        if heap[child].at_ms >= moved.at_ms:
+        if not is_before(&heap[child], &moved):
             break
         heap[at] = heap[child]
         at = child

@@ -282,3 +282,25 @@ def test_an_answer_waits_for_the_end_of_what_became_a_dead_letter(
         disk.sync(plane)
         found.append(answers(peer))
     assert found == [0, 1]
+
+
+def test_an_answer_waits_for_dead_letters_of_turns_to_come(plane, disk, queue, peer):
+    grave = plane.queue(2, "grave", True)
+    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [grave], exchange, key, raw, body
+    )
+    peer.feed(publish(1, "q", b"x", raw=PERSISTENT) * 1300)
+    disk.sync(plane)
+    peer.channels[1].consume(queue, "c", False, 0, 0)
+    assert len(peer.deliveries()) == 1300
+    peer.feed(nack(1, 0, multiple=True, requeue=False) + FLOW)
+    assert grave.ready_count < 700
+    while plane.busy:
+        assert answers(peer) == 0
+    assert grave.ready_count == 1300
+    assert not peer.connection.reading
+    disk.sync(plane)
+    assert answers(peer) == 0
+    disk.sync(plane)
+    assert answers(peer) == 1
+    assert peer.connection.reading

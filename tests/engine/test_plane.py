@@ -118,6 +118,39 @@ def test_a_turn_that_delivers_what_a_dead_letter_made(plane, queue, peer):
     assert [each.body for each in got] == [b"x"]
 
 
+def test_dead_letters_take_their_turns(plane, queue, peer):
+    """What expired is nobody's at once, but a million dead letters are not one turn's."""
+    buried = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
+    numbers = [b"%d" % number for number in range(1300)]
+    for number in numbers:
+        peer.feed(publish(1, "q", number, raw=properties(expiration="5")))
+    plane.now_ms += 5
+    plane.run()
+    assert 0 < len(buried) < 700
+    assert queue.ready_count == 0
+    assert peer.get(queue) is None
+    for _ in range(3):
+        assert plane.busy == (len(buried) < 1300)
+        plane.run()
+    assert buried == numbers
+    assert queue.unacked_count == 0
+    assert not plane.busy
+
+
+def test_what_waits_to_be_buried_may_go_with_its_queue(plane, queue, peer):
+    buried = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
+    peer.feed(publish(1, "q", raw=properties(expiration="5")) * 1300)
+    plane.now_ms += 5
+    plane.run()
+    queue.retire()
+    count = len(buried)
+    while plane.busy:
+        plane.run()
+    assert len(buried) == count
+
+
 def test_a_mark_of_an_orderly_end_is_to_be_synced(plane, disk):
     plane.mark_clean()
     assert plane.dirty

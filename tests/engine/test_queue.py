@@ -300,6 +300,8 @@ def test_a_dead_letter_may_go_where_it_came_from(plane, queue, peer):
     for _ in range(600):
         peer.get(queue, no_ack=False)
     peer.feed(nack(1, 0, multiple=True, requeue=False))
+    while plane.busy:
+        plane.run()
     assert (queue.ready_count, queue.unacked_count) == (600, 0)
     got = peer.get(queue)
     assert got is not None

@@ -287,6 +287,13 @@ cdef class Connection(Peer):
                 channel.assembling_method = payload[:size]
                 channel.expecting = 1
                 return 0
+            if self.buries:
+                if self.plane.dying:
+                    self.choked = True
+                    self.plane.resuming.append(self)
+                    return WAIT
+                self.buries = False
+                self.settle_generation = self.plane.noted_by
             if self.settle_generation > self.plane.synced and ids != BASIC_GET:
                 # An answer after a settle means that the settle is safe.
                 self.hold(self.settle_generation)
@@ -447,6 +454,7 @@ cdef class Connection(Peer):
             raise settle_fault(fault, method)
         if self.plane.noted != noted:
             self.settle_generation = self.plane.noted_by
+        self.buries = self.buries or how == SETTLE_DROP and self.plane.dying
         return 0
 
     cdef int drained(self) except -1:

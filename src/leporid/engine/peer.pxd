@@ -17,3 +17,4 @@ cdef class Peer(Outbox):
     cdef list held_frames
     cdef int resume_input(self) except -1
     cdef int release(self) except -1
+    cdef int touch(self) except -1

@@ -65,6 +65,10 @@ cdef class Peer(Outbox):
         for channel, method in frames:
             self.send(channel, method)
         self.resume_input()
+        return self.touch()
+
+    cdef int touch(self) except -1:
+        """Have the server look at this peer after the turn."""
         if not self.touched:
             self.touched = True
             self.plane.touched.append(self)
@@ -109,9 +113,7 @@ cdef class Peer(Outbox):
     def finish(self):
         """Nothing more is heard; the server closes the socket when the output is sent."""
         self.finished = True
-        if not self.touched:
-            self.touched = True
-            self.plane.touched.append(self)
+        self.touch()
 
     def lost(self):
         """The socket is gone."""

@@ -7,6 +7,11 @@ from leporid.engine.log cimport Log, Segment
 from leporid.engine.timers cimport Timers
 from leporid.engine.wire cimport Props, Range, Record
 
+cdef enum:
+    # Dead letters of one turn. Each costs some 20 us, and one frame or one moment may make a
+    # million of them, for which nobody else should wait.
+    BURIALS_MAX = 500
+
 cdef class Plane:
     cdef public uint64_t now_ms
     cdef public uint64_t wall_ms
@@ -28,9 +33,11 @@ cdef class Plane:
     cdef uint64_t noted                 # durable settles, ever
     cdef uint64_t noted_by              # the generation that has the last of them
     cdef list deferred                  # (generation, queue, position, seq): see defer_settled
+    cdef object dying                   # (queue, seq, reason): to be buried in turns to come
+    cdef uint32_t burials               # dead letters of this turn
     cdef list settling                  # queues with settles not yet in the log
     cdef list held                      # connections that wait for a generation
-    cdef list resuming                  # connections whose input waited for their output
+    cdef list resuming                  # connections whose input waited for output or burials
     cdef list dropped                   # segments whose files may go
     cdef dict queues                    # by id, for replay and cleaning
     cdef uint32_t next_transient_id
@@ -57,6 +64,7 @@ cdef class Plane:
     cdef uint64_t store(self, object given, const uint8_t *names, size_t names_len,
                         const uint8_t *properties, size_t properties_len, const uint8_t *body,
                         size_t body_len, const Props *props, uint8_t flags) except? 0
+    cdef int bury_waiting(self) except -1
     cdef int bury(self, object queue, uint64_t position, uint32_t deliveries, str reason) except -1
     cdef int bury_unstored(self, object queue, bytes names, bytes properties, bytes body,
                            str reason) except -1

@@ -29,6 +29,8 @@ from leporid.engine.wire cimport (
     TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
 )
 
+from collections import deque
+
 cdef extern from *:
     """
     #define NO_LIMIT UINT64_MAX
@@ -69,6 +71,7 @@ cdef class Plane:
         self.confirming = []
         self.settling = []
         self.deferred = []
+        self.dying = deque()
         self.held = []
         self.resuming = []
         self.dropped = []
@@ -134,10 +137,15 @@ cdef class Plane:
         """Expire, deliver and confirm what is due; after each turn."""
         cdef Channel channel
         cdef Connection connection
-        while self.resuming:
-            connection = self.resuming.pop()
+        self.burials = 0
+        if self.dying:
+            self.bury_waiting()
+        resuming, self.resuming = self.resuming, []
+        for connection in resuming:
             if not connection.is_lost:
+                connection.choked = False
                 connection.resume_input()
+                connection.touch()
         if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
             self.prune_timers()
         self.work()
@@ -204,7 +212,7 @@ cdef class Plane:
     @property
     def busy(self):
         """Whether `run` would find something to do."""
-        return bool(self.hungry or self.resuming)
+        return bool(self.hungry or self.resuming or self.dying)
 
     def take_touched(self):
         """Connections that have output or want to be closed, since the last call."""
@@ -286,6 +294,17 @@ cdef class Plane:
         self.store(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                    <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                    <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
+
+    cdef int bury_waiting(self) except -1:
+        """Bury what earlier turns could not, in the order in which it died."""
+        cdef Queue queue
+        cdef Slot *slot
+        while self.dying and self.burials < BURIALS_MAX:
+            queue, seq, reason = self.dying.popleft()
+            slot = queue.slot_of(seq)
+            if slot != NULL and slot.state != GONE:
+                queue.drop(seq, slot, reason)
+        return 0
 
     cdef int bury(self, object queue, uint64_t position, uint32_t deliveries,
                   str reason) except -1:

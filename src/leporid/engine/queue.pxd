@@ -47,6 +47,7 @@ cdef class Queue:
     cdef int settle(self, uint64_t seq, Slot *slot) except -1
     cdef int forget(self, uint64_t seq, Slot *slot) except -1
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
+    cdef int drop_later(self, uint64_t seq, Slot *slot, str reason) except -1
     cdef int requeue(self, uint64_t seq, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1
     cdef int prune(self, Order order) except -1

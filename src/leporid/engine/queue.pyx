@@ -20,7 +20,7 @@ from leporid.engine.index cimport (
 )
 from leporid.engine.log cimport DURABLE_BIT
 from leporid.engine.order cimport Order
-from leporid.engine.plane cimport Plane
+from leporid.engine.plane cimport BURIALS_MAX, Plane
 from leporid.engine.takers cimport Taker, Takers
 from leporid.engine.wire cimport (
     TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
@@ -208,11 +208,24 @@ cdef class Queue:
         """
         if self.dead_letters is None:
             return self.settle(seq, slot)
+        if self.plane.burials >= BURIALS_MAX:
+            return self.drop_later(seq, slot, reason)
+        self.plane.burials += 1
         self.plane.bury(self, slot.position, slot.deliveries, reason)
         slot = self.index.slot_of(seq)  # what was published meanwhile may have moved it
         if self.durable and slot.position >> 63:
             self.plane.defer_settled(self, slot.position, seq)
         return self.forget(seq, slot)
+
+    cdef int drop_later(self, uint64_t seq, Slot *slot, str reason) except -1:
+        """This turn had its dead letters: until one to come the entry is nobody's."""
+        if slot.state == READY:
+            slot.state = UNACKED
+            self.ready_count -= 1
+            self.unacked_count += 1
+            self.ready_bytes -= self.plane.record(slot.position).body_len
+        self.plane.dying.append((self, seq, reason))
+        return 0
 
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1:
         cdef uint32_t segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT

@@ -94,6 +94,7 @@ cdef tuple begin_commit(Channel channel):
         publishes.append((route, names, properties, body, mandatory, refused))
     for _, queue, seq, consumer, how in channel.tx_settles:
         if how == SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
+            channel.plane.burials = 0  # commit-ok promises them, so none waits for another turn
             channel.settle_entry(queue, seq, consumer, how)
             continue
         settles.append((queue, seq, consumer, SETTLE_ACK))

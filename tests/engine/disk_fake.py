@@ -21,20 +21,23 @@ class Disk:
     def __init__(self, files: dict[int, bytes] | None = None) -> None:
         self.files = dict(files or {})
         self.job: tuple[int, list[Write], list[int]] | None = None
+        self.streams: dict[int, dict[int, bytes]] = {}
+        self.stream_work: list[tuple[int, list[Write], list[int] | None]] = []
 
     def attach(self, plane: Plane) -> None:
         plane.map_segment = self.map
+        plane.map_stream_segment = lambda stream, number: self.streams[stream][number]
 
     def map(self, number: int) -> bytes:
         return self.files[number]
 
     def copy(self) -> Disk:
-        return Disk(self.files)
+        copy = Disk(self.files)
+        copy.streams = {number: dict(files) for number, files in self.streams.items()}
+        return copy
 
     def write(self, writes: Sequence[Write]) -> None:
-        for number, size, offset, data in writes:
-            file = self.files.get(number, bytes(size))
-            self.files[number] = file[:offset] + data + file[offset + len(data) :]
+        write_into(self.files, writes)
 
     # ------------------------------------------------------------- the sync thread
 
@@ -44,7 +47,12 @@ class Disk:
         work = plane.begin_sync()
         if work is None:
             return False
-        generation, views, drops = work
+        generation, views, drops, streams = work
+        self._streams_given = streams
+        self.stream_work = [
+            (stream, [(n, size, at, bytes(data)) for n, size, at, data in parts or ()], gone)
+            for stream, parts, gone in streams
+        ]
         writes = [(number, size, at, bytes(data)) for number, size, at, data in views]
         self.job = generation, writes, drops
         self._given = views
@@ -59,8 +67,16 @@ class Disk:
         self.write(writes)
         for number in drops:
             del self.files[number]
+        for stream, parts, gone in self.stream_work:
+            if gone is None:
+                self.streams.pop(stream, None)
+                continue
+            files = self.streams.setdefault(stream, {})
+            write_into(files, parts)
+            for number in gone:
+                del files[number]
         self.job = None
-        plane.end_sync(generation, self._given)
+        plane.end_sync(generation, self._given, self._streams_given)
 
     def sync(self, plane: Plane) -> bool:
         if not self.begin(plane):
@@ -116,6 +132,12 @@ class Disk:
                 else file
             ]
         )
+
+
+def write_into(files: dict[int, bytes], writes: Sequence[Write]) -> None:
+    for number, size, offset, data in writes:
+        file = files.get(number, bytes(size))
+        files[number] = file[:offset] + data + file[offset + len(data) :]
 
 
 def recover(

@@ -51,7 +51,7 @@ def test_what_is_written_is_what_is_new_and_in_order(plane, durable, peer):
         send(peer, 700)
         work = plane.begin_sync()
         assert work is not None
-        generation, writes, drops = work
+        generation, writes, drops, _ = work
         assert drops == []
         assert [write[0] for write in writes] == sorted(write[0] for write in writes)
         for number, size, offset, data in writes:

@@ -166,7 +166,7 @@ class Run:
             work = self.plane.begin_sync()
             if work is None:
                 return
-            generation, writes, drops = work
+            generation, writes, drops, _ = work
             self.files.write(writes)
             self.files.sync(wait=False)
             for number in sorted(drops):

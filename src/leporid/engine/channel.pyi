@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from leporid.engine.outbox import Outbox
 from leporid.engine.queue import Queue
+from leporid.engine.reader import Reader
 from leporid.engine.takers import Taker
 
 # The control plane knows the engine's parts by protocols of its own (broker/dataplane.py) and
@@ -77,6 +78,9 @@ class Channel:
         self, queue: _Queue, tag: str, no_ack: bool, priority: int, prefetch: int
     ) -> Consumer:
         """Start a consumer; deliveries begin with the next `Plane.run`."""
+
+    def consume_stream(self, stream: _Queue, tag: str, prefetch: int, offset: int) -> Reader:
+        """Start a consumer of a stream at an offset."""
 
     def cancel(self, consumer: _Consumer) -> None:
         """End a consumer; what it has not settled stays with the channel."""

@@ -16,7 +16,9 @@ from leporid.engine.index cimport UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.outbox cimport OUTPUT_HIGH_BYTES, Outbox
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
+from leporid.engine.reader cimport Reader
 from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.stream cimport Stream
 from leporid.engine.takers cimport Taker
 from leporid.engine.transaction cimport commit, rollback
 from leporid.engine.wire cimport (
@@ -139,6 +141,14 @@ cdef class Channel:
         self.consumers.append(consumer)
         queue.attach(consumer)
         return consumer
+
+    def consume_stream(self, Stream stream not None, str tag, uint32_t prefetch, uint64_t offset):
+        """Start a consumer of a stream at an offset."""
+        cdef Reader reader = Reader(self, stream, tag, False, 0, prefetch)
+        reader.start(offset)
+        self.consumers.append(reader)
+        stream.attach(reader)
+        return reader
 
     def cancel(self, Consumer consumer not None):
         """End a consumer; what it has not settled stays with the channel."""
@@ -316,8 +326,9 @@ cdef class Channel:
                     size_t body_len, Props *props, bint mandatory, bint refused,
                     uint8_t flags) except -1:
         """A message whose route is known: into its queues, back, or refused."""
-        cdef bint durable = props.delivery_mode == 2 and route.durable
-        if not route.queues:
+        cdef bint durable = (route.streams is not None
+                             or props.delivery_mode == 2 and route.durable)
+        if not route.queues and route.streams is None:
             self.plane.unroutable += 1
             if mandatory:
                 self.give_back(names, names_len, properties, properties_len, body, body_len)
@@ -325,7 +336,7 @@ cdef class Channel:
             if route.refusing and not flags:
                 route = self.open_queues(route, names, names_len, properties, properties_len,
                                          body, body_len, &refused)
-            if route.queues:
+            if route.queues or route.streams is not None:
                 self.deepest = self.plane.store(
                     route, names, names_len, properties, properties_len, body, body_len, props,
                     flags)
@@ -352,7 +363,7 @@ cdef class Channel:
             if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
                 self.plane.bury_unstored(queue, names[:names_len], properties[:properties_len],
                                          body[:body_len], "maxlen")
-        return make_route(taking)
+        return make_route(taking + (route.streams or []))
 
     cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,
                         const uint8_t *properties, size_t properties_len):

@@ -9,6 +9,7 @@ Invariant: a copy is synced before what it was copied from is dropped.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from leporid.engine.facts cimport append_ranges
 from leporid.engine.index cimport GONE, Slot
 from leporid.engine.log cimport (
     DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
@@ -146,7 +147,7 @@ cdef int relocate(Plane plane, Segment segment) except -1:
                     ranges[count] = ranges[i]
                     count += 1
             if count:
-                plane.append_ranges(KIND_SETTLE, 0, head[0], ranges, count)
+                append_ranges(plane, KIND_SETTLE, 0, head[0], ranges, count)
     assert segment.live == 0, f"{segment!r} is still referred to after it was copied"
     segment.drop_after = plane.generation
     plane.dirty = plane.idle_segments = True

@@ -11,6 +11,8 @@ cdef enum:
     KIND_COMMIT = 3
     KIND_CLEAN = 4
     KIND_DELIVERED = 5
+    KIND_SYNCED = 6
+    KIND_LAST = 6
     FLAG_IN_TX = 1
     SEGMENT_HEADER_BYTES = 64
     DURABLE_BIT = 0x80000000        # of a position's upper half
@@ -28,6 +30,7 @@ cdef class Segment:
     cdef readonly uint64_t total    # entries that ever did
     cdef readonly bint sealed
     cdef readonly bint mapped       # base lies in a mapping of the file
+    cdef int readers                # windows that need the bytes where they are
     cdef uint64_t drop_after        # the generation after which the file may go; 0: none
     cdef set pins                   # segments that must go before this one
     cdef dict holes                 # from damaged or undone bytes to where good ones go on
@@ -40,7 +43,7 @@ cdef class Segment:
 
 cdef class Log:
     cdef readonly bint durable
-    cdef readonly size_t segment_bytes
+    cdef readonly size_t segment_bytes      # of the next one
     cdef readonly uint32_t first    # number of segments[0]
     cdef readonly list segments     # Segment or None, by number - first
     cdef readonly Segment active
@@ -52,6 +55,10 @@ cdef class Log:
     cdef uint32_t seed
     cdef Record *begin(self, size_t size) except NULL
     cdef uint64_t finish(self, Record *record)
+    cdef void free_spare(self)
+    cdef int resize(self, size_t segment_bytes) except -1
+    cdef list unwritten(self)
+    cdef int mark_written(self, list writes) except -1
     cdef int roll(self, size_t size) except -1
     cdef Segment find(self, uint32_t number)
     cdef Record *at(self, uint64_t position)

@@ -127,8 +127,18 @@ cdef class Log:
         self.active = None
 
     def __dealloc__(self):
+        self.free_spare()
+
+    cdef void free_spare(self):
         for at in range(self.spare_memory_count):
             munmap(self.spare_memory[at], self.segment_bytes)
+        self.spare_memory_count = 0
+
+    cdef int resize(self, size_t segment_bytes) except -1:
+        """How large segments are from the next one on; for durable logs."""
+        self.free_spare()
+        self.segment_bytes = segment_bytes
+        return 0
 
     cdef Record *begin(self, size_t size) except NULL:
         """Room for one record of `size` bytes (a multiple of 8) at the end of the log."""
@@ -240,6 +250,33 @@ cdef class Log:
         if gone > 64 or gone * 2 > len(self.segments):
             del self.segments[:gone]
             self.first += <uint32_t> gone
+        return 0
+
+    cdef list unwritten(self):
+        """What is not in files yet: (segment number, file size, offset, bytes), oldest first."""
+        cdef Segment segment
+        cdef Py_ssize_t at = len(self.segments) - 1
+        cdef list writes = []
+        while at >= 0:
+            segment = <Segment> self.segments[at]
+            if segment is not None:
+                if segment.used > segment.written:
+                    writes.append((segment.number, segment.capacity, segment.written,
+                                   segment.unwritten()))
+                elif segment.sealed:
+                    break
+            at -= 1
+        writes.reverse()
+        return writes
+
+    cdef int mark_written(self, list writes) except -1:
+        """These are on disk now; their bytes are let go."""
+        cdef Segment segment
+        for number, _, offset, data in writes:
+            segment = self.find(number)
+            if segment is not None:
+                segment.written = offset + len(data)
+        writes.clear()
         return 0
 
     cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt):

@@ -14,6 +14,8 @@ cdef class Outbox:
     cdef readonly Plane plane
     cdef uint8_t *out
     cdef size_t out_start, out_end, out_capacity
+    cdef uint8_t *scratch           # properties with a header more
+    cdef size_t scratch_len
     cdef bint touched               # stands in plane.touched
     cdef public uint32_t frame_max
     cdef dict stalled               # takers that wait for this output to drain, each once
@@ -23,6 +25,9 @@ cdef class Outbox:
     cdef uint8_t *room(self, size_t size) except NULL
     cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
                             uint64_t tag, bint redelivered, Record *record) except -1
+    cdef int grow_scratch(self, size_t size) except -1
+    cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                               uint64_t tag, uint64_t offset, Record *record) except -1
     cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
                        Record *record) except -1
     cdef int write_settled(self, uint16_t channel, uint16_t method, uint64_t tag,

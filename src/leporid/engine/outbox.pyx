@@ -13,7 +13,9 @@ from cpython.buffer cimport PyBUF_READ
 
 from leporid.engine.plane cimport Plane
 from leporid.engine.takers cimport Taker
-from leporid.engine.wire cimport Record, Target, store16, store32, store64
+from leporid.engine.wire cimport (
+    OFFSET_HEADER_BYTES, Record, Target, store16, store32, store64, with_offset,
+)
 
 cdef extern from *:
     """#define FRAME_END 0xce"""
@@ -43,6 +45,7 @@ cdef class Outbox:
 
     def __dealloc__(self):
         free(self.out)
+        free(self.scratch)
 
     @property
     def pending_bytes(self):
@@ -177,6 +180,37 @@ cdef class Outbox:
         names += names_len
         return self.write_content(channel, names, record.properties_len,
                                   names + record.properties_len, record.body_len)
+
+    cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                               uint64_t tag, uint64_t offset, Record *record) except -1:
+        """basic.deliver of a stream's message, with the header x-stream-offset in front."""
+        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
+                                     + record.targets * sizeof(Target))
+        cdef const uint8_t *properties = names + record.names_len
+        cdef size_t names_len = record.names_len, length = record.properties_len
+        cdef uint32_t size = <uint32_t> (head_len + 9 + names_len)
+        cdef uint8_t *p = self.room(size + 8)
+        p = frame_head(p, 1, channel, size)
+        memcpy(p, head, head_len)
+        p += head_len
+        store64(p, tag)
+        p[8] = 0
+        memcpy(p + 9, names, names_len)
+        p[9 + names_len] = FRAME_END
+        self.out_end += size + 8
+        if self.scratch_len < length + OFFSET_HEADER_BYTES:
+            self.grow_scratch(length + OFFSET_HEADER_BYTES)
+        length = with_offset(self.scratch, properties, length, offset)
+        return self.write_content(channel, self.scratch, length,
+                                  properties + record.properties_len, record.body_len)
+
+    cdef int grow_scratch(self, size_t size) except -1:
+        cdef void *grown = realloc(self.scratch, 2 * size)
+        if grown == NULL:
+            raise MemoryError("no memory for the headers of a delivery")
+        self.scratch = <uint8_t *> grown
+        self.scratch_len = 2 * size
+        return 0
 
     cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
                        Record *record) except -1:

@@ -32,6 +32,13 @@ cdef class Plane:
     cdef list confirming                # channels with unconfirmed publishes
     cdef uint64_t noted                 # durable settles, ever
     cdef uint64_t noted_by              # the generation that has the last of them
+    cdef list unsynced                  # streams with something for the next sync
+    cdef list syncing_streams           # those of the sync under way
+    cdef list dropped_streams           # ids of streams whose files may go
+    cdef dict streams                   # by id
+    cdef uint64_t retained_ms
+    cdef public str incarnation_prefix  # of this data directory; given by the server
+    cdef public object map_stream_segment   # (stream id, number) -> buffer of the file
     cdef list deferred                  # (generation, queue, position, seq): see defer_settled
     cdef object dying                   # (queue, seq, reason): to be buried in turns to come
     cdef uint32_t burials               # dead letters of this turn
@@ -58,13 +65,13 @@ cdef class Plane:
     cdef int expire(self) except -1
     cdef int prune_timers(self) except -1
     cdef int defer_settled(self, object queue, uint64_t position, uint64_t seq) except -1
-    cdef int flush_settles(self, uint8_t flags) except -1
-    cdef int append_ranges(self, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
-                           uint32_t count) except -1
     cdef uint64_t store(self, object given, const uint8_t *names, size_t names_len,
                         const uint8_t *properties, size_t properties_len, const uint8_t *body,
                         size_t body_len, const Props *props, uint8_t flags) except? 0
     cdef int bury_waiting(self) except -1
+    cdef uint64_t enqueue(self, object given, const uint8_t *names, size_t names_len,
+                          const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                          size_t body_len, const Props *props, uint8_t flags) except? 0
     cdef int bury(self, object queue, uint64_t position, uint32_t deliveries, str reason) except -1
     cdef int bury_unstored(self, object queue, bytes names, bytes properties, bytes body,
                            str reason) except -1

@@ -11,9 +11,11 @@ from leporid.engine.log import Log, Segment
 from leporid.engine.peer import _Session
 from leporid.engine.queue import Queue
 from leporid.engine.source import Source
+from leporid.engine.stream import Stream
 
 # Segment number, size of its file, offset, bytes.
 _Write: TypeAlias = tuple[int, int, int, memoryview | bytes]
+_StreamWork: TypeAlias = tuple[int, list[_Write] | None, list[int] | None]
 
 MESSAGE_BYTES_MAX: Final[int]
 
@@ -28,6 +30,12 @@ class Plane:
     """Do not read from connections that have published."""
     message_bytes_max: int
     map_segment: Callable[[int], Buffer] | None
+    map_stream_segment: Callable[[int, int], Buffer] | None
+    """The file of a stream's segment: stream id, segment number."""
+
+    incarnation_prefix: str
+    """Of this data directory; a part of every stream's incarnation."""
+
     """Gives the file of a sealed segment."""
 
     def __init__(
@@ -110,6 +118,9 @@ class Plane:
     def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
         """A new queue; the number is 0 for one that a restart forgets."""
 
+    def stream(self, queue_id: int, name: str) -> Stream:
+        """A new stream, made before replay."""
+
     def source(
         self, name: str, resolve: Callable[[str, bytes | None], Sequence[object]], cacheable: bool
     ) -> Source:
@@ -135,8 +146,10 @@ class Plane:
     def mark_clean(self) -> None:
         """The last facts of an orderly shutdown."""
 
-    def begin_sync(self) -> tuple[int, list[_Write], list[int]] | None:
-        """Close the generation: its number, writes, drops; None when there is nothing to do."""
+    def begin_sync(self) -> tuple[int, list[_Write], list[int], list[_StreamWork]] | None:
+        """Close the generation: its number, writes, drops, streams; None when there is nothing."""
 
-    def end_sync(self, generation: int, writes: list[_Write]) -> None:
+    def end_sync(
+        self, generation: int, writes: list[_Write], streams: Sequence[_StreamWork] = ()
+    ) -> None:
         """That generation is on disk."""

@@ -18,15 +18,15 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.channel cimport Channel
 from leporid.engine.cleaning cimport clean
 from leporid.engine.connection cimport Connection
-from leporid.engine.index cimport BLOCK_SLOTS, GONE, Block, BlockPool, Slot
-from leporid.engine.log cimport (
-    DURABLE_BIT, KIND_CLEAN, KIND_DELIVERED, KIND_PUBLISH, KIND_SETTLE, Log, Segment,
-)
-from leporid.engine.queue cimport Queue, merge_ranges
+from leporid.engine.facts cimport flush_settles, mark_clean
+from leporid.engine.index cimport GONE, BlockPool, Slot
+from leporid.engine.log cimport KIND_PUBLISH, Log, Segment
+from leporid.engine.queue cimport Queue
 from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.stream cimport Stream
 from leporid.engine.timers cimport Due, Timers
 from leporid.engine.wire cimport (
-    TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
+    TTL_SET, Props, Record, Target, parse_ttl, walk_properties,
 )
 
 from collections import deque
@@ -47,8 +47,8 @@ cdef enum:
     # frame of 128 KiB) and one turn's reading behind it.
     INBOX_BYTES = 512 * 1024
     TRANSIENT_IDS = 0x80000000      # ids of queues that the definitions do not know
-    RANGES_MAX = 4096               # in one SETTLE record
     CLEAN_EVERY_MS = 100
+    RETAIN_EVERY_MS = 1000          # streams that nobody writes to age, too
     TIMERS_SLACK = 1024             # of settled entries, kept before it is worth looking for them
 
 
@@ -72,6 +72,11 @@ cdef class Plane:
         self.settling = []
         self.deferred = []
         self.dying = deque()
+        self.unsynced = []
+        self.syncing_streams = []
+        self.dropped_streams = []
+        self.streams = {}
+        self.incarnation_prefix = f"{seed:08x}"
         self.held = []
         self.resuming = []
         self.dropped = []
@@ -111,6 +116,12 @@ cdef class Plane:
         self.queues[queue_id] = queue
         return queue
 
+    def stream(self, uint32_t queue_id, str name not None):
+        """A stream; made before replay, which gives it its messages."""
+        cdef Stream stream = Stream(self, queue_id, name, True)
+        self.queues[queue_id] = self.streams[queue_id] = stream
+        return stream
+
     def source(self, str name not None, resolve, bint cacheable):
         """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""
         return Source(name, resolve, cacheable)
@@ -136,6 +147,7 @@ cdef class Plane:
     def run(self):
         """Expire, deliver and confirm what is due; after each turn."""
         cdef Channel channel
+        cdef Stream stream
         cdef Connection connection
         self.burials = 0
         if self.dying:
@@ -146,6 +158,10 @@ cdef class Plane:
                 connection.choked = False
                 connection.resume_input()
                 connection.touch()
+        if self.now_ms - self.retained_ms >= RETAIN_EVERY_MS:
+            self.retained_ms = self.now_ms
+            for stream in self.streams.values():
+                stream.retain()
         if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
             self.prune_timers()
         self.work()
@@ -155,7 +171,7 @@ cdef class Plane:
                 if channel.confirm():
                     self.confirming.append(channel)
         if self.settling:
-            self.flush_settles(0)
+            flush_settles(self, 0)
 
     cdef int work(self) except -1:
         """Let queues deliver what came, and drop what may not stay."""
@@ -224,10 +240,24 @@ cdef class Plane:
     cdef uint64_t store(self, object given, const uint8_t *names, size_t names_len,
                         const uint8_t *properties, size_t properties_len, const uint8_t *body,
                         size_t body_len, const Props *props, uint8_t flags) except? 0:
-        """Append one record, and one entry in each queue of the route.
+        """Append one record, and one entry in each queue of the route; one to each stream.
 
         Returns the ready messages of the longest of these queues that has consumers.
         """
+        cdef Route route = <Route> given
+        cdef Stream stream
+        if route.streams is not None:
+            for stream in route.streams:
+                stream.append_message(names, names_len, properties, properties_len, body, body_len)
+            if not route.queues:
+                self.published += 1
+                return 0
+        return self.enqueue(route, names, names_len, properties, properties_len, body, body_len,
+                            props, flags)
+
+    cdef uint64_t enqueue(self, object given, const uint8_t *names, size_t names_len,
+                          const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                          size_t body_len, const Props *props, uint8_t flags) except? 0:
         cdef Route route = <Route> given
         cdef bint durable = props.delivery_mode == 2 and route.durable
         cdef Log log = self.durable if durable else self.transient
@@ -286,7 +316,7 @@ cdef class Plane:
         cdef Props props
         cdef bytes names = b"".join(
             bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
-        if not route.queues:
+        if not route.queues and route.streams is None:
             return
         if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                            &props):
@@ -327,53 +357,11 @@ cdef class Plane:
 
     # ------------------------------------------------------------- facts
 
-    cdef int flush_settles(self, uint8_t flags) except -1:
-        """Append what was settled since the last time."""
-        cdef Queue queue
-        cdef uint32_t count, at = 0
-        settling, self.settling = self.settling, []
-        for queue in settling:
-            queue.settling = False
-            count = merge_ranges(queue.ranges, queue.range_count)
-            queue.range_count = 0
-            if queue.retired:
-                continue
-            at = 0
-            while at < count:
-                self.append_ranges(KIND_SETTLE, flags, queue.id, queue.ranges + at,
-                                   min(count - at, RANGES_MAX))
-                at += RANGES_MAX
-        return 0
-
     cdef int defer_settled(self, object queue, uint64_t position, uint64_t seq) except -1:
         """Settled, but to be noted only when everything of this generation is on disk."""
         self.noted += 1
         self.noted_by = self.generation + 1
         self.deferred.append((self.generation, queue, position, seq))
-        self.dirty = True
-        return 0
-
-    cdef int append_ranges(self, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
-                           uint32_t count) except -1:
-        """A fact about entries of one queue: queue id, number of ranges, the ranges."""
-        cdef size_t body = 8 + count * sizeof(Range)
-        cdef Record *record = self.durable.begin(sizeof(Record) + body)
-        cdef uint32_t *head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
-        cdef uint32_t at
-        cdef Segment active = self.durable.active
-        memset(record, 0, sizeof(Record))
-        record.size = <uint32_t> (sizeof(Record) + body)
-        record.kind = kind
-        record.flags = flags
-        record.timestamp_ms = self.wall_ms
-        record.body_len = <uint32_t> body
-        head[0] = queue
-        head[1] = count
-        memcpy(head + 2, ranges, count * sizeof(Range))
-        for at in range(count):
-            if ranges[at].segment != active.number:
-                active.pins.add(ranges[at].segment)
-        self.durable.finish(record)
         self.dirty = True
         return 0
 
@@ -384,38 +372,7 @@ cdef class Plane:
 
     def mark_clean(self):
         """The last facts of an orderly shutdown: what was delivered before, and CLEAN."""
-        cdef Queue queue
-        cdef Range *ranges
-        cdef Record *record
-        cdef Block *block
-        cdef uint32_t at, count
-        self.flush_settles(0)
-        ranges = <Range *> malloc(BLOCK_SLOTS * sizeof(Range))
-        if ranges == NULL:
-            raise MemoryError("no memory for the last facts")
-        for queue in self.queues.values():
-            block = queue.index.block_from(0) if queue.durable else NULL
-            while block != NULL:
-                count = 0
-                for at in range(BLOCK_SLOTS):
-                    if (block.slots[at].state != GONE and block.slots[at].deliveries
-                            and block.slots[at].position >> 63):
-                        ranges[count].segment = (
-                            <uint32_t> (block.slots[at].position >> 32) & ~<uint32_t> DURABLE_BIT)
-                        ranges[count].first = block.number * BLOCK_SLOTS + at
-                        ranges[count].count = 1
-                        count += 1
-                count = merge_ranges(ranges, count)
-                if count:
-                    self.append_ranges(KIND_DELIVERED, 0, queue.id, ranges, count)
-                block = queue.index.block_from(block.number + 1)
-        free(ranges)
-        record = self.durable.begin(sizeof(Record))
-        memset(record, 0, sizeof(Record))
-        record.size = sizeof(Record)
-        record.kind = KIND_CLEAN
-        self.durable.finish(record)
-        self.dirty = True
+        mark_clean(self)
 
     # ------------------------------------------------------------- sync
 
@@ -425,49 +382,45 @@ cdef class Plane:
         return [segment for segment in self.durable.segments if segment is not None]
 
     def begin_sync(self):
-        """Close the generation: (generation, writes, drops), or None when there is nothing to do.
+        """Close the generation: (generation, writes, drops, streams), or None when there is
+        nothing to do.
 
         `writes` are (segment number, file size, offset, bytes), oldest first; the bytes stay valid
         until `end_sync`. `drops` are numbers of segments whose files go, after the writes.
+        `streams` are (stream id, writes, drops) of logs of their own; with None for both, the
+        stream is gone and all its files go, after the definitions say so.
         """
-        cdef Segment segment
-        cdef Py_ssize_t at
+        cdef Stream stream
         if self.settling:
-            self.flush_settles(0)
+            flush_settles(self, 0)
         if not (self.dirty or self.awaited or self.dropped):
             return None
-        writes = []
-        at = len(self.durable.segments) - 1
-        while at >= 0:
-            segment = <Segment> self.durable.segments[at]
-            if segment is not None:
-                if segment.used > segment.written:
-                    writes.append((segment.number, segment.capacity, segment.written,
-                                   segment.unwritten()))
-                elif segment.sealed:
-                    break
-            at -= 1
-        writes.reverse()
+        writes = self.durable.unwritten()
+        unsynced, self.unsynced = self.unsynced, []
+        self.syncing_streams = [stream for stream in unsynced if not stream.retired]
+        streams = [(<Stream> stream).begin_sync() for stream in self.syncing_streams]
+        streams += [(number, None, None) for number in self.dropped_streams]
+        self.dropped_streams = []
         drops, self.dropped = self.dropped, []
         generation = self.generation
         self.generation += 1
         self.dirty = self.awaited = False
         self.syncing = True
-        return generation, writes, drops
+        return generation, writes, drops, streams
 
-    def end_sync(self, uint64_t generation, writes):
+    def end_sync(self, uint64_t generation, writes, streams=()):
         """That generation is on disk."""
         cdef Segment segment
         cdef Connection connection
         cdef Queue queue
+        cdef Stream stream
         self.syncing = False
         self.synced = generation
-        for number, _, offset, data in writes:
-            segment = self.durable.find(number)
-            if segment is None:
-                continue
-            segment.written = offset + len(data)
-        writes.clear()
+        self.durable.mark_written(writes)
+        written = {number: parts for number, parts, _ in streams}
+        syncing, self.syncing_streams = self.syncing_streams, []
+        for stream in syncing:
+            stream.end_sync(written[stream.id])
         deferred, self.deferred = self.deferred, []
         for entry in deferred:
             if entry[0] > generation:

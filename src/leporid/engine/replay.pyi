@@ -9,7 +9,7 @@ from leporid.engine.reports import SegmentReport
 class Replay:
     """Applies segments to a plane, oldest first; without one it only verifies them."""
 
-    def __init__(self, plane: Plane | None) -> None: ...
+    def __init__(self, of: Plane | object | None) -> None: ...
     @property
     def highest_queue_id(self) -> int:
         """Of the durable queues that facts are about."""

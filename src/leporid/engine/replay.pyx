@@ -12,8 +12,8 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from leporid.engine.cleaning cimport relocate
 from leporid.engine.index cimport GONE, Slot
 from leporid.engine.log cimport (
-    DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_PUBLISH, KIND_SETTLE,
-    SEGMENT_HEADER_BYTES, Segment,
+    DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_LAST, KIND_PUBLISH,
+    KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
@@ -37,7 +37,7 @@ cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
     cdef uint64_t need
     if record.size < sizeof(Record) or record.size & 7 or record.size > left:
         return False
-    if record.kind < KIND_PUBLISH or record.kind > KIND_DELIVERED:
+    if record.kind < KIND_PUBLISH or record.kind > KIND_LAST:
         return False
     if record.check != header_check(record, seed):
         return False
@@ -68,14 +68,10 @@ cdef class Replay:
     Durable queues must have been made before. After the last segment call `finish`.
     """
 
-    cdef Plane plane
-    cdef bint clean                 # the newest record is CLEAN
-    cdef set damaged                # numbers of segments that had something set aside
-    cdef readonly uint32_t highest_queue_id     # of durable queues that facts are about
-    cdef object last                # (number, used) of the segment before
-
-    def __cinit__(self, Plane plane):
-        self.plane = plane
+    def __cinit__(self, of):
+        if isinstance(of, Plane):
+            self.plane = of
+            self.log = self.plane.durable
         self.damaged = set()
         self.last = (0, 0)
 
@@ -117,8 +113,8 @@ cdef class Replay:
                 at += 8
             report.used = end
             report.torn = self.torn_bytes(base, end, size)
-            if self.plane is not None:
-                segment = self.plane.durable.restore(number, mapping, end, salt)
+            if self.log is not None:
+                segment = self.log.restore(number, mapping, end, salt)
                 if report.damaged:
                     self.damaged.add(number)
                 if report.lost_before:

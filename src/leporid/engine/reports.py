@@ -25,6 +25,7 @@ class SegmentReport:
         torn: bytes after it that are not zero: a write that did not finish.
         damaged: (offset, length) of stretches before it that do not verify.
         undone: records of transactions that never committed.
+        lost: (from, to) offsets of a stream whose messages do not verify.
         lost_before: bytes that the segment before ended with, by this one's header, and lacks.
     """
 
@@ -37,3 +38,4 @@ class SegmentReport:
     undone: int = 0
     lost_before: int = 0
     damaged: list[tuple[int, int]] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)

@@ -6,6 +6,7 @@ from leporid.engine.plane cimport Plane
 
 cdef class Route:
     cdef list queues
+    cdef list streams               # None when there are none
     cdef bint durable               # one of the queues is
     cdef bint refusing              # one of them may refuse a publish when it is full
     cdef bytes key

@@ -10,6 +10,7 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.queue cimport DROP_HEAD, Queue
+from leporid.engine.stream cimport Stream
 from leporid.engine.wire cimport hash_key
 
 from leporid.amqp.errors import PreconditionFailed, ResourceError
@@ -30,6 +31,11 @@ cdef Route make_route(object queues):
     cdef Queue queue
     route.queues = []
     for queue in queues:
+        if isinstance(queue, Stream):
+            if route.streams is None:
+                route.streams = []
+            route.streams.append(queue)
+            continue
         route.queues.append(queue)
         if queue.durable:
             route.durable = True

@@ -11,6 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel, Consumer
 from leporid.engine.ledger cimport Unacked
+from leporid.engine.facts cimport flush_settles
 from leporid.engine.log cimport FLAG_IN_TX, KIND_COMMIT
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
@@ -37,14 +38,14 @@ cdef uint64_t commit(Channel channel) except? 0:
     publishes, settles = begin_commit(channel)
     durable = False
     for route, names, properties, body, _, _ in publishes:
-        durable = durable or route.durable
+        durable = durable or route.durable or route.streams is not None
         size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
         size += len(route.queues) * sizeof(Target)
     for queue, _, _, _ in settles:
         durable = durable or queue.durable
         size += 2 * sizeof(Record) + 32
     if durable:
-        plane.flush_settles(0)
+        flush_settles(plane, 0)
         plane.durable.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
     before = plane.durable.appended
     for route, names, properties, body, mandatory, refused in publishes:
@@ -59,7 +60,7 @@ cdef uint64_t commit(Channel channel) except? 0:
         channel.settle_entry(queue, seq, consumer, how)
     if not durable:
         return plane.noted_by if plane.noted != noted else 0
-    plane.flush_settles(FLAG_IN_TX)
+    flush_settles(plane, FLAG_IN_TX)
     size = sizeof(Record) + 8
     record = plane.durable.begin(size)
     memset(record, 0, size)
@@ -83,7 +84,8 @@ cdef tuple begin_commit(Channel channel):
     cdef bint refused
     publishes, settles = [], []
     for route, names, properties, body, mandatory in channel.tx_publishes:
-        route = make_route([queue for queue in route.queues if not queue.retired])
+        route = make_route([queue for queue in route.queues + (route.streams or [])
+                            if not queue.retired])
         refused = False
         if route.refusing:
             route = channel.open_queues(

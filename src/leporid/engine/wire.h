@@ -254,6 +254,30 @@ static int walk_properties(const uint8_t *p, size_t n, Props *out) {
     return p == end ? 0 : -1;
 }
 
+/* What a delivery from a stream adds: a table's length, and x-stream-offset as 'l' (RabbitMQ). */
+enum { OFFSET_HEADER_BYTES = 4 + 1 + 15 + 1 + 8 };
+
+/* Copies properties that were walked before, with the header in front of the others; returns their
+   new length. `to` has room for OFFSET_HEADER_BYTES more. */
+static size_t with_offset(uint8_t *to, const uint8_t *properties, size_t n, uint64_t offset) {
+    const uint8_t *p = properties + 2, *end = properties + n;
+    uint8_t *q = to;
+    uint16_t flags = load16(properties);
+    uint32_t size = 0;
+    store16(q, flags | 0x2000);
+    if (flags & 0x8000) p += 1 + *p;
+    if (flags & 0x4000) p += 1 + *p;
+    memcpy(q + 2, properties + 2, (size_t)(p - properties) - 2);
+    q += p - properties;
+    if (flags & 0x2000) { size = load32(p); p += 4; }
+    store32(q, size + OFFSET_HEADER_BYTES - 4);
+    memcpy(q + 4, "\x0fx-stream-offsetl", 17);
+    store64(q + 21, offset);
+    q += OFFSET_HEADER_BYTES;
+    memcpy(q, p, (size_t)(end - p));
+    return (size_t)(q - to) + (size_t)(end - p);
+}
+
 enum { TTL_NONE = 0, TTL_SET = 1, TTL_INVALID = -1 };
 #define TTL_MS_MAX 315360000000ull  /* ten years, RabbitMQ 4's limit */
 

@@ -32,6 +32,9 @@ cdef extern from "wire.h" nogil:
 
     int walk_properties(const uint8_t *p, size_t n, Props *out)
 
+    int OFFSET_HEADER_BYTES
+    size_t with_offset(uint8_t *to, const uint8_t *properties, size_t n, uint64_t offset)
+
     int TTL_NONE
     int TTL_SET
     int TTL_INVALID

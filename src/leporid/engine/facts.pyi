@@ -1,0 +1,1 @@
+# Nothing of facts.pyx is seen by Python.

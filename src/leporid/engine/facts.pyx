@@ -1,0 +1,99 @@
+"""Facts about entries in the durable log: what was settled, and what an orderly stop leaves.
+
+Responsible for turning what queues noted into records. It does not decide what is settled.
+Invariant: a fact about entries of another segment pins that segment's number in this one.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from leporid.engine.index cimport BLOCK_SLOTS, GONE, Block
+from leporid.engine.log cimport DURABLE_BIT, KIND_CLEAN, KIND_DELIVERED, KIND_SETTLE, Segment
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue cimport Queue, merge_ranges
+from leporid.engine.wire cimport Range, Record
+
+cdef enum:
+    RANGES_MAX = 4096               # in one SETTLE record
+
+
+cdef int flush_settles(Plane plane, uint8_t flags) except -1:
+    """Append what was settled since the last time."""
+    cdef Queue queue
+    cdef uint32_t count, at = 0
+    settling, plane.settling = plane.settling, []
+    for queue in settling:
+        queue.settling = False
+        count = merge_ranges(queue.ranges, queue.range_count)
+        queue.range_count = 0
+        if queue.retired:
+            continue
+        at = 0
+        while at < count:
+            append_ranges(plane, KIND_SETTLE, flags, queue.id, queue.ranges + at,
+                          min(count - at, RANGES_MAX))
+            at += RANGES_MAX
+    return 0
+
+
+cdef int append_ranges(Plane plane, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
+                       uint32_t count) except -1:
+    """A fact about entries of one queue: queue id, number of ranges, the ranges."""
+    cdef size_t body = 8 + count * sizeof(Range)
+    cdef Record *record = plane.durable.begin(sizeof(Record) + body)
+    cdef uint32_t *head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
+    cdef uint32_t at
+    cdef Segment active = plane.durable.active
+    memset(record, 0, sizeof(Record))
+    record.size = <uint32_t> (sizeof(Record) + body)
+    record.kind = kind
+    record.flags = flags
+    record.timestamp_ms = plane.wall_ms
+    record.body_len = <uint32_t> body
+    head[0] = queue
+    head[1] = count
+    memcpy(head + 2, ranges, count * sizeof(Range))
+    for at in range(count):
+        if ranges[at].segment != active.number:
+            active.pins.add(ranges[at].segment)
+    plane.durable.finish(record)
+    plane.dirty = True
+    return 0
+
+
+cdef int mark_clean(Plane plane) except -1:
+    """The last facts of an orderly shutdown: what was delivered before, and CLEAN."""
+    cdef Queue queue
+    cdef Range *ranges
+    cdef Record *record
+    cdef Block *block
+    cdef uint32_t at, count
+    flush_settles(plane, 0)
+    ranges = <Range *> malloc(BLOCK_SLOTS * sizeof(Range))
+    if ranges == NULL:
+        raise MemoryError("no memory for the last facts")
+    for queue in plane.queues.values():
+        block = queue.index.block_from(0) if queue.durable else NULL
+        while block != NULL:
+            count = 0
+            for at in range(BLOCK_SLOTS):
+                if (block.slots[at].state != GONE and block.slots[at].deliveries
+                        and block.slots[at].position >> 63):
+                    ranges[count].segment = (
+                        <uint32_t> (block.slots[at].position >> 32) & ~<uint32_t> DURABLE_BIT)
+                    ranges[count].first = block.number * BLOCK_SLOTS + at
+                    ranges[count].count = 1
+                    count += 1
+            count = merge_ranges(ranges, count)
+            if count:
+                append_ranges(plane, KIND_DELIVERED, 0, queue.id, ranges, count)
+            block = queue.index.block_from(block.number + 1)
+    free(ranges)
+    record = plane.durable.begin(sizeof(Record))
+    memset(record, 0, sizeof(Record))
+    record.size = sizeof(Record)
+    record.kind = KIND_CLEAN
+    plane.durable.finish(record)
+    plane.dirty = True
+    return 0

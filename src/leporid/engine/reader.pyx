@@ -1,0 +1,64 @@
+"""A consumer of a stream: reads at its own pace, takes nothing out.
+
+Responsible for where one consumer is and for what it is sent. It keeps nothing of the stream but a
+place in it. Invariant: offsets are delivered in rising order; an ack gives credit and nothing else.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.channel cimport Channel, Consumer
+from leporid.engine.stream cimport Stream
+from leporid.engine.wire cimport Record
+
+
+cdef class Reader(Consumer):
+    """One consumer of a stream; made by `Channel.consume_stream`."""
+
+    def __repr__(self):
+        return (f"<Reader {self.tag!r} of {self.queue.name!r} offset={self.cursor.offset} "
+                f"unacked={self.unacked_count}>")
+
+    def start(self, uint64_t offset):
+        """Where to begin; before it is attached."""
+        (<Stream> self.queue).locate(offset, &self.cursor)
+
+    @property
+    def offset(self):
+        """Of the message that is next to be delivered."""
+        return self.cursor.offset
+
+    @property
+    def settled_offset(self):
+        """Everything below was delivered and settled."""
+        cdef size_t at
+        for at in range(self.channel.ledger.start, self.channel.ledger.end):
+            if self.channel.ledger.entries[at].consumer == <void *> self:
+                return self.channel.ledger.entries[at].seq
+        return self.cursor.offset
+
+    cdef int fill(self, Stream stream) except -1:
+        """Send what is there, while there is credit."""
+        cdef Channel channel = self.channel
+        cdef Record *record
+        while not self.waiting and self.cursor.offset < stream.end:
+            if not self.can_take():
+                self.waiting = True
+                return 0
+            record = stream.look(&self.cursor)
+            if record == NULL:
+                return 0
+            channel.delivery_tag += 1
+            channel.plane.delivered += 1
+            stream.delivered += 1
+            channel.out.write_from_stream(
+                channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+                channel.delivery_tag, self.cursor.offset, record)
+            if not self.no_ack:
+                self.unacked_count += 1
+                channel.outstanding += 1
+                channel.unacked_count += 1
+                channel.ledger.add(channel.delivery_tag, self.cursor.offset, stream, self)
+            self.cursor.at += record.size
+            self.cursor.offset += 1
+        return 0

@@ -1,0 +1,52 @@
+"""A stream: messages that stay, read by offset."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.log cimport Log, Segment
+from leporid.engine.queue cimport Queue
+from leporid.engine.wire cimport Record
+
+cdef struct Mark:
+    # Where one message of many lies, and when it came.
+    uint64_t offset
+    uint64_t timestamp_ms
+    uint32_t segment
+    uint32_t at
+
+cdef struct Cursor:
+    # Where a reader is: the next message it wants is at this place or behind it.
+    uint64_t offset
+    uint32_t segment
+    uint32_t at
+
+cdef class Stream(Queue):
+    cdef readonly uint64_t first        # offset of the oldest message
+    cdef readonly uint64_t end          # messages below are on disk, and may be read
+    cdef readonly uint64_t last_chunk   # first offset of the newest sync that brought something
+    cdef public object on_synced        # called when `end` moved
+    cdef readonly Log log
+    cdef list readers
+    cdef list dropped                   # numbers of segments whose files may go
+    cdef list unmapped                  # sealed segments that are still read from memory
+    cdef Mark *marks
+    cdef size_t mark_start, mark_end, mark_capacity
+    cdef uint64_t newest_ms             # timestamps never go back
+    cdef uint64_t end_ms                # of the newest message that may be read
+    cdef uint64_t closing               # `end` after the sync under way
+    cdef uint64_t closing_ms
+    cdef bint unsynced                  # stands in plane.unsynced
+    cdef uint64_t max_bytes, max_age_ms
+    cdef size_t segment_bytes_max
+    cdef int append_message(self, const uint8_t *names, size_t names_len,
+                            const uint8_t *properties, size_t properties_len,
+                            const uint8_t *body, size_t body_len) except -1
+    cdef int touch(self) except -1
+    cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
+                  uint32_t at) except -1
+    cdef Mark *mark_before(self, uint64_t offset)
+    cdef int locate(self, uint64_t offset, Cursor *cursor) except -1
+    cdef Record *look(self, Cursor *cursor) except? NULL
+    cdef tuple begin_sync(self)
+    cdef int end_sync(self, list writes) except -1
+    cdef int map_sealed(self) except -1
+    cdef int retain(self) except -1

@@ -1,0 +1,422 @@
+"""A stream: a log of its own, read by offset, whose messages stay until retention drops them.
+
+Responsible for offsets, for what may be read, for finding an offset or a time, and for retention.
+It knows no connections: who reads over AMQP is in `reader`, ranges for others are `window`s. It is
+a Queue so that bindings and consumers treat it as one; the index of entries stays empty.
+
+Invariants: offsets are dense, begin at 0 and are never given twice; what anybody may read is on
+disk, so that no crash can give its offset to another message; a segment that somebody reads keeps
+its bytes.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove, memset
+
+from leporid.engine.log cimport (
+    DURABLE_BIT, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment,
+)
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue cimport Queue
+from leporid.engine.reader cimport Reader
+from leporid.engine.takers cimport Taker
+from leporid.engine.window cimport Window
+from leporid.engine.wire cimport Record, Target
+
+cdef extern from *:
+    """
+    #define NO_LIMIT UINT64_MAX
+    """
+    uint64_t NO_LIMIT
+
+cdef enum:
+    # A small stream takes little room; each further segment is twice as large, up to the limit.
+    SEGMENT_BYTES_FIRST = 1024 * 1024
+    SEGMENT_BYTES_MAX = 16 * 1024 * 1024
+    # One message in so many has its place in memory; the others are found by walking from it.
+    MARK_EVERY = 256
+
+
+cdef class Stream(Queue):
+    """One stream; made by `Plane.stream`."""
+
+    def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
+        self.log = Log(True, SEGMENT_BYTES_FIRST, plane.durable.seed ^ queue_id)
+        self.readers = []
+        self.dropped = []
+        self.unmapped = []
+        self.max_bytes = self.max_age_ms = NO_LIMIT
+        self.segment_bytes_max = SEGMENT_BYTES_MAX
+
+    def __dealloc__(self):
+        free(self.marks)
+
+    def __repr__(self):
+        return (f"<Stream {self.name!r} first={self.first} end={self.end} "
+                f"consumers={self.consumer_count}>")
+
+    # ------------------------------------------------------------- what the control plane asks
+
+    def set_retention(self, *, max_bytes=None, max_age_ms=None, segment_bytes=None):
+        """What may go: whole segments beyond a size or an age, never the newest."""
+        self.max_bytes = NO_LIMIT if max_bytes is None else max_bytes
+        self.max_age_ms = NO_LIMIT if max_age_ms is None else max_age_ms
+        if segment_bytes is not None:
+            self.segment_bytes_max = min(SEGMENT_BYTES_MAX, max(4096, segment_bytes))
+            if self.log.segment_bytes > self.segment_bytes_max:
+                self.log.resize(self.segment_bytes_max)
+
+    @property
+    def next_offset(self):
+        """The offset of the next message that comes."""
+        return self.next_seq
+
+    @property
+    def bytes(self):
+        """Bytes of the log."""
+        cdef Segment segment
+        cdef uint64_t total = 0
+        for segment in self.log.segments:
+            if segment is not None:
+                total += segment.used
+        return total
+
+    @property
+    def incarnation(self):
+        """Tells this stream from every other that had or will have its name."""
+        return f"{self.plane.incarnation_prefix}-{self.id}"
+
+    @property
+    def first_timestamp_ms(self):
+        """When the oldest message came; None when there is none."""
+        cdef Cursor cursor
+        cdef Record *record
+        self.locate(self.first, &cursor)
+        record = self.look(&cursor)
+        return None if record == NULL else record.timestamp_ms
+
+    @property
+    def last_timestamp_ms(self):
+        """When the newest readable message came; None when there is none."""
+        return self.end_ms if self.end > self.first else None
+
+    def offset_for(self, uint64_t timestamp_ms):
+        """The first offset that came at that time or later; `end` if none did yet."""
+        cdef size_t low = self.mark_start, high = self.mark_end, middle
+        cdef Cursor cursor
+        cdef Record *record
+        while low < high:
+            middle = (low + high) // 2
+            if self.marks[middle].timestamp_ms < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.mark_start:
+            self.locate(self.first, &cursor)
+        else:
+            self.locate(self.marks[low - 1].offset, &cursor)
+        record = self.look(&cursor)
+        while record != NULL and record.timestamp_ms < timestamp_ms:
+            cursor.at += record.size
+            cursor.offset += 1
+            record = self.look(&cursor)
+        return self.end if record == NULL else cursor.offset
+
+    def window(self, uint64_t first, uint64_t end, uint32_t rows_max, uint64_t bytes_max):
+        """Messages from offset `first` on, below `end`: as many as both limits allow, at least
+        one. Their bytes stay where they are until the window is closed.
+
+        Raises:
+            ValueError: that range is not there.
+        """
+        if first < self.first or end > self.end or first > end:
+            raise ValueError(f"stream {self.name!r} has offsets {self.first} to {self.end}, "
+                             f"not {first} to {end}")
+        return Window(self, first, end, rows_max, bytes_max)
+
+    # ------------------------------------------------------------- appending
+
+    cdef int append_message(self, const uint8_t *names, size_t names_len,
+                            const uint8_t *properties, size_t properties_len,
+                            const uint8_t *body, size_t body_len) except -1:
+        """One message at the end; readable when it is synced."""
+        cdef size_t size = (sizeof(Record) + sizeof(Target) + names_len + properties_len
+                            + body_len + 7) & ~<size_t> 7
+        cdef Record *record = self.log.begin(size)
+        cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
+        cdef uint8_t *p = <uint8_t *> (target + 1)
+        cdef uint64_t offset = self.next_seq, position
+        self.newest_ms = max(self.newest_ms, self.plane.wall_ms)
+        memset(<uint8_t *> record + size - 8, 0, 8)
+        record.size = <uint32_t> size
+        record.kind = KIND_PUBLISH
+        record.flags = 0
+        record.targets = 1
+        record.properties_len = <uint32_t> properties_len
+        record.timestamp_ms = self.newest_ms
+        record.body_len = <uint32_t> body_len
+        record.names_len = <uint16_t> names_len
+        target.queue = self.id
+        target.seq = offset
+        memcpy(p, names, names_len)
+        p += names_len
+        memcpy(p, properties, properties_len)
+        memcpy(p + properties_len, body, body_len)
+        position = self.log.finish(record)
+        self.next_seq += 1
+        self.published += 1
+        self.mark(offset, record.timestamp_ms,
+                  <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT, <uint32_t> position)
+        if self.consumer_count or self.on_synced is not None:
+            self.plane.awaited = True
+        return self.touch()
+
+    cdef int touch(self) except -1:
+        """Something of this stream belongs to the next sync."""
+        if not self.unsynced:
+            self.unsynced = True
+            self.plane.unsynced.append(self)
+        self.plane.dirty = True
+        return 0
+
+    # ------------------------------------------------------------- places
+
+    cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
+                  uint32_t at) except -1:
+        """Remember a place, if it is the first of its segment or far from the one before."""
+        cdef Mark *last
+        cdef void *grown
+        if self.mark_end > self.mark_start:
+            last = &self.marks[self.mark_end - 1]
+            if last.segment == segment and offset - last.offset < MARK_EVERY:
+                return 0
+            if last.segment != segment and self.log.segment_bytes < self.segment_bytes_max:
+                self.log.resize(min(2 * self.log.segment_bytes, self.segment_bytes_max))
+        if self.mark_end == self.mark_capacity:
+            if self.mark_start > self.mark_capacity // 2:
+                memmove(self.marks, self.marks + self.mark_start,
+                        (self.mark_end - self.mark_start) * sizeof(Mark))
+                self.mark_end -= self.mark_start
+                self.mark_start = 0
+            else:
+                self.mark_capacity = max(8, self.mark_capacity * 2)
+                grown = realloc(self.marks, self.mark_capacity * sizeof(Mark))
+                if grown == NULL:
+                    raise MemoryError(f"no memory for the places of stream {self.name!r}")
+                self.marks = <Mark *> grown
+        last = &self.marks[self.mark_end]
+        last.offset, last.timestamp_ms, last.segment, last.at = offset, timestamp_ms, segment, at
+        self.mark_end += 1
+        return 0
+
+    cdef Mark *mark_before(self, uint64_t offset):
+        """The last marked place at or before an offset; NULL when there is none."""
+        cdef size_t low = self.mark_start, high = self.mark_end, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.marks[middle].offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return NULL if low == self.mark_start else &self.marks[low - 1]
+
+    cdef int locate(self, uint64_t offset, Cursor *cursor) except -1:
+        """Point a cursor at an offset, which may be one that does not exist yet."""
+        cdef Mark *mark
+        cdef Segment segment = self.log.active
+        cdef Record *record
+        cdef uint64_t found
+        cursor.offset = max(offset, self.first)
+        if cursor.offset >= self.next_seq:
+            cursor.offset = self.next_seq
+            cursor.segment = self.log.first if segment is None else segment.number
+            cursor.at = SEGMENT_HEADER_BYTES if segment is None else <uint32_t> segment.used
+            return 0
+        mark = self.mark_before(cursor.offset)
+        if mark == NULL:
+            mark = &self.marks[self.mark_start]
+        cursor.segment, cursor.at = mark.segment, mark.at
+        while True:
+            segment = self.log.find(cursor.segment)
+            if segment is None or cursor.at >= segment.used:
+                cursor.segment += 1
+                cursor.at = SEGMENT_HEADER_BYTES
+                continue
+            if segment.holes and cursor.at in segment.holes:
+                cursor.at = segment.holes[cursor.at]
+                continue
+            record = <Record *> (segment.base + cursor.at)
+            if record.kind == KIND_PUBLISH:
+                found = (<Target *> (<uint8_t *> record + sizeof(Record))).seq
+                if found >= cursor.offset:
+                    return 0
+            cursor.at += record.size
+
+    cdef Record *look(self, Cursor *cursor) except? NULL:
+        """The next readable message at a cursor, which then has its offset; NULL: none yet.
+
+        To go on, add the record's size to `at` and one to `offset`.
+        """
+        cdef Segment segment
+        cdef Record *record
+        while cursor.offset < self.end and cursor.segment <= self.log.active.number:
+            segment = self.log.find(cursor.segment)
+            if segment is None or cursor.at >= segment.used:
+                if segment is self.log.active:
+                    break
+                cursor.segment += 1
+                cursor.at = SEGMENT_HEADER_BYTES
+                continue
+            if segment.holes and cursor.at in segment.holes:
+                cursor.at = segment.holes[cursor.at]
+                continue
+            record = <Record *> (segment.base + cursor.at)
+            if record.kind == KIND_PUBLISH:
+                # Past offsets that were lost to damage.
+                cursor.offset = (<Target *> (<uint8_t *> record + sizeof(Record))).seq
+                return record if cursor.offset < self.end else NULL
+            cursor.at += record.size
+        return NULL
+
+    # ------------------------------------------------------------- sync
+
+    cdef tuple begin_sync(self):
+        """What storage has to do for this stream: (id, writes, drops)."""
+        cdef Record *record
+        cdef size_t size = sizeof(Record) + 8
+        self.unsynced = False
+        self.closing, self.closing_ms = self.next_seq, self.newest_ms
+        if self.log.active is not None and self.log.active.used > self.log.active.written:
+            # So that a start knows which losses cannot be of a write that did not finish.
+            record = self.log.begin(size)
+            memset(record, 0, size)
+            record.size = <uint32_t> size
+            record.kind = KIND_SYNCED
+            record.timestamp_ms = self.newest_ms
+            record.body_len = 8
+            (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[0] = self.end
+            self.log.finish(record)
+        drops, self.dropped = self.dropped, []
+        return self.id, self.log.unwritten(), drops
+
+    cdef int end_sync(self, list writes) except -1:
+        """That is on disk: it may be read."""
+        cdef bint moved = self.closing > self.end
+        self.log.mark_written(writes)
+        if moved:
+            self.last_chunk = self.end
+            self.end, self.end_ms = self.closing, self.closing_ms
+            self.ready_count = self.end - self.first
+        self.map_sealed()
+        self.retain()
+        if moved and not self.retired:
+            self.wake()
+            if self.on_synced is not None:
+                self.on_synced()
+        return 0
+
+    cdef int map_sealed(self) except -1:
+        """Read what is sealed and written from its file, and give its memory back."""
+        cdef Segment segment
+        cdef Py_ssize_t at = len(self.log.segments) - 1
+        if self.plane.map_stream_segment is None or self.retired:
+            return 0
+        while at >= 0:
+            segment = <Segment> self.log.segments[at]
+            at -= 1
+            if segment is None or not segment.sealed:
+                continue
+            if segment.mapped:
+                break
+            if segment.written == segment.used and not segment.readers:
+                try:
+                    segment.adopt(self.plane.map_stream_segment(self.id, segment.number), self.log)
+                except OSError:
+                    return 0  # no descriptor or mapping to be had: again after the next sync
+        return 0
+
+    cdef int retain(self) except -1:
+        """Drop the oldest segments while the stream is too large or they are too old."""
+        cdef Segment oldest
+        cdef Reader reader
+        cdef size_t at
+        cdef uint64_t now = self.plane.wall_ms, total
+        if self.max_bytes == NO_LIMIT and self.max_age_ms == NO_LIMIT or self.retired:
+            return 0
+        total = self.bytes
+        while self.mark_end > self.mark_start:
+            oldest = self.log.find(self.marks[self.mark_start].segment)
+            if not oldest.sealed or oldest.written != oldest.used or oldest.readers:
+                break
+            at = self.mark_start
+            while at < self.mark_end and self.marks[at].segment == oldest.number:
+                at += 1
+            if at == self.mark_end or self.marks[at].offset > self.end:
+                break  # it has the newest messages
+            if total <= self.max_bytes and (
+                    self.max_age_ms == NO_LIMIT
+                    or self.marks[at].timestamp_ms + self.max_age_ms > now):
+                break
+            for reader in self.readers:
+                if reader.cursor.offset < self.marks[at].offset:
+                    return 0
+            total -= oldest.used
+            self.drop_before(self.marks[at].segment)
+            self.mark_start = at
+            self.first = self.marks[at].offset
+            self.ready_count = self.end - self.first
+        return 0
+
+    def drop_before(self, uint32_t number):
+        """Forget the segments below that number; their files go with the next sync."""
+        cdef Segment segment
+        for segment in list(self.log.segments):
+            if segment is not None and segment.number < number:
+                self.dropped.append(segment.number)
+                self.log.drop(segment)
+        self.touch()
+
+    # ------------------------------------------------------------- readers
+
+    cdef void wake(self):
+        if not self.hungry and self.readers:
+            self.hungry = True
+            self.plane.hungry.append(self)
+
+    cdef int attach(self, Taker taker) except -1:
+        self.consumer_count += 1
+        self.readers.append(taker)
+        self.wake()
+        return 0
+
+    cdef int detach(self, Taker taker) except -1:
+        self.consumer_count -= 1
+        self.readers.remove(taker)
+        return 0
+
+    cdef int resume(self, Taker taker) except -1:
+        cdef Reader reader = <Reader> taker
+        reader.waiting = False
+        if reader.cursor.offset < self.end:
+            self.wake()
+        return 0
+
+    cdef int deliver(self) except -1:
+        """Let every reader have what it has credit for."""
+        cdef Reader reader
+        for reader in self.readers:
+            reader.fill(self)
+        return 0
+
+    def purge(self):
+        """A stream cannot be purged; the rules refuse it before."""
+        raise AssertionError(f"stream {self.name!r} was to be purged")
+
+    def retire(self):
+        """The stream was deleted; returns how many messages it had."""
+        self.retired = True
+        self.plane.queues.pop(self.id, None)
+        self.plane.streams.pop(self.id, None)
+        self.plane.dropped_streams.append(self.id)
+        self.plane.dirty = True
+        return self.ready_count

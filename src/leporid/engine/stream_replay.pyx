@@ -1,0 +1,124 @@
+"""Replay of one stream's log: offsets are found again, and a write that did not finish is given up.
+
+Responsible for what of a stream may be read after a start. It trusts `replay` for what verifies.
+Invariant: what was readable before keeps its offset; what nobody was told of may go.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.log cimport KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Segment
+from leporid.engine.replay cimport Replay
+from leporid.engine.stream cimport Mark, Stream
+from leporid.engine.wire cimport Record, Target
+
+cdef extern from *:
+    """
+    #define NO_LIMIT UINT64_MAX
+    """
+    uint64_t NO_LIMIT
+
+
+cdef inline uint64_t offset_of(const Record *record) noexcept:
+    return (<Target *> (<uint8_t *> record + sizeof(Record))).seq
+
+
+cdef class StreamReplay(Replay):
+    """Applies a stream's segments, oldest first; `finish` opens the stream for readers."""
+
+    cdef Stream stream
+    cdef list reports
+    cdef uint64_t certain           # offsets below were synced for sure, by the facts read so far
+
+    def __cinit__(self, Stream stream not None):
+        self.stream = stream
+        self.log = stream.log
+        self.reports = []
+
+    cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1:
+        cdef Stream stream = self.stream
+        cdef Record *record
+        cdef size_t at
+        cdef uint64_t offset
+        self.reports.append(report)
+        for at in valid:
+            record = <Record *> (base + at)
+            report.records += 1
+            if record.kind == KIND_SYNCED and record.body_len == 8:
+                offset = (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[0]
+                self.certain = max(self.certain, offset)
+                stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
+            if record.kind != KIND_PUBLISH or record.targets != 1:
+                continue
+            offset = offset_of(record)
+            if stream.mark_end == stream.mark_start:
+                stream.first = stream.next_seq = offset
+            elif offset < stream.next_seq:
+                segment.holes[at] = at + record.size  # of a write that was given up
+                continue
+            elif offset > stream.next_seq:
+                report.lost.append((stream.next_seq, offset))
+            report.publishes += 1
+            stream.mark(offset, record.timestamp_ms, segment.number, <uint32_t> at)
+            stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
+            stream.next_seq = offset + 1
+        return 0
+
+    def finish(self, bint missing=False):
+        """Every segment was read: give up a write that did not finish, and open the rest.
+
+        Power may go when later pages of a write are on disk and earlier ones are not. Nobody was
+        told of that write, so what follows the first loss in it goes too, and offsets stay dense.
+        Reports may change; files are then to be cut to `used`. Returns whether nothing was lost.
+        """
+        cdef Stream stream = self.stream
+        cdef uint64_t keep = NO_LIMIT
+        for report in self.reports:
+            for start, _ in report.lost:
+                if start >= self.certain:
+                    keep = min(keep, start)
+            report.lost = [(a, b) for a, b in report.lost if a < keep]
+        if keep != NO_LIMIT:
+            self.cut_at(keep)
+        stream.next_seq = max(stream.next_seq, self.certain)
+        if stream.mark_end == stream.mark_start:
+            stream.first = stream.next_seq
+        stream.end = stream.closing = stream.next_seq
+        stream.last_chunk = max(stream.first, min(self.certain, stream.end))
+        stream.end_ms = stream.closing_ms = stream.newest_ms
+        stream.ready_count = stream.end - stream.first
+        return not missing and not any(report.lost for report in self.reports)
+
+    cdef int cut_at(self, uint64_t offset) except -1:
+        """Forget every message from that offset on."""
+        cdef Stream stream = self.stream
+        cdef Segment segment
+        cdef Mark *mark = stream.mark_before(offset - 1) if offset else NULL
+        cdef size_t at, used
+        cdef uint32_t number = 0 if mark == NULL else mark.segment
+        for report in self.reports:
+            if report.number < number:
+                continue
+            segment = stream.log.find(report.number)
+            at = mark.at if report.number == number else SEGMENT_HEADER_BYTES
+            used = self.whole_until(segment, at, offset)
+            if used < segment.used:
+                report.torn += segment.used - used
+                report.used = segment.used = segment.written = used
+                report.damaged = [(a, n) for a, n in report.damaged if a < used]
+        while stream.mark_end > stream.mark_start and (
+                stream.marks[stream.mark_end - 1].offset >= offset):
+            stream.mark_end -= 1
+        stream.next_seq = offset
+        return 0
+
+    cdef size_t whole_until(self, Segment segment, size_t at, uint64_t offset) except? 0:
+        """Where the first record that is not wanted begins in a segment."""
+        cdef Record *record
+        while at < segment.used:
+            if at in segment.holes:
+                return at  # the loss itself
+            record = <Record *> (segment.base + at)
+            if record.kind == KIND_PUBLISH and offset_of(record) >= offset:
+                return at
+            at += record.size
+        return at

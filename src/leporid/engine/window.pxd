@@ -1,0 +1,18 @@
+"""A stretch of a stream that stays in memory while somebody works on it."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef struct Stretch:
+    # Records of messages, one after another, nothing in between.
+    const uint8_t *start
+    const uint8_t *end
+
+cdef class Window:
+    cdef readonly uint64_t first, end   # offsets that it is about
+    cdef readonly uint32_t rows         # messages in it
+    cdef readonly uint64_t bytes        # of their records
+    cdef readonly list lost             # (from, to): offsets in it whose messages were damaged
+    cdef Stretch *stretches
+    cdef int count, capacity
+    cdef list segments                  # that must not lose their bytes
+    cdef int add(self, const uint8_t *start, const uint8_t *end) except -1

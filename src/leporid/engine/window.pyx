@@ -1,0 +1,94 @@
+"""A range of a stream as raw bytes, for work outside of the broker's thread.
+
+Responsible for keeping these bytes where they are. It is opened and closed on the broker's thread;
+in between, any thread may read `stretches`, which nobody changes. Invariant: every record in it is
+a message, on disk, with an offset in [first, end).
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+
+from leporid.engine.log cimport Segment
+from leporid.engine.stream cimport Cursor, Stream
+from leporid.engine.wire cimport Record
+
+
+cdef class Window:
+    """Made by `Stream.window`; `close` it, or use it in a `with` statement."""
+
+    def __cinit__(self, Stream stream, uint64_t first, uint64_t end, uint32_t rows_max,
+                  uint64_t bytes_max):
+        cdef Cursor cursor
+        cdef Segment segment = None
+        cdef Record *record
+        cdef const uint8_t *start = NULL
+        cdef const uint8_t *p = NULL
+        self.segments = []
+        self.lost = []
+        self.first = self.end = first
+        if first == end:
+            return
+        stream.locate(first, &cursor)
+        while True:
+            record = stream.look(&cursor)
+            if record == NULL or cursor.offset >= end:
+                self.miss(end)
+                break
+            if self.rows and (self.rows >= rows_max or self.bytes + record.size > bytes_max):
+                break
+            self.miss(cursor.offset)
+            if <const uint8_t *> record != p:
+                if start != NULL:
+                    self.add(start, p)
+                start = <const uint8_t *> record
+            if segment is None or segment.number != cursor.segment:
+                segment = stream.log.find(cursor.segment)
+                segment.readers += 1
+                self.segments.append(segment)
+            p = <const uint8_t *> record + record.size
+            self.rows += 1
+            self.bytes += record.size
+            self.end = cursor.offset + 1
+            cursor.at += record.size
+            cursor.offset += 1
+        if start != NULL:
+            self.add(start, p)
+
+    def __dealloc__(self):
+        free(self.stretches)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return f"<Window of {self.rows} messages, offsets {self.first} to {self.end}>"
+
+    def miss(self, uint64_t upto):
+        """Note that what is between the last message and that offset is not there."""
+        if self.end < upto:
+            self.lost.append((self.end, upto))
+            self.end = upto
+
+    cdef int add(self, const uint8_t *start, const uint8_t *end) except -1:
+        cdef void *grown
+        if self.count == self.capacity:
+            self.capacity = max(4, self.capacity * 2)
+            grown = realloc(self.stretches, self.capacity * sizeof(Stretch))
+            if grown == NULL:
+                raise MemoryError("no memory for a window of a stream")
+            self.stretches = <Stretch *> grown
+        self.stretches[self.count].start = start
+        self.stretches[self.count].end = end
+        self.count += 1
+        return 0
+
+    def close(self):
+        """Let the bytes go; on the broker's thread, when nobody reads them any more."""
+        cdef Segment segment
+        segments, self.segments = self.segments, []
+        for segment in segments:
+            segment.readers -= 1
+        self.count = 0

@@ -1,0 +1,126 @@
+"""Consumers of streams: credit, pace, and what an ack means."""
+
+from __future__ import annotations
+
+from tests.engine import frames
+from tests.engine.frames import ack, nack
+from tests.engine.session_fake import Peer
+from tests.engine.streams import World, numbered, offset_of
+
+
+def reader_of(world: World, prefetch: int, offset: int = 0, channel: int = 1):
+    peer = Peer(world.plane, {"s": world.stream}, channels=(channel,))
+    return peer, peer.channels[channel].consume_stream(world.stream, "r", prefetch, offset)
+
+
+def test_it_gets_as_many_as_it_has_credit_for_and_an_ack_gives_more():
+    world = World()
+    world.send(*numbered(10))
+    world.sync()
+    peer, reader = reader_of(world, 3)
+    assert peer.bodies() == [b"0", b"1", b"2"]
+    assert peer.bodies() == []
+    peer.feed(ack(1, 2, multiple=True))
+    assert peer.bodies() == [b"3", b"4"]
+    peer.feed(nack(1, 3))  # credit as well: nothing goes back into a stream
+    assert peer.bodies() == [b"5"]
+    assert (reader.offset, reader.settled_offset) == (6, 3)
+    peer.feed(ack(1, 0, multiple=True))
+    assert reader.settled_offset == 6
+
+
+def test_readers_go_at_their_own_pace():
+    world = World(segment_bytes=4096)
+    world.send(*numbered(200, size=100))
+    world.sync()
+    slow, _ = reader_of(world, 1)
+    fast, _ = reader_of(world, 1000)
+    late, _ = reader_of(world, 1000, 150)
+    assert len(slow.bodies()) == 1
+    assert len(fast.bodies()) == 200
+    assert [offset_of(event.raw) for event in late.deliveries()] == list(range(150, 200))
+    world.send(b"new")
+    world.sync()
+    assert fast.bodies() == late.bodies() == [b"new"]
+    assert slow.bodies() == []
+
+
+def test_a_reader_of_what_is_next_gets_what_comes():
+    world = World()
+    world.send(b"old")
+    world.sync()
+    world.send(b"appended before it came, synced after")
+    peer, _ = reader_of(world, 10, world.stream.next_offset)
+    world.send(b"new")
+    world.sync()
+    assert peer.bodies() == [b"new"]
+
+
+def test_a_reader_waits_at_the_end_of_an_empty_stream():
+    world = World()
+    peer, _ = reader_of(world, 10)
+    assert peer.bodies() == []
+    world.send(b"first")
+    # Somebody reads: it is not kept waiting for the idle sync.
+    assert world.plane.awaited  # noqa: PGH005
+    world.sync()
+    assert peer.bodies() == [b"first"]
+
+
+def test_a_cancelled_reader_gets_nothing_more():
+    world = World()
+    world.send(*numbered(4))
+    world.sync()
+    peer, reader = reader_of(world, 2)
+    assert len(peer.bodies()) == 2
+    peer.channels[1].cancel(reader)
+    peer.feed(ack(1, 0, multiple=True))
+    assert peer.bodies() == []
+    assert world.stream.consumer_count == 0
+
+
+def test_a_channel_that_closes_leaves_the_stream_as_it_is():
+    world = World()
+    world.send(*numbered(4))
+    world.sync()
+    peer, _ = reader_of(world, 4)
+    assert len(peer.bodies()) == 4
+    peer.connection.close_channel(1)
+    assert world.stream.consumer_count == 0
+    assert len(world.read()) == 4
+
+
+def test_the_limit_of_the_channel_counts():
+    world = World()
+    world.send(*numbered(10))
+    world.sync()
+    peer, _ = reader_of(world, 8)
+    peer.channels[1].prefetch_global = 2
+    assert len(peer.bodies()) == 2
+    peer.feed(ack(1, 1))
+    assert len(peer.bodies()) == 1
+
+
+def test_a_peer_that_does_not_read_gets_no_more_than_its_output_holds():
+    world = World()
+    world.send(*numbered(300, size=10_000))
+    world.sync()
+    peer, reader = reader_of(world, 60_000)
+    world.plane.run()
+    assert peer.connection.pending_bytes < 1_000_000
+    assert reader.offset < 100
+    found = len(list(frames.events_of(peer.take(), 131072)))
+    while bodies := peer.bodies():
+        found += len(bodies)
+    assert found == 300
+
+
+def test_no_flow_no_deliveries():
+    world = World()
+    world.send(*numbered(2))
+    world.sync()
+    peer, _ = reader_of(world, 10)
+    peer.channels[1].set_flow(False)
+    assert peer.bodies() == []
+    peer.channels[1].set_flow(True)
+    assert len(peer.bodies()) == 2

@@ -1,0 +1,62 @@
+"""Windows: ranges of a stream that stay in memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.streams import World, numbered
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.integers(0, 3000), min_size=1, max_size=60),
+    st.integers(1, 20),
+    st.integers(1, 8000),
+    st.data(),
+)
+def test_windows_cover_a_range_without_gaps(sizes, rows_max, bytes_max, data):
+    world = World(segment_bytes=4096)
+    for number, size in enumerate(sizes):
+        world.send(bytes(size))
+        if number % 5 == 0:
+            world.sync()
+    world.sync()
+    at = first = data.draw(st.integers(0, len(sizes)))
+    end = data.draw(st.integers(first, len(sizes)))
+    rows = 0
+    while at < end:
+        with world.stream.window(at, end, rows_max, bytes_max) as window:
+            assert window.first == at
+            assert 1 <= window.rows <= rows_max
+            assert window.rows == 1 or window.bytes <= bytes_max
+            assert not window.lost
+            rows += window.rows
+            at = window.end
+    assert (at, rows) == (end, end - first)
+
+
+def test_a_window_beyond_the_stream_is_refused():
+    world = World()
+    world.send(b"a")
+    world.sync()
+    world.send(b"not synced")
+    for first, end in ((0, 2), (2, 2), (1, 0)):
+        with pytest.raises(ValueError, match="offsets 0 to 1"):
+            world.stream.window(first, end, 1, 1)
+
+
+def test_what_a_window_shows_outlives_retention_and_mapping():
+    world = World(segment_bytes=4096, max_bytes=4096)
+    world.send(*numbered(5, size=100))
+    world.sync()
+    with world.stream.window(0, 5, 100, 10**6):
+        for number in range(60):
+            world.send(b"%d" % number + bytes(400))
+            world.sync()
+        assert world.stream.first == 0
+        assert (oldest := world.stream.log.segments[0]) is not None
+        assert not oldest.mapped
+    world.send(b"x")
+    world.sync()
+    assert world.stream.first > 0

@@ -184,3 +184,39 @@ def test_cleaning_waits_for_its_time(plane, disk, durable, peer):
     disk.sync(plane)
     disk.sync(plane)
     assert len(disk.files) < before
+
+
+# ------------------------------------------------------------- the transient log
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_messages_do_not_keep_the_memory_of_many(seed):
+    """One queue keeps a message in forty ready, two keep some unacked, of all that passes."""
+    random = Random(seed)
+    plane = make_plane(transient_segment_bytes=SEGMENT_BYTES)
+    ready, *unacked = [plane.queue(0, name, False) for name in "rab"]
+    peer, taker = Peer(plane), Peer(plane)
+    kept: dict[str, list[bytes]] = {queue.name: [] for queue in (ready, *unacked)}
+    for number in range(6000):
+        body = b"%d " % number * random.randrange(1, 60)
+        parked = random.randrange(40) == 0
+        plane.publish([*unacked, ready] if parked else unacked, "x", "k", b"\0\0", body)
+        if parked:
+            kept["r"].append(body)
+        for queue in unacked:
+            got = taker.get(queue, no_ack=False)
+            assert got is not None
+            assert got.body == body
+            if random.randrange(40):
+                taker.feed(ack(1, got.tag))
+            else:
+                kept[queue.name].append(body)
+        if number % 20 == 0:
+            plane.now_ms += 100
+            plane.run()
+    used = sum(len(body) for bodies in kept.values() for body in bodies)
+    assert plane.transient.bytes < 32 * SEGMENT_BYTES + 3 * used
+    taker.connection.lost()
+    for queue in (ready, *unacked):
+        assert peer.drain(queue) == kept[queue.name]
+    assert plane.transient.bytes < 10 * SEGMENT_BYTES

@@ -1,9 +1,10 @@
-"""Cleaning of the durable log: segments that nobody needs go, mostly dead ones are copied forward.
+"""Cleaning of the logs: segments that nobody needs go, mostly dead ones are copied forward.
 
-A segment is needed while an entry refers to one of its records, or while a SETTLE fact in it is
-about a record of another segment that still exists: without the fact that record would be
-delivered again after a restart. It does not know files; storage deletes what is in `dropped`.
-Invariant: a copy is synced before what it was copied from is dropped.
+A transient segment is needed while an entry refers to one of its records. A durable segment is
+needed while an entry refers to one of its records, or while a SETTLE fact in it is about a record
+of another segment that still exists: without the fact that record would be delivered again after a
+restart. It does not know files; storage deletes what is in `dropped`. Invariant: a copy is synced
+before what it was copied from is dropped.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -12,7 +13,7 @@ from libc.string cimport memcpy, memset
 from leporid.engine.facts cimport append_ranges
 from leporid.engine.index cimport GONE, Slot
 from leporid.engine.log cimport (
-    DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
+    DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment,
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
@@ -23,6 +24,12 @@ cdef enum:
     SLACK_SEGMENTS = 4
     # The log keeps a place for every number since its oldest segment; older ones move up.
     SPAN_MAX = 4096
+    # The same of the transient log. A sixteenth of what is mostly dead moves at a time, so that
+    # no turn is long and yet no traffic outruns it.
+    TRANSIENT_SLACK_SEGMENTS = 32
+    COMPACT_EVERY_MS = 100
+    COMPACT_SEGMENTS = 16
+    COMPACT_SHARE = 16
 
 
 cdef bint droppable(Plane plane, Segment segment) except -1:
@@ -69,12 +76,76 @@ cdef int clean(Plane plane) except -1:
     return 0
 
 
-cdef int copy_record(Plane plane, Segment segment, Record *record, list queues) except -1:
+cdef int compact(Plane plane) except -1:
+    """Copy together what is left of mostly dead transient segments.
+
+    Otherwise a queue that keeps one message in ten thousand keeps the memory of all of them.
+    """
+    cdef Log log = plane.transient
+    cdef Segment segment
+    cdef uint64_t live = 0, total = 0
+    cdef size_t slack = TRANSIENT_SLACK_SEGMENTS * log.segment_bytes
+    if log.bytes <= slack or plane.now_ms - plane.compacted_ms < COMPACT_EVERY_MS:
+        return 0
+    plane.compacted_ms = plane.now_ms
+    sparse = []
+    for segment in log.segments:
+        if segment is None or not segment.total:
+            continue
+        total += segment.capacity
+        live += segment.used * segment.live // segment.total
+        if segment.sealed and segment.live and segment.live * 4 < segment.total:
+            sparse.append(segment)
+    if total <= 2 * live + slack:
+        return 0
+    for segment in sparse[:max(COMPACT_SEGMENTS, len(sparse) // COMPACT_SHARE)]:
+        copy_records(plane, log, segment)
+        if not segment.live:
+            log.drop(segment)
+    return 0
+
+
+cdef int copy_records(Plane plane, Log log, Segment segment) except -1:
+    """Append every record of a segment that an entry refers to again."""
+    cdef size_t at = SEGMENT_HEADER_BYTES
+    cdef Record *record
+    cdef Target *target
+    cdef Queue queue
+    cdef Slot *slot
+    cdef uint64_t position
+    cdef uint32_t i, number = segment.number
+    cdef list queues
+    if log.durable:
+        number |= DURABLE_BIT
+    while at < segment.used:
+        if at in segment.holes:
+            at = segment.holes[at]
+            continue
+        record = <Record *> (segment.base + at)
+        position = <uint64_t> number << 32 | at
+        at += record.size
+        if record.kind != KIND_PUBLISH:
+            continue
+        target = <Target *> (<uint8_t *> record + sizeof(Record))
+        queues = []
+        for i in range(record.targets):
+            queue = plane.queues.get(target[i].queue)
+            if queue is None:
+                continue
+            slot = queue.slot_of(target[i].seq)
+            if slot != NULL and slot.state != GONE and slot.position == position:
+                queues.append((queue, target[i].seq))
+        if queues:
+            copy_record(log, segment, record, queues)
+    return 0
+
+
+cdef int copy_record(Log log, Segment segment, Record *record, list queues) except -1:
     """Append a record again, for these (queue, sequence number) alone."""
     cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
     cdef size_t rest = record.names_len + record.properties_len + record.body_len
     cdef size_t size = (sizeof(Record) + len(queues) * sizeof(Target) + rest + 7) & ~<size_t> 7
-    cdef Record *copy = plane.durable.begin(size)
+    cdef Record *copy = log.begin(size)
     cdef Target *kept = <Target *> (<uint8_t *> copy + sizeof(Record))
     cdef Queue queue
     cdef uint64_t position
@@ -88,9 +159,10 @@ cdef int copy_record(Plane plane, Segment segment, Record *record, list queues) 
         kept.seq = seq
         kept += 1
     memcpy(kept, target + record.targets, rest)
-    position = plane.durable.finish(copy)
-    plane.durable.active.pins.add(segment.number)
-    plane.durable.hold(position, <uint32_t> len(queues))
+    position = log.finish(copy)
+    if log.durable:
+        log.active.pins.add(segment.number)
+    log.hold(position, <uint32_t> len(queues))
     for queue, seq in queues:
         queue.slot_of(seq).position = position
         segment.live -= 1
@@ -105,36 +177,18 @@ cdef int relocate(Plane plane, Segment segment) except -1:
     """
     cdef size_t at = SEGMENT_HEADER_BYTES
     cdef Record *record
-    cdef Target *target
     cdef Range *ranges
     cdef uint32_t *head
-    cdef Queue queue
-    cdef Slot *slot
-    cdef uint64_t position
     cdef uint32_t i, count
-    cdef list queues
     cdef bytes scratch
+    copy_records(plane, plane.durable, segment)
     while at < segment.used:
         if at in segment.holes:
             at = segment.holes[at]
             continue
         record = <Record *> (segment.base + at)
-        position = (<uint64_t> (segment.number | DURABLE_BIT) << 32) | at
         at += record.size
-        if record.kind == KIND_PUBLISH:
-            target = <Target *> (<uint8_t *> record + sizeof(Record))
-            queues = []
-            for i in range(record.targets):
-                queue = plane.queues.get(target[i].queue)
-                if queue is None:
-                    continue
-                slot = queue.slot_of(target[i].seq)
-                if slot != NULL and slot.state != GONE and slot.position == position:
-                    queues.append((queue, target[i].seq))
-            if not queues:
-                continue
-            copy_record(plane, segment, record, queues)
-        elif record.kind == KIND_SETTLE:
+        if record.kind == KIND_SETTLE:
             head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
             if head[0] not in plane.queues:
                 continue

@@ -53,6 +53,7 @@ cdef class Plane:
     cdef list momentary                 # (queue, seq) with a time to live of 0
     cdef bint idle_segments             # a durable segment may have lost its last entry
     cdef uint64_t cleaned_ms
+    cdef uint64_t compacted_ms
     cdef bint syncing
     cdef BlockPool blocks
     cdef uint8_t *inbox                 # where every connection reads to

@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.channel cimport Channel
-from leporid.engine.cleaning cimport clean
+from leporid.engine.cleaning cimport clean, compact
 from leporid.engine.connection cimport Connection
 from leporid.engine.facts cimport flush_settles, mark_clean
 from leporid.engine.index cimport GONE, BlockPool, Slot
@@ -172,6 +172,7 @@ cdef class Plane:
                     self.confirming.append(channel)
         if self.settling:
             flush_settles(self, 0)
+        compact(self)
 
     cdef int work(self) except -1:
         """Let queues deliver what came, and drop what may not stay."""

@@ -12,8 +12,10 @@ cdef enum:
     KIND_CLEAN = 4
     KIND_DELIVERED = 5
     KIND_SYNCED = 6
-    KIND_LAST = 6
+    KIND_PRODUCER = 7
+    KIND_LAST = 7
     FLAG_IN_TX = 1
+    FLAG_PRODUCED = 2               # the last target is a producer and its sequence number
     SEGMENT_HEADER_BYTES = 64
     DURABLE_BIT = 0x80000000        # of a position's upper half
 

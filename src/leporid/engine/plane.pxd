@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.index cimport BlockPool
 from leporid.engine.log cimport Log, Segment
+from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.timers cimport Timers
 from leporid.engine.wire cimport Props, Range, Record
 
@@ -36,6 +37,7 @@ cdef class Plane:
     cdef list syncing_streams           # those of the sync under way
     cdef list dropped_streams           # ids of streams whose files may go
     cdef dict streams                   # by id
+    cdef readonly Producers producers   # of messages to queues
     cdef uint64_t retained_ms
     cdef public str incarnation_prefix  # of this data directory; given by the server
     cdef public object map_stream_segment   # (stream id, number) -> buffer of the file
@@ -72,7 +74,12 @@ cdef class Plane:
     cdef int bury_waiting(self) except -1
     cdef uint64_t enqueue(self, object given, const uint8_t *names, size_t names_len,
                           const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                          size_t body_len, const Props *props, uint8_t flags) except? 0
+                          size_t body_len, const Props *props, uint8_t flags,
+                          Producer producer, uint64_t sequence) except? 0
+    cdef bint store_produced(self, object given, const uint8_t *names, size_t names_len,
+                             const uint8_t *properties, size_t properties_len,
+                             const uint8_t *body, size_t body_len, const Props *props,
+                             bytes reference, uint64_t sequence) except -1
     cdef int bury(self, object queue, uint64_t position, uint32_t deliveries, str reason) except -1
     cdef int bury_unstored(self, object queue, bytes names, bytes properties, bytes body,
                            str reason) except -1

@@ -9,6 +9,7 @@ from typing_extensions import Buffer
 from leporid.engine.connection import Connection
 from leporid.engine.log import Log, Segment
 from leporid.engine.peer import _Session
+from leporid.engine.producers import Producers
 from leporid.engine.queue import Queue
 from leporid.engine.source import Source
 from leporid.engine.stream import Stream
@@ -136,9 +137,20 @@ class Plane:
         """Connections that have output or want to be closed, since the last call."""
 
     def publish(
-        self, queues: Sequence[object], exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None:
-        """A message of the broker's own, such as a dead letter."""
+        self,
+        queues: Sequence[object],
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes,
+        producer: bytes | None = None,
+        sequence: int = 0,
+    ) -> bool:
+        """A message of the broker's own, such as a dead letter; returns whether it is new."""
+
+    @property
+    def producers(self) -> Producers:
+        """Those that say who they are, of messages to queues."""
 
     def note_change(self) -> int:
         """A definition changed; returns the generation it belongs to."""

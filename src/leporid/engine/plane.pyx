@@ -20,7 +20,8 @@ from leporid.engine.cleaning cimport clean, compact
 from leporid.engine.connection cimport Connection
 from leporid.engine.facts cimport flush_settles, mark_clean
 from leporid.engine.index cimport GONE, BlockPool, Slot
-from leporid.engine.log cimport KIND_PUBLISH, Log, Segment
+from leporid.engine.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log, Segment
+from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.queue cimport Queue
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.stream cimport Stream
@@ -76,6 +77,7 @@ cdef class Plane:
         self.syncing_streams = []
         self.dropped_streams = []
         self.streams = {}
+        self.producers = Producers()
         self.incarnation_prefix = f"{seed:08x}"
         self.held = []
         self.resuming = []
@@ -249,20 +251,49 @@ cdef class Plane:
         cdef Stream stream
         if route.streams is not None:
             for stream in route.streams:
-                stream.append_message(names, names_len, properties, properties_len, body, body_len)
+                stream.append_message(names, names_len, properties, properties_len, body,
+                                      body_len, None, 0)
             if not route.queues:
                 self.published += 1
                 return 0
         return self.enqueue(route, names, names_len, properties, properties_len, body, body_len,
-                            props, flags)
+                            props, flags, None, 0)
+
+    cdef bint store_produced(self, object given, const uint8_t *names, size_t names_len,
+                             const uint8_t *properties, size_t properties_len,
+                             const uint8_t *body, size_t body_len, const Props *props,
+                             bytes reference, uint64_t sequence) except -1:
+        """The same for a producer that says which of its messages this is.
+
+        Returns whether it was new anywhere; each log leaves out what it has.
+        """
+        cdef Route route = <Route> given
+        cdef Stream stream
+        cdef Producer producer
+        cdef bint fresh = False
+        for stream in route.streams or ():
+            producer = stream.producers.get(stream.log, reference, self.wall_ms)
+            if sequence >= producer.next:
+                stream.append_message(names, names_len, properties, properties_len, body,
+                                      body_len, producer, sequence)
+                fresh = True
+        if route.queues:
+            producer = self.producers.get(self.durable, reference, self.wall_ms)
+            if sequence >= producer.next:
+                self.enqueue(route, names, names_len, properties, properties_len, body, body_len,
+                             props, 0, producer, sequence)
+                fresh = True
+        return fresh
 
     cdef uint64_t enqueue(self, object given, const uint8_t *names, size_t names_len,
                           const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                          size_t body_len, const Props *props, uint8_t flags) except? 0:
+                          size_t body_len, const Props *props, uint8_t flags,
+                          Producer producer, uint64_t sequence) except? 0:
         cdef Route route = <Route> given
         cdef bint durable = props.delivery_mode == 2 and route.durable
         cdef Log log = self.durable if durable else self.transient
-        cdef size_t targets = len(route.queues), at
+        cdef size_t queues = len(route.queues), at
+        cdef size_t targets = queues + (durable and producer is not None)
         cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
                             + properties_len + body_len + 7) & ~<size_t> 7
         cdef Record *record = log.begin(size)
@@ -279,20 +310,25 @@ cdef class Plane:
         record.timestamp_ms = self.wall_ms
         record.body_len = <uint32_t> body_len
         record.names_len = <uint16_t> names_len
-        for at in range(targets):
+        for at in range(queues):
             queue = <Queue> route.queues[at]
             target[at].queue = queue.id
             target[at].seq = queue.next_seq
+        if producer is not None:
+            producer.next = sequence + 1
+            if durable:
+                record.flags |= FLAG_PRODUCED
+                target[queues].queue, target[queues].seq = producer.number, sequence
         memcpy(p, names, names_len)
         p += names_len
         memcpy(p, properties, properties_len)
         memcpy(p + properties_len, body, body_len)
         position = log.finish(record)
-        log.hold(position, <uint32_t> targets)
+        log.hold(position, <uint32_t> queues)
         if log.durable:
             self.dirty = True
         self.published += 1
-        for at in range(targets):
+        for at in range(queues):
             queue = <Queue> route.queues[at]
             queue.push(position, <uint32_t> body_len, props.priority)
             if props.expiration != NULL or queue.ttl != NO_LIMIT:
@@ -306,10 +342,11 @@ cdef class Plane:
         return deepest
 
     def publish(self, queues, str exchange not None, str key not None, bytes properties not None,
-                bytes body not None):
+                bytes body not None, bytes producer=None, uint64_t sequence=0):
         """A message of the broker's own, such as a dead letter, straight into queues.
 
-        A queue that is full and refuses publishes does not get it, and nobody is told.
+        A queue that is full and refuses publishes does not get it, and nobody is told. Returns
+        whether it is new; with a producer, what has it already leaves it out.
         """
         cdef Queue queue
         cdef Route route = make_route(
@@ -318,13 +355,19 @@ cdef class Plane:
         cdef bytes names = b"".join(
             bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
         if not route.queues and route.streams is None:
-            return
+            return False
         if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                            &props):
             raise ValueError("properties do not parse")
+        if producer is not None:
+            return self.store_produced(
+                route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+                <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, producer, sequence)
         self.store(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                    <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                    <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
+        return True
 
     cdef int bury_waiting(self) except -1:
         """Bury what earlier turns could not, in the order in which it died."""
@@ -396,6 +439,7 @@ cdef class Plane:
             flush_settles(self, 0)
         if not (self.dirty or self.awaited or self.dropped):
             return None
+        self.producers.begin_sync(self.durable, self.wall_ms)
         writes = self.durable.unwritten()
         unsynced, self.unsynced = self.unsynced, []
         self.syncing_streams = [stream for stream in unsynced if not stream.retired]

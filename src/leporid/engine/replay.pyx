@@ -12,8 +12,8 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from leporid.engine.cleaning cimport relocate
 from leporid.engine.index cimport GONE, Slot
 from leporid.engine.log cimport (
-    DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_LAST, KIND_PUBLISH,
-    KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
+    DURABLE_BIT, FLAG_IN_TX, FLAG_PRODUCED, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_LAST,
+    KIND_PRODUCER, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
@@ -230,11 +230,16 @@ cdef class Replay:
                 self.meet(target[i].queue)
             if self.plane is None:
                 return 0
+            if record.flags & FLAG_PRODUCED:
+                self.plane.producers.meet(record)
             position = <uint64_t> (segment.number | DURABLE_BIT) << 32 | at
             for i in range(record.targets):
                 queue = self.plane.queues.get(target[i].queue)
                 if queue is not None:
                     queue.apply_publish(target[i].seq, position)
+        elif record.kind == KIND_PRODUCER:
+            if self.plane is not None:
+                self.plane.producers.learn(record)
         elif record.kind == KIND_SETTLE or record.kind == KIND_DELIVERED:
             if record.body_len < 8 or record.body_len != 8 + head[1] * sizeof(Range):
                 raise AssertionError(f"record at {at} has a good checksum and a wrong length")
@@ -277,6 +282,8 @@ cdef class Replay:
             if queue.durable:
                 queue.finish_restore(not self.clean)
         self.plane.idle_segments = True
+        if self.damaged:
+            self.plane.producers.doubt()
         for number in self.damaged:
             # What is left of a damaged segment moves, so that its damage is reported once.
             segment = self.plane.durable.find(number)

@@ -19,7 +19,7 @@ from leporid.amqp.errors import PreconditionFailed, ResourceError
 # never repeats a key to some 10 MB; past it, all are forgotten and asked again.
 cdef enum:
     ROUTES_MAX = 32768
-    TARGETS_MAX = 65535             # that one record can name
+    TARGETS_MAX = 65534             # that one record can name, with its producer
 
 
 cdef class Route:

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log cimport Log, Segment
+from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.queue cimport Queue
 from leporid.engine.wire cimport Record
 
@@ -25,9 +26,9 @@ cdef class Stream(Queue):
     cdef readonly uint64_t last_chunk   # first offset of the newest sync that brought something
     cdef public object on_synced        # called when `end` moved
     cdef readonly Log log
+    cdef readonly Producers producers   # those that say who they are
     cdef list readers
     cdef list dropped                   # numbers of segments whose files may go
-    cdef list unmapped                  # sealed segments that are still read from memory
     cdef Mark *marks
     cdef size_t mark_start, mark_end, mark_capacity
     cdef uint64_t newest_ms             # timestamps never go back
@@ -39,7 +40,8 @@ cdef class Stream(Queue):
     cdef size_t segment_bytes_max
     cdef int append_message(self, const uint8_t *names, size_t names_len,
                             const uint8_t *properties, size_t properties_len,
-                            const uint8_t *body, size_t body_len) except -1
+                            const uint8_t *body, size_t body_len, Producer producer,
+                            uint64_t sequence) except -1
     cdef int touch(self) except -1
     cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                   uint32_t at) except -1

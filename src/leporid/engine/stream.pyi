@@ -4,6 +4,7 @@
 from collections.abc import Callable
 
 from leporid.engine.log import Log
+from leporid.engine.producers import Producers
 from leporid.engine.queue import Queue
 from leporid.engine.window import Window
 
@@ -28,6 +29,10 @@ class Stream(Queue):
     @property
     def next_offset(self) -> int:
         """The offset of the next message that comes."""
+
+    @property
+    def producers(self) -> Producers:
+        """Those that say who they are."""
 
     @property
     def log(self) -> Log: ...

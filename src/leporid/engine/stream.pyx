@@ -14,9 +14,10 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove, memset
 
 from leporid.engine.log cimport (
-    DURABLE_BIT, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment,
+    DURABLE_BIT, FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment,
 )
 from leporid.engine.plane cimport Plane
+from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.queue cimport Queue
 from leporid.engine.reader cimport Reader
 from leporid.engine.takers cimport Taker
@@ -44,7 +45,7 @@ cdef class Stream(Queue):
         self.log = Log(True, SEGMENT_BYTES_FIRST, plane.durable.seed ^ queue_id)
         self.readers = []
         self.dropped = []
-        self.unmapped = []
+        self.producers = Producers()
         self.max_bytes = self.max_age_ms = NO_LIMIT
         self.segment_bytes_max = SEGMENT_BYTES_MAX
 
@@ -138,26 +139,32 @@ cdef class Stream(Queue):
 
     cdef int append_message(self, const uint8_t *names, size_t names_len,
                             const uint8_t *properties, size_t properties_len,
-                            const uint8_t *body, size_t body_len) except -1:
-        """One message at the end; readable when it is synced."""
-        cdef size_t size = (sizeof(Record) + sizeof(Target) + names_len + properties_len
-                            + body_len + 7) & ~<size_t> 7
+                            const uint8_t *body, size_t body_len, Producer producer,
+                            uint64_t sequence) except -1:
+        """One message at the end, of a producer if there is one; readable when it is synced."""
+        cdef int targets = 1 if producer is None else 2
+        cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
+                            + properties_len + body_len + 7) & ~<size_t> 7
         cdef Record *record = self.log.begin(size)
         cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
-        cdef uint8_t *p = <uint8_t *> (target + 1)
+        cdef uint8_t *p = <uint8_t *> (target + targets)
         cdef uint64_t offset = self.next_seq, position
         self.newest_ms = max(self.newest_ms, self.plane.wall_ms)
         memset(<uint8_t *> record + size - 8, 0, 8)
         record.size = <uint32_t> size
         record.kind = KIND_PUBLISH
         record.flags = 0
-        record.targets = 1
+        record.targets = <uint16_t> targets
         record.properties_len = <uint32_t> properties_len
         record.timestamp_ms = self.newest_ms
         record.body_len = <uint32_t> body_len
         record.names_len = <uint16_t> names_len
         target.queue = self.id
         target.seq = offset
+        if producer is not None:
+            record.flags = FLAG_PRODUCED
+            target[1].queue, target[1].seq = producer.number, sequence
+            producer.next = sequence + 1
         memcpy(p, names, names_len)
         p += names_len
         memcpy(p, properties, properties_len)
@@ -287,6 +294,7 @@ cdef class Stream(Queue):
         self.unsynced = False
         self.closing, self.closing_ms = self.next_seq, self.newest_ms
         if self.log.active is not None and self.log.active.used > self.log.active.written:
+            self.producers.begin_sync(self.log, self.newest_ms)
             # So that a start knows which losses cannot be of a write that did not finish.
             record = self.log.begin(size)
             memset(record, 0, size)

@@ -6,7 +6,10 @@ Invariant: what was readable before keeps its offset; what nobody was told of ma
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.log cimport KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Segment
+from leporid.engine.log cimport (
+    FLAG_PRODUCED, KIND_PRODUCER, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Segment,
+)
+from leporid.engine.producers cimport Producers
 from leporid.engine.replay cimport Replay
 from leporid.engine.stream cimport Mark, Stream
 from leporid.engine.wire cimport Record, Target
@@ -47,7 +50,9 @@ cdef class StreamReplay(Replay):
                 offset = (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[0]
                 self.certain = max(self.certain, offset)
                 stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
-            if record.kind != KIND_PUBLISH or record.targets != 1:
+            if record.kind == KIND_PRODUCER:
+                stream.producers.learn(record)
+            if record.kind != KIND_PUBLISH or not record.targets:
                 continue
             offset = offset_of(record)
             if stream.mark_end == stream.mark_start:
@@ -61,6 +66,8 @@ cdef class StreamReplay(Replay):
             stream.mark(offset, record.timestamp_ms, segment.number, <uint32_t> at)
             stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
             stream.next_seq = offset + 1
+            if record.flags & FLAG_PRODUCED:
+                stream.producers.meet(record)
         return 0
 
     def finish(self, bint missing=False):
@@ -79,6 +86,7 @@ cdef class StreamReplay(Replay):
             report.lost = [(a, b) for a, b in report.lost if a < keep]
         if keep != NO_LIMIT:
             self.cut_at(keep)
+            self.learn_again()
         stream.next_seq = max(stream.next_seq, self.certain)
         if stream.mark_end == stream.mark_start:
             stream.first = stream.next_seq
@@ -109,6 +117,27 @@ cdef class StreamReplay(Replay):
                 stream.marks[stream.mark_end - 1].offset >= offset):
             stream.mark_end -= 1
         stream.next_seq = offset
+        return 0
+
+    cdef int learn_again(self) except -1:
+        """Who published what of the messages that were kept."""
+        cdef Segment segment
+        cdef Record *record
+        cdef size_t at
+        self.stream.producers = Producers()
+        for report in self.reports:
+            segment = self.stream.log.find(report.number)
+            at = SEGMENT_HEADER_BYTES
+            while at < segment.used:
+                if at in segment.holes:
+                    at = segment.holes[at]
+                    continue
+                record = <Record *> (segment.base + at)
+                if record.kind == KIND_PRODUCER:
+                    self.stream.producers.learn(record)
+                elif record.kind == KIND_PUBLISH and record.flags & FLAG_PRODUCED:
+                    self.stream.producers.meet(record)
+                at += record.size
         return 0
 
     cdef size_t whole_until(self, Segment segment, size_t at, uint64_t offset) except? 0:

@@ -173,7 +173,7 @@ class Plane(Protocol):
 
     def publish(
         self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None:
+    ) -> object:
         """Put a message of the broker's own into queues."""
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:

@@ -44,6 +44,8 @@ REPEATS = 5
 # Instructions: what start-up costs is the same in both runs, so it is not in their difference.
 FEW_TURNS, MANY_TURNS = 5, 30
 HOT_FUNCTIONS = 25
+# What a stream keeps at most: it is dropped from memory, since no file is written here.
+STREAM_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Case:
     queues: int = 1
     acknowledged: bool = False
     durable: bool = False
+    stream: bool = False
 
 
 CASES = {
@@ -65,6 +68,12 @@ CASES = {
     "keys": Case("2000 routing keys", keys=2000),
     "fanout": Case("to 10 queues; per message published", queues=10),
     "4k": Case("bodies of 4 KiB", body_bytes=4096),
+    "stream": Case(
+        "appended to a stream, confirmed, read, acknowledged",
+        acknowledged=True,
+        durable=True,
+        stream=True,
+    ),
 }
 
 
@@ -120,17 +129,26 @@ class Rig:
         self._case = case
         self.plane = Plane(1)
         self.plane.now_ms, self.plane.wall_ms = 1, 1
-        self.queues = [
-            self.plane.queue(number + 1 if case.durable else 0, f"q{number}", case.durable)
-            for number in range(case.queues)
-        ]
+        self.queues: list[Queue]
+        if case.stream:
+            stream = self.plane.stream(1, "s")
+            stream.set_retention(max_bytes=STREAM_BYTES)
+            self.queues = [stream]
+        else:
+            self.queues = [
+                self.plane.queue(number + 1 if case.durable else 0, f"q{number}", case.durable)
+                for number in range(case.queues)
+            ]
         peer = Peer(self.plane, self.queues)
         self._publisher, channel = self._connect(peer)
         if case.durable:
             channel.select_confirm()
         self._consumer, channel = self._connect(peer)
         for number, queue in enumerate(self.queues):
-            channel.consume(queue, f"c{number}", not case.acknowledged, 0, 0)
+            if case.stream:
+                channel.consume_stream(queue, f"c{number}", 0, 0)
+            else:
+                channel.consume(queue, f"c{number}", not case.acknowledged, 0, 0)
         self._turns = self._make_turns()
 
     def _connect(self, peer: Peer) -> tuple[Connection, Channel]:
@@ -176,9 +194,12 @@ class Rig:
             if durable:
                 work = plane.begin_sync()
                 if work is not None:
-                    plane.end_sync(work[0], work[1])
+                    plane.end_sync(work[0], work[1], work[3])
                 plane.run()
                 publisher.sent(publisher.pending_bytes)
+                while consumer.pending_bytes:  # a stream is read when it is synced
+                    consumer.sent(consumer.pending_bytes)
+                    plane.run()
             plane.take_touched()
         return time.perf_counter() - began
 
@@ -188,8 +209,9 @@ class Rig:
         plane = self.plane
         assert plane.published == published, plane.published
         assert plane.delivered == published * len(self.queues), plane.delivered
-        assert all(not queue.ready_count and not queue.unacked_count for queue in self.queues)
-        if self._case.acknowledged:
+        if not self._case.stream:
+            assert all(not queue.ready_count and not queue.unacked_count for queue in self.queues)
+        if self._case.acknowledged and not self._case.stream:
             assert plane.acked == plane.delivered, plane.acked
         if self._case.durable:
             assert plane.confirmed == published, plane.confirmed

@@ -243,6 +243,8 @@ cdef class Channel:
             return 0
         slot = queue.slot_of(seq)
         if slot == NULL or slot.state != UNACKED:
+            if type(queue) is Stream:
+                self.plane.acked += 1
             return 0
         if how == SETTLE_REQUEUE:
             return queue.requeue(seq, slot)

@@ -176,6 +176,12 @@ class Rig:
             for turn in range(count)
         ]
 
+    def _read_all(self) -> None:
+        """The consumer reads what was sent to it."""
+        while pending := self._consumer.pending_bytes:
+            self._consumer.sent(pending)
+            self.plane.run()
+
     def run(self, turns: int) -> float:
         """Let that many turns pass; returns seconds."""
         plane, publisher, consumer = self.plane, self._publisher, self._consumer
@@ -186,9 +192,7 @@ class Rig:
         for block in blocks:
             publisher.feed(block)
             plane.run()
-            while consumer.pending_bytes:
-                consumer.sent(consumer.pending_bytes)
-                plane.run()
+            self._read_all()
             if acknowledged:
                 consumer.feed(everything)
             if durable:
@@ -197,9 +201,7 @@ class Rig:
                     plane.end_sync(work[0], work[1], work[3])
                 plane.run()
                 publisher.sent(publisher.pending_bytes)
-                while consumer.pending_bytes:  # a stream is read when it is synced
-                    consumer.sent(consumer.pending_bytes)
-                    plane.run()
+                self._read_all()  # a stream is read when it is synced
             plane.take_touched()
         return time.perf_counter() - began
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import struct
 import threading
 from collections.abc import AsyncIterator, Iterable
@@ -52,7 +53,9 @@ class Node:
     def __init__(self, directory: Path, **options: bool) -> None:
         self.directory = directory
         self.files = Files(directory / "log")
-        self.run = Run(directory, files=self.files)
+        self.run = Run(directory, files=self.files, streams=("s",))
+        self.streams = self.run.logs
+        self.stream = self.run.streams["s"]
         self.plane = self.run.plane
         self.run.connection.open_channel(CONFIRMING).select_confirm()
         self.files.calls = 0
@@ -63,6 +66,7 @@ class Node:
             self.plane,
             self.files,
             self.definitions,
+            self.streams,
             synced=lambda: self._note("synced"),
             no_room=lambda full: self._note("full" if full else "room"),
             failed=lambda error: self._note(error),
@@ -103,6 +107,7 @@ class Node:
         self.files.gate.set()
         self.durability.stop()
         self.files.close()
+        self.streams.close()
         self.definitions.close()
 
 
@@ -229,6 +234,105 @@ async def test_stop_leaves_no_timer(node: Node):
     node.durability.stop()
     await asyncio.sleep(0)
     assert node.files.calls == 0
+
+
+# ------------------------------------------------------------------ streams
+
+
+async def test_a_confirm_waits_for_every_log_of_the_generation(node: Node):
+    node.files.gate.clear()
+    node.run.publish(b"0", key="q,s", channel=CONFIRMING)
+    node.run.publish(b"1", key="s", channel=CONFIRMING)
+    node.durability.poll()
+    assert (node.confirmed(), node.stream.end, node.stream.next_offset) == (0, 0, 2)
+    node.files.gate.set()
+    await node.until("synced")
+    assert (node.confirmed(), node.stream.end) == (2, 2)
+    assert node.run.read() == {0: b"0", 1: b"1"}
+    assert node.streams.ids() == [2]
+
+
+async def test_streams_are_there_again_after_a_crash(node: Node):
+    bodies = [b"%02d" % index * 1000 for index in range(30)]
+    for body in bodies:
+        node.run.publish(body, key="s")
+    node.durability.poll()
+    await drained(node)
+    assert len(node.streams.numbers(2)) > 2
+    node.close()
+    again = Run(node.directory, streams=("s",))
+    assert again.read() == dict(enumerate(bodies))
+    again.crash()
+
+
+async def test_segments_beyond_retention_are_deleted(node: Node):
+    node.stream.set_retention(max_bytes=30_000, segment_bytes=8192)
+    for index in range(30):
+        node.run.publish(b"%02d" % index * 1000, key="s")
+        await drained(node)
+    node.plane.note_change()
+    await drained(node)
+    node.durability.stop()
+    numbers = node.streams.numbers(2)
+    assert numbers[0] > 3
+    assert min(node.run.read()) == node.stream.first > 10
+    node.close()
+    again = Run(node.directory, streams=("s",))
+    assert (again.streams["s"].first, again.streams["s"].end) == (node.stream.first, 30)
+    again.crash()
+
+
+async def test_a_deleted_stream_leaves_no_files(node: Node):
+    node.run.publish(b"0", key="s")
+    await drained(node)
+    assert node.streams.ids() == [2]
+    node.stream.retire()
+    node.durability.record(("drop_queue", {"id": 2}))
+    await drained(node)
+    node.durability.stop()
+    assert node.streams.ids() == []
+
+
+async def test_a_full_disk_of_a_stream_holds_every_confirm_back(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(syncer, "RETRY_S", 0.001)
+    real = os.fdatasync
+    errors = [OSError(errno.ENOSPC, "full")] * 2
+
+    def full(fd: int) -> None:
+        if "streams" in os.readlink(f"/proc/self/fd/{fd}") and errors:  # noqa: PTH115
+            raise errors.pop()
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", full)
+    node.run.publish(b"0", channel=CONFIRMING)
+    node.run.publish(b"1", key="s", channel=CONFIRMING)
+    node.durability.poll()
+    await node.until("full")
+    assert (node.confirmed(), node.stream.end) == (0, 0)
+    await node.until("synced")
+    assert (node.confirmed(), node.stream.end) == (2, 1)
+    assert node.events == ["full", "room", "synced"]
+
+
+async def test_after_another_error_of_a_stream_nothing_is_confirmed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+):
+    error = OSError(errno.EIO, "the disk is dying")
+    real = os.fdatasync
+
+    def dying(fd: int) -> None:
+        if "streams" in os.readlink(f"/proc/self/fd/{fd}"):  # noqa: PTH115
+            raise error
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", dying)
+    node.run.publish(b"0", channel=CONFIRMING)
+    node.run.publish(b"1", key="s", channel=CONFIRMING)
+    node.durability.poll()
+    await node.until(error)
+    assert (node.confirmed(), node.stream.end, node.events) == (0, 0, [error])
 
 
 # ------------------------------------------------------------------ when it goes wrong

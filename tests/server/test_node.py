@@ -27,7 +27,7 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.broker.changes import DropQueue, PutBinding, PutExchange
-from leporid.server.node import as_stored, links_max
+from leporid.server.node import as_stored, links_max, stream_files_max
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import default_command
 
@@ -106,7 +106,24 @@ def test_peers_do_not_get_every_descriptor(configured: int, descriptors: int, li
     assert links_max(configured, resource.RLIM_INFINITY) == configured
 
 
+@pytest.mark.parametrize(
+    ("descriptors", "files"), [(1_048_576, 256), (1024, 128), (7, 1), (resource.RLIM_INFINITY, 256)]
+)
+def test_few_descriptors_are_for_files_of_streams(descriptors: int, files: int):
+    assert stream_files_max(descriptors) == files
+
+
 # ------------------------------------------------------------- start
+
+
+@slow
+def test_a_data_directory_keeps_its_id(tmp_path: Path):
+    ids = []
+    for directory in ("data", "data", "other"):
+        with BrokerProcess(tmp_path / directory) as broker:
+            ids.append((tmp_path / directory / "incarnation").read_text())
+            assert broker.stop() == 0, broker.log_tail()
+    assert ids[0] == ids[1] != ids[2]
 
 
 @slow

@@ -16,7 +16,9 @@ from leporid.amqp.frames import frame, method_frame
 from leporid.amqp.methods import BasicAck, BasicPublish, Method
 from leporid.engine.plane import Plane
 from leporid.server.recovery import Recovered, replay
+from leporid.server.stream_recovery import StreamRecovery
 from leporid.storage.segments import SegmentFiles
+from leporid.storage.streams import StreamLogs
 
 if TYPE_CHECKING:
     from leporid.engine.connection import Connection
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 # Small enough that a few messages fill one, and that a test reads all of it in no time.
 SEGMENT_BYTES = 16 * 1024
 PERSISTENT = b"\x10\x00\x02"  # delivery_mode 2 and nothing else
+# Higher than that of any queue in a test.
+NEXT_QUEUE_ID = 100
 WALL_MS = 1_700_000_000_000
 
 
@@ -82,6 +86,8 @@ class Run:
         queues: durable ones, with ids from 1 on; a message goes to those that its key names,
             joined by commas.
         segment_bytes: size of a segment file.
+        streams: have the ids that follow, and their messages the same keys.
+        unmade: ids of queues that the definitions have, and that could not be made.
     """
 
     def __init__(
@@ -92,6 +98,8 @@ class Run:
         segment_bytes: int = SEGMENT_BYTES,
         seed: int = 7,
         files: SegmentFiles | None = None,
+        streams: Sequence[str] = (),
+        unmade: Sequence[int] = (),
     ) -> None:
         self.files = files or SegmentFiles(directory / "log")
         self.plane = Plane(seed, durable_segment_bytes=segment_bytes)
@@ -101,7 +109,21 @@ class Run:
         self.queues = {
             name: self.plane.queue(number, name, True) for number, name in enumerate(queues, 1)
         }
-        self.found: Recovered = replay(self.plane, self.files)
+        self.logs = StreamLogs(directory / "streams", open_max=2)
+        self.plane.map_stream_segment = self.logs.map
+        self.streams = {
+            name: self.plane.stream(number, name)
+            for number, name in enumerate(streams, len(queues) + 1)
+        }
+        for stream in self.streams.values():
+            stream.set_retention(segment_bytes=segment_bytes)
+        recovery = StreamRecovery(
+            self.logs,
+            self.streams.values(),
+            defined={*self.plane.streams, *unmade},
+            next_queue_id=NEXT_QUEUE_ID,
+        )
+        self.found: Recovered = replay(self.plane, self.files, beside=recovery)
         self.sync()
         source = self.plane.source("", self._resolve, True)
         self.connection: Connection = self.plane.connection(Session(source))
@@ -112,7 +134,8 @@ class Run:
         self.transactions.select_tx()
 
     def _resolve(self, key: str, properties: bytes | None) -> Sequence[object]:
-        return [self.queues[name] for name in key.split(",")]
+        there: dict[str, object] = {**self.queues, **self.streams}
+        return [there[name] for name in key.split(",")]
 
     def _method(self, channel: int, method: Method) -> None:
         self.connection.feed(method_frame(channel, method))
@@ -149,6 +172,27 @@ class Run:
     def ack(self, message: Message) -> None:
         self._method(1, BasicAck(delivery_tag=message.tag))
 
+    def read(self, stream: str = "s") -> dict[int, bytes]:
+        """Every message of a stream that may be read, by its offset."""
+        source = self.plane.source("", self._resolve, True)
+        connection = self.plane.connection(Session(source))
+        connection.frame_max = 128 * 1024
+        connection.feed(b"AMQP\x00\x00\x09\x01")
+        channel = connection.open_channel(1)
+        channel.consume_stream(self.streams[stream], "r", 60_000, self.streams[stream].first)
+        found: dict[int, bytes] = {}
+        while True:
+            self.plane.run()
+            view = connection.outgoing()
+            if view is None:
+                break
+            output = bytes(view)
+            del view
+            connection.sent(len(output))
+            found |= read_deliveries(output)
+        connection.lost()
+        return found
+
     def _output(self) -> bytes:
         view = self.connection.outgoing()
         output = bytes(view) if view is not None else b""
@@ -166,18 +210,25 @@ class Run:
             work = self.plane.begin_sync()
             if work is None:
                 return
-            generation, writes, drops, _ = work
+            generation, writes, drops, streams = work
             self.files.write(writes)
+            self.logs.store(streams, wait=False, beside=self.files)
             self.files.sync(wait=False)
             for number in sorted(drops):
                 self.files.drop(number, wait=False)
-            self.plane.end_sync(generation, writes)
+            for stream, _, gone in streams:
+                if gone is None:
+                    self.logs.delete(stream)
+                for number in gone or ():
+                    self.logs.drop(stream, number, wait=False)
+            self.plane.end_sync(generation, writes, streams)
         raise AssertionError("the log finds no rest")
 
     def crash(self) -> None:
         """What was not synced is lost."""
         self.connection.lost()  # what it has not settled would keep the plane in memory
         self.files.close()
+        self.logs.close()
 
     def stop(self) -> None:
         """An orderly shutdown."""
@@ -185,6 +236,24 @@ class Run:
         self.plane.mark_clean()
         self.sync()
         self.files.close()
+        self.logs.close()
+
+
+def read_deliveries(output: bytes) -> dict[int, bytes]:
+    """The bodies of some basic.deliver by their x-stream-offset."""
+    found: dict[int, bytes] = {}
+    at = offset = 0
+    while at < len(output):
+        kind, _, size = struct.unpack_from(">BHI", output, at)
+        payload = output[at + 7 : at + 7 + size]
+        if kind == FRAME_HEADER:
+            _, _, after = payload.partition(b"x-stream-offsetl")
+            offset = int.from_bytes(after[:8], "big")
+            found[offset] = b""
+        elif kind == FRAME_BODY:
+            found[offset] += payload
+        at += size + 8
+    return found
 
 
 def read_message(output: bytes) -> Message:

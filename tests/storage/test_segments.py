@@ -167,6 +167,38 @@ def test_files_that_are_full_are_closed(files: SegmentFiles, wait: bool):
     assert descriptors() == before + 1
 
 
+def test_files_that_were_closed_are_written_on(files: SegmentFiles):
+    before = descriptors()
+    files.write([(1, 4096, 0, b"a"), (2, 4096, 0, b"b")])
+    files.close()
+    assert descriptors() == before
+    files.sync()
+    files.write([(1, 4096, 1, b"c")])
+    files.write([(2, 8192, 5000, b"d")])
+    files.sync()
+    assert files.path(1).read_bytes() == b"ac".ljust(4096, b"\0")
+    assert files.path(2).read_bytes() == (b"b".ljust(5000, b"\0") + b"d").ljust(8192, b"\0")
+
+
+def test_a_file_that_vanished_is_not_made_again(files: SegmentFiles):
+    files.write([(1, 4096, 0, b"a")])
+    files.close()
+    files.path(1).unlink()
+    with pytest.raises(FileNotFoundError):
+        files.write([(1, 4096, 1, b"b")])
+
+
+def test_full_files_are_written_again_when_another_log_found_no_room(files: SegmentFiles):
+    # The generation is on several disks' worth of files: this one's are synced, another's are not,
+    # and then all of it is written again.
+    writes = [(number, 4096, 0, b"a") for number in (1, 2)]
+    files.write(writes)
+    files.sync()
+    files.write(writes)
+    files.sync()
+    assert [files.path(number).read_bytes()[:2] for number in (1, 2)] == [b"a\0"] * 2
+
+
 def test_without_waiting_nothing_is_synced(files: SegmentFiles, steps: list[str]):
     files.write([(1, 4096, 0, b"a")])
     files.sync(wait=False)

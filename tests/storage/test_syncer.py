@@ -12,6 +12,7 @@ import pytest
 from leporid.storage import syncer as module
 from leporid.storage.definitions import DefinitionsError
 from leporid.storage.segments import Write
+from leporid.storage.streams import SegmentSync, StreamWork
 from leporid.storage.syncer import Change, Job, Syncer, is_no_room
 
 PATIENCE_S = 10.0
@@ -54,9 +55,38 @@ class Disk:
     def drop(self, number: int, /, *, wait: bool) -> None:
         self.note("drop", number)
 
+    @property
+    def streams(self) -> "Streams":
+        return Streams(self)
+
     def wait_for(self, name: str) -> None:
         while self.happened.get(timeout=PATIENCE_S) != name:
             pass
+
+
+class Streams:
+    """Streams' files that only note what is asked of them."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def store(
+        self, works: Iterable[StreamWork], /, *, wait: bool, beside: SegmentSync | None
+    ) -> None:
+        assert beside is self._disk
+        written = {
+            stream: [number for number, *_ in writes] for stream, writes, _ in works if writes
+        }
+        self._disk.note("store" if wait else "store without sync", written)
+
+    def numbers(self, stream_id: int, /) -> list[int]:
+        return [8, 9]
+
+    def drop(self, stream_id: int, number: int, /, *, wait: bool) -> None:
+        self._disk.note("drop of stream", stream_id, number, wait)
+
+    def delete(self, stream_id: int, /) -> None:
+        self._disk.note("delete", stream_id)
 
 
 @pytest.fixture
@@ -74,6 +104,7 @@ def make(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., 
         syncer = Syncer(
             disk,
             disk,
+            disk.streams,
             done=lambda job: disk.note("done", job.generation),
             no_room=lambda full: disk.note("full" if full else "room"),
             failed=lambda error: disk.note("failed", error),
@@ -134,6 +165,89 @@ def test_written_does_not_wait_for_the_disk(disk: Disk, make: Callable[..., Sync
     syncer.submit(Job(1, writes=[write(1)]))
     syncer.stop()
     assert disk.steps == [("write", [1]), "no sync", ("done", 1)]
+
+
+# ------------------------------------------------------------------ streams
+
+
+def test_all_logs_of_a_generation_are_on_disk_before_it_is_done(
+    disk: Disk, make: Callable[..., Syncer]
+):
+    syncer = make()
+    streams: list[StreamWork] = [
+        (7, [write(1), write(2)], [4, 3]),
+        (8, [write(5)], []),
+        (9, [], [1]),
+        (6, None, None),
+    ]
+    syncer.submit(Job(1, [CHANGE], [write(3)], [2], streams))
+    syncer.stop()
+    assert disk.steps == [
+        ("definitions", [CHANGE]),
+        ("write", [3]),
+        ("store", {7: [1, 2], 8: [5]}),
+        ("done", 1),
+        ("drop", 2),
+        ("drop of stream", 7, 3, True),
+        ("drop of stream", 7, 4, True),
+        ("drop of stream", 9, 1, True),
+        # A stream that is gone promises nothing: none of its files is waited for.
+        ("drop of stream", 6, 8, False),
+        ("drop of stream", 6, 9, False),
+        ("delete", 6),
+    ]
+
+
+def test_a_generation_without_messages_for_streams_syncs_the_log_as_ever(
+    disk: Disk, make: Callable[..., Syncer]
+):
+    syncer = make()
+    syncer.submit(Job(1, writes=[write(1)], streams=[(7, [], [])]))
+    syncer.stop()
+    assert disk.steps == [("write", [1]), "sync", ("done", 1)]
+
+
+def test_written_does_not_wait_for_the_disk_of_streams(disk: Disk, make: Callable[..., Syncer]):
+    syncer = make(sync=False)
+    syncer.submit(Job(1, streams=[(7, [write(1)], [1])]))
+    syncer.stop()
+    assert disk.steps[1:] == [
+        ("store without sync", {7: [1]}),
+        ("done", 1),
+        ("drop of stream", 7, 1, False),
+    ]
+
+
+def test_a_full_disk_of_streams_is_waited_for_with_everything_written_again(
+    disk: Disk, make: Callable[..., Syncer]
+):
+    disk.errors["store"] = [full()]
+    syncer = make()
+    syncer.submit(Job(1, [CHANGE], [write(1)], streams=[(7, [write(2)], [])]))
+    disk.wait_for("done")
+    syncer.stop()
+    assert disk.steps == [
+        ("definitions", [CHANGE]),
+        ("write", [1]),
+        "store fails",
+        "full",
+        ("write", [1]),
+        ("store", {7: [2]}),
+        "room",
+        ("done", 1),
+    ]
+
+
+def test_after_another_error_of_a_stream_nothing_is_done_any_more(
+    disk: Disk, make: Callable[..., Syncer]
+):
+    error = OSError(errno.EIO, "the disk is dying")
+    disk.errors["store"] = [error]
+    syncer = make()
+    syncer.submit(Job(1, streams=[(7, [write(2)], [])]))
+    syncer.submit(Job(2))
+    syncer.stop()
+    assert disk.steps == [("write", []), "store fails", ("failed", error)]
 
 
 # ------------------------------------------------------------------ deletions

@@ -36,7 +36,7 @@ cdef class Plane:
     cdef list unsynced                  # streams with something for the next sync
     cdef list syncing_streams           # those of the sync under way
     cdef list dropped_streams           # ids of streams whose files may go
-    cdef dict streams                   # by id
+    cdef readonly dict streams          # by id
     cdef readonly Producers producers   # of messages to queues
     cdef uint64_t retained_ms
     cdef public str incarnation_prefix  # of this data directory; given by the server

@@ -47,6 +47,10 @@ class Plane:
         transient_segment_bytes: int = ...,
     ) -> None: ...
     @property
+    def streams(self) -> dict[int, Stream]:
+        """Those that there are, by id."""
+
+    @property
     def generation(self) -> int:
         """The one that what happens now belongs to."""
 

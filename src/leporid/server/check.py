@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
+from leporid.engine.plane import Plane
 from leporid.engine.replay import Replay
 from leporid.engine.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
+from leporid.engine.stream_replay import StreamReplay
+from leporid.server.stream_recovery import Outcomes, last_with_records
 from leporid.storage import definitions
 from leporid.storage.definitions import DefinitionsError
 from leporid.storage.lock import DirectoryInUse, DirectoryLock
 from leporid.storage.segments import SegmentFiles
+from leporid.storage.streams import StreamLogs
 
 OK: Final = 0
 DAMAGED: Final = 1
@@ -69,33 +73,64 @@ def _counted(number: int, noun: str) -> str:
 def _verify(directory: Path) -> Findings:
     found = Findings(problems=definitions.problems(directory / "definitions.db"))
     files = SegmentFiles(directory / "log")
-    try:
-        found.problems += [f"{path} is no segment of the log" for path in files.foreign()]
-        work = Replay(None)
-        numbers = files.numbers()
-        for number in numbers:
-            _verify_segment(work, files, number, found, is_newest=number == numbers[-1])
-    finally:
-        files.close()
+    outcomes = _read_all(Replay(None), files, found)
+    for number in outcomes:
+        _tell(files, outcomes, number, found, is_newest=number == max(outcomes))
+    _verify_streams(directory, found)
     return found
 
 
-def _verify_segment(
-    work: Replay, files: SegmentFiles, number: int, found: Findings, *, is_newest: bool
-) -> None:
-    path = files.path(number)
+def _verify_streams(directory: Path, found: Findings) -> None:
+    logs = StreamLogs(directory / "streams")
+    defined = definitions.queue_ids(directory / "definitions.db")
+    found.problems += [f"{path} is no stream's directory" for path in logs.foreign()]
+    for stream_id in logs.ids():
+        if defined is not None and stream_id not in defined:
+            found.notes.append(
+                f"{logs.path(stream_id)} is left of a stream that was deleted: the next start "
+                "removes it"
+            )
+            continue
+        files = logs.files(stream_id)
+        work = StreamReplay(Plane().stream(stream_id, f"{stream_id}"))
+        outcomes = _read_all(work, files, found)
+        work.finish()
+        last = last_with_records(files, outcomes)
+        for number, outcome in outcomes.items():
+            _tell(files, outcomes, number, found, is_newest=number >= last)
+            if isinstance(outcome, SegmentReport):
+                found.problems += [
+                    f"{files.path(number)}: the messages {first} to {end - 1} before its end are "
+                    "lost"
+                    for first, end in outcome.lost
+                ]
+
+
+def _read_all(work: Replay, files: SegmentFiles, found: Findings) -> Outcomes:
+    """Verify every segment of one log."""
+    found.problems += [f"{path} is no segment of the log" for path in files.foreign()]
+    return {number: _read(work, files, number) for number in files.numbers()}
+
+
+def _read(work: Replay, files: SegmentFiles, number: int) -> SegmentReport | SegmentUnreadable:
     if files.is_empty(number):
-        # What was made and never written to is the newest, and only for the time of a crash.
-        if not is_newest:
-            found.problems.append(f"{path}: the file is empty")
-        return
+        return SegmentUnreadable("the file is empty")
     try:
-        report = work.segment(number, files.map_whole(number))
+        return work.segment(number, files.map_whole(number))
     except SegmentTooNew:
         raise
     except SegmentUnreadable as error:
-        if not is_newest or not files.is_blank(number):
-            found.problems.append(f"{path}: {error}")
+        return error
+
+
+def _tell(
+    files: SegmentFiles, outcomes: Outcomes, number: int, found: Findings, *, is_newest: bool
+) -> None:
+    path, report = files.path(number), outcomes[number]
+    if isinstance(report, SegmentUnreadable):
+        # What was made and never written to is the newest, and only for the time of a crash.
+        if number != max(outcomes) or not files.is_blank(number):
+            found.problems.append(f"{path}: {report}")
         return
     found.segments += 1
     found.records += report.records

@@ -14,6 +14,7 @@ from typing import Final
 from leporid.engine.plane import Plane
 from leporid.storage.definitions import Definitions
 from leporid.storage.segments import SegmentFiles
+from leporid.storage.streams import StreamLogs
 from leporid.storage.syncer import Change, Job, Syncer
 
 # Durable facts that nobody waits for reach the disk this much later at most.
@@ -34,6 +35,7 @@ class Durability:
         plane: Plane,
         files: SegmentFiles,
         definitions: Definitions,
+        streams: StreamLogs,
         *,
         synced: Callable[[], None],
         no_room: Callable[[bool], None],
@@ -55,6 +57,7 @@ class Durability:
         self._syncer = Syncer(
             files,
             definitions,
+            streams,
             done=lambda job: call(self._finish, job),
             no_room=lambda full: call(no_room, full),
             failed=lambda error: call(self._fail, error),
@@ -62,6 +65,7 @@ class Durability:
         )
         self._failed = failed
         plane.map_segment = files.map
+        plane.map_stream_segment = streams.map
 
     def record(self, change: Change) -> None:
         """A definition changed; it belongs to the current generation."""
@@ -86,14 +90,15 @@ class Durability:
         work = self._plane.begin_sync()
         if work is None:
             return
-        self._job = Job(work[0], self._changes, work[1], work[2])
+        generation, writes, drops, streams = work
+        self._job = Job(generation, self._changes, writes, drops, streams)
         self._changes = []
         self._idle.clear()
         self._syncer.submit(self._job)
 
     def _finish(self, job: Job) -> None:
         self._job = None
-        self._plane.end_sync(job.generation, job.writes)
+        self._plane.end_sync(job.generation, job.writes, job.streams)
         self._idle.set()
         self._synced()
         self.poll()

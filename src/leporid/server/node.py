@@ -35,10 +35,13 @@ from leporid.server.durability import Durability
 from leporid.server.http import HttpServer, application
 from leporid.server.listener import Listener, on_thread
 from leporid.server.recovery import replay
+from leporid.server.stream_recovery import StreamRecovery
 from leporid.server.turns import Turns
 from leporid.storage.definitions import Definitions, DefinitionsError
+from leporid.storage.incarnation import incarnation
 from leporid.storage.lock import DirectoryInUse, DirectoryLock
 from leporid.storage.segments import SegmentFiles
+from leporid.storage.streams import OPEN_MAX, StreamLogs
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +50,14 @@ EXIT_FAILED: Final = 1
 # A disk that stays full would otherwise keep the process for ever, for messages that nobody was
 # promised anything about.
 LAST_SYNC_S: Final = 30.0
-# Of the process's file descriptors, those that peers never get: the log's files, the definitions,
-# HTTP's connections. Without one the log cannot go on, and the broker stops.
-DESCRIPTORS_KEPT: Final = 512
+# Of the process's file descriptors, those that peers never get: the files of the log and of the
+# streams, the definitions, HTTP's connections. Without one the log cannot go on, and the broker
+# stops.
+DESCRIPTORS_KEPT: Final = 768
 # What peers get to answer connection.close before their sockets are closed.
 DRAIN_S: Final = 2.0
+# Of a process's file descriptors, one in so many may be that of a stream's file.
+STREAM_FILES_SHARE: Final = 8
 # The sync thread needs the interpreter for moments only, but needs it soon.
 SWITCH_INTERVAL_S: Final = 0.0005
 
@@ -111,6 +117,13 @@ def links_max(configured: int, most: int) -> int:
     return min(configured, most - min(DESCRIPTORS_KEPT, most // 2))
 
 
+def stream_files_max(most: int) -> int:
+    """How many files of streams stay open, of `most` descriptors."""
+    if most == resource.RLIM_INFINITY:
+        return OPEN_MAX
+    return max(1, min(OPEN_MAX, most // STREAM_FILES_SHARE))
+
+
 async def _serve(config: Config) -> int:
     return await Node(config).serve()
 
@@ -142,6 +155,9 @@ class Node:
         http_sockets = addresses.bind(config.bind, config.http_port)
         self._definitions = Definitions(config.data_dir / "definitions.db")
         self._files = SegmentFiles(config.data_dir / "log")
+        self._streams = StreamLogs(
+            config.data_dir / "streams", open_max=stream_files_max(descriptors())
+        )
         self._plane = Plane(secrets.randbits(32))
         self._plane.message_bytes_max = config.limits.message_bytes_max
         self._turns = Turns(self._plane)
@@ -149,6 +165,7 @@ class Node:
             self._plane,
             self._files,
             self._definitions,
+            self._streams,
             synced=self._turns.wake,
             no_room=self._no_room,
             failed=self._fail,
@@ -203,9 +220,22 @@ class Node:
         """What was there when the last run ended is there again; so is what is configured."""
         for line in self._definitions.report:
             logger.warning("damaged: %s", line)
+        self._plane.incarnation_prefix, trouble = incarnation(
+            self._config.data_dir, secrets.token_bytes(8)
+        )
+        if trouble is not None:
+            logger.warning("damaged: %s", trouble)
         snapshot = self._definitions.load()
         self._broker.restore(snapshot)
-        recovered = replay(self._plane, self._files, next_queue_id=snapshot.next_queue_id)
+        streams = StreamRecovery(
+            self._streams,
+            self._plane.streams.values(),
+            defined={queue.id for queue in snapshot.queues},
+            next_queue_id=snapshot.next_queue_id,
+        )
+        recovered = replay(
+            self._plane, self._files, next_queue_id=snapshot.next_queue_id, beside=streams
+        )
         logger.info(
             "log: %d segments with %d records read%s",
             recovered.segments,
@@ -214,6 +244,11 @@ class Node:
             if recovered.records and not recovered.clean
             else "",
         )
+        if self._plane.streams:
+            logger.info(
+                "streams: %d, with %d messages in %d segments read",
+                len(self._plane.streams), streams.messages, streams.segments,
+            )  # fmt: skip
         for name in self._config.vhosts:
             self._broker.add_vhost(name)
 
@@ -278,6 +313,7 @@ class Node:
             os._exit(EXIT_FAILED)
         self._durability.stop()
         self._files.close()
+        self._streams.close()
         self._definitions.close()
         logger.info("stopped")
         return EXIT_OK

@@ -1,9 +1,10 @@
 """Start-up: definitions and log become the state that was there, and damage is set aside.
 
-Responsible for the order (definitions, then every segment, oldest first) and for saying what was
-found. The engine verifies the bytes; this knows the files. Invariants: nothing is changed before
-everything was read, so that a log that this version must not touch stays as it is; and nothing is
-deleted: what does not verify is moved or copied to `quarantine/` before it is cut off.
+Responsible for the order (definitions, then every segment, oldest first, then the streams) and for
+saying what was found. The engine verifies the bytes; this knows the files. Invariants: nothing is
+changed before everything was read, so that a log that this version must not touch stays as it is;
+and nothing is deleted: what does not verify is moved or copied to `quarantine/` before it is cut
+off.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from leporid.engine.plane import Plane
 from leporid.engine.replay import Replay
@@ -39,13 +40,30 @@ class Recovered:
     clean: bool = True
 
 
-def replay(plane: Plane, files: SegmentFiles, *, next_queue_id: int | None = None) -> Recovered:
+class Beside(Protocol):
+    """Other logs that are read with this one (`stream_recovery.StreamRecovery`)."""
+
+    def read(self) -> None:
+        """Read everything and change nothing; may raise LogRefused."""
+
+    def settle(self) -> None:
+        """Set aside what is damaged."""
+
+
+def replay(
+    plane: Plane,
+    files: SegmentFiles,
+    *,
+    next_queue_id: int | None = None,
+    beside: Beside | None = None,
+) -> Recovered:
     """Apply the whole log to the plane, whose durable queues exist already.
 
     Args:
         plane: new, with the durable queues of the definitions.
         files: of the log.
         next_queue_id: the lowest id that no queue of the definitions ever had, if that is known.
+        beside: other logs, which are read after this one and before anything is changed.
 
     Raises:
         LogRefused: a newer version wrote it, or it cannot belong to these definitions.
@@ -53,7 +71,7 @@ def replay(plane: Plane, files: SegmentFiles, *, next_queue_id: int | None = Non
     """
     work = Replay(plane)
     found = Recovered()
-    outcomes = {number: _read(work, files, number) for number in files.numbers()}
+    outcomes = {number: read_segment(work, files, number) for number in files.numbers()}
     for outcome in outcomes.values():
         if isinstance(outcome, SegmentReport):
             found.segments += 1
@@ -66,22 +84,33 @@ def replay(plane: Plane, files: SegmentFiles, *, next_queue_id: int | None = Non
             f"more than {next_queue_id - 1}: they are lost, or older than the log; put them back, "
             "or start without the log"
         )
-    for path in files.foreign():
-        logger.warning(
-            "%s is no segment of the log; set aside as %s", path, files.set_file_aside(path)
-        )
+    if beside is not None:
+        beside.read()
+    set_foreign_aside(files)
     newest = max(outcomes, default=0)
     missing = False
     for number, outcome in outcomes.items():
         if isinstance(outcome, SegmentReport):
-            _keep_the_rest(files, outcome, is_newest=number == newest)
+            keep_the_rest(files, outcome, is_newest=number == newest)
         else:
-            missing |= _without(files, number, outcome, is_newest=number == newest)
+            missing |= go_on_without(files, number, outcome, is_newest=number == newest)
     found.clean = work.finish(missing)
+    if beside is not None:
+        beside.settle()
     return found
 
 
-def _read(work: Replay, files: SegmentFiles, number: int) -> SegmentReport | SegmentUnreadable:
+def set_foreign_aside(files: SegmentFiles) -> None:
+    """Move everything that is no segment into quarantine."""
+    for path in files.foreign():
+        logger.warning(
+            "%s is no segment of the log; set aside as %s", path, files.set_file_aside(path)
+        )
+
+
+def read_segment(
+    work: Replay, files: SegmentFiles, number: int
+) -> SegmentReport | SegmentUnreadable:
     """Verify and apply one segment; the file stays as it is."""
     if files.is_empty(number):
         return SegmentUnreadable(f"segment {number}: the file is empty")
@@ -94,7 +123,7 @@ def _read(work: Replay, files: SegmentFiles, number: int) -> SegmentReport | Seg
         return error
 
 
-def _keep_the_rest(files: SegmentFiles, report: SegmentReport, *, is_newest: bool) -> None:
+def keep_the_rest(files: SegmentFiles, report: SegmentReport, *, is_newest: bool) -> None:
     """Set aside what did not verify in a segment, and say so."""
     path = files.path(report.number)
     for offset, length in report.damaged:
@@ -126,7 +155,7 @@ def _copy_aside(files: SegmentFiles, number: int, offset: int, length: int) -> P
     return files.set_aside(number, data, offset)
 
 
-def _without(
+def go_on_without(
     files: SegmentFiles, number: int, error: SegmentUnreadable, *, is_newest: bool
 ) -> bool:
     """Go on without a file; returns whether there may have been something in it."""

@@ -44,6 +44,7 @@ __all__ = [
     "StoredExchange",
     "StoredQueue",
     "problems",
+    "queue_ids",
 ]
 
 # SQLite's companions of a database in WAL mode.
@@ -184,6 +185,14 @@ def problems(path: Path) -> list[str]:
     if not found and copy.commits > original.commits:
         found.append(f"{path} lacks {copy.commits - original.commits} commits that its copy has")
     return found
+
+
+def queue_ids(path: Path) -> frozenset[int] | None:
+    """Return the ids of all queues that there are; None if the file cannot be trusted."""
+    if examine(path).problem is not None:
+        return None
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return frozenset(number for (number,) in connection.execute("SELECT id FROM queues"))
 
 
 def copy_path(path: Path) -> Path:

@@ -1,9 +1,10 @@
-"""Segment files of the durable log: `DIR/log/00000001.segment` and so on.
+"""Segment files of one log: `DIR/log/00000001.segment` and so on.
 
 Responsible for the files' names, space and durability; it does not know what the bytes mean
-(FORMAT.md draws them). Used by the sync thread while the broker runs, and at start-up before.
-Invariant: bytes have their space on disk before the first of them is written; a file's name is on
-disk before `sync` returns; and no file is gone from the disk before one that was dropped earlier.
+(FORMAT.md draws them), nor whether the log is the commit log or a stream's. Used by the sync thread
+while the broker runs, and at start-up before. Invariant: bytes have their space on disk before the
+first of them is written; a file's name is on disk before `sync` returns; and no file is gone from
+the disk before one that was dropped earlier, unless nobody waits for it.
 """
 
 from __future__ import annotations
@@ -33,31 +34,43 @@ Write = tuple[int, int, int, "memoryview | bytes"]  # number, file size, offset,
 
 
 class SegmentFiles:
-    """The files of one log directory."""
+    """The files of one log directory.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: made if it is not there.
+        quarantine: where to keep what does not verify; beside the directory unless it is said.
+        prefix: what the names in there begin with.
+        sync_parent: have the directory's own name on disk when this returns; whoever says False
+            sees to it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        quarantine: Path | None = None,
+        prefix: str = "",
+        sync_parent: bool = True,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        sync_directory(directory.parent)
+        if sync_parent:
+            sync_directory(directory.parent)
         self.directory = directory
-        self.quarantine = directory.parent / "quarantine"
+        self.quarantine = quarantine or directory.parent / "quarantine"
+        self._prefix = prefix
         self._open: dict[int, int] = {}
-        self._space: dict[int, int] = {}  # of the open files: bytes that are allocated
+        self._space: dict[int, int] = {}  # of the files made in this run: bytes that are allocated
         self._touched: set[int] = set()
-        self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         self._directory_changed = True  # it may just have been made
 
     def __repr__(self) -> str:
         return f"<SegmentFiles {self.directory}>"
 
     def close(self) -> None:
-        """Close every file; nothing is synced."""
+        """Close every file; nothing is synced. A later write opens what it needs again."""
         for fd in self._open.values():
             os.close(fd)
         self._open.clear()
-        self._space.clear()
-        if self._directory_fd >= 0:
-            os.close(self._directory_fd)
-            self._directory_fd = -1
 
     def path(self, number: int) -> Path:
         """Where a segment's file is, or would be."""
@@ -90,9 +103,7 @@ class SegmentFiles:
             OSError: ENOSPC and the like; nothing is lost by calling again with the same writes.
         """
         for number, size, offset, data in writes:
-            fd = self._open.get(number)
-            if fd is None:
-                fd = self._create(number)
+            fd = self._descriptor(number)
             view = memoryview(data)
             self._allocate(number, size, offset + len(view))
             self._touched.add(number)
@@ -100,11 +111,19 @@ class SegmentFiles:
             while done < len(view):
                 done += os.pwrite(fd, view[done:], offset + done)
 
-    def _create(self, number: int) -> int:
-        # Start-up knows every file and takes a number above all of them: nothing is overwritten.
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        fd = self._open[number] = os.open(self.path(number), flags, 0o600)
-        self._directory_changed = True
+    def _descriptor(self, number: int) -> int:
+        fd = self._open.get(number)
+        if fd is None:
+            flags = os.O_RDWR | os.O_CLOEXEC
+            is_new = number not in self._space
+            if is_new:
+                # Start-up knows every file and takes a number above all of them: nothing that was
+                # there before this run is ever overwritten.
+                flags |= os.O_CREAT | os.O_EXCL
+            fd = self._open[number] = os.open(self.path(number), flags, 0o600)
+            if is_new:
+                self._space[number] = 0
+                self._directory_changed = True
         return fd
 
     def _allocate(self, number: int, size: int, end: int) -> None:
@@ -112,7 +131,7 @@ class SegmentFiles:
 
         A full disk has room for a few settles yet, after which whole segments can be deleted.
         """
-        have = self._space.get(number, 0)
+        have = self._space[number]
         if end > have and not self._grow(number, have, size):
             end += -end % BLOCK_BYTES
             if not self._grow(number, have, end):
@@ -144,15 +163,15 @@ class SegmentFiles:
         """
         if wait:
             for number in self._touched:
-                os.fdatasync(self._open[number])
+                os.fdatasync(self._descriptor(number))
         newest = max(self._touched, default=0)
         self._touched.clear()
         for number in [n for n in self._open if n < newest]:
-            # The log only ever appends to its newest segment.
+            # The log only ever appends to its newest segment. (After a full disk it may have to
+            # write to an older one once more.)
             os.close(self._open.pop(number))
-            del self._space[number]
         if self._directory_changed and wait:
-            os.fsync(self._directory_fd)
+            sync_directory(self.directory)
             self._directory_changed = False
 
     def drop(self, number: int, *, wait: bool = True) -> None:
@@ -171,12 +190,12 @@ class SegmentFiles:
         fd = self._open.pop(number, None)
         if fd is not None:
             os.close(fd)
-            self._space.pop(number, None)
+        self._space.pop(number, None)
         self._touched.discard(number)
         self.path(number).unlink(missing_ok=True)
         self._directory_changed = True
         if wait:
-            os.fsync(self._directory_fd)
+            sync_directory(self.directory)
             self._directory_changed = False
 
     # ------------------------------------------------------------- reading
@@ -222,7 +241,7 @@ class SegmentFiles:
 
         It is on disk when this returns, so that the bytes may be cut off where they were.
         """
-        path = self._free_name(f"{number:08d}-{offset}.bytes", data)
+        path = _free_name(self.quarantine / f"{self._prefix}{number:08d}-{offset}.bytes", data)
         with path.open("wb") as file:
             file.write(data)
             file.flush()
@@ -232,27 +251,35 @@ class SegmentFiles:
 
     def set_file_aside(self, path: Path) -> Path:
         """Move a whole file there; returns where it is now."""
-        target = self._free_name(path.name)
-        # The log may be a file system of its own; then this copies.
-        shutil.move(path, target)
-        sync_directory(self.quarantine)
-        sync_directory(self.directory)
-        return target
+        return move_aside(path, self.quarantine / f"{self._prefix}{path.name}")
 
-    def _free_name(self, name: str, same: bytes | None = None) -> Path:
-        """A path in quarantine that is not taken, or whose file has these very bytes.
 
-        The latter is from a start that was cut short between setting aside and cutting off.
-        """
-        if not self.quarantine.exists():
-            self.quarantine.mkdir()
-            sync_directory(self.quarantine.parent)
-        target = self.quarantine / name
-        attempt = 1
-        while target.exists() and (same is None or target.read_bytes() != same):
-            target = self.quarantine / f"{name}.{attempt}"
-            attempt += 1
-        return target
+def move_aside(path: Path, wanted: Path) -> Path:
+    """Move what is at a path into quarantine, under the name that is wanted or one like it."""
+    target = _free_name(wanted)
+    # The log may be a file system of its own; then this copies.
+    shutil.move(path, target)
+    sync_directory(target.parent)
+    sync_directory(path.parent)
+    return target
+
+
+def _free_name(wanted: Path, same: bytes | None = None) -> Path:
+    """A path in quarantine that is not taken, or whose file has these very bytes.
+
+    The latter is from a start before this one, which may have been cut short between setting aside
+    and cutting off.
+    """
+    quarantine = wanted.parent
+    if not quarantine.exists():
+        quarantine.mkdir()
+        sync_directory(quarantine.parent)
+    target = wanted
+    attempt = 1
+    while target.exists() and (same is None or target.read_bytes() != same):
+        target = quarantine / f"{wanted.name}.{attempt}"
+        attempt += 1
+    return target
 
 
 def sync_directory(directory: Path) -> None:

@@ -1,9 +1,10 @@
 """The sync thread: the only one that writes and waits for the disk while the broker runs.
 
-Responsible for the order in which a generation becomes durable: definitions, then the log, then
-deletions. It does not know what is in them. Invariant: `done` is called once for each job, in the
-order of the jobs, and only after its definitions and its part of the log are on disk; a file is
-deleted only after `done` of the job that named it, and after every file that was named before it.
+Responsible for the order in which a generation becomes durable: definitions, then the logs (that of
+all queues, and those of its streams), then deletions. It does not know what is in them. Invariant:
+`done` is called once for each job, in the order of the jobs, and only after its definitions and its
+part of every log are on disk; a file is deleted only after `done` of the job that named it, and
+after every file that was named before it.
 
 Deletions promise nothing to anybody, so they wait while there is other work, but never so that
 they pile up.
@@ -19,12 +20,14 @@ import queue
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from leporid.storage.definitions import DefinitionsError
 from leporid.storage.segments import NO_ROOM, Write
+from leporid.storage.streams import SegmentSync, StreamWork
 
 RETRY_S: Final = 0.5  # a full disk is looked at again this often
 # The second is what SQLite makes of ENOSPC when its index of the write-ahead log grows.
@@ -43,17 +46,32 @@ class DefinitionsPort(Protocol):
         """Make all changes in one transaction and return when they are on disk."""
 
 
-class FilesPort(Protocol):
-    """What the thread needs of the log's files (`segments.SegmentFiles`)."""
+class FilesPort(SegmentSync, Protocol):
+    """What the thread needs of the commit log's files (`segments.SegmentFiles`)."""
 
     def write(self, writes: Iterable[Write], /) -> None:
         """Write bytes to their places."""
 
-    def sync(self, *, wait: bool) -> None:
-        """Have everything written so far on disk, or (wait=False) on its way."""
-
     def drop(self, number: int, /, *, wait: bool) -> None:
         """Delete a segment's file."""
+
+
+class StreamsPort(Protocol):
+    """What the thread needs of the streams' files (`streams.StreamLogs`)."""
+
+    def store(
+        self, works: Iterable[StreamWork], /, *, wait: bool, beside: SegmentSync | None
+    ) -> None:
+        """Write bytes to their places and sync them, and what is beside them."""
+
+    def numbers(self, stream_id: int, /) -> list[int]:
+        """Segments that a stream has."""
+
+    def drop(self, stream_id: int, number: int, /, *, wait: bool) -> None:
+        """Delete a segment's file."""
+
+    def delete(self, stream_id: int, /) -> None:
+        """Delete a stream's directory."""
 
 
 @dataclass(slots=True)
@@ -61,13 +79,16 @@ class Job:
     """One generation's work.
 
     Attributes:
-        drops: segments whose files go, in the order in which they may.
+        drops: segments of the commit log whose files go, in the order in which they may.
+        streams: for each stream that has something to do its id, writes and drops; with None for
+            both, it is gone with all its files.
     """
 
     generation: int
     changes: list[Change] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
     drops: list[int] = field(default_factory=list)
+    streams: list[StreamWork] = field(default_factory=list)
 
 
 class Syncer:
@@ -84,6 +105,7 @@ class Syncer:
         self,
         files: FilesPort,
         definitions: DefinitionsPort,
+        streams: StreamsPort,
         *,
         done: Callable[[Job], None],
         no_room: Callable[[bool], None],
@@ -92,12 +114,13 @@ class Syncer:
     ) -> None:
         self._files = files
         self._definitions = definitions
+        self._streams = streams
         self._done = done
         self._no_room = no_room
         self._failed = failed
         self._sync = sync
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._drops: deque[int] = deque()
+        self._drops: deque[Callable[[], None]] = deque()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
         self._thread.start()
@@ -118,9 +141,7 @@ class Syncer:
                 if not self._complete(job):
                     return
                 self._done(job)
-                # A message is copied to a later segment, a settle stands after its publish: what
-                # a segment depends on has a lower number.
-                self._drops.extend(sorted(job.drops))
+                self._drops.extend(self._deletions(job))
                 self._drop(-(-len(self._drops) // DROPS_SHARE))
             self._drop(len(self._drops))
         except BaseException as error:  # noqa: BLE001 - whatever it is, nothing is safe after it
@@ -137,8 +158,26 @@ class Syncer:
 
     def _drop(self, count: int) -> None:
         for _ in range(count):
-            self._files.drop(self._drops[0], wait=self._sync)
+            self._drops[0]()
             self._drops.popleft()
+
+    def _deletions(self, job: Job) -> Iterator[Callable[[], None]]:
+        """One call for each file that goes, in their order."""
+        # A message is copied to a later segment, a settle stands after its publish: what a segment
+        # depends on has a lower number.
+        for number in sorted(job.drops):
+            yield partial(self._files.drop, number, wait=self._sync)
+        for stream_id, _, drops in job.streams:
+            if drops is not None:
+                # The oldest first, so that no power cut leaves a hole.
+                for number in sorted(drops):
+                    yield partial(self._streams.drop, stream_id, number, wait=self._sync)
+                continue
+            # File by file, as one that is large takes the file system a while; which of them a
+            # power cut brings back does not matter, as the next start deletes them.
+            for number in self._streams.numbers(stream_id):
+                yield partial(self._streams.drop, stream_id, number, wait=False)
+            yield partial(self._streams.delete, stream_id)
 
     def _complete(self, job: Job) -> bool:
         """Do the job, however long the disk stays full; False when told to stop meanwhile."""
@@ -167,7 +206,10 @@ class Syncer:
         # After a sync that found no room all of the job's bytes are written again: they are in
         # memory, whatever the kernel did with its pages.
         self._files.write(job.writes)
-        self._files.sync(wait=self._sync)
+        if any(writes for _, writes, _ in job.streams):
+            self._streams.store(job.streams, wait=self._sync, beside=self._files)
+        else:
+            self._files.sync(wait=self._sync)
 
 
 def is_no_room(error: BaseException | None) -> bool:

@@ -137,6 +137,21 @@ def test_a_channel_has_no_more_than_its_global_prefetch(plane, queue, peer):
     assert len(peer.deliveries()) == 4
 
 
+def test_credit_that_one_queue_gives_back_serves_another(plane, queue, peer):
+    """Both consumers wait for the channel's credit, and the settling one has nothing to take."""
+    other = plane.queue(0, "other", False)
+    peer.queues["other"] = other
+    peer.channel.prefetch_global = 1
+    peer.channel.consume(queue, "c", False, 0, 0)
+    peer.channel.consume(other, "d", False, 0, 0)
+    peer.feed(publish(1, "q", b"a"))
+    assert peer.bodies() == [b"a"]
+    peer.feed(publish(1, "other", b"b"))
+    assert peer.bodies() == []
+    peer.feed(ack(1, 1))
+    assert peer.bodies() == [b"b"]
+
+
 def test_what_was_got_does_not_count_for_credit(queue, peer):
     fill(peer, 5)
     peer.channel.prefetch_global = 1

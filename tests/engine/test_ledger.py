@@ -1,6 +1,7 @@
 """The ledger of unsettled deliveries; its model is in tests/model/test_unacked_model.py."""
 
 import pytest
+from tests.engine.allocations import allocated_bytes
 from tests.engine.frames import ack, nack, publish
 
 
@@ -62,3 +63,16 @@ def test_a_hole_between_unsettled_deliveries_is_unknown(queue, peer, tag, multip
     peer.feed(ack(1, tag, multiple))
     assert peer.faults == [(1, 406)]
     assert queue.ready_count == 3
+
+
+def test_one_old_delivery_does_not_keep_the_place_of_those_after_it(plane, queue, peer):
+    peer.feed(publish(1, "q"))
+    peer.get(queue, no_ack=False)
+    before = allocated_bytes()
+    for tag in range(2, 20_000):
+        peer.feed(publish(1, "q"))
+        peer.get(queue, no_ack=False)
+        peer.feed(ack(1, tag))
+        plane.take_touched()
+    assert allocated_bytes() - before < 100_000
+    assert peer.channel.unacked_count == 1

@@ -1,29 +1,10 @@
 """What goes back stands where it stood, whatever the order in which it goes back."""
 
-import ctypes
 from random import Random
 
 import pytest
+from tests.engine.allocations import allocated_bytes
 from tests.engine.frames import nack, publish
-
-
-class Mallinfo2(ctypes.Structure):
-    """What malloc says of itself (mallinfo(3))."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in (
-            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-        )
-    )
-
-
-def allocated_bytes() -> int:
-    mallinfo2 = ctypes.CDLL(None).mallinfo2
-    mallinfo2.restype = Mallinfo2
-    info = mallinfo2()
-    return int(info.uordblks) + int(info.hblkhd)
 
 
 @pytest.mark.parametrize("seed", range(5))

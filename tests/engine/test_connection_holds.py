@@ -262,8 +262,8 @@ def test_publishers_to_a_queue_with_a_backlog_are_read_less(plane, peer):
 def test_an_answer_waits_for_the_end_of_what_became_a_dead_letter(
     plane, disk, queue, peer, transactional
 ):
-    """The letter is synced first, and only then is the end of its original noted."""
-    grave = plane.queue(2, "grave", True)
+    """In a log of its own it is synced first, and only then is the end of its original noted."""
+    grave = plane.stream(2, "grave")
     queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
         [grave], exchange, key, raw, body
     )

@@ -4,12 +4,14 @@ Responsible for turning what queues noted into records. It does not decide what 
 Invariant: a fact about entries of another segment pins that segment's number in this one.
 """
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from leporid.engine.index cimport BLOCK_SLOTS, GONE, Block
-from leporid.engine.log cimport DURABLE_BIT, KIND_CLEAN, KIND_DELIVERED, KIND_SETTLE, Segment
+from leporid.engine.log cimport (
+    DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_SETTLE, Segment,
+)
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue, merge_ranges
 from leporid.engine.wire cimport Range, Record
@@ -60,6 +62,40 @@ cdef int append_ranges(Plane plane, uint8_t kind, uint8_t flags, uint32_t queue,
     plane.durable.finish(record)
     plane.dirty = True
     return 0
+
+
+cdef int append_commit(Plane plane, uint32_t count) except -1:
+    """That many facts before it, which are a transaction, count."""
+    cdef size_t size = sizeof(Record) + 8
+    cdef Record *record = plane.durable.begin(size)
+    memset(record, 0, size)
+    record.size = <uint32_t> size
+    record.kind = KIND_COMMIT
+    record.body_len = 8
+    (<uint32_t *> (<uint8_t *> record + sizeof(Record)))[0] = count
+    plane.durable.finish(record)
+    plane.dirty = True
+    return 0
+
+
+cdef bint settle_with_letter(Plane plane, uint32_t queue, uint64_t position,
+                             uint64_t seq) except -1:
+    """Make one transaction of the newest fact, a dead letter, and the end of what it was made of.
+
+    Returns False, and does nothing, when the segment has no room for all of it.
+    """
+    cdef Segment active = plane.durable.active
+    cdef Range settled
+    if active.capacity - active.used < 2 * (sizeof(Record) + 8) + sizeof(Range):
+        return False
+    settled.segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
+    settled.first, settled.count = seq, 1
+    plane.durable.amend(FLAG_IN_TX)
+    append_ranges(plane, KIND_SETTLE, FLAG_IN_TX, queue, &settled, 1)
+    append_commit(plane, 2)
+    plane.noted += 1
+    plane.noted_by = max(plane.noted_by, plane.generation)
+    return True
 
 
 cdef int mark_clean(Plane plane) except -1:

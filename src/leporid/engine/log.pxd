@@ -50,6 +50,7 @@ cdef class Log:
     cdef readonly list segments     # Segment or None, by number - first
     cdef readonly Segment active
     cdef readonly uint64_t appended     # records, ever
+    cdef size_t newest              # where the last of them is in `active`
     cdef readonly size_t bytes      # memory and mappings of all segments
     cdef list spare
     cdef uint8_t *spare_memory[2]
@@ -58,6 +59,7 @@ cdef class Log:
     cdef Record *begin(self, size_t size) except NULL
     cdef uint64_t finish(self, Record *record)
     cdef void free_spare(self)
+    cdef void amend(self, uint8_t flags)
     cdef int resize(self, size_t segment_bytes) except -1
     cdef list unwritten(self)
     cdef int mark_written(self, list writes) except -1

@@ -158,9 +158,19 @@ cdef class Log:
             record.check = header_check(record, seed)
             record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
             position |= <uint64_t> DURABLE_BIT << 32
+        self.newest = segment.used
         segment.used += record.size
         self.appended += 1
         return position
+
+    cdef void amend(self, uint8_t flags):
+        """Set flags of the durable record that was appended last, in the same turn."""
+        cdef Segment segment = self.active
+        cdef uint32_t seed = segment.salt ^ <uint32_t> self.newest
+        cdef Record *record = <Record *> (segment.base + self.newest)
+        record.flags |= flags
+        record.check = header_check(record, seed)
+        record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
 
     cdef int roll(self, size_t size) except -1:
         """Seal the active segment and begin another that has room for `size` bytes."""

@@ -39,6 +39,7 @@ cdef class Plane:
     cdef readonly dict streams          # by id
     cdef readonly Producers producers   # of messages to queues
     cdef uint64_t retained_ms
+    cdef uint64_t appended_to_streams   # messages, ever
     cdef public str incarnation_prefix  # of this data directory; given by the server
     cdef public object map_stream_segment   # (stream id, number) -> buffer of the file
     cdef list deferred                  # (generation, queue, position, seq): see defer_settled

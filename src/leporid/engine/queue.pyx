@@ -15,6 +15,7 @@ priority. ready_count and unacked_count equal the number of slots in that state.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 
+from leporid.engine.facts cimport settle_with_letter
 from leporid.engine.index cimport (
     BLOCK_SLOTS, GONE, READY, UNACKED, Block, Index, Slot,
 )
@@ -203,18 +204,29 @@ cdef class Queue:
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
         """An entry leaves without having been acknowledged: to the dead letters, if there are.
 
-        The dead letter is on disk before the entry's end is in the log, so a crash may double it
-        but not lose it. (Within one write a power cut may keep what was written last.)
+        A dead letter in the same log is one transaction with the entry's end: a crash neither
+        loses nor doubles it. One in a stream is on disk before the entry's end is in the log, so
+        a crash may double it. (Within one write a power cut may keep what was written last.)
         """
+        cdef Plane plane = self.plane
+        cdef uint64_t before, in_streams
         if self.dead_letters is None:
             return self.settle(seq, slot)
         if self.plane.burials >= BURIALS_MAX:
             return self.drop_later(seq, slot, reason)
-        self.plane.burials += 1
-        self.plane.bury(self, slot.position, slot.deliveries, reason)
+        plane.burials += 1
+        before, in_streams = plane.durable.appended, plane.appended_to_streams
+        plane.bury(self, slot.position, slot.deliveries, reason)
         slot = self.index.slot_of(seq)  # what was published meanwhile may have moved it
         if self.durable and slot.position >> 63:
-            self.plane.defer_settled(self, slot.position, seq)
+            if plane.appended_to_streams == in_streams and plane.durable.appended == before:
+                self.note_settled(slot.position, seq)  # it went nowhere that lasts
+            elif (plane.appended_to_streams == in_streams
+                    and plane.durable.appended == before + 1
+                    and settle_with_letter(plane, self.id, slot.position, seq)):
+                pass
+            else:
+                plane.defer_settled(self, slot.position, seq)
         return self.forget(seq, slot)
 
     cdef int drop_later(self, uint64_t seq, Slot *slot, str reason) except -1:

@@ -47,18 +47,19 @@ cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
 
 
 cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t used) noexcept:
-    """Whether a sector of which some lies in that stretch is zero.
+    """Whether a sector that lies in that stretch is zero.
 
-    It may begin in the record before, whose own last bytes are zero then.
+    The first may have the end of the record before, from an earlier write; what is behind that is
+    the beginning of a record, and never zero if it was written.
     """
-    cdef size_t at = start & ~<size_t> (SECTOR_BYTES - 1), i
-    while at < end and at + SECTOR_BYTES <= used:
-        i = 0
-        while i < SECTOR_BYTES and base[at + i] == 0:
+    cdef size_t at = start, stop = (start | (SECTOR_BYTES - 1)) + 1, i
+    while at < end and stop <= used:
+        i = at
+        while i < stop and base[i] == 0:
             i += 1
-        if i == SECTOR_BYTES:
+        if i == stop:
             return True
-        at += SECTOR_BYTES
+        at, stop = stop, stop + SECTOR_BYTES
     return False
 
 

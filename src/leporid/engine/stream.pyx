@@ -172,6 +172,7 @@ cdef class Stream(Queue):
         position = self.log.finish(record)
         self.next_seq += 1
         self.published += 1
+        self.plane.appended_to_streams += 1
         self.mark(offset, record.timestamp_ms,
                   <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT, <uint32_t> position)
         if self.consumer_count or self.on_synced is not None:

@@ -6,13 +6,12 @@ Invariant: between the first of these facts and COMMIT nothing else is appended.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel, Consumer
 from leporid.engine.ledger cimport Unacked
-from leporid.engine.facts cimport flush_settles
-from leporid.engine.log cimport FLAG_IN_TX, KIND_COMMIT
+from leporid.engine.facts cimport append_commit, flush_settles
+from leporid.engine.log cimport FLAG_IN_TX
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
 from leporid.engine.source cimport Route, make_route
@@ -27,13 +26,11 @@ cdef uint64_t commit(Channel channel) except? 0:
     """
     cdef Plane plane = channel.plane
     cdef Route route
-    cdef Record *record
     cdef Props props
     cdef size_t size = 2 * sizeof(Record)
     cdef bytes names, properties, body
     cdef Queue queue
     cdef uint64_t before, noted = plane.noted
-    cdef uint32_t *count
     cdef bint durable, refused
     publishes, settles = begin_commit(channel)
     durable = False
@@ -61,15 +58,7 @@ cdef uint64_t commit(Channel channel) except? 0:
     if not durable:
         return plane.noted_by if plane.noted != noted else 0
     flush_settles(plane, FLAG_IN_TX)
-    size = sizeof(Record) + 8
-    record = plane.durable.begin(size)
-    memset(record, 0, size)
-    record.size = <uint32_t> size
-    record.kind = KIND_COMMIT
-    record.body_len = 8
-    count = <uint32_t *> (<uint8_t *> record + sizeof(Record))
-    count[0] = <uint32_t> (plane.durable.appended - before)
-    plane.durable.finish(record)
+    append_commit(plane, <uint32_t> (plane.durable.appended - before))
     plane.note_change()
     return max(plane.generation, plane.noted_by)
 

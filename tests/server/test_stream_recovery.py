@@ -26,6 +26,7 @@ from leporid.server.recovery import LogRefused
 from leporid.storage.definitions import Definitions
 from leporid.storage.streams import StreamLogs
 
+SYNCED = 6
 BODIES = [b"%02d" % index * 700 for index in range(24)]
 
 
@@ -304,6 +305,34 @@ def test_a_write_over_several_segments_is_given_up_from_its_first_loss_on(
         [f"{log.directory}: 6 segments, {checked(log.directory)[1][0].split(', ')[1]}, whole"],
     )
     assert max(run_of(log.directory).read()) == 26
+    assert told(caplog) == []
+
+
+def test_a_write_whose_last_fact_begins_a_segment_is_given_up_without_a_trace(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    # 1  header  0  s  1  2  x  4  5  6  7  8  9 10 11
+    # 2  header  s ·
+    size = 1416  # eleven of them fill the segment
+    run = run_of(tmp_path)
+    for bodies in ([b"0"], [b"x" * size] * 11):
+        run.publish(*bodies, key="s")
+        run.sync()
+    run.crash()
+    path = run.logs.files(1).path
+    (_, first), (_, second) = read_segment(path(1)), read_segment(path(2))
+    assert ([record.kind for record in second], len(first)) == ([SYNCED], 13)
+    data = bytearray(path(1).read_bytes())
+    data[first[4].offset : first[4].end] = bytes(first[4].size)
+    path(1).write_bytes(data)
+    run = run_of(tmp_path)
+    assert list(run.read()) == [0, 1, 2]
+    assert [line.split(":")[0] for line in told(caplog)] == ["torn end"] * 2
+    run.publish(b"c", key="s")
+    run.sync()
+    run.crash()
+    assert checked(tmp_path)[0] == OK
+    assert list(run_of(tmp_path).read()) == [0, 1, 2, 3]
     assert told(caplog) == []
 
 

@@ -245,6 +245,15 @@ def test_dropping_closes_the_file_and_a_missing_one_is_no_error(files: SegmentFi
     assert descriptors() == before
 
 
+def test_a_number_that_was_dropped_may_be_given_again(files: SegmentFiles):
+    # All of a log was settled, and a later start begins at 1.
+    files.write([(1, 8192, 0, b"a")])
+    files.drop(1)
+    files.write([(1, 4096, 0, b"b")])
+    files.sync()
+    assert files.path(1).read_bytes() == b"b".ljust(4096, b"\0")
+
+
 # ------------------------------------------------------------------ what is there
 
 

@@ -101,14 +101,18 @@ cdef class StreamReplay(Replay):
         cdef Stream stream = self.stream
         cdef Segment segment
         cdef Mark *mark = stream.mark_before(offset - 1) if offset else NULL
-        cdef size_t at, used
+        cdef size_t used
         cdef uint32_t number = 0 if mark == NULL else mark.segment
         for report in self.reports:
             if report.number < number:
                 continue
             segment = stream.log.find(report.number)
-            at = mark.at if report.number == number else SEGMENT_HEADER_BYTES
-            used = self.whole_until(segment, at, offset)
+            if report.number > number:
+                # Not even a fact stays: the header says where the segment before ended, and that
+                # may be cut.
+                used = SEGMENT_HEADER_BYTES
+            else:
+                used = self.whole_until(segment, mark.at, offset)
             if used < segment.used:
                 report.torn += segment.used - used
                 report.used = segment.used = segment.written = used

@@ -20,6 +20,7 @@ class World:
         self.disk = Disk()
         self.options = {"segment_bytes": segment_bytes, **retention}
         self.lost: list[tuple[int, int]] = []
+        self.missing = False
         self.open()
 
     def open(self) -> None:
@@ -35,7 +36,7 @@ class World:
                 reports.append(replay.segment(number, files[number]))
             except SegmentUnreadable:
                 del files[number]
-        replay.finish()
+        replay.finish(self.missing)
         for report in reports:
             files[report.number] = files[report.number][: report.used]
         self.lost = [lost for report in reports for lost in report.lost]

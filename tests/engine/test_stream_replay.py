@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.engine.streams import STREAM, World, numbered
 
 
@@ -86,3 +87,45 @@ def test_a_flipped_bit_costs_one_message_and_no_number():
             with again.stream.window(0, 8, 100, 10**6) as window:
                 assert window.lost == again.lost
                 assert window.rows == 7
+
+
+@pytest.mark.parametrize("syncs", [1, 8])
+def test_damage_in_what_was_written_last_costs_no_other_message(syncs):
+    """No later sync says that the write had finished, but what is damaged is not unwritten."""
+    world = World(segment_bytes=4096)
+    for number in range(24):
+        world.send(b"%d" % number)
+        if number % (24 // syncs) == 24 // syncs - 1:
+            world.sync()
+    (file,) = world.disk.streams[STREAM].values()
+    newest = world.stream.log.active
+    assert newest is not None
+    for at in range(64, newest.used, 7):
+        left = world.disk.copy()
+        left.streams[STREAM][1] = file[:at] + bytes([file[at] ^ 4]) + file[at + 1 :]
+        again = World(segment_bytes=4096)
+        again.restart(left)
+        assert again.stream.end == 24
+        missing = set(range(again.stream.first, 24)) - set(again.read())
+        assert len(missing) <= 1
+        assert again.stream.first <= 1
+        assert again.lost == [(offset, offset + 1) for offset in missing]
+
+
+def test_offsets_of_a_newest_segment_that_cannot_be_read_are_not_given_again():
+    world = World(segment_bytes=4096)
+    world.send(*numbered(60, size=200))
+    world.sync()
+    newest = max(world.disk.streams[STREAM])
+    left = world.disk.copy()
+    left.streams[STREAM][newest] = b"garbage" * 100
+    again = World(segment_bytes=4096)
+    again.missing = True
+    again.restart(left)
+    assert again.stream.end >= 60
+    assert again.stream.next_offset > 60
+    again.sync()
+    again.missing = False
+    end = again.stream.end
+    again.restart()
+    assert again.stream.end == end

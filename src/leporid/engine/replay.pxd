@@ -21,3 +21,5 @@ cdef class Replay:
     cdef int undo(self, Segment segment, const uint8_t *base, list pending, report) except -1
     cdef int apply_one(self, Segment segment, const uint8_t *base, size_t at, report) except -1
     cdef void meet(self, uint32_t queue)
+
+cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t used) noexcept

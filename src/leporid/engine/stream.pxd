@@ -49,6 +49,7 @@ cdef class Stream(Queue):
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1
     cdef Record *look(self, Cursor *cursor) except? NULL
     cdef tuple begin_sync(self)
+    cdef int append_synced(self) except -1
     cdef int end_sync(self, list writes) except -1
     cdef int map_sealed(self) except -1
     cdef int retain(self) except -1

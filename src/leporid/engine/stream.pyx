@@ -290,23 +290,31 @@ cdef class Stream(Queue):
 
     cdef tuple begin_sync(self):
         """What storage has to do for this stream: (id, writes, drops)."""
-        cdef Record *record
-        cdef size_t size = sizeof(Record) + 8
         self.unsynced = False
         self.closing, self.closing_ms = self.next_seq, self.newest_ms
         if self.log.active is not None and self.log.active.used > self.log.active.written:
             self.producers.begin_sync(self.log, self.newest_ms)
-            # So that a start knows which losses cannot be of a write that did not finish.
-            record = self.log.begin(size)
-            memset(record, 0, size)
-            record.size = <uint32_t> size
-            record.kind = KIND_SYNCED
-            record.timestamp_ms = self.newest_ms
-            record.body_len = 8
-            (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[0] = self.end
-            self.log.finish(record)
+            self.append_synced()
         drops, self.dropped = self.dropped, []
         return self.id, self.log.unwritten(), drops
+
+    cdef int append_synced(self) except -1:
+        """Note what is on disk and what comes with this write.
+
+        By that a start tells the loss of a write that did not finish from damage, and knows that
+        there were offsets although their messages are damaged.
+        """
+        cdef size_t size = sizeof(Record) + 16
+        cdef Record *record = self.log.begin(size)
+        cdef uint64_t *offsets = <uint64_t *> (<uint8_t *> record + sizeof(Record))
+        memset(record, 0, size)
+        record.size = <uint32_t> size
+        record.kind = KIND_SYNCED
+        record.timestamp_ms = self.newest_ms
+        record.body_len = 16
+        offsets[0], offsets[1] = self.end, self.next_seq
+        self.log.finish(record)
+        return 0
 
     cdef int end_sync(self, list writes) except -1:
         """That is on disk: it may be read."""

@@ -10,7 +10,7 @@ from leporid.engine.log cimport (
     FLAG_PRODUCED, KIND_PRODUCER, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Segment,
 )
 from leporid.engine.producers cimport Producers
-from leporid.engine.replay cimport Replay
+from leporid.engine.replay cimport Replay, is_unwritten
 from leporid.engine.stream cimport Mark, Stream
 from leporid.engine.wire cimport Record, Target
 
@@ -19,6 +19,15 @@ cdef extern from *:
     #define NO_LIMIT UINT64_MAX
     """
     uint64_t NO_LIMIT
+
+
+cdef enum:
+    # More messages than a segment of 16 MiB can hold.
+    OFFSETS_IN_A_SEGMENT = 1 << 20
+
+
+cdef inline uint32_t target_of(const Record *record) noexcept:
+    return (<Target *> (<uint8_t *> record + sizeof(Record))).queue
 
 
 cdef inline uint64_t offset_of(const Record *record) noexcept:
@@ -31,11 +40,24 @@ cdef class StreamReplay(Replay):
     cdef Stream stream
     cdef list reports
     cdef uint64_t certain           # offsets below were synced for sure, by the facts read so far
+    cdef list unfinished            # offsets at which a sector was never written
+    cdef Segment segment_before
+    cdef size_t size_before         # of its file
+    cdef size_t good_end            # of the newest good record in the segment that is read
 
     def __cinit__(self, Stream stream not None):
         self.stream = stream
         self.log = stream.log
         self.reports = []
+        self.unfinished = []
+
+    def segment(self, uint32_t number, mapping):
+        """Verify and apply one segment's file; raises SegmentUnreadable."""
+        self.good_end = SEGMENT_HEADER_BYTES
+        report = Replay.segment(self, number, mapping)
+        self.segment_before = self.log.find(number)
+        self.size_before = len(mapping)
+        return report
 
     cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1:
         cdef Stream stream = self.stream
@@ -46,22 +68,25 @@ cdef class StreamReplay(Replay):
         for at in valid:
             record = <Record *> (base + at)
             report.records += 1
-            if record.kind == KIND_SYNCED and record.body_len == 8:
+            if record.kind == KIND_SYNCED and record.body_len == 16:
                 offset = (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[0]
                 self.certain = max(self.certain, offset)
                 stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
+                offset = (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[1]
+                if offset > stream.next_seq:
+                    self.miss(base, at, offset, report)
             if record.kind == KIND_PRODUCER:
                 stream.producers.learn(record)
             if record.kind != KIND_PUBLISH or not record.targets:
+                self.good_end = at + record.size
                 continue
             offset = offset_of(record)
-            if stream.mark_end == stream.mark_start:
-                stream.first = stream.next_seq = offset
-            elif offset < stream.next_seq:
+            if offset < stream.next_seq or target_of(record) != stream.id:
                 segment.holes[at] = at + record.size  # of a write that was given up
                 continue
-            elif offset > stream.next_seq:
-                report.lost.append((stream.next_seq, offset))
+            if offset > stream.next_seq:
+                self.miss(base, at, offset, report)
+            self.good_end = at + record.size
             report.publishes += 1
             stream.mark(offset, record.timestamp_ms, segment.number, <uint32_t> at)
             stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
@@ -70,30 +95,59 @@ cdef class StreamReplay(Replay):
                 stream.producers.meet(record)
         return 0
 
+    cdef int miss(self, const uint8_t *base, size_t at, uint64_t offset, report) except -1:
+        """Messages before the record at `at` are not there; the next one has that offset."""
+        cdef Stream stream = self.stream
+        cdef bint unwritten = False
+        if stream.mark_end == stream.mark_start:
+            stream.first = stream.next_seq = offset  # retention dropped them
+            return 0
+        report.lost.append((stream.next_seq, offset))
+        for start, length in report.damaged:
+            if self.good_end <= start < at and is_unwritten(base, start, start + length, at):
+                unwritten = True
+        if report.lost_before and self.segment_before is not None and is_unwritten(
+                self.segment_before.base, self.segment_before.used,
+                self.segment_before.used + report.lost_before, self.size_before):
+            unwritten = True
+        if unwritten:
+            self.unfinished.append(stream.next_seq)
+        stream.next_seq = offset
+        return 0
+
     def finish(self, bint missing=False):
         """Every segment was read: give up a write that did not finish, and open the rest.
 
         Power may go when later pages of a write are on disk and earlier ones are not. Nobody was
         told of that write, so what follows the first loss in it goes too, and offsets stay dense.
         Reports may change; files are then to be cut to `used`. Returns whether nothing was lost.
+
+        Args:
+            missing: the newest segment could not be read; offsets that may have been in it are not
+                given again.
         """
         cdef Stream stream = self.stream
         cdef uint64_t keep = NO_LIMIT
-        for report in self.reports:
-            for start, _ in report.lost:
-                if start >= self.certain:
-                    keep = min(keep, start)
-            report.lost = [(a, b) for a, b in report.lost if a < keep]
+        for start in self.unfinished:
+            if start >= self.certain:
+                keep = min(keep, start)
         if keep != NO_LIMIT:
+            for report in self.reports:
+                report.lost = [(a, b) for a, b in report.lost if a < keep]
             self.cut_at(keep)
             self.learn_again()
         stream.next_seq = max(stream.next_seq, self.certain)
+        if missing:
+            stream.next_seq += OFFSETS_IN_A_SEGMENT
         if stream.mark_end == stream.mark_start:
             stream.first = stream.next_seq
         stream.end = stream.closing = stream.next_seq
         stream.last_chunk = max(stream.first, min(self.certain, stream.end))
         stream.end_ms = stream.closing_ms = stream.newest_ms
         stream.ready_count = stream.end - stream.first
+        if missing:
+            stream.append_synced()  # the file will not be there to tell another time
+            stream.touch()
         return not missing and not any(report.lost for report in self.reports)
 
     cdef int cut_at(self, uint64_t offset) except -1:

@@ -102,7 +102,7 @@ class StreamRecovery:
     def settle(self) -> None:
         """Open the streams for readers; set aside and report what is damaged."""
         for found in self._found:
-            found.work.finish(has_unreadable(found.files, found.outcomes))
+            found.work.finish(lacks_its_newest(found.files, found.outcomes))
             _settle_one(found)
         for path in self._logs.foreign():
             logger.warning(
@@ -119,13 +119,10 @@ class StreamRecovery:
             logger.info("%s was left of a stream that was deleted; removed", path)
 
 
-def has_unreadable(files: SegmentFiles, outcomes: Outcomes) -> bool:
-    """Whether a file has something in it, and nothing that can be read."""
-    return any(
-        isinstance(outcome, SegmentUnreadable)
-        and not (number == max(outcomes) and files.is_blank(number))
-        for number, outcome in outcomes.items()
-    )
+def lacks_its_newest(files: SegmentFiles, outcomes: Outcomes) -> bool:
+    """Whether the newest file has something in it, and nothing that can be read."""
+    newest = max(outcomes, default=0)
+    return isinstance(outcomes.get(newest), SegmentUnreadable) and not files.is_blank(newest)
 
 
 def last_with_records(files: SegmentFiles, outcomes: Outcomes) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
-from leporid.broker.dataplane import Consumer, DeadLetterPort, Queue, Resolve
+from leporid.broker.dataplane import Consumer, DeadLetterPort, Queue, Resolve, Stream
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
@@ -72,6 +72,61 @@ class FakeQueue:
 
 
 @dataclass(eq=False)
+class FakeStream(FakeQueue):
+    """Keeps what is pushed, delivers at once; a message comes at the time `plane.wall_ms`."""
+
+    plane: FakePlane | None = None
+    title: str = ""
+    bodies: list[tuple[int, str]] = field(default_factory=list)
+    first: int = 0
+    retention: dict[str, int | None] = field(default_factory=dict)
+    last_chunk: int = 0
+
+    @property
+    def next_offset(self) -> int:
+        return self.first + len(self.bodies)
+
+    @property
+    def end(self) -> int:
+        return self.next_offset
+
+    @property
+    def ready_count(self) -> int:
+        return len(self.bodies)
+
+    def set_retention(
+        self, *, max_bytes: int | None, max_age_ms: int | None, segment_bytes: int | None
+    ) -> None:
+        self.retention = {
+            "max_bytes": max_bytes,
+            "max_age_ms": max_age_ms,
+            "segment_bytes": segment_bytes,
+        }
+
+    def offset_for(self, timestamp_ms: int, /) -> int:
+        for offset, (came_ms, _) in enumerate(self.bodies, self.first):
+            if came_ms >= timestamp_ms:
+                return offset
+        return self.end
+
+    def push(self, body: str) -> None:
+        assert self.plane is not None
+        self.last_chunk = self.next_offset
+        self.bodies.append((self.plane.wall_ms, body))
+        self.deliver()
+
+    def deliver(self) -> None:
+        for reader in self.consumers:
+            assert isinstance(reader, FakeReader)
+            reader.fill(self)
+
+    def purge(self) -> int:
+        count = len(self.bodies)
+        self.bodies.clear()
+        return count
+
+
+@dataclass(eq=False)
 class FakeSource:
     name: str
     resolve: Resolve
@@ -99,6 +154,28 @@ class FakeConsumer:
 
 
 @dataclass(eq=False)
+class FakeReader(FakeConsumer):
+    offset: int = 0
+    unacked: list[int] = field(default_factory=list)
+
+    @property
+    def settled_offset(self) -> int:
+        return min(self.unacked, default=self.offset)
+
+    def fill(self, stream: FakeStream) -> None:
+        self.offset = max(self.offset, stream.first)
+        while self.offset < stream.end and len(self.unacked) < self.prefetch:
+            _, body = stream.bodies[self.offset - stream.first]
+            self.channel.connection.delivered.append((self.tag, body))
+            self.unacked.append(self.offset)
+            self.offset += 1
+
+    def ack(self, count: int = 1) -> None:
+        """The client acknowledges the oldest deliveries."""
+        del self.unacked[:count]
+
+
+@dataclass(eq=False)
 class FakeChannel:
     connection: FakeConnection
     number: int
@@ -108,6 +185,7 @@ class FakeChannel:
     prefetch_global: int = 0
     recovered: int = 0
     consumers: list[FakeConsumer] = field(default_factory=list)
+    readers: list[FakeReader] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
     def consume(
@@ -119,6 +197,15 @@ class FakeChannel:
         queue.consumers.append(consumer)
         queue.deliver()
         return consumer
+
+    def consume_stream(self, stream: Stream, tag: str, prefetch: int, offset: int) -> FakeReader:
+        assert isinstance(stream, FakeStream)
+        reader = FakeReader(self, stream, tag, False, 0, prefetch, offset)
+        self.consumers.append(reader)
+        self.readers.append(reader)
+        stream.consumers.append(reader)
+        stream.deliver()
+        return reader
 
     def cancel(self, consumer: Consumer) -> None:
         assert isinstance(consumer, FakeConsumer)
@@ -155,6 +242,9 @@ class FakeChannel:
     def shut(self) -> None:
         for consumer in tuple(self.consumers):
             self.cancel(consumer)
+        # The engine forgets what was not settled; nobody may ask a reader afterwards.
+        for reader in self.readers:
+            reader.unacked.clear()
 
 
 class FakeConnection:
@@ -253,6 +343,11 @@ class FakePlane:
         queue = FakeQueue(queue_id, name, durable)
         self.queues.append(queue)
         return queue
+
+    def stream(self, queue_id: int, name: str) -> FakeStream:
+        stream = FakeStream(queue_id, name, True, plane=self)
+        self.queues.append(stream)
+        return stream
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> FakeSource:
         return FakeSource(name, resolve, cacheable)

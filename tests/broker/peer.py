@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TypeVar
 
-from tests.broker.engine_fake import FakeConnection, FakePlane, FakeQueue
+from tests.broker.engine_fake import FakeConnection, FakePlane, FakeQueue, FakeStream
 
 from leporid.amqp.methods import (
     ChannelClose,
@@ -65,6 +65,12 @@ class World:
         """Return the fake behind a queue."""
         engine = self.broker.vhosts[vhost].queue(name).engine
         assert isinstance(engine, FakeQueue)
+        return engine
+
+    def stream(self, name: str, vhost: str = "/") -> FakeStream:
+        """Return the fake behind a stream."""
+        engine = self.queue(name, vhost)
+        assert isinstance(engine, FakeStream)
         return engine
 
 

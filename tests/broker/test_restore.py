@@ -26,13 +26,20 @@ from leporid.broker.changes import (
     DropBinding,
     DropExchange,
     DropQueue,
+    DropReaderOffset,
     DropVhost,
     PutBinding,
     PutExchange,
     PutQueue,
+    PutReaderOffset,
     PutVhost,
 )
-from leporid.broker.restore import RecordedBinding, RecordedExchange, RecordedQueue
+from leporid.broker.restore import (
+    RecordedBinding,
+    RecordedExchange,
+    RecordedQueue,
+    RecordedReaderOffset,
+)
 
 EMPTY = encode_table({})
 
@@ -45,6 +52,7 @@ class Recording:
     exchanges: list[RecordedExchange] = field(default_factory=list)
     queues: list[RecordedQueue] = field(default_factory=list)
     bindings: list[RecordedBinding] = field(default_factory=list)
+    reader_offsets: list[RecordedReaderOffset] = field(default_factory=list)
     next_queue_id: int = 1
 
     def apply(self, change: Change) -> None:
@@ -68,6 +76,15 @@ class Recording:
                 self.bindings.append(astuple(change))
             case DropBinding():
                 self.bindings.remove(astuple(change))
+            case PutReaderOffset():
+                self._forget_reader(change)
+                self.reader_offsets.append(astuple(change))
+            case DropReaderOffset():
+                self._forget_reader(change)
+
+    def _forget_reader(self, change: PutReaderOffset | DropReaderOffset) -> None:
+        key = (change.vhost, change.stream, change.reader)
+        self.reader_offsets = [each for each in self.reader_offsets if each[:3] != key]
 
 
 def recorded(*, drop_other: bool = False) -> tuple[World, Recording]:

@@ -103,12 +103,6 @@ def test_kombu_gets_the_prefetch_limit_that_it_means(broker_url, channel, name):
         assert len(got) == 5
 
 
-def test_streams_are_refused(channel, name):
-    queue = name()
-    with pytest.raises(ChannelClosedByBroker, match="unsupported queue type"):
-        channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
-
-
 def test_strict_keys(channel, name):
     """An argument that RabbitMQ does not know."""
     exchange = name()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.engine import frames
-from tests.engine.frames import ack, nack
+from tests.engine.frames import ack, nack, publish, reject
 from tests.engine.session_fake import Peer
 from tests.engine.streams import World, numbered, offset_of
+
+from leporid.amqp.errors import NotImplementedFault
 
 
 def reader_of(world: World, prefetch: int, offset: int = 0, channel: int = 1):
     peer = Peer(world.plane, {"s": world.stream}, channels=(channel,))
     return peer, peer.channels[channel].consume_stream(world.stream, "r", prefetch, offset)
+
+
+def field(name: str, value: bytes) -> bytes:
+    """One header: its name, and its value with the letter of its type."""
+    return bytes([len(name)]) + name.encode() + value
 
 
 def test_it_gets_as_many_as_it_has_credit_for_and_an_ack_gives_more():
@@ -22,11 +30,68 @@ def test_it_gets_as_many_as_it_has_credit_for_and_an_ack_gives_more():
     assert peer.bodies() == []
     peer.feed(ack(1, 2, multiple=True))
     assert peer.bodies() == [b"3", b"4"]
-    peer.feed(nack(1, 3))  # credit as well: nothing goes back into a stream
+    peer.feed(ack(1, 3))
     assert peer.bodies() == [b"5"]
     assert (reader.offset, reader.settled_offset) == (6, 3)
     peer.feed(ack(1, 0, multiple=True))
     assert reader.settled_offset == 6
+
+
+@pytest.mark.parametrize(
+    "refusal", [nack(1, 1), nack(1, 0, multiple=True, requeue=False), reject(1, 2)]
+)
+def test_nothing_goes_back_into_a_stream(refusal: bytes):
+    world = World()
+    world.stream.title = "queue 's' in vhost '/'"
+    world.send(*numbered(4))
+    world.sync()
+    peer, _ = reader_of(world, 2)
+    assert len(peer.bodies()) == 2
+    peer.feed(refusal)
+    ((_, fault),) = peer.session.faults
+    assert fault.text == (
+        "NOT_IMPLEMENTED - basic.nack and basic.reject not supported by stream queues queue 's' in "
+        "vhost '/'"
+    )
+
+
+def test_what_a_stream_sent_is_not_sent_again():
+    world = World()
+    world.send(*numbered(4))
+    world.sync()
+    peer, reader = reader_of(world, 2)
+    peer.channels[1].recover()
+    assert len(peer.bodies()) == 2
+    with pytest.raises(NotImplementedFault, match=r"basic\.recover not supported by stream queues"):
+        peer.channels[1].recover()
+    assert reader.settled_offset == 0
+
+
+def test_other_queues_of_the_channel_take_back_as_ever():
+    world = World()
+    queue = world.plane.queue(0, "q", False)
+    peer = Peer(world.plane, {"s": world.stream, "q": queue}, channels=(1,))
+    peer.feed(publish(1, "q", b"1"))
+    peer.channels[1].consume(queue, "t", False, 0, 1)
+    assert peer.bodies() == [b"1"]
+    peer.channels[1].consume_stream(world.stream, "r", 1, 0)
+    peer.feed(nack(1, 1))
+    assert peer.bodies() == [b"1"]
+    peer.channels[1].recover()
+    assert peer.bodies() == [b"1"]
+
+
+def test_an_offset_that_is_not_there_yet_is_waited_for():
+    world = World()
+    world.send(*numbered(3))
+    world.sync()
+    peer, reader = reader_of(world, 10, 5)
+    assert (reader.offset, reader.settled_offset) == (5, 5)
+    assert peer.bodies() == []
+    world.send(*numbered(4, start=3))
+    world.sync()
+    assert peer.bodies() == [b"5", b"6"]
+    assert (reader.offset, reader.settled_offset) == (7, 5)
 
 
 def test_readers_go_at_their_own_pace():
@@ -124,3 +189,25 @@ def test_no_flow_no_deliveries():
     assert peer.bodies() == []
     peer.channels[1].set_flow(True)
     assert len(peer.bodies()) == 2
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        field("x-stream-offset", b"S\0\0\0\4mine") + field("k", b"t\1"),
+        field("k", b"t\1") + field("x-stream-offset", b"l" + bytes(8)),
+        2 * field("x-stream-offset", b"V") + field("k", b"t\1") + field("x-stream-offset", b"t\1"),
+    ],
+)
+def test_the_offset_is_ours_whatever_the_publisher_wrote(table: bytes):
+    world = World()
+    # content-type, headers, delivery-mode
+    head, tail = b"\xb0\x00\x02ab", b"\x02"
+    raw = head + len(table).to_bytes(4, "big") + table + tail
+    world.peer.feed(publish(1, "s", b"body", raw=raw))
+    world.sync()
+    peer, _ = reader_of(world, 1)
+    (event,) = peer.deliveries()
+    ours = field("x-stream-offset", b"l" + bytes(8)) + field("k", b"t\1")
+    assert event.raw == head + len(ours).to_bytes(4, "big") + ours + tail
+    assert event.body == b"body"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leporid.storage.database import Database
 from leporid.storage.definitions import (
     Change,
     Definitions,
@@ -18,6 +19,7 @@ from leporid.storage.definitions import (
     StoredBinding,
     StoredExchange,
     StoredQueue,
+    StoredReaderOffset,
     copy_path,
     problems,
 )
@@ -65,6 +67,11 @@ def binding(source: str, destination: str, key: str = "", **changed: Any) -> Cha
     return ("put_binding", fields | changed)
 
 
+def reader_offset(stream: str, reader: str, offset: int, **changed: Any) -> Change:
+    fields = {"vhost": "/", "stream": stream, "reader": reader, "offset": offset}
+    return ("put_reader_offset", fields | changed)
+
+
 def committed(path: Path, *changes: Change) -> None:
     definitions = Definitions(path)
     definitions.commit(changes)
@@ -81,12 +88,14 @@ EVERYTHING = (
     binding("x", "q", "a.#"),
     binding("x", "q", "a.#", arguments=b"\3"),
     binding("x", "y", kind="exchange"),
+    reader_offset("q", "r", 2**63 - 1),
+    reader_offset("s", "r", 0, vhost="orders"),
 )
 
 
 def test_a_new_file_holds_nothing(path: Path):
     definitions = Definitions(path)
-    assert definitions.load() == ((), (), (), (), 1)
+    assert definitions.load() == ((), (), (), (), (), 1)
     assert definitions.report == ()
     assert repr(definitions) == f"<Definitions {path}>"
     definitions.close()
@@ -110,6 +119,10 @@ def test_what_was_committed_is_back_after_closing(path: Path):
         StoredBinding("/", "x", "q", "queue", "a.#", b""),
         StoredBinding("/", "x", "q", "queue", "a.#", b"\3"),
         StoredBinding("/", "x", "y", "exchange", "", b""),
+    )
+    assert snapshot.reader_offsets == (
+        StoredReaderOffset("/", "q", "r", 2**63 - 1),
+        StoredReaderOffset("orders", "s", "r", 0),
     )
     assert snapshot.next_queue_id == 10
     # True and not 1: rows go straight into the broker's own types.
@@ -137,6 +150,7 @@ def test_every_change_may_be_repeated(path: Path):
         ("drop_binding", EVERYTHING[6][1]),
         ("drop_exchange", {"vhost": "orders", "name": "x"}),
         ("drop_queue", {"id": 1}),
+        ("drop_reader_offset", {"vhost": "/", "stream": "q", "reader": "r"}),
     ]
     committed(path, *EVERYTHING, *EVERYTHING, *drops, *drops)
     definitions = Definitions(path)
@@ -145,6 +159,7 @@ def test_every_change_may_be_repeated(path: Path):
     assert [one.name for one in snapshot.queues] == ["Ünïcode \0 name"]
     assert len(snapshot.bindings) == 2
     assert [one.vhost for one in snapshot.exchanges] == ["/"]
+    assert [one.stream for one in snapshot.reader_offsets] == ["s"]
 
 
 def test_a_vhost_goes_with_all_that_is_in_it(path: Path):
@@ -157,6 +172,7 @@ def test_a_vhost_goes_with_all_that_is_in_it(path: Path):
     assert {one.vhost for one in snapshot.exchanges} == {"/"}
     assert {one.vhost for one in snapshot.queues} == {"/"}
     assert {one.vhost for one in snapshot.bindings} == {"/"}
+    assert {one.vhost for one in snapshot.reader_offsets} == {"/"}
 
 
 def test_a_queue_id_is_never_given_twice(path: Path):
@@ -306,9 +322,60 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path):
         connection.execute("PRAGMA user_version = 7")
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 1\)"):
+    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 2\)"):
         Definitions(path)
     assert path.read_bytes() == before
+
+
+def as_version_1(path: Path) -> None:
+    """Make both files what version 1 of the schema was."""
+    for one in (path, copy_path(path)):
+        connection = sqlite3.connect(one)
+        connection.execute("DROP TABLE reader_offsets")
+        connection.execute("PRAGMA user_version = 1")
+        connection.close()
+
+
+def test_a_file_of_version_1_is_taken_over(path: Path):
+    committed(path, *EVERYTHING)
+    as_version_1(path)
+    assert problems(path) == []
+    before = path.read_bytes()
+    assert problems(path) == []
+    assert path.read_bytes() == before
+    definitions = Definitions(path)
+    assert definitions.report == ()
+    snapshot = definitions.load()
+    assert (len(snapshot.queues), len(snapshot.bindings)) == (2, 3)
+    assert snapshot.reader_offsets == ()
+    definitions.commit([reader_offset("q", "r", 5)])
+    definitions.close()
+    definitions = Definitions(path)
+    assert [one.offset for one in definitions.load().reader_offsets] == [5]
+    definitions.close()
+
+
+def test_a_take_over_that_reached_only_one_file_goes_on(path: Path):
+    committed(path, *EVERYTHING)
+    as_version_1(path)
+    Database(path, durable=True).close()
+    definitions = Definitions(path)
+    assert definitions.report == ()
+    assert len(definitions.load().queues) == 2
+    definitions.close()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_version_that_the_tables_contradict_costs_nothing(path: Path, version: int):
+    committed(path, *EVERYTHING)
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    assert f"does not belong to schema {version}" in problems(path)[0]
+    definitions = Definitions(path)
+    assert len(definitions.report) == 1
+    assert len(definitions.load().reader_offsets) == 2
+    definitions.close()
 
 
 def test_a_database_of_another_program_is_refused_and_left_alone(path: Path):
@@ -366,12 +433,14 @@ changes = st.one_of(
         lambda number, flag: queue(number, f"q{number}", auto_delete=flag), ids, st.booleans()
     ),
     st.builds(binding, names, names, names, vhost=names, arguments=st.binary(max_size=3)),
+    st.builds(reader_offset, names, names, st.integers(0, 9), vhost=names),
 )
 KEYS = {
     "vhost": ("name",),
     "exchange": ("vhost", "name"),
     "queue": ("id",),
     "binding": ("vhost", "source", "destination", "kind", "key", "arguments"),
+    "reader_offset": ("vhost", "stream", "reader"),
 }
 
 
@@ -391,7 +460,7 @@ def test_the_files_agree_with_a_dictionary(
     highest = 0
     for batch in batches:
         for kind, fields in batch:
-            action, noun = kind.split("_")
+            action, noun = kind.split("_", 1)
             key = (noun, *(fields[one] for one in KEYS[noun]))
             if action == "put":
                 model[key] = tuple(fields.values())
@@ -399,7 +468,8 @@ def test_the_files_agree_with_a_dictionary(
             else:
                 model.pop(key, None)
             if kind == "drop_vhost":
-                for other in [one for one in model if one[0] in ("exchange", "binding")]:
+                inside = ("exchange", "binding", "reader_offset")
+                for other in [one for one in model if one[0] in inside]:
                     if other[1] == fields["name"]:
                         del model[other]
                 if fields["name"] == "/":
@@ -415,6 +485,7 @@ def test_the_files_agree_with_a_dictionary(
         *(("exchange", tuple(one)) for one in snapshot.exchanges),
         *(("queue", tuple(one)) for one in snapshot.queues),
         *(("binding", tuple(one)) for one in snapshot.bindings),
+        *(("reader_offset", tuple(one)) for one in snapshot.reader_offsets),
     ]
     assert sorted(found, key=repr) == sorted(
         ((noun, row) for (noun, *_), row in model.items()), key=repr

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text, type_name, typed
+from leporid.broker.durations import milliseconds
 
 Arguments: TypeAlias = Mapping[str, Value]
 # Answers what is wrong with one value, as RabbitMQ's Erlang prints it, or None.
@@ -30,6 +31,12 @@ EXPIRY_MS_MAX: Final = 315_360_000_000
 
 PRIORITY_MAX: Final = 255
 """The largest x-max-priority; a priority is one octet in the message."""
+
+READER: Final = "x-reader"
+"""The consumer argument that names a reader of a stream, whose offset is stored."""
+
+READER_BYTES_MAX: Final = 255
+"""The longest x-reader; as long as any other name."""
 
 
 def plain(value: Value) -> str:
@@ -94,6 +101,31 @@ def _dead_letter_key(value: Value, arguments: Arguments) -> str | None:
     return wrong
 
 
+def _max_age(value: Value, arguments: Arguments) -> str | None:
+    wrong = _text(value, arguments)
+    if wrong is None and milliseconds(plain(value)) is None:
+        return "invalid_max_age"
+    return wrong
+
+
+def _stream_offset(value: Value, _arguments: Arguments) -> str | None:
+    name = type_name(value)
+    if name in INTEGER_TYPES or name == "timestamp":
+        return None
+    if name == "longstr":
+        text = plain(value)
+        if text in ("first", "last", "next") or milliseconds(text) is not None:
+            return None
+    return f"{{invalid_stream_offset_arg,{{{name},{erlang_text(value)}}}}}"
+
+
+def _reader(value: Value, arguments: Arguments) -> str | None:
+    wrong = _text(value, arguments)
+    if wrong is None and not 0 < len(plain(value).encode()) <= READER_BYTES_MAX:
+        return f'"expected 1 to {READER_BYTES_MAX} bytes of text"'
+    return wrong
+
+
 def _queue_version(value: Value, arguments: Arguments) -> str | None:
     wrong = _size(value, arguments)
     if wrong is not None or value in (1, 2):
@@ -124,6 +156,9 @@ _QUEUE_CHECKS: Final[dict[str, Check]] = {
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
     "x-quorum-initial-group-size": _group_size,
+    "x-max-age": _max_age,
+    "x-stream-max-segment-size-bytes": _size,
+    "x-initial-cluster-size": _group_size,
     "x-queue-leader-locator": _one_of(
         ("client-local", "balanced", "random", "least-leaders"), "invalid_queue_locator_arg"
     ),
@@ -131,6 +166,8 @@ _QUEUE_CHECKS: Final[dict[str, Check]] = {
 _CONSUMER_CHECKS: Final[dict[str, Check]] = {
     "x-priority": _integer,
     "x-cancel-on-ha-failover": _boolean,
+    "x-stream-offset": _stream_offset,
+    READER: _reader,
 }
 
 
@@ -192,16 +229,30 @@ QUORUM: Final = QueueType(
     consumer_arguments=("x-priority", "x-credit"),
     transient=False,
 )
-QUEUE_TYPES: Final = {CLASSIC.name: CLASSIC, QUORUM.name: QUORUM}
+STREAM: Final = QueueType(
+    name="stream",
+    module="rabbit_stream_queue",
+    queue_arguments=(
+        "x-max-length-bytes",
+        "x-queue-type",
+        "x-max-age",
+        "x-stream-max-segment-size-bytes",
+        "x-initial-cluster-size",
+        "x-queue-leader-locator",
+    ),
+    consumer_arguments=("x-stream-offset", "x-credit", READER),
+    transient=False,
+)
+QUEUE_TYPES: Final = {kind.name: kind for kind in (CLASSIC, QUORUM, STREAM)}
 
-# RabbitMQ refuses an argument that only other types of queue understand; streams are one.
+# RabbitMQ refuses an argument that only other types of queue understand. Those that are ours alone
+# it keeps without effect, and so do we.
 _ALL_QUEUE_ARGUMENTS: Final = frozenset(
-    {*CLASSIC.queue_arguments, *QUORUM.queue_arguments}
-    | {"x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size"}
+    key for kind in QUEUE_TYPES.values() for key in kind.queue_arguments
 )
 _ALL_CONSUMER_ARGUMENTS: Final = frozenset(
-    {*CLASSIC.consumer_arguments, *QUORUM.consumer_arguments, "x-stream-offset"}
-)
+    key for kind in QUEUE_TYPES.values() for key in kind.consumer_arguments
+) - {READER}
 _check_queue_type = _one_of(QUEUE_TYPES, "\"unsupported queue type '{}'\"")
 
 

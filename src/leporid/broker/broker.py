@@ -152,6 +152,11 @@ class Broker:
         vhost.empty()
         self.record(DropVhost(name))
 
+    def save_reader_offsets(self) -> None:
+        """Record how far the named readers of streams are; the server does so once a second."""
+        for vhost in self.vhosts.values():
+            vhost.bookmarks.save_all()
+
     # ------------------------------------------------------------------ alarms
 
     def set_alarm(self, reason: str, on: bool) -> None:

@@ -60,7 +60,7 @@ class PutQueue:
 
 @dataclass(frozen=True, slots=True)
 class DropQueue:
-    """A durable queue is gone; its bindings were dropped before it."""
+    """A durable queue is gone; its bindings and readers were dropped before it."""
 
     id: int
 
@@ -89,6 +89,25 @@ class DropBinding:
     arguments: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class PutReaderOffset:
+    """A named reader has read a stream up to and with that offset."""
+
+    vhost: str
+    stream: str
+    reader: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropReaderOffset:
+    """Nothing is known of that reader any more."""
+
+    vhost: str
+    stream: str
+    reader: str
+
+
 Change: TypeAlias = (
     PutVhost
     | DropVhost
@@ -98,4 +117,6 @@ Change: TypeAlias = (
     | DropQueue
     | PutBinding
     | DropBinding
+    | PutReaderOffset
+    | DropReaderOffset
 )

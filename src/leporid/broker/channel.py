@@ -1,19 +1,22 @@
 """A channel as the rules see it: its consumers, its last declared queue, its reply address.
 
 Responsible for taking consumers off their queues when they, or the channel, end. Must not know
-the methods that lead there. Invariant: the engine's consumers are gone before the rules forget
-them, so nothing is ever delivered to a consumer nobody knows.
+the methods that lead there. Invariants: the engine's consumers are gone before the rules forget
+them, so nothing is ever delivered to a consumer nobody knows; a named reader's offset is stored
+before the engine forgets which of its deliveries were settled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
-from leporid.broker.dataplane import Channel
+from leporid.broker.dataplane import Channel, Reader
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.queues import QueueState, Subscription
+from leporid.broker.readers import Bookmark
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
@@ -22,7 +25,15 @@ if TYPE_CHECKING:
 class ChannelState:
     """One open channel."""
 
-    __slots__ = ("engine", "last_queue", "number", "replies", "session", "subscriptions")
+    __slots__ = (
+        "_bookmarks",
+        "engine",
+        "last_queue",
+        "number",
+        "replies",
+        "session",
+        "subscriptions",
+    )
 
     def __init__(self, session: Session, number: int, engine: Channel) -> None:
         self.session = session
@@ -33,6 +44,8 @@ class ChannelState:
         self.subscriptions: dict[str, Subscription] = {}
         self.replies: Subscription | None = None
         self.last_queue = ""
+        # Of the named readers here, also of those that have ended and may still settle something.
+        self._bookmarks: dict[Bookmark, None] = {}
 
     def __repr__(self) -> str:
         return f"<ChannelState {self.number} consumers={len(self.subscriptions)}>"
@@ -49,6 +62,15 @@ class ChannelState:
         queue.add(subscription)
         self.subscriptions[tag] = subscription
         return subscription
+
+    def read(self, subscription: Subscription, consumer: Reader, reader: str | None) -> None:
+        """The engine's half of a consumer of a stream was made; it may be a named reader."""
+        subscription.consumer = consumer
+        if reader is not None:
+            self._close_bookmarks([each for each in self._bookmarks if each.settles_no_more])
+            bookmarks = self.session.vhost.bookmarks
+            subscription.bookmark = bookmarks.open(subscription.queue, reader, consumer)
+            self._bookmarks[subscription.bookmark] = None
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """End a consumer; the queue goes with its last one if it is auto-delete."""
@@ -83,6 +105,7 @@ class ChannelState:
         """Stop deliveries to all consumers, before anything is requeued."""
         for subscription in self.subscriptions.values():
             self._cancel(subscription)
+        self._close_bookmarks(tuple(self._bookmarks))
 
     def forget(self) -> None:
         """Take the consumers off their queues; the engine's half of the channel is closed."""
@@ -95,3 +118,15 @@ class ChannelState:
         if subscription.consumer is not None:
             consumer, subscription.consumer = subscription.consumer, None
             self.engine.cancel(consumer)
+        if subscription.bookmark is not None:
+            bookmark, subscription.bookmark = subscription.bookmark, None
+            bookmark.ended = True
+            if bookmark.settles_no_more:
+                self._close_bookmarks([bookmark])
+            else:
+                self.session.vhost.bookmarks.save(bookmark)
+
+    def _close_bookmarks(self, bookmarks: Iterable[Bookmark]) -> None:
+        for bookmark in bookmarks:
+            del self._bookmarks[bookmark]
+            self.session.vhost.bookmarks.close(bookmark)

@@ -61,6 +61,37 @@ class Queue(Protocol):
         """Drop everything for good; return how many were ready. Consumers are gone by then."""
 
 
+class Stream(Queue, Protocol):
+    """The engine's half of a stream: messages that stay, numbered by offset from 0."""
+
+    title: str
+    """Its name as reply texts have it; the rules give it."""
+
+    @property
+    def first(self) -> int:
+        """Offset of the oldest message."""
+
+    @property
+    def end(self) -> int:
+        """Messages below are on disk, and may be read."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next message that comes."""
+
+    @property
+    def last_chunk(self) -> int:
+        """First offset of what the last sync brought."""
+
+    def offset_for(self, timestamp_ms: int, /) -> int:
+        """The first offset that came at that time or later; `end` if none did yet."""
+
+    def set_retention(
+        self, *, max_bytes: int | None, max_age_ms: int | None, segment_bytes: int | None
+    ) -> None:
+        """What may go: whole segments beyond a size or an age, never the newest."""
+
+
 class Source(Protocol):
     """The engine's half of an exchange: a cache of routes."""
 
@@ -84,6 +115,18 @@ class Consumer(Protocol):
         """The consumer tag."""
 
 
+class Reader(Consumer, Protocol):
+    """A subscription of a channel to a stream."""
+
+    @property
+    def offset(self) -> int:
+        """Of the message that is next to be delivered."""
+
+    @property
+    def settled_offset(self) -> int:
+        """Everything below was delivered and settled."""
+
+
 class Channel(Protocol):
     """The engine's half of a channel."""
 
@@ -102,6 +145,9 @@ class Channel(Protocol):
         self, queue: Queue, tag: str, no_ack: bool, priority: int, prefetch: int
     ) -> Consumer:
         """Subscribe; deliveries may be sent before this returns."""
+
+    def consume_stream(self, stream: Stream, tag: str, prefetch: int, offset: int) -> Reader:
+        """Subscribe to a stream, from an offset on."""
 
     def cancel(self, consumer: Consumer) -> None:
         """Unsubscribe; nothing is delivered to it after this."""
@@ -166,6 +212,9 @@ class Plane(Protocol):
 
     def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
         """Make the engine's half of a queue; the number is 0 for one that is not durable."""
+
+    def stream(self, queue_id: int, name: str) -> Stream:
+        """Make the engine's half of a stream."""
 
     @property
     def wall_ms(self) -> int:

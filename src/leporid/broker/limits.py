@@ -1,4 +1,4 @@
-"""What a queue's arguments make the engine do: bounds, time to live, priorities, dead letters.
+"""What arguments make the engine do: bounds, time to live, priorities, dead letters, retention.
 
 Responsible for handing each argument that has an effect to the engine's queue. Must not know what
 values are allowed (that is `arguments`, which has checked them). Invariant: an argument that is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leporid.broker import streams
 from leporid.broker.dead_letters import EXCHANGE, DeadLetters
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 def apply(vhost: VirtualHost, queue: QueueState) -> None:
     """Give the engine's queue its limits; before the first message."""
     arguments, engine = queue.arguments, queue.engine
+    if queue.stream is not None:
+        queue.stream.title = queue.title
+        streams.retain(queue.stream, arguments)
+        return
     bounds = arguments.keys() & {"x-max-length", "x-max-length-bytes", "x-overflow"}
     if bounds:
         engine.set_limits(

@@ -8,13 +8,16 @@ its channel's table, or in neither.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leporid.amqp.errors import ResourceLocked
 from leporid.broker import arguments as rules
 from leporid.broker.arguments import Arguments, QueueType
-from leporid.broker.dataplane import Consumer, Queue
+from leporid.broker.dataplane import Consumer, Queue, Stream
 from leporid.broker.names import queue_in
+
+if TYPE_CHECKING:
+    from leporid.broker.readers import Bookmark
 
 
 class Owner(Protocol):
@@ -41,6 +44,8 @@ class Subscription:
     exclusive: bool
     # The engine's half; None only while it is being made.
     consumer: Consumer | None = None
+    # Of a consumer of a stream that is a named reader.
+    bookmark: Bookmark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,10 @@ class QueueState:
     subscriptions: dict[Subscription, None] = field(default_factory=dict)
     """Its consumers, the oldest first."""
     exclusive_subscription: Subscription | None = None
+    stream: Stream | None = None
+    """The engine's half once more if it is a stream; None if it is not."""
+    reader_offsets: dict[str, int] = field(default_factory=dict)
+    """Of a stream's named readers: the last message that each has read."""
     deleted: bool = False
 
     def __repr__(self) -> str:
@@ -107,7 +116,7 @@ class QueueState:
         if self.exclusive_subscription is subscription:
             self.exclusive_subscription = None
 
-    def check_access(self, asker: Owner) -> None:
+    def check_access(self, asker: Owner | None) -> None:
         """Raise ResourceLocked if the queue belongs exclusively to another connection."""
         if self.owner is not None and self.owner is not asker:
             raise self._locked()

@@ -1,7 +1,8 @@
 """Turns what happens in a virtual host into changes to be recorded.
 
 Responsible for recording what is durable and nothing else. Must not know who keeps the record.
-Invariant: bindings end before what they are between, as the changes promise.
+Invariant: bindings end before what they are between, and readers before their stream, as the
+changes promise.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from leporid.broker.changes import (
     DropBinding,
     DropExchange,
     DropQueue,
+    DropReaderOffset,
     PutBinding,
     PutExchange,
     PutQueue,
+    PutReaderOffset,
 )
 from leporid.broker.exchanges import Binding
 from leporid.broker.queues import QueueState
@@ -61,8 +64,19 @@ class Recorder:
 
     def removed_queue(self, queue: QueueState) -> None:
         """A queue is gone."""
+        for reader in queue.reader_offsets:
+            self.dropped_reader(queue, reader)
         if queue.durable:
             self._record(DropQueue(queue.id))
+
+    def moved_reader(self, queue: QueueState, reader: str) -> None:
+        """A named reader of a stream has another offset; streams are always durable."""
+        offset = queue.reader_offsets[reader]
+        self._record(PutReaderOffset(self._vhost, queue.name, reader, offset))
+
+    def dropped_reader(self, queue: QueueState, reader: str) -> None:
+        """A named reader has none any more."""
+        self._record(DropReaderOffset(self._vhost, queue.name, reader))
 
     def bound(self, binding: Binding, source: End, destination: End) -> None:
         """A binding was made; it lasts as long as both of its ends do."""

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 RecordedExchange: TypeAlias = tuple[str, str, str, bool, bool, bytes]
 RecordedQueue: TypeAlias = tuple[int, str, str, bool, bytes]
 RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
+RecordedReaderOffset: TypeAlias = tuple[str, str, str, int]
 
 
 class Snapshot(Protocol):
@@ -47,6 +48,10 @@ class Snapshot(Protocol):
         """The bindings between durable ends."""
 
     @property
+    def reader_offsets(self) -> Iterable[RecordedReaderOffset]:
+        """How far the named readers of streams were."""
+
+    @property
     def next_queue_id(self) -> int:
         """The lowest number that no queue ever had."""
 
@@ -62,6 +67,9 @@ def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
     for binding in snapshot.bindings:
         with _reported("binding", binding):
             _restore_binding(vhosts, binding)
+    for offset in snapshot.reader_offsets:
+        with _reported("offset of a reader", offset):
+            _restore_reader_offset(vhosts, offset)
 
 
 @contextmanager
@@ -103,3 +111,10 @@ def _restore_binding(vhosts: Mapping[str, VirtualHost], recorded: RecordedBindin
     binding = Binding(source, destination, kind, key, decode_table(arguments)[0])
     if not vhosts[vhost].restore_binding(binding):
         raise LookupError("one of its ends is missing")
+
+
+def _restore_reader_offset(
+    vhosts: Mapping[str, VirtualHost], recorded: RecordedReaderOffset
+) -> None:
+    vhost, stream, reader, offset = recorded
+    vhosts[vhost].stream(stream).reader_offsets[reader] = offset

@@ -255,6 +255,7 @@ class Session:
     def close_channel(self, channel: ChannelState) -> Method:
         """Forget a channel that the client closes; returns the answer."""
         del self.channels[channel.number]
+        channel.silence()
         self.connection.close_channel(channel.number)
         channel.forget()
         return ChannelCloseOk()

@@ -19,14 +19,16 @@ from leporid.amqp.methods import BasicPublish
 from leporid.amqp.properties import decode_properties
 from leporid.amqp.tables import Value
 from leporid.broker import arguments as rules
-from leporid.broker import limits
-from leporid.broker.arguments import CLASSIC, Arguments, QueueType
+from leporid.broker import limits, streams
+from leporid.broker import partitions as partitioned
+from leporid.broker.arguments import CLASSIC, STREAM, Arguments, QueueType
 from leporid.broker.blame import blame
 from leporid.broker.changes import Change
 from leporid.broker.dataplane import Plane, Queue
 from leporid.broker.exchanges import Binding
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
+from leporid.broker.readers import Bookmarks, check_room
 from leporid.broker.recorder import Recorder
 from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, Topology
 
@@ -72,6 +74,7 @@ class VirtualHost:
         self._topology = Topology()
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
+        self.bookmarks = Bookmarks(self._move_reader)
         for exchange, kind in PREDECLARED:
             self.add_exchange(
                 exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}
@@ -109,6 +112,10 @@ class VirtualHost:
     def find_exchange(self, name: str) -> Exchange | None:
         """Return an exchange, None without one."""
         return self._topology.exchanges.get(name)
+
+    def exchanges(self) -> Iterable[Exchange]:
+        """Go through the exchanges."""
+        return self._topology.exchanges.values()
 
     def exchange(self, name: str) -> Exchange:
         """Return an exchange; raises NotFound without one."""
@@ -238,12 +245,13 @@ class VirtualHost:
         Raises:
             PreconditionFailed: the arguments are not such as a queue can have.
         """
-        title = queue_in(self.name, name)
-        kind = rules.check_queue_arguments(title, arguments)
-        if not kind.transient:
-            rules.check_permanent(
-                title, durable=durable, auto_delete=auto_delete, exclusive=owner is not None
-            )
+        kind = self.check_queue(
+            name,
+            durable=durable,
+            auto_delete=auto_delete,
+            exclusive=owner is not None,
+            arguments=arguments,
+        )
         queue_id = self._registry.new_queue_id() if durable else 0
         queue = self.make_queue(
             name,
@@ -255,6 +263,24 @@ class VirtualHost:
         )
         self._recorder.added_queue(queue)
         return queue
+
+    def check_queue(
+        self, name: str, *, durable: bool, auto_delete: bool, exclusive: bool, arguments: Arguments
+    ) -> QueueType:
+        """Check what `create_queue` is to make; returns its type.
+
+        Raises:
+            PreconditionFailed: the arguments are not such as a queue can have.
+        """
+        title = queue_in(self.name, name)
+        kind = rules.check_queue_arguments(title, arguments)
+        if not kind.transient:
+            rules.check_permanent(
+                title, durable=durable, auto_delete=auto_delete, exclusive=exclusive
+            )
+        if kind is STREAM:
+            streams.check_segment_size(arguments)
+        return kind
 
     def make_queue(
         self,
@@ -268,6 +294,8 @@ class VirtualHost:
     ) -> QueueState:
         """Add a queue, durable if it has a number; nothing is checked and nothing recorded."""
         durable = queue_id != 0
+        plane = self._registry.plane
+        stream = plane.stream(queue_id, name) if kind is STREAM else None
         queue = QueueState(
             id=queue_id,
             vhost=self.name,
@@ -276,8 +304,9 @@ class VirtualHost:
             auto_delete=auto_delete,
             arguments=arguments or {},
             type=kind,
-            engine=self._registry.plane.queue(queue_id, name, durable),
+            engine=stream or plane.queue(queue_id, name, durable),
             owner=owner,
+            stream=stream,
         )
         limits.apply(self, queue)
         self._queues[name] = queue
@@ -313,9 +342,65 @@ class VirtualHost:
         if queue.auto_delete and not queue.subscriptions:
             self.delete_queue(queue)
 
+    # ------------------------------------------------------------------ streams
+
+    def declare_partitioned_stream(
+        self,
+        name: str,
+        partitions: int | None,
+        routing: str = "hash",
+        keys: Sequence[str] | None = None,
+        arguments: Arguments | None = None,
+    ) -> bool:
+        """Make an exchange and streams as one; returns whether they are new.
+
+        Raises what `partitions.plan` and `partitions.declare` raise.
+        """
+        wanted = partitioned.plan(name, partitions, routing=routing, keys=keys, arguments=arguments)
+        return partitioned.declare(self, wanted)
+
+    def stream(self, name: str) -> QueueState:
+        """Return a stream; raises NotFound without one, also where a queue has that name."""
+        queue = self.find_queue(name)
+        if queue is None or queue.stream is None:
+            raise NotFound(f"no stream '{name}' in vhost '{self.name}'")
+        return queue
+
+    def reader_offsets(self, stream: str) -> dict[str, int]:
+        """Return up to which message each named reader has read; raises NotFound."""
+        self.bookmarks.save_all()
+        return dict(self.stream(stream).reader_offsets)
+
+    def set_reader_offset(self, stream: str, reader: str, offset: int) -> None:
+        """Say which message a reader has read last; it goes on after that one.
+
+        Raises:
+            NotFound: there is no such stream.
+            PreconditionFailed: the name or the offset is none, or there are too many readers.
+        """
+        queue = self.stream(stream)
+        rules.check_consumer_arguments(queue.title, queue.type, {rules.READER: reader})
+        if not 0 <= offset <= streams.NUMBER_MAX:
+            raise PreconditionFailed(f"invalid offset {offset} for {queue.title}")
+        check_room(queue, reader)
+        self._move_reader(queue, reader, offset)
+
+    def drop_reader_offset(self, stream: str, reader: str) -> bool:
+        """Forget a reader; returns whether it was known. Raises NotFound without the stream."""
+        queue = self.stream(stream)
+        if queue.reader_offsets.pop(reader, None) is None:
+            return False
+        self._recorder.dropped_reader(queue, reader)
+        return True
+
+    def _move_reader(self, queue: QueueState, reader: str, offset: int) -> None:
+        if queue.reader_offsets.get(reader) != offset:
+            queue.reader_offsets[reader] = offset
+            self._recorder.moved_reader(queue, reader)
+
     # ------------------------------------------------------------------ bindings
 
-    def bind(self, binding: Binding, asker: Owner) -> None:
+    def bind(self, binding: Binding, asker: Owner | None) -> None:
         """Bind; binding what is bound already changes nothing.
 
         Raises:

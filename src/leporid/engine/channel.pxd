@@ -63,6 +63,8 @@ cdef class Channel:
     cdef uint64_t assembling_left
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
+    cdef int give_back_unsettled(self) except -1
+    cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1
     cdef int settle_at(self, size_t at, int how) except -1
     cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer consumer, int how) except -1
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,

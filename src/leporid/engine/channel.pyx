@@ -203,6 +203,9 @@ cdef class Channel:
             upto = self.ledger.find(tag)
             if upto < 0:
                 raise PreconditionFailed(f"unknown delivery tag {tag}")
+        if how != SETTLE_ACK:
+            self.refuse_streams(self.ledger.start if multiple else upto, upto,
+                                "basic.nack and basic.reject")
         if multiple:
             at = self.ledger.start
             while <ssize_t> at <= upto:
@@ -212,6 +215,18 @@ cdef class Channel:
         else:
             self.settle_at(upto, how)
         self.ledger.trim()
+        return 0
+
+    cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1:
+        """What is read from a stream can only be acknowledged."""
+        cdef Queue queue
+        while at <= upto:
+            if self.ledger.entries[at].queue != NULL:
+                queue = <Queue> self.ledger.entries[at].queue
+                if type(queue) is Stream:
+                    raise NotImplementedFault(f"{what} not supported by stream queues "
+                                              f"{(<Stream> queue).title}")
+            at += 1
         return 0
 
     cdef int settle_at(self, size_t at, int how) except -1:
@@ -255,6 +270,10 @@ cdef class Channel:
 
     def recover(self):
         """basic.recover with requeue: everything unsettled goes back to its place."""
+        self.refuse_streams(self.ledger.start, <ssize_t> self.ledger.end - 1, "basic.recover")
+        self.give_back_unsettled()
+
+    cdef int give_back_unsettled(self) except -1:
         cdef size_t at
         cdef bint transactional = self.transactional
         self.transactional = False  # what is recovered goes back now, not at commit
@@ -263,6 +282,7 @@ cdef class Channel:
                 self.settle_at(at, SETTLE_REQUEUE)
         self.ledger.trim()
         self.transactional = transactional
+        return 0
 
     # ------------------------------------------------------------- publishing
 
@@ -448,7 +468,7 @@ cdef class Channel:
         self.forget_consumers()
         self.rollback()
         self.transactional = False
-        self.recover()
+        self.give_back_unsettled()
         self.expecting = 0
         self.assembling_body = None
         self.closed = True

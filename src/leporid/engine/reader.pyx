@@ -16,17 +16,18 @@ cdef class Reader(Consumer):
     """One consumer of a stream; made by `Channel.consume_stream`."""
 
     def __repr__(self):
-        return (f"<Reader {self.tag!r} of {self.queue.name!r} offset={self.cursor.offset} "
+        return (f"<Reader {self.tag!r} of {self.queue.name!r} offset={self.offset} "
                 f"unacked={self.unacked_count}>")
 
     def start(self, uint64_t offset):
-        """Where to begin; before it is attached."""
+        """Where to begin; before it is attached. An offset that is not there yet is waited for."""
+        self.wanted = offset
         (<Stream> self.queue).locate(offset, &self.cursor)
 
     @property
     def offset(self):
         """Of the message that is next to be delivered."""
-        return self.cursor.offset
+        return max(self.cursor.offset, self.wanted)
 
     @property
     def settled_offset(self):
@@ -35,7 +36,7 @@ cdef class Reader(Consumer):
         for at in range(self.channel.ledger.start, self.channel.ledger.end):
             if self.channel.ledger.entries[at].consumer == <void *> self:
                 return self.channel.ledger.entries[at].seq
-        return self.cursor.offset
+        return self.offset
 
     cdef int fill(self, Stream stream) except -1:
         """Send what is there, while there is credit."""
@@ -48,6 +49,10 @@ cdef class Reader(Consumer):
             record = stream.look(&self.cursor)
             if record == NULL:
                 return 0
+            if self.cursor.offset < self.wanted:
+                self.cursor.at += record.size
+                self.cursor.offset += 1
+                continue
             channel.delivery_tag += 1
             channel.plane.delivered += 1
             stream.delivered += 1

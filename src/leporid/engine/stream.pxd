@@ -25,6 +25,7 @@ cdef class Stream(Queue):
     cdef readonly uint64_t end          # messages below are on disk, and may be read
     cdef readonly uint64_t last_chunk   # first offset of the newest sync that brought something
     cdef public object on_synced        # called when `end` moved
+    cdef public str title               # its name as reply texts have it
     cdef readonly Log log
     cdef readonly Producers producers   # those that say who they are
     cdef list readers

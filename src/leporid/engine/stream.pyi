@@ -14,6 +14,9 @@ class Stream(Queue):
     on_synced: Callable[[], None] | None
     """Called when `end` moved; while it is set, appends do not wait to be synced."""
 
+    title: str
+    """Its name as reply texts have it."""
+
     @property
     def first(self) -> int:
         """Offset of the oldest message."""

@@ -43,6 +43,7 @@ cdef class Stream(Queue):
 
     def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
         self.log = Log(True, SEGMENT_BYTES_FIRST, plane.durable.seed ^ queue_id)
+        self.title = f"queue '{name}'"
         self.readers = []
         self.dropped = []
         self.producers = Producers()

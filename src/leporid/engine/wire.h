@@ -257,23 +257,40 @@ static int walk_properties(const uint8_t *p, size_t n, Props *out) {
 /* What a delivery from a stream adds: a table's length, and x-stream-offset as 'l' (RabbitMQ). */
 enum { OFFSET_HEADER_BYTES = 4 + 1 + 15 + 1 + 8 };
 
+/* Copies the fields of a table that was walked before, but those of that name; returns their
+   length. A publisher may have written anything, or read the message from a stream. */
+static size_t without_offset(uint8_t *to, const uint8_t *p, const uint8_t *end) {
+    uint8_t *q = to;
+    while (p < end) {
+        const uint8_t *field = p;
+        p += 1 + *p;
+        if (walk_value(&p, end, 1)) p = end;
+        if (field[0] == 15 && memcmp(field + 1, "x-stream-offset", 15) == 0) continue;
+        memcpy(q, field, (size_t)(p - field));
+        q += p - field;
+    }
+    return (size_t)(q - to);
+}
+
 /* Copies properties that were walked before, with the header in front of the others; returns their
    new length. `to` has room for OFFSET_HEADER_BYTES more. */
 static size_t with_offset(uint8_t *to, const uint8_t *properties, size_t n, uint64_t offset) {
     const uint8_t *p = properties + 2, *end = properties + n;
     uint8_t *q = to;
     uint16_t flags = load16(properties);
-    uint32_t size = 0;
+    uint32_t size = 0, copied;
     store16(q, flags | 0x2000);
     if (flags & 0x8000) p += 1 + *p;
     if (flags & 0x4000) p += 1 + *p;
     memcpy(q + 2, properties + 2, (size_t)(p - properties) - 2);
     q += p - properties;
     if (flags & 0x2000) { size = load32(p); p += 4; }
-    store32(q, size + OFFSET_HEADER_BYTES - 4);
+    copied = (uint32_t)without_offset(q + OFFSET_HEADER_BYTES, p, p + size);
+    store32(q, copied + OFFSET_HEADER_BYTES - 4);
     memcpy(q + 4, "\x0fx-stream-offsetl", 17);
     store64(q + 21, offset);
-    q += OFFSET_HEADER_BYTES;
+    q += OFFSET_HEADER_BYTES + copied;
+    p += size;
     memcpy(q, p, (size_t)(end - p));
     return (size_t)(q - to) + (size_t)(end - p);
 }

@@ -35,6 +35,7 @@ from leporid.server.durability import Durability
 from leporid.server.http import HttpServer, application
 from leporid.server.listener import Listener, on_thread
 from leporid.server.recovery import replay
+from leporid.server.repeating import Repeating
 from leporid.server.stream_recovery import StreamRecovery
 from leporid.server.turns import Turns
 from leporid.storage.definitions import Definitions, DefinitionsError
@@ -60,6 +61,9 @@ DRAIN_S: Final = 2.0
 STREAM_FILES_SHARE: Final = 8
 # The sync thread needs the interpreter for moments only, but needs it soon.
 SWITCH_INTERVAL_S: Final = 0.0005
+
+# What a named reader of a stream has acked is stored this much later at most.
+READERS_EVERY_S: Final = 1.0
 
 # What to do about what the operating system says when ports are bound.
 REMEDIES: Final = {
@@ -178,6 +182,7 @@ class Node:
             disk_free_min=config.disk_free_min,
             tell=self._set_alarm,
         )
+        self._readers = Repeating(READERS_EVERY_S, self._broker.save_reader_offsets)
         counts = Counts(self._broker, self._plane)
         self._http = HttpServer(application(counts.now, self._troubles), http_sockets)
 
@@ -306,6 +311,7 @@ class Node:
                 logger.error("the last sync did not finish; nothing that was confirmed is lost")
                 self._failure = error
         self._alarms.stop()
+        self._readers.stop()
         await self._http.stop()
         if self._failure is not None:
             # The disk is in a state that nobody knows: a thread may hang in it.

@@ -20,7 +20,7 @@ from typing import Any, Literal
 # "LEPO": tells our files from other programs' (SQLite's application_id).
 APPLICATION_ID = 0x4C45504F
 # Raised with every change of the tables; a file with a higher one is refused.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # What may be wrong with a file is listed up to this many lines.
 PROBLEMS_MAX = 20
@@ -89,6 +89,14 @@ BINDINGS = Table(
     "vhost TEXT, source TEXT, destination TEXT, kind TEXT, key TEXT, arguments BLOB,"
     " PRIMARY KEY (vhost, source, destination, kind, key, arguments)",
 )
+# Since version 2. Offsets of streams' named readers: of the last message that each has read.
+READER_OFFSETS = Table(
+    "reader_offsets",
+    ("vhost", "stream", "reader"),
+    ("offset",),
+    "vhost TEXT, stream TEXT, reader TEXT, offset INTEGER NOT NULL,"
+    " PRIMARY KEY (vhost, stream, reader)",
+)
 # One row: how many transactions there were, and the lowest queue id never given.
 STATE = Table(
     "state",
@@ -101,8 +109,11 @@ TABLES = {
     "exchange": EXCHANGES,
     "queue": QUEUES,
     "binding": BINDINGS,
+    "reader_offset": READER_OFFSETS,
     "state": STATE,
 }
+# The tables that came after version 1.
+ADDED = {2: (READER_OFFSETS,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,7 @@ class Database:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             if not self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 self._create()
+            self._upgrade()
             # What is in the file has survived; what is still in its write-ahead log may yet be
             # damaged without a sign.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -183,7 +195,7 @@ class Database:
             raise ValueError(f"unknown kind of change: {kind}")
         self._drop(table, table.key, [fields[column] for column in table.key])
         if table is VHOSTS:
-            for inside in (EXCHANGES, QUEUES, BINDINGS):
+            for inside in (EXCHANGES, QUEUES, BINDINGS, READER_OFFSETS):
                 self._drop(inside, ("vhost",), [fields["name"]])
 
     def _put(self, table: Table, values: Sequence[Any]) -> None:
@@ -208,15 +220,30 @@ class Database:
     def _create(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         for table in TABLES.values():
-            # An INTEGER PRIMARY KEY is SQLite's own row id; every other table goes without.
-            options = "STRICT" if table.key == ("id",) else "STRICT, WITHOUT ROWID"
-            self._connection.execute(
-                f"CREATE TABLE {table.name} ({_with_checksum(table.sql)}) {options}"
-            )
+            self._create_table(table)
         self._put(STATE, (1, 0, 1))
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._connection.execute("COMMIT")
+
+    def _upgrade(self) -> None:
+        """Give a file of an earlier version what it lacks; what is in it stays as it is."""
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version >= SCHEMA_VERSION:
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        for since, tables in ADDED.items():
+            for table in tables if since > version else ():
+                self._create_table(table)
+        self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._connection.execute("COMMIT")
+
+    def _create_table(self, table: Table) -> None:
+        # An INTEGER PRIMARY KEY is SQLite's own row id; every other table goes without.
+        options = "STRICT" if table.key == ("id",) else "STRICT, WITHOUT ROWID"
+        self._connection.execute(
+            f"CREATE TABLE {table.name} ({_with_checksum(table.sql)}) {options}"
+        )
 
 
 def checksum(values: Sequence[Any]) -> int:
@@ -272,15 +299,28 @@ def _examine(connection: sqlite3.Connection) -> Examination:
         return Examination(0, "newer", reason)
     problems = [line for (line,) in connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})")]
     if problems == ["ok"]:
-        problems = [*_wrong_checksums(connection)]
+        problems = [*_wrong_tables(connection, version), *_wrong_checksums(connection, version)]
     if problems:
         return Examination(0, "damaged", "; ".join(problems[:PROBLEMS_MAX]))
     row = connection.execute("SELECT commits FROM state").fetchone()
     return Examination(row[0]) if row else Examination(0, "damaged", "the state row is gone")
 
 
-def _wrong_checksums(connection: sqlite3.Connection) -> Iterator[str]:
+def _tables_at(version: int) -> list[Table]:
+    later = {table for since, tables in ADDED.items() if since > version for table in tables}
+    return [table for table in TABLES.values() if table not in later]
+
+
+def _wrong_tables(connection: sqlite3.Connection, version: int) -> Iterator[str]:
+    """The version is a number without a checksum; the tables must agree with it."""
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     for table in TABLES.values():
+        if (table.name in there) != (version > 0 and table in _tables_at(version)):
+            yield f"{table.name} does not belong to schema {version}"
+
+
+def _wrong_checksums(connection: sqlite3.Connection, version: int) -> Iterator[str]:
+    for table in _tables_at(version):
         query = f"SELECT {', '.join(table.columns)}, checksum FROM {table.name}"  # noqa: S608
         for number, (*values, expected) in enumerate(connection.execute(query), 1):
             if checksum(values) != expected:

@@ -1,4 +1,4 @@
-"""The durable definitions of a broker: vhosts, exchanges, queues and bindings, in SQLite.
+"""The durable definitions of a broker: vhosts, exchanges, queues, bindings, readers; in SQLite.
 
     definitions.db         every commit is on disk when `commit` returns
     definitions.copy.db    the same rows; its commits reach the disk when the system pleases
@@ -26,6 +26,7 @@ from leporid.storage.database import (
     BINDINGS,
     EXCHANGES,
     QUEUES,
+    READER_OFFSETS,
     STATE,
     VHOSTS,
     Change,
@@ -43,6 +44,7 @@ __all__ = [
     "StoredBinding",
     "StoredExchange",
     "StoredQueue",
+    "StoredReaderOffset",
     "problems",
     "queue_ids",
 ]
@@ -83,6 +85,15 @@ class StoredBinding(NamedTuple):
     arguments: bytes
 
 
+class StoredReaderOffset(NamedTuple):
+    """The last message of a stream that a named reader has read."""
+
+    vhost: str
+    stream: str
+    reader: str
+    offset: int
+
+
 class Snapshot(NamedTuple):
     """All definitions at one moment."""
 
@@ -90,6 +101,7 @@ class Snapshot(NamedTuple):
     exchanges: tuple[StoredExchange, ...]
     queues: tuple[StoredQueue, ...]
     bindings: tuple[StoredBinding, ...]
+    reader_offsets: tuple[StoredReaderOffset, ...]
     # The lowest id that no queue ever had.
     next_queue_id: int
 
@@ -138,6 +150,7 @@ class Definitions:
                 for number, vhost, name, auto_delete, arguments in rows(QUEUES)
             ),
             bindings=tuple(StoredBinding(*row) for row in rows(BINDINGS)),
+            reader_offsets=tuple(StoredReaderOffset(*row) for row in rows(READER_OFFSETS)),
             next_queue_id=next_queue_id,
         )
 
@@ -147,7 +160,8 @@ class Definitions:
         Args:
             changes: in order: `("put_queue", {"id": 7, "vhost": "/", …})`, and so on with
                 put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
-                drop_queue, put_binding, drop_binding. Any of them may be repeated.
+                drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset. Any of
+                them may be repeated.
 
         Raises:
             DefinitionsError: nothing was changed; the disk may be full.

@@ -5,7 +5,7 @@ from leporid.amqp.tables import Int32, Value
 from leporid.broker.exchanges import EXCHANGE_TYPES, make_router
 
 
-@pytest.mark.parametrize("exchange_type", ["direct", "fanout", "topic", "headers"])
+@pytest.mark.parametrize("exchange_type", sorted(EXCHANGE_TYPES))
 def test_makes_a_router_of_each_type(exchange_type: str):
     router = make_router(exchange_type, {})
     assert type(router) is EXCHANGE_TYPES[exchange_type]

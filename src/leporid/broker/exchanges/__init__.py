@@ -2,6 +2,7 @@
 
     base     Binding, and the Router that every type implements
     direct fanout topic headers
+    super_stream  the partitions of a stream, by the hash of `murmur3`
     strict_keys   the x-strict-keys rule, which any type may be given
     values        how RabbitMQ compares and prints table values
 
@@ -21,6 +22,7 @@ from leporid.broker.exchanges.direct import DirectRouter
 from leporid.broker.exchanges.fanout import FanoutRouter
 from leporid.broker.exchanges.headers import HeadersRouter
 from leporid.broker.exchanges.strict_keys import STRICT_KEYS_ARGUMENT
+from leporid.broker.exchanges.super_stream import SuperStreamRouter
 from leporid.broker.exchanges.topic import TopicRouter
 
 __all__ = [
@@ -37,6 +39,7 @@ EXCHANGE_TYPES: Final[dict[str, type[Router]]] = {
     "fanout": FanoutRouter,
     "topic": TopicRouter,
     "headers": HeadersRouter,
+    "x-super-stream": SuperStreamRouter,
 }
 """Every exchange type by the name it is declared with."""
 

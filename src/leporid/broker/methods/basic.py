@@ -6,7 +6,7 @@ Invariant: basic.consume-ok is sent before the first delivery, basic.cancel-ok a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import (
     AccessRefused,
@@ -28,10 +28,17 @@ from leporid.amqp.methods import (
     BasicRecoverOk,
     Method,
 )
-from leporid.broker.arguments import check_consumer_arguments
+from leporid.broker import streams
+from leporid.broker.arguments import READER, check_consumer_arguments, plain
 from leporid.broker.channel import ChannelState
+from leporid.broker.dataplane import Stream
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE
 from leporid.broker.queues import QueueState
+from leporid.broker.readers import check_room
+
+if TYPE_CHECKING:
+    from leporid.broker.arguments import Arguments
+    from leporid.broker.vhost import VirtualHost
 
 SPECIFICATION_QOS_LIBRARIES: Final = ("py-amqp",)
 """Client libraries that take `global = false` as AMQP 0-9-1 defines it: one limit for the channel,
@@ -55,6 +62,9 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
     session.check("read", "queue", name)
     queue = session.vhost.queue_for(name, session)
     check_consumer_arguments(queue.title, queue.type, method.arguments)
+    if queue.stream is not None:
+        _consume_stream(channel, queue, queue.stream, method)
+        return
     _check_exclusive(queue, method.exclusive)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     subscription = channel.subscribe(queue, tag, exclusive=method.exclusive)
@@ -63,6 +73,55 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
     subscription.consumer = channel.engine.consume(
         queue.engine, tag, method.no_ack, _priority(method), channel.engine.prefetch_count
     )
+
+
+def _consume_stream(
+    channel: ChannelState, queue: QueueState, stream: Stream, method: BasicConsume
+) -> None:
+    """Read a stream.
+
+    Whether the consumer wants to be alone makes no difference, as in RabbitMQ: nobody takes
+    anything from anybody.
+    """
+    engine, session = channel.engine, channel.session
+    limits_channel = _limits_channel(channel)
+    prefetch = engine.prefetch_count or (engine.prefetch_global if limits_channel else 0)
+    if not prefetch:
+        raise PreconditionFailed(f"consumer prefetch count is not set for '{queue.title}'")
+    if method.no_ack:
+        raise streams.unsupported("automatic acknowledgement", queue.title)
+    if engine.prefetch_global and not limits_channel:
+        raise NotImplementedFault(f"{queue.title} does not support global qos")
+    reader = plain(method.arguments[READER]) if READER in method.arguments else None
+    if reader is not None:
+        check_room(queue, reader)
+    offset = _start(session.vhost, queue, stream, method.arguments, reader)
+    tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
+    subscription = channel.subscribe(queue, tag, exclusive=False)
+    if not method.no_wait:
+        session.send(channel.number, BasicConsumeOk(tag))
+    channel.read(subscription, engine.consume_stream(stream, tag, prefetch, offset), reader)
+
+
+def _start(
+    vhost: VirtualHost,
+    queue: QueueState,
+    stream: Stream,
+    arguments: Arguments,
+    reader: str | None,
+) -> int:
+    """Return where it says; else what comes after all that its name has read; else the end."""
+    if streams.OFFSET not in arguments and reader is not None:
+        # Another consumer of that name may just have gone on.
+        read = vhost.reader_offsets(queue.name).get(reader)
+        if read is not None:
+            return read + 1
+    return streams.start_offset(stream, arguments.get(streams.OFFSET, "next"), vhost.plane.wall_ms)
+
+
+def _limits_channel(channel: ChannelState) -> bool:
+    """Whether the client's library means the channel when it says `global = false`."""
+    return channel.session.client_properties.get("product") in SPECIFICATION_QOS_LIBRARIES
 
 
 def _check_exclusive(queue: QueueState, exclusive: bool) -> None:
@@ -110,6 +169,8 @@ def get(channel: ChannelState, method: BasicGet) -> Method | None:
     name = channel.queue_name(method.queue)
     session.check("read", "queue", name)
     queue = session.vhost.queue_for(name, session)
+    if queue.stream is not None:
+        raise streams.unsupported("basic.get", queue.title)
     return None if channel.engine.get(queue.engine, method.no_ack) else BasicGetEmpty()
 
 
@@ -117,8 +178,7 @@ def qos(channel: ChannelState, method: BasicQos) -> Method:
     """basic.qos: for the consumers to come, or for the whole channel."""
     if method.prefetch_size:
         raise NotImplementedFault(f"prefetch_size!=0 ({method.prefetch_size})")
-    library = channel.session.client_properties.get("product")
-    if method.global_ or library in SPECIFICATION_QOS_LIBRARIES:
+    if method.global_ or _limits_channel(channel):
         channel.engine.prefetch_global = method.prefetch_count
     else:
         # As in RabbitMQ, a limit for each consumer replaces the one for the channel.

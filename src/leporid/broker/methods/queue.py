@@ -19,6 +19,7 @@ from leporid.amqp.methods import (
     QueuePurgeOk,
 )
 from leporid.broker import arguments as rules
+from leporid.broker import streams
 from leporid.broker.channel import ChannelState
 from leporid.broker.names import (
     GENERATED_QUEUE_PREFIX,
@@ -118,5 +119,8 @@ def purge(channel: ChannelState, method: QueuePurge) -> Method | None:
     session = channel.session
     name = channel.queue_name(method.queue)
     session.check("read", "queue", name)
-    purged = session.vhost.queue_for(name, session).engine.purge()
+    queue = session.vhost.queue_for(name, session)
+    if queue.stream is not None:
+        raise streams.unsupported("queue.purge", queue.title)
+    purged = queue.engine.purge()
     return None if method.no_wait else QueuePurgeOk(purged)

@@ -1,0 +1,70 @@
+"""The exchange of a partitioned stream: the hash of a key says which partition a message meets.
+
+RabbitMQ's stream plugin calls it `x-super-stream` (rabbit_exchange_type_super_stream). The key of
+a binding is the number of its partition. The number for a message is the hash of its routing key
+modulo the number of bindings, so that this broker and RabbitMQ's stream clients, which choose
+the partition themselves, agree.
+
+Invariant: a message meets one binding at most, the oldest of its number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.tables import Value
+from leporid.amqp.values import erlang_text
+from leporid.broker.exchanges.base import Binding, Router
+from leporid.broker.exchanges.murmur3 import murmur3_32
+
+SEED: Final = 104729
+"""RabbitMQ's, of the broker and of its stream clients."""
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """Return the number of the partition that a routing key belongs to."""
+    # The engine gives octets that are no UTF-8 as surrogates; here they are octets again.
+    return murmur3_32(key.encode("utf-8", "surrogateescape"), SEED) % partitions
+
+
+class SuperStreamRouter(Router):
+    """Bindings by the number of their partition."""
+
+    def __init__(self, *, strict_keys: bool = False) -> None:
+        super().__init__(strict_keys=strict_keys)
+        self._by_number: dict[str, dict[Binding, None]] = {}
+        self._count = 0
+
+    def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
+        """Checks that the key is a number.
+
+        Raises:
+            PreconditionFailed: It is not, in RabbitMQ's words.
+        """
+        super().validate(key, arguments)
+        if not _INTEGER.fullmatch(key):
+            raise PreconditionFailed(f"The binding key must be an integer: {erlang_text(key)}")
+
+    def add(self, binding: Binding) -> None:
+        """Files the binding under its number; all others are met by other keys from now on."""
+        self._by_number.setdefault(binding.key, {})[binding] = None
+        self._count += 1
+
+    def remove(self, binding: Binding) -> None:
+        """Takes it out."""
+        bindings = self._by_number[binding.key]
+        del bindings[binding]
+        self._count -= 1
+        if not bindings:
+            del self._by_number[binding.key]
+
+    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
+        """Returns the binding of the key's partition, if there is one."""
+        if not self._count:
+            return ()
+        return list(self._by_number.get(str(partition_of(key, self._count)), ()))[:1]

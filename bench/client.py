@@ -239,12 +239,15 @@ class Client:
             self._send(CHANNEL, QUEUE_BIND, head + short(key) + b"\1" + table({}))
         self.request(QUEUE_BIND, head + short(keys[-1]) + b"\0" + table({}))
 
-    def consume(self, queue: str, *, no_ack: bool, prefetch: int = 0) -> None:
-        """Start a consumer; what is delivered already is in `inbox`."""
+    def consume(
+        self, queue: str, *, no_ack: bool, prefetch: int = 0, offset: str | None = None
+    ) -> None:
+        """Start a consumer, of a stream at that offset; what is delivered already is in `inbox`."""
         if prefetch:
             self.request(BASIC_QOS, struct.pack(">IH?", 0, prefetch, False))
         bits = bytes((no_ack << 1,))
-        self.request(BASIC_CONSUME, b"\0\0" + short(queue) + short("c") + bits + table({}))
+        arguments = table({"x-stream-offset": offset} if offset else {})
+        self.request(BASIC_CONSUME, b"\0\0" + short(queue) + short("c") + bits + arguments)
 
     def select_confirm(self) -> None:
         """Have publishes confirmed from now on."""

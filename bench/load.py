@@ -70,6 +70,7 @@ class Load:
         confirm_window: publishes that may be unconfirmed; 0: without confirms.
         ack_every: acknowledge when so many deliveries or more are not; 0: automatic.
         messages_max: each publisher stops after so many; 0: never.
+        offset: where the receivers of a stream begin.
     """
 
     queues: tuple[str, ...]
@@ -83,6 +84,7 @@ class Load:
     ack_every: int = 0
     prefetch: int = 0
     messages_max: int = 0
+    offset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +243,12 @@ class Receiver:
         *,
         ack_every: int = 0,
         prefetch: int = 0,
+        offset: str | None = None,
         on_deliveries: Callable[[Receiver, memoryview, int], None] | None = None,
     ) -> None:
         self.client = client
         self.ack_every = ack_every
-        client.consume(queue, no_ack=not ack_every, prefetch=prefetch)
+        client.consume(queue, no_ack=not ack_every, prefetch=prefetch, offset=offset)
         client.sock.setblocking(False)
         self.delivered = 0
         self.delivery_bytes = 0
@@ -450,6 +453,7 @@ class Running:
                 load.queues[at % len(load.queues)],
                 ack_every=load.ack_every,
                 prefetch=load.prefetch,
+                offset=load.offset,
             )
             for at in range(max(load.consumers, len(load.queues)))
         ]

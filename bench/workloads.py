@@ -80,12 +80,14 @@ def workload(name: str) -> Callable[[Run], Run]:
 
 
 @contextlib.contextmanager
-def queues(broker: Broker, count: int = 1, *, durable: bool = False) -> Iterator[tuple[str, ...]]:
+def queues(
+    broker: Broker, count: int = 1, *, durable: bool = False, kind: str = "classic"
+) -> Iterator[tuple[str, ...]]:
     """Queues with names of one length, for the time of a workload."""
     names = tuple(f"bench.{os.getpid()}.{number:02d}" for number in range(count))
     with Client(broker.url) as admin:
         for name in names:
-            admin.declare_queue(name, durable=durable)
+            admin.declare_queue(name, durable=durable, kind=kind)
     try:
         yield names
     finally:
@@ -298,6 +300,34 @@ def drain(broker: Broker, load: Load) -> float:
     with Running(broker.url, taking) as running:
         running.wait(lambda counts: counts.delivered >= load.messages_max, BACKLOG_SECONDS)
     return time.monotonic() - began
+
+
+@workload("stream")
+def stream(broker: Broker, plan: Plan) -> Figures:
+    """Append to a stream, confirm window 2000, and read it, prefetch 2000."""
+    with queues(broker, durable=True, kind="stream") as names:
+        load = Load(
+            queues=names,
+            body_bytes=plan.body_bytes,
+            persistent=True,
+            confirm_window=2000,
+            ack_every=100,
+            prefetch=2000,
+        )
+        return rates(broker, plan, load)
+
+
+@workload("stream-read")
+def stream_read(broker: Broker, plan: Plan) -> Figures:
+    """Fill a stream, then read it from its beginning, prefetch 5000."""
+    with queues(broker, durable=True, kind="stream") as names:
+        load = backlog_load(plan, names, persistent=True)
+        seconds, filled = fill(broker, load)
+        reading = replace(load, offset="first")
+        return {
+            "appended_per_s": filled.published / seconds,
+            "read_per_s": filled.published / drain(broker, reading),
+        }
 
 
 @workload("recovery")

@@ -1,0 +1,17 @@
+"""Leporid's streams in PySpark: the data source `leporid`, and what a session needs.
+
+Spark finds the data source by itself (`pyspark_leporid`). It talks to the broker over HTTP only,
+in Arrow, so an executor needs this package, pyspark and pyarrow, and no AMQP client. The checkpoint
+is the only truth about a query's position; what the broker is told of it is for people to look at.
+
+    options    what may be said in `.option(…)`; checks: each value
+    offsets    the arithmetic of positions, limits and ranges; pure
+    http       requests to the broker, on connections that are kept
+    records    one range of one partition as Arrow batches, or an error
+    filters    Spark's predicates as parameters of a request
+    schema     the columns, read and written
+    reader     batch reading; stream_reader: streaming
+    writer     publishing, from batches and streaming queries
+    source     the class that Spark starts from
+    session    a Spark session with the settings that all this wants; java: what it runs on
+"""

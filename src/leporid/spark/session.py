@@ -1,0 +1,101 @@
+"""A Spark session that finds Java, this package and the right settings.
+
+What Spark does with a data source in Python depends on the environment of the JVM it starts: which
+Python its workers run, what they can import, which Java. `session` sets all that and starts Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import leporid
+from leporid.spark.java import Java, find_java, home_for_spark
+
+log = logging.getLogger(__name__)
+
+# Settings for a broker's data on a small machine; each can be overridden.
+SETTINGS: dict[str, str] = {
+    # A service has no browser in front of it, and the UI keeps a history in memory.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # 200 tasks for a thousand rows cost more than the rows.
+    "spark.sql.shuffle.partitions": "2",
+    # The broker's timestamps are instants; show them the same everywhere.
+    "spark.sql.session.timeZone": "UTC",
+    # For the option pushDownFilters; Spark refuses every query over such a reader without it.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Two attempts of a task at once publish twice as much for nothing.
+    "spark.speculation": "false",
+}
+
+
+def prepare_environment(environ: dict[str, str] | os._Environ[str] = os.environ) -> Java:
+    """Set what the JVM inherits; must come before the first session of the process.
+
+    Returns:
+        The Java that will be used.
+    """
+    java = find_java(environ)
+    environ["JAVA_HOME"] = str(home_for_spark(java))
+    # Workers import the data source by name, with the same Python as we are.
+    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    environ["PYTHONPATH"] = with_package(environ.get("PYTHONPATH", ""))
+    return java
+
+
+def with_package(path: str) -> str:
+    """Return a PYTHONPATH on which this very package is found."""
+    root = str(Path(leporid.__file__).parents[1])
+    parts = [part for part in path.split(os.pathsep) if part]
+    return os.pathsep.join(parts if root in parts else [root, *parts])
+
+
+def session(
+    name: str = "leporid",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Any:
+    """Start a Spark session, or return the one there is.
+
+    Args:
+        name: what Spark calls the application.
+        master: `local[*]` (the default), `spark://…`, or what else Spark knows.
+        remote: `sc://…` or `local[*]` for a Spark Connect session instead.
+        settings: Spark's settings, which win over those of this module.
+
+    Raises:
+        RuntimeError: there is no Java.
+    """
+    if master is not None and remote is not None:
+        raise ValueError("give master or remote, not both")
+    if remote is None or not remote.startswith("sc://"):
+        java = prepare_environment()
+        log.info("Spark runs on %s", java)
+    # Spark reads the environment when it is imported, so that comes after.
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.appName(name)
+    wanted = dict(SETTINGS)
+    if remote is None:
+        builder = builder.master(master or "local[*]")
+        wanted["spark.executorEnv.PYTHONPATH"] = with_package("")
+        if (master or "local").startswith("local"):
+            # A machine may have a name that does not resolve.
+            wanted["spark.driver.host"] = "127.0.0.1"
+            wanted["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        builder = builder.remote(remote)
+        if remote.startswith("sc://"):
+            # The server has its own; only what belongs to a session can be set from here.
+            wanted = {key: value for key, value in wanted.items() if key.startswith("spark.sql.")}
+    for key, value in {**wanted, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,106 @@
+"""The data source `leporid`, from which Spark starts whatever it does with a stream.
+
+Responsible for checking options and schemas, and for choosing the class that does the work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import IntegralType, StructType
+
+from leporid.spark import options as said
+from leporid.spark.checks import LATEST
+from leporid.spark.errors import OptionError
+from leporid.spark.http import client_for
+from leporid.spark.reader import PushingReader, Reader
+from leporid.spark.schema import ddl, default_schema, nearest, projection, publishing
+from leporid.spark.stream_reader import StreamReader
+from leporid.spark.survey import Survey
+from leporid.spark.writer import BatchWriter, Job, StreamWriter
+
+
+class DefaultSource(DataSource):
+    """Streams of a Leporid broker as tables.
+
+    Examples:
+        A stream as a batch, then as a streaming query:
+
+        >>> spark.read.format("leporid").option("stream", "orders").load()  # doctest: +SKIP
+        >>> spark.readStream.format("leporid").option("stream", "orders").load()  # doctest: +SKIP
+
+        Rows to an exchange; the column `body` is needed:
+
+        >>> df.write.format("leporid").mode("append").option("exchange", "orders").save()
+        ... # doctest: +SKIP
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "leporid"
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self.values: dict[str, Any] = said.check_all(options)
+
+    def schema(self) -> str:
+        """Return the columns; called at load(), if the user names none."""
+        reading = said.reading(self.values)
+        Survey(client_for(said.connection(self.values)), reading).check()
+        return ddl(default_schema(headers_json=reading.headers_json))
+
+    def reader(self, schema: StructType) -> Reader:
+        """Make what reads a batch."""
+        reading = said.reading(self.values)
+        if reading.start is not None and reading.start.at == LATEST:
+            raise OptionError("option startingOffsets = latest: a batch would always be empty")
+        kind = PushingReader if reading.push_down else Reader
+        return kind(said.connection(self.values), reading, _projection(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Make what reads micro-batches."""
+        reading = said.reading(self.values)
+        if reading.end is not None:
+            raise OptionError("a streaming query has no end: leave the ending… options out")
+        return StreamReader(said.connection(self.values), reading, _projection(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Make what publishes a batch."""
+        if overwrite:
+            raise OptionError('what is published cannot be overwritten: write with mode("append")')
+        return BatchWriter(self._job(schema, streaming=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """Make what publishes micro-batches."""
+        if overwrite:
+            raise OptionError(
+                'what is published cannot be overwritten: leave outputMode("complete") out'
+            )
+        return StreamWriter(self._job(schema, streaming=True))
+
+    def _job(self, schema: StructType, *, streaming: bool) -> Job:
+        writing = said.writing(
+            self.values, has_exchange="exchange" in schema.names, streaming=streaming
+        )
+        column = writing.sequence_column
+        extra: list[str] = []
+        if column is not None:
+            if column not in schema.names:
+                raise OptionError(
+                    f"option sequenceColumn = {column!r}: there is no such column"
+                    f"{nearest(column, schema.names)}"
+                )
+            if not isinstance(schema[column].dataType, IntegralType):
+                raise OptionError(f"option sequenceColumn = {column!r}: it must hold whole numbers")
+            extra = [column]
+        kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+        return Job(said.connection(self.values), writing, publishing(kinds, extra))
+
+
+def _projection(schema: StructType) -> pa.Schema:
+    return projection(
+        (field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields
+    )

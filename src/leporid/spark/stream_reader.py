@@ -1,0 +1,177 @@
+"""Reading streams micro-batch by micro-batch.
+
+The offset methods run in one long-lived process beside the driver, `read` in workers with a copy
+made before any of them was called. Spark's checkpoint is the only truth about the position: what
+is in this object is forgotten when the query ends, and may be.
+
+An idle query asks for the latest offset every 11 ms, so the broker is asked to answer only when
+there is something new or after `pollMs`: two requests in a second instead of a hundred and eighty.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from leporid.spark import filters, offsets
+from leporid.spark.checks import LATEST
+from leporid.spark.errors import SparkSourceError
+from leporid.spark.http import client_for
+from leporid.spark.offsets import Key, Limits, Offsets, Part
+from leporid.spark.options import Connection, Reading, Start
+from leporid.spark.reader import RangePartition, asked_for, read
+from leporid.spark.survey import Survey
+
+log = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is beyond the checkpoint, in portions."""
+
+    def __init__(self, connection: Connection, reading: Reading, schema: pa.Schema) -> None:
+        self.connection = connection
+        self.reading = reading
+        self.schema = schema
+        self.pushed = filters.for_pattern(reading.key_pattern)
+        self._seen: Offsets | None = None
+        self._available_now: dict[Key, Part] | None = None
+        self._last_batch = time.monotonic()
+        self._said: set[str] = set()
+        self._made_survey: Survey | None = None
+
+    # ------------------------------------------------------------ where a query starts
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query begins; Spark asks only when there is no checkpoint."""
+        survey = self._survey()
+        survey.check()
+        parts = survey.parts()
+        starts = survey.resolve(self.reading.start or Start(at=LATEST), parts, "starting")
+        return offsets.to_json(offsets.initial(starts, parts))
+
+    # ------------------------------------------------------------ how far a batch goes
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Name the limit that the options set; Spark knows no limit of several kinds."""
+        if self.reading.rows_max is not None:
+            return ReadMaxRows(self.reading.rows_max)
+        if self.reading.bytes_max is not None:
+            return ReadMaxBytes(self.reading.bytes_max)
+        if self.reading.rows_min is not None:
+            return ReadMinRows(self.reading.rows_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end: what comes from now on is not of this run."""
+        self._available_now = self._survey().parts(missing=True)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next batch, `start` itself if there is none.
+
+        Raises:
+            DataLossError: the broker does not have any more what comes next.
+        """
+        position = offsets.from_json(start)
+        limits = self._limits(limit)
+        if self._available_now is not None:
+            parts = self._available_now
+        else:
+            parts = self._survey().wait(position, self.reading.poll_ms)
+        self._seen = offsets.latest(parts, position)
+        current, losses = offsets.reconcile(position, parts, fail_on_loss=self.reading.fail_on_loss)
+        self._warn(losses)
+        waited_ms = (time.monotonic() - self._last_batch) * 1000
+        if not offsets.worth_it(current, parts, limits, waited_ms):
+            self._rest(parts, current)
+            return start
+        end = offsets.advance(current, parts, limits)
+        if not offsets.ranges(position, end):
+            return start
+        self._last_batch = time.monotonic()
+        return offsets.to_json(end)
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        """Combine Spark's limit with the options; one run of everything has none."""
+        reading = self.reading
+        if isinstance(limit, ReadAllAvailable):
+            return Limits()
+        rows_max = reading.rows_max
+        if isinstance(limit, ReadMaxRows):
+            rows_max = min(rows_max or limit.max_rows, limit.max_rows)
+        waits = self._available_now is None
+        return Limits(
+            rows_max=rows_max,
+            bytes_max=reading.bytes_max,
+            rows_min=reading.rows_min if waits else None,
+            delay_ms_max=reading.delay_ms_max,
+        )
+
+    def _rest(self, parts: dict[Key, Part], current: Offsets) -> None:
+        """Wait a little when there is something, but too little for a batch.
+
+        The broker answers a long poll at once then, and Spark asks again at once.
+        """
+        if offsets.lag(current, parts):
+            time.sleep(self.reading.poll_ms / 1000)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the end of the streams as of the last look, which shows as the query's lag."""
+        return None if self._seen is None else offsets.to_json(self._seen)
+
+    # ------------------------------------------------------------ what a batch reads
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Divide a batch among tasks; the same for the same batch, as it may be replayed."""
+        ranges = offsets.ranges(offsets.from_json(start), offsets.from_json(end))
+        ranges = offsets.split(ranges, self.reading.partitions_min)
+        return [RangePartition(part) for part in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the records of a task."""
+        return read(self.connection, partition, asked_for(self.reading, self.schema, self.pushed))
+
+    # ------------------------------------------------------------ afterwards
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell the broker where the query stands, for people to look at, if it has a name there.
+
+        Spark calls this one batch late, and not at all for the last one.
+        """
+        name = self.reading.reader_name
+        if name is None:
+            return
+        client = client_for(self.connection)
+        for key, position in offsets.from_json(end).items():
+            try:
+                client.store_position(key.stream, key.partition, name, position.offset)
+            except SparkSourceError as error:
+                self._warn([f"the position of reader {name!r} was not stored: {error}"])
+
+    def stop(self) -> None:
+        """Do nothing: Spark ends the process, with or without calling this."""
+
+    def _survey(self) -> Survey:
+        # Made late, as this object is pickled before it is used.
+        if self._made_survey is None:
+            self._made_survey = Survey(client_for(self.connection), self.reading)
+        return self._made_survey
+
+    def _warn(self, sentences: list[str]) -> None:
+        """Log what was lost, once for each."""
+        for sentence in sentences:
+            if sentence not in self._said:
+                self._said.add(sentence)
+                log.warning("%s", sentence)

@@ -1,0 +1,76 @@
+"""The Spark side against a small broker in this process; see `fake`.
+
+Tests marked `spark` start Spark: one session for all of them, as a start takes ten seconds. They
+are in one module, so that a run in two processes starts it once.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.fake import FakeBroker, serving
+
+from leporid.spark import options
+from leporid.spark.http import Client, forget_clients
+from leporid.spark.session import session
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with serving() as fake:
+        yield fake
+        forget_clients()
+
+
+@pytest.fixture
+def connect(broker: FakeBroker) -> Iterator[Callable[..., Client]]:
+    """Make clients, which do not try for long."""
+    made = []
+
+    def connect(**given: object) -> Client:
+        values = {"url": broker.url, "retryTimeout": 2000, **given}
+        made.append(Client(options.connection(values, {})))
+        return made[-1]
+
+    yield connect
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def client(connect: Callable[..., Client]) -> Client:
+    return connect()
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("spark")
+    spark = session(
+        "tests",
+        master="local[2]",
+        settings={
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.driver.memory": "1g",
+            "spark.log.level": "ERROR",
+            # As users have it who do not use our session: see the tests of push-down.
+            "spark.sql.python.filterPushdown.enabled": "false",
+        },
+    )
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def reading(spark_session: Any, broker: FakeBroker) -> Callable[..., Any]:
+    """Make a data frame over the fake broker."""
+
+    def read(**given: str) -> Any:
+        return spark_session.read.format("leporid").options(url=broker.url, **given)
+
+    return read
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")

@@ -1,0 +1,116 @@
+import pytest
+
+from leporid.spark import options
+from leporid.spark.checks import EARLIEST, LATEST
+from leporid.spark.errors import OptionError
+from leporid.spark.options import Start, check_all, connection, reading, writing
+
+
+def read(**given: str) -> options.Reading:
+    return reading(check_all({"stream": "orders", **given}))
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("STREEM", "stream"),
+        ("max_offsets_per_trigger", "maxOffsetsPerTrigger"),
+        ("failondatalos", "failOnDataLoss"),
+        ("routing_key", "routingKey"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_known(given, nearest):
+    with pytest.raises(OptionError, match=f'{given}.*did you mean "{nearest}"'):
+        check_all({given: "x"})
+
+
+def test_option_names_are_taken_in_any_case():
+    assert check_all({"startingoffsets": "EARLIEST"}) == {"startingOffsets": EARLIEST}
+
+
+def test_what_spark_itself_puts_among_the_options_is_left_alone():
+    own = {
+        "path": "file:/x",
+        "owner": "me",
+        "provider": "leporid",
+        "option.stream": "x",
+        "checkpointLocation": "/c",
+        "queryName": "q",
+    }
+    assert check_all(own) == {}
+
+
+def test_a_stream_must_be_named_in_one_way():
+    with pytest.raises(OptionError, match="stream, streams, streamPattern"):
+        reading(check_all({}))
+    with pytest.raises(OptionError, match="stream and streamPattern say the same"):
+        reading(check_all({"stream": "a", "streamPattern": "b"}))
+
+
+def test_a_place_is_said_in_one_way():
+    assert read().start is None
+    assert read(startingOffsets="latest").start == Start(at=LATEST)
+    assert read(startingTimestamp="5").start == Start(moment_ms=5)
+    with pytest.raises(OptionError, match="startingOffsets and startingTimestamp"):
+        read(startingOffsets="latest", startingTimestamp="5")
+    with pytest.raises(OptionError, match="Strategy needs startingTimestamp"):
+        read(startingOffsetsByTimestampStrategy="latest")
+
+
+def test_limits_that_contradict_each_other_are_refused():
+    with pytest.raises(OptionError, match=r"minOffsetsPerTrigger \(5\) is above"):
+        read(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="4")
+    with pytest.raises(OptionError, match="maxTriggerDelay needs minOffsetsPerTrigger"):
+        read(maxTriggerDelay="1s")
+
+
+def test_options_of_the_other_direction_are_refused():
+    with pytest.raises(OptionError, match="exchange has no meaning in reading"):
+        read(exchange="e")
+    with pytest.raises(OptionError, match="startingOffsets has no meaning in writing"):
+        write(exchange="e", startingOffsets="latest")
+
+
+def write(*, has_exchange: bool = False, streaming: bool = False, **given: str) -> options.Writing:
+    return writing(check_all(given), has_exchange=has_exchange, streaming=streaming)
+
+
+def test_a_writer_must_know_where_to():
+    with pytest.raises(OptionError, match="not said where to publish"):
+        write()
+    assert write(has_exchange=True).exchange is None
+    assert write(exchange="e", routingKey="").routing_key == ""
+    with pytest.raises(OptionError, match="already says"):
+        write(stream="s", exchange="e")
+
+
+def test_a_batch_has_producer_and_sequence_or_neither():
+    assert write(exchange="e", producer="p", sequenceColumn="n").producer == "p"
+    with pytest.raises(OptionError, match="both or not at all"):
+        write(exchange="e", producer="p")
+    with pytest.raises(OptionError, match="has an identity already"):
+        write(exchange="e", producer="p", sequenceColumn="n", streaming=True)
+    with pytest.raises(OptionError, match="at most 255 bytes"):
+        write(exchange="e", producer="p" * 256, sequenceColumn="n")
+
+
+def test_credentials_come_from_options_environment_or_file(tmp_path):
+    assert connection({}, {}).password == "guest"
+    assert connection({}, {"LEPORID_PASSWORD": "x", "LEPORID_USER": "u"}).user == "u"
+    assert connection({"passwordEnv": "P"}, {"P": "y"}).password == "y"
+    (tmp_path / "secret").write_text("z\n")
+    assert connection({"passwordFile": str(tmp_path / "secret")}, {}).password == "z"
+    with pytest.raises(OptionError, match="no such environment variable"):
+        connection({"passwordEnv": "P"}, {})
+    with pytest.raises(OptionError, match="No such file"):
+        connection({"passwordFile": str(tmp_path / "none")}, {})
+    with pytest.raises(OptionError, match="password and passwordEnv"):
+        connection({"password": "a", "passwordEnv": "P"}, {})
+
+
+def test_a_password_is_never_shown():
+    with pytest.raises(OptionError) as caught:
+        check_all({"url": "http://me:hidden@host:1"})
+    assert "hidden" not in str(caught.value)
+    assert "hidden" not in repr(connection({"password": "hidden"}, {}))

@@ -1,0 +1,34 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import leporid
+from leporid.spark import session
+from leporid.spark.java import Java
+from leporid.spark.session import prepare_environment
+
+
+@pytest.fixture(autouse=True)
+def java(monkeypatch, tmp_path):
+    found = Java(tmp_path, 17, "PATH")
+    monkeypatch.setattr("leporid.spark.session.find_java", lambda _: found)
+    return found
+
+
+def test_workers_find_this_python_and_this_package(java):
+    environ = {"PYTHONPATH": "/else"}
+    prepare_environment(environ)
+    assert environ["JAVA_HOME"] == str(java.home)
+    assert environ["PYSPARK_PYTHON"] == sys.executable
+    root = str(Path(leporid.__file__).parents[1])
+    assert environ["PYTHONPATH"].split(os.pathsep) == [root, "/else"]
+    before = dict(environ)
+    prepare_environment(environ)
+    assert environ == before
+
+
+def test_one_kind_of_session_at_a_time():
+    with pytest.raises(ValueError, match="master or remote"):
+        session.session(master="local", remote="sc://x")

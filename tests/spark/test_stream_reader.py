@@ -1,0 +1,191 @@
+"""The stream reader as Spark calls it, without Spark; the rest is in test_in_spark."""
+
+import pickle
+import time
+
+import pytest
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
+
+from leporid.spark import options
+from leporid.spark.errors import DataLossError, OptionError
+from leporid.spark.schema import COLUMNS
+from leporid.spark.stream_reader import StreamReader
+
+
+@pytest.fixture
+def make(broker):
+    def make(**given) -> StreamReader:
+        values = options.check_all(
+            {"url": broker.url, "stream": "orders", "pollMs": "20", "retryTimeout": "2s", **given}
+        )
+        return StreamReader(options.connection(values, {}), options.reading(values), COLUMNS)
+
+    return make
+
+
+@pytest.fixture
+def orders(broker):
+    broker.make("orders", partitions=2)
+    broker.append("orders", 100, partition=0)
+    broker.append("orders", 300, partition=1)
+    return broker
+
+
+def at(offset: dict) -> list[int]:
+    return list(offset["offsets"]["orders"].values())
+
+
+def test_a_new_query_starts_at_the_end_unless_told_otherwise(orders, make):
+    assert at(make().initialOffset()) == [100, 300]
+    assert at(make(startingOffsets="earliest").initialOffset()) == [0, 0]
+    places = '{"orders": {"0": 5, "1": -1}}'
+    assert at(make(startingOffsets=places).initialOffset()) == [5, 300]
+    assert at(make(startingTimestamp="2026-01-01T00:00:00.050Z").initialOffset()) == [50, 50]
+
+
+def test_a_time_beyond_the_end_is_an_error_unless_told_otherwise(orders, make):
+    with pytest.raises(OptionError, match="partition 0 of stream 'orders' has nothing at or after"):
+        make(startingTimestamp="2026-01-01T00:00:00.150Z").initialOffset()
+    latest = make(
+        startingTimestamp="2026-01-01T00:00:00.150Z", startingOffsetsByTimestampStrategy="latest"
+    )
+    assert at(latest.initialOffset()) == [100, 150]
+
+
+def test_the_limit_that_spark_is_told(make):
+    assert make().getDefaultReadLimit() == ReadAllAvailable()
+    assert make(maxOffsetsPerTrigger="5", maxBytesPerTrigger="1k").getDefaultReadLimit() == (
+        ReadMaxRows(5)
+    )
+    assert make(maxBytesPerTrigger="1k").getDefaultReadLimit() == ReadMaxBytes(1024)
+    assert make(minOffsetsPerTrigger="5").getDefaultReadLimit() == ReadMinRows(5)
+
+
+def test_a_batch_takes_its_share_of_each_partition(orders, make):
+    reader = make(startingOffsets="earliest", maxOffsetsPerTrigger="100")
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
+    assert at(end) == [25, 75]
+    assert at(reader.reportLatestOffset()) == [100, 300]
+    pieces = [repr(piece) for piece in reader.partitions(reader.initialOffset(), end)]
+    assert pieces == [
+        "partition 0 of stream 'orders': [0, 25)",
+        "partition 1 of stream 'orders': [0, 75)",
+    ]
+
+
+def test_a_batch_is_limited_by_bytes(orders, make):
+    # The fake broker's records have 100 bytes.
+    reader = make(startingOffsets="earliest", maxBytesPerTrigger="4000")
+    assert at(reader.latestOffset(reader.initialOffset(), ReadMaxBytes(4000))) == [10, 30]
+    assert at(reader.latestOffset(reader.initialOffset(), ReadAllAvailable())) == [100, 300]
+
+
+def test_nothing_new_is_the_same_offset_after_a_poll(orders, make):
+    reader = make()
+    start = reader.initialOffset()
+    before = orders.count("beyond")
+    assert reader.latestOffset(start, ReadAllAvailable()) is start
+    assert orders.count("beyond") == before + 1
+
+
+def test_a_minimum_is_waited_for(orders, make):
+    reader = make(minOffsetsPerTrigger="10", maxTriggerDelay="1h")
+    start = reader.initialOffset()
+    orders.append("orders", 9)
+    assert reader.latestOffset(start, ReadMinRows(10)) is start
+    orders.append("orders", 1)
+    assert at(reader.latestOffset(start, ReadMinRows(10))) == [110, 300]
+
+
+def test_a_minimum_is_not_waited_for_longer_than_said(orders, make):
+    reader = make(minOffsetsPerTrigger="10", maxTriggerDelay="1ms")
+    start = reader.initialOffset()
+    orders.append("orders", 1)
+    deadline = time.monotonic() + 10
+    while (end := reader.latestOffset(start, ReadMinRows(10))) is start:
+        assert time.monotonic() < deadline
+    assert at(end) == [101, 300]
+
+
+def test_available_now_ends_though_producers_go_on(orders, make):
+    reader = make(
+        startingOffsets="earliest", maxOffsetsPerTrigger="150", minOffsetsPerTrigger="150"
+    )
+    reader.prepareForTriggerAvailableNow()
+    position, ends = reader.initialOffset(), []
+    while True:
+        orders.append("orders", 50)
+        end = reader.latestOffset(position, ReadMaxRows(150))
+        if end == position:
+            break
+        ends.append(sum(at(end)))
+        position = end
+    assert ends == [150, 300, 400]
+
+
+def test_a_retention_that_overtook_the_query_is_a_loss(orders, make):
+    start = make(startingOffsets="earliest").initialOffset()
+    orders.cut("orders", 40)
+    with pytest.raises(
+        DataLossError, match=r"\[0, 40\) of partition 0 of stream 'orders' are gone"
+    ):
+        make().latestOffset(start, ReadAllAvailable())
+    tolerant = make(failOnDataLoss="false")
+    end = tolerant.latestOffset(start, ReadAllAvailable())
+    rows = [
+        row
+        for piece in tolerant.partitions(start, end)
+        for batch in tolerant.read(piece)
+        for row in batch.column("offset").to_pylist()
+    ]
+    assert rows == [*range(40, 100), *range(300)]
+
+
+def test_a_stream_made_again_under_a_query_is_refused(orders, make):
+    start = make().initialOffset()
+    orders.make("orders", partitions=2)
+    orders.append("orders", 7)
+    with pytest.raises(DataLossError, match="deleted and made again"):
+        make().latestOffset(start, ReadAllAvailable())
+    tolerant = make(failOnDataLoss="false")
+    end = tolerant.latestOffset(start, ReadAllAvailable())
+    assert [repr(piece) for piece in tolerant.partitions(start, end)] == [
+        "partition 0 of stream 'orders': [0, 7)"
+    ]
+
+
+def test_a_logged_range_is_replayed_as_it_was(orders, make):
+    reader = make(startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    orders.append("orders", 1000)
+    again = make().partitions(start, end)
+    assert [repr(piece) for piece in again] == [
+        repr(piece) for piece in reader.partitions(start, end)
+    ]
+
+
+def test_a_position_is_told_to_the_broker_under_a_name(orders, make):
+    reader = make(readerName="etl")
+    reader.commit(reader.initialOffset())
+    assert orders.readers == {("orders", 0, "etl"): 100, ("orders", 1, "etl"): 300}
+
+
+def test_a_position_that_cannot_be_told_does_not_fail_the_query(orders, make, caplog):
+    reader = make(readerName="etl", retryTimeout="1ms")
+    start = reader.initialOffset()
+    orders.fail("status", "readers", count=100, status=500)
+    reader.commit(start)
+    reader.commit(start)
+    assert caplog.text.count("position of reader 'etl' was not stored") == 1
+
+
+def test_a_reader_is_copied_to_workers_before_it_is_used(orders, make):
+    reader = pickle.loads(pickle.dumps(make(routingKeyPattern="a.*")))
+    assert at(reader.initialOffset()) == [100, 300]
+    reader.stop()

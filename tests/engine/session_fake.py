@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.engine import frames
 
-from leporid.amqp.errors import Fault, FrameError, NotFound, PreconditionFailed
+from leporid.amqp.errors import ChannelFault, Fault, FrameError, NotFound, PreconditionFailed
 from leporid.engine.plane import Plane
 
 if TYPE_CHECKING:
@@ -64,7 +64,10 @@ class FakeSession:
         if (class_id, method_id) in self.on:
             self.on[class_id, method_id](channel)
         elif (class_id, method_id) == (frames.CHANNEL, 10):
-            self.connection.open_channel(channel)
+            if channel in self.connection.channels:
+                self.on_fault(channel, ChannelFault("second 'channel.open' seen"))
+            else:
+                self.connection.open_channel(channel)
         elif class_id == frames.CHANNEL and method_id in (40, 41):
             self.connection.close_channel(channel)
 

@@ -57,6 +57,8 @@ def met_model(exchange_type: str, binding: Binding, key: str, headers: Mapping[s
 
 # ------------------------------------------------------------------ one exchange
 
+# The types of the protocol. x-super-stream takes numbers as keys and hashes; it has its own tests.
+MODELLED = sorted(set(EXCHANGE_TYPES) - {"x-super-stream"})
 WORDS = st.sampled_from(["a", "b", "", "*", "#"])
 KEYS = st.lists(WORDS, max_size=6).map(".".join)
 HEADERS: st.SearchStrategy[dict[str, Value]] = st.dictionaries(
@@ -76,7 +78,7 @@ BINDINGS = st.builds(
 
 @settings(deadline=None, max_examples=300)
 @given(
-    exchange_type=st.sampled_from(sorted(EXCHANGE_TYPES)),
+    exchange_type=st.sampled_from(MODELLED),
     added=st.lists(BINDINGS, unique=True, max_size=12),
     removed=st.sets(st.integers(0, 11)),
     messages=st.lists(st.tuples(KEYS, HEADERS), min_size=1, max_size=6),
@@ -103,7 +105,7 @@ def test_a_router_meets_what_the_model_meets(
 
 
 @settings(deadline=None, max_examples=300)
-@given(binding=BINDINGS, key=KEYS, exchange_type=st.sampled_from(sorted(EXCHANGE_TYPES)))
+@given(binding=BINDINGS, key=KEYS, exchange_type=st.sampled_from(MODELLED))
 def test_a_binding_meets_no_key_but_its_only_one(
     binding: Binding, key: str, exchange_type: str
 ) -> None:
@@ -123,7 +125,7 @@ SAMPLE_KEYS = ["a", "b", "a.b"]
 SAMPLE_HEADERS: list[dict[str, Value]] = [{}, {"a": 1}]
 SAMPLE_BINDING_KEYS = st.sampled_from([*SAMPLE_KEYS, "#", "a.*"])
 NAMES = st.sampled_from(EXCHANGES[1:])
-TYPES = st.sampled_from(sorted(EXCHANGE_TYPES))
+TYPES = st.sampled_from(MODELLED)
 ALTERNATES = st.sampled_from([None, *EXCHANGES])
 SAMPLE_ARGUMENTS = st.sampled_from([{}, {"a": 1}])
 

@@ -41,6 +41,7 @@ class Partition:
     queue: str
     incarnation: str
     first: int = 0
+    damaged: int = -1
     rows: pa.Table = field(default_factory=lambda: READABLE.empty_table())
 
     @property
@@ -134,6 +135,8 @@ class FakeBroker:
 
     def info(self, name: str, query: dict[str, str]) -> Any:
         parts = self.find(name)
+        if "wait_ms" in query and not query.get("beyond"):
+            raise Refusal(400, "bad-request", "wait_ms needs beyond")
         if "beyond" in query:
             pairs = [pair.split(":") for pair in query["beyond"].split(",") if pair]
             beyond = {int(number): int(at) for number, at in pairs}
@@ -172,9 +175,12 @@ class FakeBroker:
             raise Refusal(409, "incarnation")
         if start < part.first:
             raise Refusal(410, "gone", first=part.first)
+        if start <= part.damaged < end and query.get("skip_lost") != "true":
+            raise Refusal(410, "lost", f"offsets {part.damaged} to {part.damaged}")
         if end > part.end:
             raise Refusal(416, "beyond", end=part.end)
         rows = part.rows.slice(start, end - start)
+        rows = rows.filter(pc.not_equal(rows.column("offset"), part.damaged))
         for parameter, column in (("routing_key", "routing_key"), ("exchange", "exchange")):
             if parameter in query:
                 rows = rows.filter(pc.equal(rows.column(column), query[parameter]))

@@ -101,6 +101,14 @@ def test_records_that_are_gone_are_left_out_if_that_is_wanted(broker, client, or
     assert bodies(client, orders, asked) == []
 
 
+def test_damaged_records_are_a_loss_or_left_out(broker, client, orders):
+    broker.streams["orders"][0].damaged = 500
+    with pytest.raises(DataLossError, match=r"are damaged.*offsets 500 to 500.*failOnDataLoss"):
+        bodies(client, orders, ONLY_BODY)
+    asked = dataclasses.replace(ONLY_BODY, fail_on_loss=False)
+    assert bodies(client, orders, asked) == [*range(500), *range(501, ROWS)]
+
+
 def test_a_stream_made_again_is_another_one(broker, client, orders):
     broker.make("orders")
     broker.append("orders", 2 * ROWS)

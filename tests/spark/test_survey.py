@@ -129,3 +129,22 @@ def test_a_stream_that_is_deleted_while_it_is_waited_for_has_no_parts(broker, cl
     deadline = time.monotonic() + 10
     while Key("a", 0) in found.wait(position, 50):
         assert time.monotonic() < deadline
+
+
+def test_a_stream_that_is_new_to_the_query_is_waited_for_and_seen(broker, client, monkeypatch):
+    broker.make("a-1")
+    found = survey(client, streamPattern="a-.*")
+    position = standing(found.parts())
+    broker.make("a-2")
+    monkeypatch.setattr(found, "_names_until", 0.0)
+    before = len(broker.calls)
+    assert Key("a-2", 0) in found.wait(position, 50)
+    assert len(broker.calls) - before < 10
+    broker.append("a-2", 3)
+    assert found.wait(position, 20_000)[Key("a-2", 0)].end == 3
+
+
+def test_no_stream_at_all_is_waited_out(broker, client):
+    started = time.monotonic()
+    assert survey(client, streamPattern="none.*").wait({}, 30) == {}
+    assert time.monotonic() - started >= 0.03

@@ -112,7 +112,8 @@ class Client:
     def info(self, stream: str, beyond: Mapping[int, int] | None = None, wait_ms: int = 0) -> Any:
         """Return what the broker says of a stream; with `beyond`, when there is more or in time."""
         query: dict[str, Any] = {}
-        if beyond is not None:
+        # Without a partition to wait for there is nothing to wait for.
+        if beyond:
             query["beyond"] = ",".join(f"{number}:{at}" for number, at in sorted(beyond.items()))
             query["wait_ms"] = wait_ms
         return self._json("GET", self._path("streams", stream), query, wait_ms=wait_ms)

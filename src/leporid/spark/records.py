@@ -155,6 +155,8 @@ def _refused(error: BrokerError, left: Range, asked: Asked) -> Range:
             raise DataLossError(advice(gone)) from error
         log.warning("%s; going on, as failOnDataLoss = false", gone)
         return replace(left, start=min(max(first, left.start), left.end))
+    if error.word == "lost" and asked.fail_on_loss:
+        raise DataLossError(advice(f"records of {left.key} are damaged: {error}")) from error
     if error.word == "incarnation" or error.status == 404:
         gone = f"{left.key} is not {left.incarnation} any more: it was deleted or made again"
         if asked.fail_on_loss:

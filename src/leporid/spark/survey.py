@@ -17,7 +17,7 @@ from typing import Any
 
 from leporid.spark.errors import BrokerError, OptionError
 from leporid.spark.http import Client
-from leporid.spark.offsets import Key, Offsets, Part, lag, resolve
+from leporid.spark.offsets import Key, Offsets, Part, initial, lag, resolve
 from leporid.spark.options import POLL_MS_MAX, Reading, Start
 from leporid.spark.schema import nearest
 
@@ -88,9 +88,8 @@ class Survey:
         """Return all partitions, as soon as there is something beyond a position, or in time."""
         names = self.names()
         if len(names) == 1:
-            wait_ms = poll_ms
             try:
-                return parts_of(self._client.info(names[0], beyond(current, names[0]), wait_ms))
+                return parts_of(self._client.info(names[0], beyond(current, names[0]), poll_ms))
             except BrokerError as error:
                 if error.status != 404:
                     raise
@@ -101,6 +100,7 @@ class Survey:
         elif lag(current, self._seen) or self._watched != names:
             self._seen = self.parts(missing=True)
         self._watched = names
+        current = with_new(current, self._seen)
         if not lag(current, self._seen):
             for name, parts in self._watch.wait(names, current, poll_ms).items():
                 for key in [key for key in self._seen if key.stream == name]:
@@ -148,6 +148,12 @@ def parts_of(info: Mapping[str, Any]) -> dict[Key, Part]:
         key = Key(info["stream"], part["partition"])
         found[key] = Part(key, part["first"], part["end"], part["incarnation"], part["bytes"])
     return found
+
+
+def with_new(current: Offsets, parts: Mapping[Key, Part]) -> Offsets:
+    """Return a position to which partitions are added that the query has not begun to read."""
+    new = {key: part for key, part in parts.items() if key not in current}
+    return {**current, **initial({key: part.first for key, part in new.items()}, new)}
 
 
 def beyond(current: Offsets, stream: str) -> dict[int, int]:

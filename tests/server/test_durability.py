@@ -373,3 +373,19 @@ async def test_draining_ends_when_the_disk_fails_meanwhile(node: Node):
     node.files.gate.set()
     await task
     assert node.plane.synced < node.plane.generation - 1
+
+
+async def test_who_waits_for_a_generation_goes_on_when_it_is_on_disk(node: Node):
+    node.files.gate.clear()
+    generation = node.plane.note_change()
+    waiting = [asyncio.create_task(node.durability.until(generation)) for _ in range(3)]
+    node.durability.poll()
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    assert not any(task.done() for task in waiting[1:])
+    node.files.gate.set()
+    await node.durability.drain()
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*waiting[1:])
+    # What is there already is not waited for.
+    await node.durability.until(generation)

@@ -8,6 +8,9 @@ from contextlib import suppress
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 from tests.server.test_metrics import Counted
 
 from leporid.server import http as module
@@ -115,6 +118,76 @@ async def test_who_sends_drop_by_drop_is_dropped(
             with suppress(ConnectionResetError):
                 await reader.read()
     assert (await client.get("/health")).status_code == 200
+
+
+async def slow_server(
+    monkeypatch: pytest.MonkeyPatch, handler: Callable[[Request], Awaitable[Response]]
+) -> HttpServer:
+    """A server with one more route, that looks at its peers all the time."""
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "DOWNLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(module, "UPLOAD_BYTES_MIN", 10)
+    routes = [Route("/slow", handler, methods=["GET", "POST"])]
+    server = HttpServer(application(Counted, list, routes), bind(["127.0.0.1"], 0))
+    await server.start()
+    return server
+
+
+async def test_an_answer_that_takes_us_long_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    async def think(_: Request) -> Response:
+        await asyncio.sleep(0.5)  # several looks
+        return Response(b"done")
+
+    server = await slow_server(monkeypatch, think)
+    async with httpx.AsyncClient(trust_env=False) as client:
+        host, port = server.address
+        assert (await client.get(f"http://{host}:{port}/slow")).text == "done"
+    await server.stop()
+
+
+async def test_a_body_may_take_long_as_long_as_it_comes(monkeypatch: pytest.MonkeyPatch):
+    async def count(request: Request) -> Response:
+        return Response(b"%d" % len(await request.body()))
+
+    server = await slow_server(monkeypatch, count)
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 300\r\n\r\n")
+    for _ in range(30):
+        writer.write(b"x" * 10)
+        await asyncio.sleep(0.01)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    # The next one does not come.
+    writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 300\r\n\r\nx")
+    async with asyncio.timeout(5):
+        with suppress(ConnectionResetError):
+            await reader.read()
+    writer.transport.abort()
+    await server.stop()
+
+
+async def test_who_does_not_read_an_answer_is_dropped_at_last(monkeypatch: pytest.MonkeyPatch):
+    ended = asyncio.Event()
+    pieces = 50
+
+    async def large(_: Request) -> Response:
+        async def body() -> AsyncIterator[bytes]:
+            for _ in range(pieces):
+                yield b"x" * 1_000_000
+            ended.set()
+
+        return StreamingResponse(body())
+
+    server = await slow_server(monkeypatch, large)
+    reader, writer = await asyncio.open_connection(*server.address, limit=1000)
+    writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+    async with asyncio.timeout(10):
+        await ended.wait()
+    got = b""
+    with suppress(ConnectionResetError):
+        got = await reader.read()
+    assert len(got) < pieces * 1_000_000
+    writer.transport.abort()
+    await server.stop()
 
 
 async def test_signals_are_left_alone(server: HttpServer):

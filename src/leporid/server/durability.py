@@ -49,6 +49,7 @@ class Durability:
         self._job: Job | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._error: BaseException | None = None
 
         def call(what: Callable[..., None], *arguments: object) -> None:
@@ -100,8 +101,26 @@ class Durability:
         self._job = None
         self._plane.end_sync(job.generation, job.writes, job.streams)
         self._idle.set()
+        self._release()
         self._synced()
         self.poll()
+
+    async def until(self, generation: int) -> None:
+        """Return when that generation is on disk; never, if nothing can be written any more."""
+        if self._plane.synced < generation:
+            future = self._loop.create_future()
+            self._waiting.append((generation, future))
+            await future
+
+    def _release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for generation, future in waiting:
+            if future.done():
+                continue  # nobody waits for it any more
+            if generation <= self._plane.synced:
+                future.set_result(None)
+            else:
+                self._waiting.append((generation, future))
 
     def _fail(self, error: BaseException) -> None:
         self._error = error

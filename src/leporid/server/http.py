@@ -1,11 +1,13 @@
-"""The HTTP side: /health and /metrics, by Starlette under uvicorn in the broker's own event loop.
+"""The HTTP side, by Starlette under uvicorn in the broker's own event loop.
 
-Responsible for the HTTP server's life and for what the two pages say. Must not know the broker:
-it is given callables. Handlers are coroutines, always: Starlette would run plain functions in a
-thread, and the broker's state belongs to the loop's thread.
+Responsible for the HTTP server's life, for what /health and /metrics say, and for mounting the
+routes it is given. Must not know the broker: it is given callables. Handlers are coroutines,
+always: Starlette would run plain functions in a thread, and the broker's state belongs to the
+loop's thread.
 
-Invariant: whatever HTTP peers do, they hold at most CONNECTIONS_MAX sockets, and none of them for
-longer than PATIENCE_SECONDS without a finished request; AMQP has the rest.
+Invariant: whatever HTTP peers do, they hold at most CONNECTIONS_MAX sockets. A peer that owes us
+the rest of its request has PATIENCE_SECONDS for the next UPLOAD_BYTES_MIN of it, and one that does
+not read our answer has DOWNLOAD_SECONDS for the next piece; AMQP has the rest.
 """
 
 from __future__ import annotations
@@ -13,14 +15,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 from collections.abc import Callable, Iterator, Sequence
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from leporid.server.metrics import CONTENT_TYPE, Metrics, Statistics
@@ -30,20 +34,30 @@ logger = logging.getLogger(__name__)
 # Prometheus, a load balancer and a few people: tens. A hundred thousand would be the AMQP clients'
 # file descriptors.
 CONNECTIONS_MAX = 256
-# Every page is made in milliseconds, and uvicorn itself closes what is idle for five seconds. What
-# is left after that sends its request drop by drop, or does not read the answer.
+# uvicorn itself closes what is idle for five seconds. What is left after that sends its request
+# drop by drop; or it waits for an answer that we are making, which is our own time.
 PATIENCE_SECONDS = 30
+# Of a request's body in that time; who sends less would hold what the body is kept in.
+UPLOAD_BYTES_MIN = 64 * 1024
+# Records are read as fast as the reader works on them, which may stop for a while; it resumes where
+# it was if that was too long.
+DOWNLOAD_SECONDS = 300
 # Request line and headers together.
 HEADER_BYTES_MAX = 16 * 1024
 # What a request in flight gets when the broker stops.
 STOP_SECONDS = 2
 
 # Whoever looks here for RabbitMQ's management should not go on looking.
-NOT_FOUND = "Leporid answers /health and /metrics here; it has no management interface yet.\n"
+NOT_FOUND = (
+    "Leporid answers /health and /metrics here, /api/streams and /api/publish; it has nothing else "
+    "of RabbitMQ's management interface yet.\n"
+)
 
 
 def application(
-    statistics: Callable[[], Statistics], troubles: Callable[[], Sequence[str]]
+    statistics: Callable[[], Statistics],
+    troubles: Callable[[], Sequence[str]],
+    routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """Make the ASGI application.
 
@@ -51,6 +65,7 @@ def application(
         statistics: the broker's counts, asked at each scrape.
         troubles: why clients should not come here now, such as "draining" or "memory alarm";
             empty when all is well.
+        routes: what else is answered.
     """
     metrics = Metrics(statistics)
 
@@ -66,8 +81,8 @@ def application(
     async def missing(_request: Request, _error: Exception) -> Response:
         return PlainTextResponse(NOT_FOUND, status_code=404)
 
-    routes = [Route("/health", health), Route("/metrics", scrape)]
-    return Starlette(routes=routes, exception_handlers={404: missing})
+    pages = [Route("/health", health), Route("/metrics", scrape)]
+    return Starlette(routes=[*pages, *routes], exception_handlers={404: missing})
 
 
 class HttpServer:
@@ -151,7 +166,10 @@ class _PatientProtocol(H11Protocol):
 
     _watch: asyncio.TimerHandle | None = None
     _answered = 0
-    _answered_at_last_look = 0
+    _received_bytes = 0
+    _taken = 0
+    _idle_looks = 0
+    _seen = (0, 0, 0)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -165,13 +183,35 @@ class _PatientProtocol(H11Protocol):
             self._watch.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.SEND_BODY:
+            self._received_bytes += len(data)
+        super().data_received(data)
+
+    def resume_writing(self) -> None:
+        # The peer has taken what made us wait.
+        self._taken += 1
+        super().resume_writing()
+
     def on_response_complete(self) -> None:
         self._answered += 1
         super().on_response_complete()
 
     def _look(self) -> None:
-        if self._answered == self._answered_at_last_look:
+        """See whether anything went on since the last time, and whose turn it is."""
+        seen = self._answered, self._received_bytes // UPLOAD_BYTES_MIN, self._taken
+        self._idle_looks = self._idle_looks + 1 if seen == self._seen else 0
+        self._seen = seen
+        if self._idle_looks * PATIENCE_SECONDS > self._patience_seconds():
             self.transport.abort()
             return
-        self._answered_at_last_look = self._answered
         self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
+
+    def _patience_seconds(self) -> float:
+        """How long nothing may go on, as things are now."""
+        requested = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
+        answered = getattr(self.cycle, "response_complete", True)
+        if not requested or answered:
+            return 0
+        # We are making the answer, unless the peer does not take what is made.
+        return DOWNLOAD_SECONDS if self.flow.write_paused else math.inf

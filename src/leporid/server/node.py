@@ -16,6 +16,7 @@ import resource
 import secrets
 import signal
 import sys
+import time
 from dataclasses import asdict
 from typing import Final
 
@@ -27,6 +28,8 @@ from leporid.broker.access import Access
 from leporid.broker.broker import Broker, Limits
 from leporid.broker.changes import Change
 from leporid.engine.plane import Plane
+from leporid.management.application import routes
+from leporid.management.surroundings import Surroundings
 from leporid.server import addresses
 from leporid.server.alarms import Alarms, memory_there_is
 from leporid.server.config import Config, access_users
@@ -184,7 +187,17 @@ class Node:
         )
         self._readers = Repeating(READERS_EVERY_S, self._broker.save_reader_offsets)
         counts = Counts(self._broker, self._plane)
-        self._http = HttpServer(application(counts.now, self._troubles), http_sockets)
+        self._around = Surroundings(
+            broker=self._broker,
+            plane=self._plane,
+            is_loopback=addresses.is_loopback,
+            wake=self._turns.wake,
+            until_synced=self._durability.until,
+            monotonic=time.monotonic,
+        )
+        self._http = HttpServer(
+            application(counts.now, self._troubles, routes(self._around)), http_sockets
+        )
 
     async def serve(self) -> int:
         """Start, serve until told to stop, stop in order."""
@@ -313,6 +326,7 @@ class Node:
         self._alarms.stop()
         self._readers.stop()
         await self._http.stop()
+        self._around.stop()
         if self._failure is not None:
             # The disk is in a state that nobody knows: a thread may hang in it.
             logging.shutdown()

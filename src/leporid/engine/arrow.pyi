@@ -1,0 +1,28 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of arrow.pyx."""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from leporid.engine.arrays import Buffer
+from leporid.engine.window import Window
+
+# Missing rows, buffers in Arrow's order, children.
+_Column: TypeAlias = tuple[int, list[Buffer | None], list[_Column]]
+
+COLUMNS: Final[tuple[str, ...]]
+PROPERTIES: Final[tuple[str, ...]]
+
+def columns_of(
+    window: Window,
+    names: Iterable[str],
+    *,
+    stream: str,
+    partition: int = ...,
+    routing_key: bytes | None = ...,
+    routing_key_prefix: bytes | None = ...,
+    exchange: bytes | None = ...,
+    since_ms: int = ...,
+    until_ms: int = ...,
+) -> tuple[int, list[_Column]]:
+    """Number of rows that pass, and each column asked for. Safe on any thread."""

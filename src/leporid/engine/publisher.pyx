@@ -1,0 +1,132 @@
+"""Publishes encoded rows on the broker's thread.
+
+Responsible for routing them and for counting what became of each. It does not know who asks, nor
+HTTP. Invariant: `generation` is the one that has the last durable message; whoever says that rows
+were accepted waits until it is on disk.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
+from leporid.engine.rows cimport Row, Rows
+from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.wire cimport Props, walk_properties
+
+cdef enum:
+    PUBLISHED = 0           # in a queue or a stream
+    DUPLICATE = 1           # it was there already
+    UNROUTABLE = 2
+    REFUSED = 3             # by a queue that is full
+    PERSISTENT = 2
+
+
+cdef class Publisher:
+    """Publishes the rows of one request; used on the broker's thread.
+
+    Args:
+        source_of: gives the source of an exchange by its name, or raises a fault.
+        producer: who publishes, so that what was published before is left out; None: nobody says.
+        sequence: the number of the first row, each further row has the next.
+    """
+
+    def __cinit__(self, Plane plane not None, source_of not None, bytes producer=None,
+                  uint64_t sequence=0):
+        self.plane = plane
+        self.source_of = source_of
+        self.producer = producer
+        self.sequence = sequence
+
+    def __repr__(self):
+        return (f"<Publisher accepted={self.accepted} duplicates={self.duplicates} "
+                f"unroutable={self.unroutable} refused={self.refused}>")
+
+    def publish(self, Rows rows not None, size_t start, size_t count):
+        """Publish some rows of a batch; returns where the next ones start.
+
+        Raises:
+            Fault: the exchange is gone, or may not be written to any more.
+        """
+        cdef size_t at, end = min(rows.count, start + count)
+        cdef Row *row
+        cdef int outcome
+        cdef const uint8_t *names
+        for at in range(start, end):
+            row = &rows.rows[at]
+            names = rows.encoded.data + row.names
+            outcome = self.publish_row(names, row.names_len, names + row.names_len,
+                                       row.properties_len, row.body, row.body_len,
+                                       self.sequence)
+            self.sequence += 1
+            if outcome == PUBLISHED:
+                self.accepted += 1
+            elif outcome == DUPLICATE:
+                self.duplicates += 1
+            elif outcome == UNROUTABLE:
+                self.unroutable += 1
+            else:
+                self.refused += 1
+        return end
+
+    cdef int publish_row(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
+                         size_t properties_len, const uint8_t *body, size_t body_len,
+                         uint64_t sequence) except -1:
+        """One message on its way; returns what became of it."""
+        cdef Props props
+        cdef Route route
+        cdef Queue queue
+        cdef list taking
+        cdef bint refused = False, fresh = True
+        if walk_properties(properties, properties_len, &props):
+            raise AssertionError("encoded properties do not parse")
+        route = self.route_of(names, properties, properties_len)
+        if not route.queues and route.streams is None:
+            self.plane.unroutable += 1
+            return UNROUTABLE
+        if route.refusing:
+            taking = []
+            for queue in route.queues:
+                if not queue.refuses(<uint32_t> body_len):
+                    taking.append(queue)
+                    continue
+                refused = True
+                if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
+                    self.plane.bury_unstored(queue, names[:names_len],
+                                             properties[:properties_len], body[:body_len],
+                                             "maxlen")
+            route = make_route(taking + (route.streams or []))
+        if not route.queues and route.streams is None:
+            return REFUSED
+        if self.producer is None:
+            self.plane.store(route, names, names_len, properties, properties_len, body, body_len,
+                             &props, 0)
+        else:
+            fresh = self.plane.store_produced(route, names, names_len, properties, properties_len,
+                                              body, body_len, &props, self.producer, sequence)
+        # What was there already may not be on disk yet, either.
+        if route.streams is not None or props.delivery_mode == PERSISTENT and route.durable:
+            self.generation = self.plane.generation
+            self.plane.awaited = True
+        return REFUSED if refused else PUBLISHED if fresh else DUPLICATE
+
+    cdef Route route_of(self, const uint8_t *names, const uint8_t *properties,
+                        size_t properties_len):
+        """Where a message goes; the last exchange and key are remembered."""
+        cdef const uint8_t *key = names + 1 + names[0]
+        cdef Source source = self.source
+        cdef Route route = self.route
+        if (source is None or source.retired or len(source.raw_name) != names[0]
+                or memcmp(PyBytes_AS_STRING(source.raw_name), names + 1, names[0])):
+            self.source = source = self.source_of(names[1:1 + names[0]].decode())
+            self.route = route = None
+        if (route is not None and self.route_epoch == source.epoch
+                and len(route.key) == key[0]
+                and not memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0])):
+            return route
+        route = source.lookup(key + 1, key[0], properties, properties_len)
+        if source.cacheable:
+            self.route = route
+            self.route_epoch = source.epoch
+        return route

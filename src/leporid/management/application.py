@@ -1,0 +1,57 @@
+"""The routes of the interface, joined.
+
+Responsible for what belongs to every request: that what handlers raise becomes an answer. Must not
+know what any route does. Invariant: every path of this interface begins with /api/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from leporid.amqp.errors import Fault
+from leporid.management.paths import route
+from leporid.management.publishing import PublishRoutes
+from leporid.management.readers import ReaderRoutes
+from leporid.management.records import RecordRoutes
+from leporid.management.refusals import Refusal, of_fault
+from leporid.management.streams import StreamRoutes
+from leporid.management.surroundings import Surroundings
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+ONE = "/api/streams/{vhost}/{stream}"
+
+
+def routes(around: Surroundings) -> list[BaseRoute]:
+    """Make all routes."""
+    streams, records = StreamRoutes(around), RecordRoutes(around)
+    readers, publishing = ReaderRoutes(around), PublishRoutes(around)
+    return [
+        route("/api/streams/{vhost}", _answering(streams.listing), "GET"),
+        route(ONE, _answering(streams.info), "GET"),
+        route(ONE, _answering(streams.declare), "PUT"),
+        route(ONE, _answering(streams.delete), "DELETE"),
+        route(ONE + "/offset-for", _answering(streams.offset_for), "GET"),
+        route(ONE + "/records", _answering(records.records), "GET"),
+        route(ONE + "/readers", _answering(readers.listing), "GET"),
+        route(ONE + "/readers/{reader}", _answering(readers.offset), "GET"),
+        route(ONE + "/readers/{reader}", _answering(readers.store), "PUT"),
+        route(ONE + "/readers/{reader}", _answering(readers.forget), "DELETE"),
+        route("/api/publish/{vhost}/{exchange}", _answering(publishing.publish), "POST"),
+    ]
+
+
+def _answering(handler: Handler) -> Handler:
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refusal as refusal:
+            return refusal.answer()
+        except Fault as fault:
+            return of_fault(fault).answer()
+
+    return answer

@@ -1,0 +1,142 @@
+"""Parameters of a request: taken as declared, or refused by a sentence that names them.
+
+Responsible for the query string and for JSON bodies. Must not know what a parameter means.
+Invariant: a parameter that nobody asked for is refused with the nearest one that exists, so that a
+misspelt filter never returns everything.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from leporid.management.refusals import Refusal, bad
+
+# The largest definition there is, a thousand keys of 255 bytes, fits in.
+JSON_BYTES_MAX: Final = 1024 * 1024
+# As many as AMQP's numbers have room for; SQLite's too.
+NUMBER_MAX: Final = 2**63 - 1
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean …?`, or what there is."""
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; there are {', '.join(names)}" if names else "; there are none here"
+
+
+class Parameters:
+    """The query string of one request.
+
+    Args:
+        request: the request.
+        known: every parameter that it may have.
+
+    Raises:
+        Refusal: it has another one, or one twice.
+    """
+
+    def __init__(self, request: Request, known: Sequence[str]) -> None:
+        self._values: dict[str, str] = {}
+        for name, value in request.query_params.multi_items():
+            if name not in known:
+                raise bad(name, f"unknown parameter{nearest(name, known)}")
+            if name in self._values:
+                raise bad(name, "stands there twice")
+            self._values[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str) -> str | None:
+        """Return a text; None if it is not there."""
+        return self._values.get(name)
+
+    def whole(self, name: str, default: int, least: int = 0, most: int = NUMBER_MAX) -> int:
+        """Return a whole number within bounds."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        return whole(name, value, least, most)
+
+    def needed(self, name: str, least: int = 0, most: int = NUMBER_MAX) -> int:
+        """Return a whole number that must be there."""
+        if name not in self._values:
+            raise bad(name, "is missing")
+        return self.whole(name, 0, least, most)
+
+    def flag(self, name: str) -> bool:
+        """Return true or false; false if it is not there."""
+        return self.choice(name, ("false", "true")) == "true"
+
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
+        """Return one of a few words; the first if it is not there."""
+        value = self._values.get(name, allowed[0])
+        if value not in allowed:
+            raise bad(name, f"{value!r} is not allowed{nearest(value, allowed)}")
+        return value
+
+    def words(self, name: str, allowed: Sequence[str]) -> list[str] | None:
+        """Return a list of words, separated by commas; None if it is not there."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        words = value.split(",")
+        for word in words:
+            if word not in allowed:
+                raise bad(name, f"unknown {word!r}{nearest(word, allowed)}")
+        if len(set(words)) < len(words):
+            raise bad(name, "names something twice")
+        return words
+
+    def offsets(self, name: str) -> dict[int, int]:
+        """Return offsets by partition, written `0:100,1:50`; empty if they are not there."""
+        value = self._values.get(name)
+        offsets: dict[int, int] = {}
+        for pair in value.split(",") if value else ():
+            partition, colon, offset = pair.partition(":")
+            if not colon:
+                raise bad(name, f"{pair!r} is not PARTITION:OFFSET")
+            offsets[whole(name, partition)] = whole(name, offset)
+        return offsets
+
+
+def whole(name: str, value: str, least: int = 0, most: int = NUMBER_MAX) -> int:
+    """Read a whole number."""
+    # Not int() alone, which takes " 1_0 " and digits of any alphabet.
+    if value.isascii() and value.isdigit() and len(value) <= 19:
+        number = int(value)
+        if least <= number <= most:
+            return number
+    raise bad(name, f"{value[:40]!r} is not a whole number from {least} to {most}")
+
+
+async def body_of(request: Request, known: Sequence[str]) -> Mapping[str, Any]:
+    """Return the members of a JSON object in the body; no body has none.
+
+    Raises:
+        Refusal: it is not one, is too large, or has other members.
+    """
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > JSON_BYTES_MAX:
+            raise Refusal(413, "too-large", f"the body has more than {JSON_BYTES_MAX} bytes")
+    if not data.strip():
+        return {}
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, "bad-request", f"the body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Refusal(400, "bad-request", "the body is not a JSON object")
+    for name in value:
+        if name not in known:
+            raise bad(name, f"unknown member{nearest(name, known)}")
+    return value

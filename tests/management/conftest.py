@@ -1,0 +1,135 @@
+"""A broker with a disk in memory behind the HTTP routes, on a port of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.engine.disk_fake import Disk
+from tests.server.test_metrics import Counted
+
+from leporid.amqp.properties import Properties, encode_properties
+from leporid.broker.access import Access, User, guest
+from leporid.broker.broker import Broker
+from leporid.broker.passwords import from_clear
+from leporid.broker.permissions import Permissions
+from leporid.engine.plane import Plane
+from leporid.engine.stream import Stream
+from leporid.management.application import routes
+from leporid.management.surroundings import Surroundings
+from leporid.server.addresses import bind, is_loopback
+from leporid.server.http import HttpServer, application
+
+SECRET = b"s" * 32
+PERSISTENT = encode_properties(Properties(delivery_mode=2))
+
+
+class World:
+    """A broker, its disk, and what the routes are given."""
+
+    def __init__(self) -> None:
+        self.plane = Plane(7)
+        self.plane.wall_ms = 1_700_000_000_000
+        self.disk = Disk()
+        self.disk.attach(self.plane)
+        reader = User(
+            "reader",
+            from_clear("secret", SECRET),
+            permissions={"/": Permissions.of(read="^(orders|many)$", write="^amq.default$")},
+        )
+        users = [guest(SECRET), reader, User("stranger", from_clear("secret", SECRET))]
+        self.changes: list[Any] = []
+        self.broker = Broker(
+            self.plane,
+            Access(users, SECRET),
+            record=self.changes.append,
+            random_bytes=lambda count: bytes(count),
+        )
+        self.vhost = self.broker.add_vhost("/")
+        self.syncing = True
+        self.around = Surroundings(
+            broker=self.broker,
+            plane=self.plane,
+            is_loopback=is_loopback,
+            wake=self.turn,
+            until_synced=self.until_synced,
+            monotonic=time.monotonic,
+        )
+
+    def turn(self) -> None:
+        self.plane.run()
+
+    async def until_synced(self, generation: int) -> None:
+        while not self.syncing:
+            await asyncio.sleep(0)
+        self.sync()
+        assert self.plane.synced >= generation
+
+    def sync(self) -> None:
+        self.plane.run()
+        self.disk.sync(self.plane)
+
+    def stream(self, name: str = "orders", arguments: dict[str, Any] | None = None) -> Stream:
+        queue = self.vhost.create_queue(
+            name,
+            durable=True,
+            auto_delete=False,
+            arguments={"x-queue-type": "stream", **(arguments or {})},
+            owner=None,
+        )
+        assert isinstance(queue.engine, Stream)
+        return queue.engine
+
+    def fill(
+        self,
+        stream: Stream,
+        count: int,
+        *,
+        body: bytes = b"%d",
+        key: str = "k%d",
+        properties: bytes = PERSISTENT,
+        exchange: str = "",
+    ) -> None:
+        """Append messages `count` times and sync."""
+        for _ in range(count):
+            at = stream.next_offset
+            self.plane.publish(
+                [stream],
+                exchange,
+                key % at if "%" in key else key,
+                properties,
+                body % at if b"%" in body else body,
+            )
+        self.sync()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.around.stop()
+
+
+@contextlib.asynccontextmanager
+async def serving(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve a world; gives a client that is guest."""
+    app = application(Counted, list, routes(world.around))
+    server = HttpServer(app, bind(["127.0.0.1"], 0))
+    await server.start()
+    host, port = server.address
+    async with httpx.AsyncClient(
+        base_url=f"http://{host}:{port}", trust_env=False, auth=("guest", "guest")
+    ) as client:
+        yield client
+    await server.stop()
+
+
+@pytest.fixture
+async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    async with serving(world) as client:
+        yield client

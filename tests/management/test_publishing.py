@@ -1,0 +1,249 @@
+"""Tables that are published: all of them or none, and on disk when they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from tests.management.arrows import stream_of, table_of
+from tests.management.conftest import World, serving
+
+from leporid.broker.exchanges import Binding
+from leporid.management import publishing as module
+from leporid.management.tables import HEADERS_TYPE
+
+URL = "/api/publish/%2F/amq.default"
+RECORDS = "/api/streams/%2F/orders/records"
+
+
+async def publish(client: httpx.AsyncClient, data: bytes, **options: Any) -> httpx.Response:
+    return await client.post(options.pop("url", URL), content=data, **options)
+
+
+async def rows(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    answer = await client.get(RECORDS)
+    read: list[dict[str, Any]] = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+    return read
+
+
+async def test_rows_become_messages_in_order(world: World, client: httpx.AsyncClient):
+    world.stream()
+    table = {
+        "body": ["one", "two", "three"],
+        "routing_key": ["orders"] * 3,
+        "headers": pa.array([[("a", "1"), ("b", None)], [], None], HEADERS_TYPE),
+        "properties": [
+            {"message_id": "m1", "priority": 3, "delivery_mode": 1},
+            {"message_id": None, "priority": None, "delivery_mode": None},
+            None,
+        ],
+    }
+    answer = await publish(client, table_of(**table))
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "rows": 3,
+        "accepted": 3,
+        "duplicates": 0,
+        "unroutable": 0,
+        "refused": 0,
+    }
+    read = await rows(client)
+    assert [row["body"] for row in read] == [b"one", b"two", b"three"]
+    assert [row["headers"] for row in read] == [[("a", "1"), ("b", None)], [], None]
+    assert [row["properties"]["message_id"] for row in read] == ["m1", None, None]
+    assert [row["properties"]["priority"] for row in read] == [3, None, None]
+    # Persistent, unless it says otherwise.
+    assert [row["properties"]["delivery_mode"] for row in read] == [1, 2, 2]
+
+
+async def test_the_exchange_may_stand_in_the_row(world: World, client: httpx.AsyncClient):
+    world.stream()
+    world.vhost.bind(Binding("amq.topic", "orders", "queue", "eu.*", {}), None)
+    data = table_of(
+        body=[b"a", b"b", b"c"],
+        routing_key=["eu.x", "orders", "us.x"],
+        exchange=["amq.topic", None, "amq.topic"],
+    )
+    answer = await publish(client, data)
+    assert answer.json()["accepted"] == 2
+    assert answer.json()["unroutable"] == 1
+    assert [row["exchange"] for row in await rows(client)] == ["amq.topic", ""]
+    # The one in the path is the others'.
+    answer = await publish(
+        client, table_of(body=["d"], routing_key=["eu.y"]), url="/api/publish/%2F/amq.topic"
+    )
+    assert answer.json()["accepted"] == 1
+
+
+async def test_an_answer_waits_for_the_disk(world: World, client: httpx.AsyncClient):
+    stream = world.stream()
+    world.sync()
+    world.syncing = False
+    task = asyncio.create_task(publish(client, table_of(body=["x"], routing_key=["orders"])))
+    while stream.next_offset == 0:
+        await asyncio.sleep(0)
+    assert not task.done()
+    world.syncing = True
+    assert (await task).status_code == 200
+    assert stream.end == 1
+
+
+async def test_what_a_producer_sends_again_is_left_out(world: World, client: httpx.AsyncClient):
+    stream = world.stream()
+    data = table_of(body=["0", "1", "2"], routing_key=["orders"] * 3)
+    for accepted, duplicates, sequence in ((3, 0, 0), (0, 3, 0), (2, 1, 2)):
+        answer = await publish(client, data, params={"producer": "p", "sequence": sequence})
+        counts = answer.json()
+        assert (counts["accepted"], counts["duplicates"]) == (accepted, duplicates)
+    assert stream.end == 5
+    assert (await publish(client, data)).json()["accepted"] == 3
+
+
+async def test_a_full_queue_refuses_rows(world: World, client: httpx.AsyncClient):
+    arguments: dict[str, Any] = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    world.vhost.create_queue("q", durable=True, auto_delete=False, arguments=arguments, owner=None)
+    answer = await publish(client, table_of(body=["x"] * 5, routing_key=["q"] * 5))
+    assert (answer.json()["accepted"], answer.json()["refused"]) == (2, 3)
+
+
+async def test_batches_and_compression(world: World, client: httpx.AsyncClient):
+    stream = world.stream()
+    batch = pa.record_batch({"body": ["x" * 100] * 1000, "routing_key": ["orders"] * 1000})
+    empty = batch.slice(0, 0)
+    for compression in (None, "lz4", "zstd"):
+        data = stream_of(batch, empty, batch, compression=compression)
+        answer = await publish(client, data)
+        assert answer.json()["accepted"] == 2000
+    assert stream.end == 6000
+    assert (await publish(client, stream_of(empty))).json()["rows"] == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"bodie": ["x"]}, "did you mean 'body'?"),
+        ({"routing_key": ["x"]}, "'body' is missing"),
+        ({"body": [1]}, "must be binary"),
+        ({"body": ["x"], "routing_key": [5]}, "'routing_key' is int64"),
+        ({"body": ["x", None]}, "row 1: body is null"),
+        ({"body": ["x"], "routing_key": ["k" * 256]}, "row 0: routing_key has more than 255"),
+        ({"body": ["x"], "exchange": ["e" * 256]}, "exchange has more than 255"),
+        ({"body": ["x"], "headers": ["y"]}, "'headers' is string"),
+        ({"body": ["x"], "properties": ["y"]}, "must be a struct"),
+        ({"body": ["x"], "properties": [{"messageid": "y"}]}, "did you mean 'message_id'?"),
+        ({"body": ["x"], "properties": [{"priority": 256}]}, "priority must be from 0 to 255"),
+        ({"body": ["x"], "properties": [{"priority": 2**40}]}, "properties.priority"),
+        ({"body": ["x"], "properties": [{"delivery_mode": 3}]}, "delivery_mode must be 1 or 2"),
+        ({"body": ["x"], "properties": [{"expiration": "soon"}]}, "expiration must be"),
+        ({"body": ["x"], "properties": [{"user_id": "root"}]}, "user_id is not the name"),
+        ({"body": ["x"], "properties": [{"app_id": "a" * 256}]}, "a property has more than 255"),
+        ({"body": ["x"], "properties": [{"reply_to": "amq.rabbitmq.reply-to"}]}, "reply_to"),
+        ({"body": ["x"], "delay_ms": [5]}, "delays are not there yet"),
+        ({"body": pa.array(["x"]).dictionary_encode()}, "dictionary-encoded"),
+        (
+            {"body": ["x"], "headers": pa.array([[("CC", "q")]], HEADERS_TYPE)},
+            "CC and BCC are lists",
+        ),
+        (
+            {"body": ["x"], "headers": pa.array([[("h" * 256, "q")]], HEADERS_TYPE)},
+            "the name of a header",
+        ),
+        (
+            {"body": ["x"], "headers": pa.array([[("h", "q" * 200_000)]], HEADERS_TYPE)},
+            "do not fit into a content header",
+        ),
+    ],
+)
+async def test_bad_tables_publish_nothing(
+    world: World, client: httpx.AsyncClient, columns: dict[str, Any], says: str
+):
+    stream = world.stream()
+    good = {"body": ["good"], "routing_key": ["orders"]}
+    assert (await publish(client, table_of(**good))).status_code == 200
+    answer = await publish(client, table_of(**columns))
+    assert answer.status_code == 400, answer.text
+    assert says in answer.json()["reason"]
+    assert stream.next_offset == 1
+
+
+async def test_every_cut_and_every_flipped_byte_is_refused_or_harmless(
+    world: World, client: httpx.AsyncClient
+):
+    stream = world.stream()
+    data = table_of(body=["good"] * 3, routing_key=["orders"] * 3)
+    for cut in range(0, len(data), 29):
+        answer = await publish(client, data[:cut])
+        assert answer.status_code == 400
+    assert stream.next_offset == 0
+    for at in range(0, len(data), 13):
+        answer = await publish(client, data[:at] + bytes((data[at] ^ 0xFF,)) + data[at + 1 :])
+        assert answer.status_code in (200, 400, 404), answer.text
+
+
+async def test_who_may_not_write_publishes_nothing(world: World, client: httpx.AsyncClient):
+    stream = world.stream()
+    auth = ("reader", "secret")
+    data = table_of(body=["x", "y"], routing_key=["orders"] * 2, exchange=[None, "amq.topic"])
+    answer = await publish(client, data, auth=auth)
+    assert (answer.status_code, answer.json()["error"]) == (403, "forbidden")
+    assert "exchange 'amq.topic'" in answer.json()["reason"]
+    assert stream.next_offset == 0
+    answer = await publish(client, data, auth=auth, url="/api/publish/%2F/amq.topic")
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        ("/api/publish/%2F/not-there", 404),
+        ("/api/publish/nowhere/amq.default", 404),
+        (URL + "?sequence=1", 400),
+        (URL + "?producer=p", 400),
+        (URL + "?producer=&sequence=1", 400),
+        (URL + "?producer=" + "p" * 256 + "&sequence=1", 400),
+        (URL + "?producer=p&sequence=-1", 400),
+        (URL + "?produser=p", 400),
+    ],
+)
+async def test_bad_requests(client: httpx.AsyncClient, url: str, status: int):
+    answer = await publish(client, table_of(body=["x"]), url=url)
+    assert answer.status_code == status
+    assert answer.json()["reason"]
+
+
+async def test_an_internal_exchange(world: World, client: httpx.AsyncClient):
+    world.vhost.create_exchange(
+        "inside", "fanout", durable=True, auto_delete=False, internal=True, arguments={}
+    )
+    answer = await publish(client, table_of(body=["x"]), url="/api/publish/%2F/inside")
+    assert answer.status_code == 403
+
+
+async def test_alarms_keep_tables_out(world: World, client: httpx.AsyncClient):
+    world.broker.set_alarm("memory", True)
+    answer = await publish(client, table_of(body=["x"]))
+    assert (answer.status_code, answer.json()["error"]) == (503, "busy")
+    assert "low on memory" in answer.json()["reason"]
+
+
+async def test_limits(world: World, monkeypatch: pytest.MonkeyPatch):
+    stream = world.stream()
+    monkeypatch.setattr(module, "BODY_BYTES_MAX", 2000)
+    monkeypatch.setattr(module, "BODY_SECONDS", 0.05)
+    async with serving(world) as client:
+        answer = await publish(client, table_of(body=["x" * 3000], routing_key=["orders"]))
+        assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
+        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+        writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\n" % URL.encode())
+        writer.write(b"authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\ncontent-length: 9\r\n\r\nx")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+        writer.transport.abort()
+    monkeypatch.setattr(module, "QUEUE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "REQUESTS_MAX", 0)
+    async with serving(world) as client:
+        answer = await publish(client, table_of(body=["x"]))
+        assert (answer.status_code, answer.json()["error"]) == (503, "busy")
+    assert stream.next_offset == 0

@@ -1,0 +1,44 @@
+"""Named readers over HTTP."""
+
+import httpx
+import pytest
+from tests.management.conftest import World
+
+URL = "/api/streams/%2F/orders/readers"
+
+
+async def test_offsets_are_stored_and_forgotten(world: World, client: httpx.AsyncClient):
+    world.stream()
+    assert (await client.get(URL)).json() == {"readers": []}
+    assert (await client.put(f"{URL}/a%2Fb", json={"offset": 41})).status_code == 204
+    stored = {"reader": "a/b", "partition": 0, "offset": 41}
+    assert (await client.get(f"{URL}/a%2Fb")).json() == stored
+    assert (await client.get(URL)).json() == {"readers": [stored]}
+    assert world.vhost.reader_offsets("orders") == {"a/b": 41}
+    assert (await client.delete(f"{URL}/a%2Fb")).status_code == 204
+    assert (await client.delete(f"{URL}/a%2Fb")).status_code == 404
+    assert (await client.get(f"{URL}/a%2Fb")).status_code == 404
+
+
+async def test_partitions_have_readers_of_their_own(world: World, client: httpx.AsyncClient):
+    world.vhost.declare_partitioned_stream("many", 2)
+    url = "/api/streams/%2F/many/readers"
+    for partition in (0, 1):
+        answer = await client.put(
+            f"{url}/r", json={"offset": 7 + partition}, params={"partition": partition}
+        )
+        assert answer.status_code == 204
+    everything = (await client.get(url)).json()["readers"]
+    assert [(one["partition"], one["offset"]) for one in everything] == [(0, 7), (1, 8)]
+    one = (await client.get(url, params={"partition": 1})).json()["readers"]
+    assert [each["offset"] for each in one] == [8]
+    assert (await client.get(f"{url}/r", params={"partition": 2})).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"offset": "1"}, {"offset": -1}, {"offset": True}, {"offset": 2**63}, {"of": 1}]
+)
+async def test_bad_offsets(world: World, client: httpx.AsyncClient, body: dict[str, object]):
+    world.stream()
+    assert (await client.put(f"{URL}/r", json=body)).status_code == 400
+    assert world.vhost.reader_offsets("orders") == {}

@@ -1,0 +1,36 @@
+"""Turns: one piece of work in each round of the loop."""
+
+import asyncio
+
+from leporid.management.turns import Turns
+
+
+async def test_one_turn_a_round_in_the_order_of_asking():
+    turns = Turns()
+    log: list[str] = []
+
+    async def work(name: str) -> None:
+        for _ in range(2):
+            await turns.next()
+            log.append(name)
+
+    async def other() -> None:
+        for _ in range(8):
+            await asyncio.sleep(0)
+            log.append("-")
+
+    await asyncio.gather(work("a"), work("b"), other())
+    busy = "".join(log)
+    assert [each for each in log if each != "-"] == ["a", "b", "a", "b"]
+    # Never two pieces of work in the same round.
+    assert not any(pair in busy for pair in ("ab", "ba", "aa", "bb"))
+
+
+async def test_who_goes_away_leaves_the_turn_to_the_next():
+    turns = Turns()
+    gone = asyncio.create_task(turns.next())
+    stays = asyncio.create_task(turns.next())
+    await asyncio.sleep(0)
+    gone.cancel()
+    async with asyncio.timeout(5):
+        await stays

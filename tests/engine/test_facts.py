@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.frames import PERSISTENT, ack, publish
+from tests.engine.frames import PERSISTENT, ack, properties, publish
 from tests.engine.restarts import Broker
 
 
@@ -45,3 +45,16 @@ def test_an_orderly_stop_says_what_was_delivered():
     got = broker.peer.get(broker.queues["q"])
     assert got is not None
     assert got.redelivered
+
+
+def test_nothing_is_appended_behind_the_end_of_an_orderly_stop():
+    broker = Broker(segment_bytes=65536)
+    broker.send("q", b"a", properties(delivery_mode=2, expiration="10"))
+    broker.plane.mark_clean()
+    assert broker.disk.begin(broker.plane)
+    broker.plane.now_ms += 20
+    broker.plane.run()
+    broker.disk.complete(broker.plane)
+    broker.disk.settle(broker.plane)
+    broker.restart()
+    assert broker.clean

@@ -58,6 +58,7 @@ cdef class Plane:
     cdef uint64_t cleaned_ms
     cdef uint64_t compacted_ms
     cdef bint syncing
+    cdef bint ended                     # the last facts were appended
     cdef BlockPool blocks
     cdef uint8_t *inbox                 # where every connection reads to
     cdef readonly size_t inbox_bytes

@@ -151,6 +151,8 @@ cdef class Plane:
         cdef Channel channel
         cdef Stream stream
         cdef Connection connection
+        if self.ended:
+            return
         self.burials = 0
         if self.dying:
             self.bury_waiting()
@@ -415,8 +417,12 @@ cdef class Plane:
         return self.generation
 
     def mark_clean(self):
-        """The last facts of an orderly shutdown: what was delivered before, and CLEAN."""
+        """The last facts of an orderly shutdown: what was delivered before, and CLEAN.
+
+        There are no turns after it: a message that expired in one would be a fact behind CLEAN.
+        """
         mark_clean(self)
+        self.ended = True
 
     # ------------------------------------------------------------- sync
 

@@ -417,10 +417,7 @@ cdef class Plane:
         return self.generation
 
     def mark_clean(self):
-        """The last facts of an orderly shutdown: what was delivered before, and CLEAN.
-
-        There are no turns after it: a message that expired in one would be a fact behind CLEAN.
-        """
+        """The last facts of an orderly shutdown; no turn comes after it that would add others."""
         mark_clean(self)
         self.ended = True
 

@@ -1,4 +1,4 @@
-"""The command line: `leporid serve`, `leporid check DIR`, `leporid --version`.
+"""The command line: `leporid serve`, `leporid check DIR`, `leporid pipeline run NAME`.
 
 Composition only: reads the arguments, hands them on, turns the outcome into an exit code: 0 done,
 1 failed, 2 asked for wrongly. What does the work is imported by the command that needs it, so
@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from leporid.cli import pipeline
 
 EXIT_WRONG_USE = 2
 
@@ -54,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(handlers=[handler], level=options.log_level.upper())
     if options.command == "serve":
         return _serve(options)
+    if options.command == "pipeline":
+        return pipeline.run(options)
     return _check(options)
 
 
@@ -129,6 +133,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Verify every record of a data directory that no broker is using.",
     )
     check.add_argument("directory", type=Path, metavar="DIR")
+
+    pipeline.add_parser(commands)
     return parser
 
 

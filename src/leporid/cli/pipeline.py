@@ -1,0 +1,331 @@
+"""`leporid pipeline run NAME`: arguments into pipelines. Composition only.
+
+Spark is imported by what is run, not by what lists the arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+EXIT_FAILED = 1
+EXIT_WRONG_USE = 2
+
+Parsers = Any
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command `pipeline` to the others."""
+    pipeline = commands.add_parser(
+        "pipeline",
+        help="run a data pipeline on Spark",
+        description="Data pipelines over streams, on Spark: pip install leporid[spark]. "
+        "docs/pipelines.md has an example of each.",
+    )
+    verbs = pipeline.add_subparsers(dest="verb", required=True, metavar="run")
+    run = verbs.add_parser("run", help="run one of the pipelines")
+    names = run.add_subparsers(dest="pipeline", required=True, metavar="NAME")
+    for name, (text, add) in PIPELINES.items():
+        parser = names.add_parser(name, help=text, description=text + ".")
+        _add_common(parser)
+        add(parser)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_argument_group("where")
+    spark = where.add_mutually_exclusive_group()
+    spark.add_argument("--master", help="local[*] (the default), spark://HOST:PORT, …")
+    spark.add_argument("--remote", help="a Spark Connect server instead: sc://HOST:PORT")
+    where.add_argument("--url", help="the broker's HTTP side (LEPORID_URL, http://127.0.0.1:15672)")
+    where.add_argument("--vhost", help="virtual host (/)")
+    where.add_argument("--user", help="user (LEPORID_USER, guest)")
+    where.add_argument("--password-env", metavar="NAME", help="variable with the password")
+    where.add_argument("--password-file", metavar="FILE", help="file with the password")
+    how = parser.add_argument_group("how")
+    how.add_argument("--once", action="store_true", help="end when nothing is left to do")
+    how.add_argument("--dry-run", action="store_true", help="say what would be done, and end")
+    how.add_argument(
+        "--metrics", type=Path, metavar="FILE", help="keep metrics for Prometheus here"
+    )
+    how.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's"
+    )
+
+
+def _add_stream(parser: argparse.ArgumentParser, *, archive: bool = True) -> None:
+    parser.add_argument("--stream", required=True, help="the stream")
+    if archive:
+        parser.add_argument("--archive", type=Path, metavar="DIR", help="the stream's archive")
+
+
+def _add_archive(parser: argparse.ArgumentParser) -> None:
+    _add_stream(parser, archive=False)
+    parser.add_argument(
+        "--to", required=True, type=Path, metavar="DIR", help="the archive's folder"
+    )
+    parser.add_argument("--format", default="parquet", help="parquet (default), delta, iceberg")
+    parser.add_argument("--start", default="earliest", help="earliest (default), latest, a time")
+    parser.add_argument(
+        "--schema", metavar="FIELDS", help='bodies are JSON: "id bigint, name string", or "infer"'
+    )
+    parser.add_argument(
+        "--freshness", type=float, default=10.0, metavar="SECONDS", help="how late at most (10)"
+    )
+    parser.add_argument("--commit-rows", type=int, default=2_000_000, metavar="N")
+    parser.add_argument("--tasks", type=int, metavar="N", help="tasks of a commit, at least")
+    parser.add_argument(
+        "--allow-loss", action="store_true", help="go on when records are gone before they are read"
+    )
+
+
+def _archive(options: argparse.Namespace, spark: Any) -> Any:
+    from leporid.spark.pipelines.archive import Archive, Plan
+    from leporid.spark.pipelines.origin import Origin
+
+    origin = Origin(options.stream, broker(options), not options.allow_loss)
+    plan = Plan(
+        options.to,
+        options.format,
+        start=options.start,
+        schema=options.schema,
+        freshness_seconds=options.freshness,
+        commit_rows=options.commit_rows,
+        tasks=options.tasks,
+    )
+    return Archive(spark, origin, plan)
+
+
+def _add_traffic(parser: argparse.ArgumentParser) -> None:
+    _add_stream(parser)
+    parser.add_argument("--to", required=True, type=Path, metavar="DIR", help="report and tables")
+    parser.add_argument("--since", type=float, metavar="SECONDS", help="look back so far only")
+    parser.add_argument("--every", default="1 minute", help="length of an interval (1 minute)")
+    parser.add_argument("--gap", default="5 minutes", help="what ends a session (5 minutes)")
+    parser.add_argument("--sent-at", metavar="SQL", help="when a message was sent")
+    parser.add_argument("--interval", type=float, default=60.0, metavar="SECONDS")
+
+
+def _traffic(options: argparse.Namespace, spark: Any) -> Any:
+    from leporid.spark.pipelines.origin import Origin
+    from leporid.spark.pipelines.traffic import Traffic, TrafficPlan
+
+    plan = TrafficPlan(
+        options.to,
+        options.archive,
+        options.since,
+        options.every,
+        options.gap,
+        options.sent_at,
+        options.interval,
+    )
+    return Traffic(spark, Origin(options.stream, broker(options)), plan)
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    _add_stream(parser)
+    parser.add_argument(
+        "--state", required=True, type=Path, metavar="FILE", help="how far this replay came"
+    )
+    parser.add_argument("--where", metavar="SQL", help="which records: routing_key like 'a.%%'")
+    parser.add_argument("--since", metavar="TIME", help="nothing older")
+    parser.add_argument("--until", metavar="TIME", help="nothing from this time on")
+    parser.add_argument("--exchange", help="where to; without it, where each was published before")
+    parser.add_argument("--routing-key", help="with which key; without it, each record's own")
+    parser.add_argument("--rate", type=float, metavar="N", help="messages in a second, at most")
+    parser.add_argument("--unroutable", choices=("fail", "ignore"), default="fail")
+
+
+def _replay_plan(options: argparse.Namespace) -> Any:
+    from leporid.spark.pipelines.replay import ReplayPlan
+
+    return ReplayPlan(
+        options.state,
+        options.archive,
+        options.where,
+        options.since,
+        options.until,
+        options.exchange,
+        options.routing_key,
+        options.rate,
+        unroutable_fails=options.unroutable == "fail",
+    )
+
+
+def _replay(options: argparse.Namespace, spark: Any) -> Any:
+    from leporid.spark.pipelines.origin import Origin
+    from leporid.spark.pipelines.replay import Replay
+
+    return Replay(spark, Origin(options.stream, broker(options)), _replay_plan(options))
+
+
+def _redrive(options: argparse.Namespace, spark: Any) -> Any:
+    from leporid.spark.pipelines.deadletters import Redrive
+    from leporid.spark.pipelines.origin import Origin
+
+    return Redrive(spark, Origin(options.stream, broker(options)), _replay_plan(options))
+
+
+def _add_deadletters(parser: argparse.ArgumentParser) -> None:
+    _add_stream(parser)
+    parser.add_argument("--samples", type=int, default=3, metavar="N", help="of each reason (3)")
+    parser.add_argument("--interval", type=float, default=60.0, metavar="SECONDS")
+
+
+def _deadletters(options: argparse.Namespace, spark: Any) -> Any:
+    from leporid.spark.pipelines.deadletters import DeadLetters
+    from leporid.spark.pipelines.origin import Origin
+
+    origin = Origin(options.stream, broker(options))
+    return DeadLetters(spark, origin, options.archive, options.interval, options.samples)
+
+
+def _add_schedule(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tasks", required=True, metavar="PLACE", help="file, folder, or JDBC URL")
+    parser.add_argument("--format", default="parquet", help="parquet (default), csv, json, jdbc")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="of Spark's reader"
+    )
+    parser.add_argument(
+        "--select",
+        metavar="SQL",
+        help='columns, if they are named otherwise: "nr as id, at as execute_at, text as body"',
+    )
+    parser.add_argument("--ledger", required=True, type=Path, metavar="DIR", help="what was sent")
+    parser.add_argument("--exchange", default="", help="where to, if a task does not say")
+    parser.add_argument("--horizon", type=float, metavar="SECONDS", help="hand over so early only")
+    parser.add_argument("--interval", type=float, default=10.0, metavar="SECONDS")
+
+
+def _schedule(options: argparse.Namespace, spark: Any) -> Any:
+    from leporid.spark.pipelines.origin import Origin
+    from leporid.spark.pipelines.schedule import Ledger, Schedule
+
+    given = pairs(options.option)
+
+    def tasks() -> Any:
+        reader = spark.read.format(options.format).options(**given)
+        if options.format == "csv":
+            reader = reader.option("header", given.get("header", "true"))
+        jdbc = options.format == "jdbc"
+        found = reader.option("url", options.tasks).load() if jdbc else reader.load(options.tasks)
+        return found.selectExpr(*split_columns(options.select)) if options.select else found
+
+    return Schedule(
+        tasks,
+        Origin("", broker(options)).client,
+        Ledger(options.ledger),
+        options.exchange,
+        options.horizon,
+        interval_seconds=options.interval,
+    )
+
+
+Add = Callable[[argparse.ArgumentParser], None]
+
+PIPELINES: dict[str, tuple[str, Add]] = {
+    "archive": ("write a stream into a table of files, each record exactly once", _add_archive),
+    "traffic": ("measure rates, sizes, delays, keys and sessions; make a report", _add_traffic),
+    "replay": ("publish records of an archive or a stream again", _add_replay),
+    "deadletters": ("say why messages died, with samples", _add_deadletters),
+    "redrive": ("send dead letters back to where they died", _add_replay),
+    "schedule": ("publish a table of tasks, each to arrive at its time", _add_schedule),
+}
+
+MAKE: dict[str, Callable[[argparse.Namespace, Any], Any]] = {
+    "archive": _archive,
+    "traffic": _traffic,
+    "replay": _replay,
+    "deadletters": _deadletters,
+    "redrive": _redrive,
+    "schedule": _schedule,
+}
+
+# Wanting no Spark to say what they would do, they say it at once.
+DRY_WITHOUT_SPARK = {"archive", "traffic", "deadletters"}
+
+
+def broker(options: argparse.Namespace) -> dict[str, str]:
+    """Return how to reach the broker, as the data source takes it."""
+    given = {
+        "url": options.url,
+        "vhost": options.vhost,
+        "user": options.user,
+        "passwordEnv": options.password_env,
+        "passwordFile": options.password_file,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def pairs(given: list[str]) -> dict[str, str]:
+    """Read KEY=VALUE.
+
+    Raises:
+        ValueError: there is no equals sign.
+    """
+    for text in given:
+        if "=" not in text:
+            raise ValueError(f"{text!r} is not KEY=VALUE")
+    return {key: value for key, _, value in (text.partition("=") for text in given)}
+
+
+def split_columns(text: str) -> list[str]:
+    """Split SQL columns at the commas that are not within parentheses or quotes."""
+    found, depth, quote = [""], 0, ""
+    for one in text:
+        if quote:
+            quote = "" if one == quote else quote
+        elif one in "'\"`":
+            quote = one
+        elif one in "()":
+            depth += 1 if one == "(" else -1
+        elif one == "," and not depth:
+            found.append("")
+            continue
+        found[-1] += one
+    return [part.strip() for part in found]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a pipeline; return the exit code."""
+    try:
+        from leporid.spark.errors import OptionError, SparkSourceError
+        from leporid.spark.pipelines.runner import Run, first
+        from leporid.spark.pipelines.runner import run as run_pipeline
+        from leporid.spark.session import session
+    except ImportError as error:
+        print(f"leporid: pipelines need `pip install leporid[spark]`: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    spark: Any = None
+    # Py4J logs each command it sends at this level.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        if not (options.dry_run and options.pipeline in DRY_WITHOUT_SPARK):
+            spark = session(
+                f"leporid {options.pipeline}",
+                master=options.master,
+                remote=options.remote,
+                settings=pairs(options.conf),
+            )
+        pipeline = MAKE[options.pipeline](options, spark)
+        how = Run(once=options.once, dry_run=options.dry_run, metrics=options.metrics)
+        run_pipeline(pipeline, how)
+    except (OptionError, ValueError) as error:
+        print(f"leporid: {first(error)}", file=sys.stderr)
+        return EXIT_WRONG_USE
+    except (SparkSourceError, RuntimeError) as error:
+        print(f"leporid: {first(error)}", file=sys.stderr)
+        return EXIT_FAILED
+    except Exception as error:
+        # PySpark's exceptions have no root but this one that works in classic and Connect.
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        print(f"leporid: {first(error)}", file=sys.stderr)
+        return EXIT_FAILED
+    finally:
+        if spark is not None:
+            spark.stop()
+    return 0

@@ -1,0 +1,251 @@
+"""A stream into a table of files, each record exactly once.
+
+The table is its own checkpoint: a commit holds the files and the position they reach, so there is
+nothing beside it that could disagree. A step reads [position, end), has executors write it to
+files, and commits. Killed before the commit, the step is done again, with other files; killed
+after it, it is done.
+
+Records whose bodies do not fit the schema go to a second table, `…~dlq`, which is committed first.
+When it turns out to be ahead, a run was stopped between the two: the next step then ends where the
+second table ends, and leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leporid.spark.errors import OptionError
+from leporid.spark.offsets import Limits, Offsets, advance, lag
+from leporid.spark.pipelines import files
+from leporid.spark.pipelines.decoding import decode, sample_schema
+from leporid.spark.pipelines.origin import EARLIEST, Origin, rows_between
+from leporid.spark.pipelines.runner import Step
+from leporid.spark.pipelines.store import (
+    Store,
+    bad_place,
+    keep_settings,
+    locked,
+    open_store,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+# Rows in one commit: some seconds of work, which is what a kill costs.
+COMMIT_ROWS = 2_000_000
+# Small files of a day are merged when there are so many, into files of about that size.
+COMPACT_FILES = 32
+FILE_BYTES = 128 * 1024 * 1024
+# A file that compaction replaced stays for readers that have begun with it.
+KEEP_SECONDS = 3600.0
+
+INFER = "infer"
+RAW = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an archive is made.
+
+    Attributes:
+        place: the folder.
+        kind: parquet, delta or iceberg.
+        start: where a new archive begins: earliest, latest, or a time.
+        schema: of JSON bodies: fields as SQL writes them, `infer`, or nothing to keep bytes only.
+        freshness_seconds: how old a record may get before it is in the table.
+        commit_rows: the most in one commit.
+        tasks: into how many tasks a step is divided at least.
+    """
+
+    place: str | Path
+    kind: str = "parquet"
+    start: str = EARLIEST
+    schema: str | None = None
+    freshness_seconds: float = 10.0
+    commit_rows: int = COMMIT_ROWS
+    tasks: int | None = None
+    compact_files: int = COMPACT_FILES
+    file_bytes: int = FILE_BYTES
+    keep_seconds: float = KEEP_SECONDS
+
+
+@dataclass
+class Archive:
+    """The pipeline `archive`."""
+
+    spark: SparkSession | None
+    origin: Origin
+    plan: Plan
+    name: str = "archive"
+    _schema: str | None = field(default=None, repr=False)
+    _begin: Offsets | None = field(default=None, repr=False)
+    _kept: bool = False
+    _small: int = 0
+
+    def __post_init__(self) -> None:
+        self.store: Store = open_store(self.plan.place, self.plan.kind)
+        self.bad: Store = open_store(bad_place(self.plan.place), self.plan.kind)
+        self._check()
+
+    @property
+    def interval_seconds(self) -> float:
+        """How long to wait between steps."""
+        return self.plan.freshness_seconds
+
+    def _check(self) -> None:
+        """Refuse a place that is another format's or another stream's archive."""
+        settings = settings_of(self.plan.place)
+        asked = self.plan.schema
+        if not settings:
+            self._schema = None if asked == INFER else asked or RAW
+            return
+        place, kind, stream = self.plan.place, settings["kind"], settings["stream"]
+        if kind != self.plan.kind:
+            raise OptionError(f"{place} is an archive in {kind}, not in {self.plan.kind}")
+        if stream != self.origin.stream:
+            raise OptionError(
+                f"{place} is the archive of stream {stream!r}, not of {self.origin.stream!r}: "
+                f"give each stream a place of its own"
+            )
+        self._schema = settings["schema"]
+        if asked not in {None, INFER, self._schema}:
+            said = f"schema `{self._schema}`" if self._schema else "no schema"
+            raise OptionError(
+                f"{place} was made with {said}: leave the schema out, or make a new archive"
+            )
+        self._kept = True
+
+    # ------------------------------------------------------------ what is to be done
+
+    def position(self) -> Offsets:
+        """Return where the archive ends; for a new one, where it is to begin."""
+        return self.store.ends() or self._beginning()
+
+    def _beginning(self) -> Offsets:
+        # Asked for once: `latest` is where the stream ended when the run began.
+        if self._begin is None:
+            self._begin = self.origin.begin(self.plan.start)
+        return self._begin
+
+    def describe(self) -> list[str]:
+        """Say what a run would do."""
+        start, parts = self.position(), self.origin.parts()
+        current, losses = self.origin.reconciled(start, parts)
+        return [
+            f"stream {self.origin.stream!r} to {self.plan.kind} in {self.plan.place}",
+            *(
+                f"  {key}: from offset {at.offset} to {parts[key].end}"
+                for key, at in sorted(current.items())
+                if key in parts
+            ),
+            *losses,
+            f"{lag(current, parts):,} records, at most {self.plan.commit_rows:,} in a commit",
+        ]
+
+    def wait(self, seconds: float) -> None:
+        """Return when there is something to archive, or after the time."""
+        self.origin.wait(self.position(), seconds)
+
+    # ------------------------------------------------------------ one step
+
+    def step(self) -> Step:
+        """Archive what there is, up to the limit; return how much it was and what is left."""
+        with locked(self.plan.place):
+            return self._step()
+
+    def _step(self) -> Step:
+        before = self.store.ends()
+        parts = self.origin.parts()
+        start = before or self._beginning()
+        current, losses = self.origin.reconciled(start, parts)
+        for loss in losses:
+            log.warning("%s; going on, as records may be lost", loss)
+        ahead = self._ahead(current)
+        end = ahead or advance(current, parts, Limits(rows_max=self.plan.commit_rows))
+        rows = rows_between(current, end)
+        if not rows:
+            return Step(0, lag(current, parts))
+        good, bad = self._write(current, end)
+        if bad and not ahead:
+            self.bad.commit(bad, self.bad.ends(), end)
+        self.store.commit(good, before, end)
+        refused = sum(file.rows for file in bad)
+        self._tidy(len(good))
+        note = f"{refused:,} of them bad" if refused else ""
+        return Step(rows, lag(end, parts), note)
+
+    def _ahead(self, current: Offsets) -> Offsets | None:
+        """Return where the table of bad records ends, if that is ahead of the archive."""
+        if self._schema == RAW:
+            return None
+        ends = self.bad.ends()
+        if not any(key in current and at.offset > current[key].offset for key, at in ends.items()):
+            return None
+        return {key: ends.get(key, at) for key, at in current.items()}
+
+    def _write(
+        self, start: Offsets, end: Offsets
+    ) -> tuple[list[files.DataFile], list[files.DataFile]]:
+        assert self.spark is not None
+        df = self.origin.records(self.spark, start, end, tasks=self.plan.tasks)
+        if self._schema is None:
+            self._schema = sample_schema(df)
+            if self._schema is None:
+                raise OptionError(
+                    f"no schema can be inferred: none of the first bodies of stream "
+                    f"{self.origin.stream!r} is a JSON object; give a schema, or archive bytes only"
+                )
+            log.info("inferred schema: %s", self._schema)
+        if not self._kept:
+            settings = {"stream": self.origin.stream, "kind": self.plan.kind}
+            keep_settings(self.plan.place, settings | {"schema": self._schema})
+            if self._schema != RAW:
+                keep_settings(self.bad.root, settings | {"schema": RAW, "bad": "true"})
+            self._kept = True
+        if self._schema == RAW:
+            return files.write(df, self.store.folder, None)
+        return files.write(decode(df, self._schema), self.store.folder, self.bad.folder)
+
+    def _tidy(self, added: int) -> None:
+        self._small += added
+        if self._small >= self.plan.compact_files:
+            self._small = 0
+            gone = self.store.compact(self.plan.compact_files, self.plan.file_bytes)
+            self.store.vacuum(self.plan.keep_seconds)
+            if gone:
+                log.info("merged %d small files", gone)
+
+
+def archive(
+    spark: SparkSession,
+    stream: str,
+    place: str | Path,
+    *,
+    options: Mapping[str, str] | None = None,
+    **more: Any,
+) -> int:
+    """Archive everything that a stream holds now; return how many records were new.
+
+    Args:
+        spark: the session.
+        stream: its name.
+        place: the folder of the archive.
+        options: how to reach the broker.
+        more: the other attributes of `Plan`: kind, schema, ….
+    """
+    pipeline = Archive(spark, Origin(stream, options or {}), Plan(place, **more))
+    until = {key: part.end for key, part in pipeline.origin.parts().items()}
+    rows = 0
+    while True:
+        step = pipeline.step()
+        rows += step.rows
+        ends = pipeline.position()
+        if not step.rows or all(ends[key].offset >= until[key] for key in until if key in ends):
+            return rows

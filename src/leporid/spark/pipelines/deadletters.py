@@ -1,0 +1,150 @@
+"""Dead letters: why messages died, where, since when; and sending some of them back.
+
+The letters are in a stream that a dead-letter exchange feeds. The broker writes what happened into
+the header `x-death`, the newest death first; here it becomes columns. Sending back (`redrive`) is a
+replay whose messages go where they were first published to, without the traces of their deaths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leporid.spark.pipelines.origin import Origin
+from leporid.spark.pipelines.replay import Replay, ReplayPlan
+from leporid.spark.pipelines.runner import Step
+from leporid.spark.pipelines.table import table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+X_DEATH = (
+    "array<struct<reason: string, queue: string, exchange: string, `routing-keys`: array<string>, "
+    "count: bigint, time: string>>"
+)
+
+# Headers that the broker writes when a message dies.
+TRACES = "^x-(death|first-death-.*|last-death-.*)$"
+
+
+def letters(df: DataFrame) -> DataFrame:
+    """Add what is known of each message's death.
+
+    The columns are `reason`, `queue`, `died_from_exchange`, `died_from_key`, `deaths` (how often,
+    all in all) and `died_at`.
+    """
+    from pyspark.sql import functions as f
+
+    said = f.from_json(f.col("headers").getItem("x-death"), X_DEATH)
+    parsed = df.withColumn("_deaths", said).withColumn("_last", f.get("_deaths", f.lit(0)))
+    counts = f.aggregate(
+        "_deaths",
+        f.lit(0).cast("bigint"),
+        lambda sum_, each: sum_ + f.coalesce(each["count"], f.lit(1)),
+    )
+    return (
+        parsed.withColumn("reason", f.col("_last.reason"))
+        .withColumn("queue", f.col("_last.queue"))
+        .withColumn("died_from_exchange", f.col("_last.exchange"))
+        .withColumn("died_from_key", f.get(f.col("_last.routing-keys"), f.lit(0)))
+        .withColumn("deaths", counts)
+        .withColumn("died_at", f.try_to_timestamp(f.col("_last.time")))
+        .drop("_deaths", "_last")
+    )
+
+
+def summary(df: DataFrame) -> DataFrame:
+    """Count letters by reason and queue: how many, since when, how often they died."""
+    from pyspark.sql import functions as f
+
+    return (
+        df.groupBy("reason", "queue", "died_from_exchange")
+        .agg(
+            f.count("*").alias("letters"),
+            f.countDistinct("died_from_key").alias("keys"),
+            f.min("timestamp").alias("oldest"),
+            f.max("timestamp").alias("newest"),
+            f.max("deaths").alias("deaths_max"),
+        )
+        .withColumn("age", f.current_timestamp() - f.col("oldest"))
+        .orderBy(f.desc("letters"), "reason", "queue")
+    )
+
+
+def samples(df: DataFrame, count: int = 3, characters: int = 80) -> DataFrame:
+    """Return the newest letters of each reason and queue, with the beginning of their bodies."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("reason", "queue").orderBy(
+        f.desc("timestamp"), f.desc("partition"), f.desc("offset")
+    )
+    ranked = df.withColumn("_rank", f.row_number().over(order)).where(f.col("_rank") <= count)
+    return ranked.select(
+        "reason",
+        "queue",
+        "partition",
+        "offset",
+        "timestamp",
+        "died_from_key",
+        f.substring(f.col("body").cast("string"), 1, characters).alias("body"),
+    ).orderBy("reason", "queue", f.desc("timestamp"), f.desc("offset"))
+
+
+def returned(df: DataFrame) -> DataFrame:
+    """Return letters as they are published again: to where they died from, without its traces."""
+    from pyspark.sql import functions as f
+
+    known = letters(df) if "died_from_key" not in df.columns else df
+    return (
+        known.where(f.col("died_from_key").isNotNull())
+        .withColumn("exchange", f.coalesce("died_from_exchange", f.lit("")))
+        .withColumn("routing_key", f.col("died_from_key"))
+        .withColumn("headers", f.map_filter("headers", lambda key, _: ~f.rlike(key, f.lit(TRACES))))
+    )
+
+
+class Redrive(Replay):
+    """Sends letters back; `where` may use the columns of `letters`."""
+
+    def __init__(self, spark: SparkSession | None, origin: Origin, plan: ReplayPlan) -> None:
+        super().__init__(spark, origin, plan, change=returned, name="redrive")
+
+    def _selected(self, df: DataFrame) -> DataFrame:
+        return super()._selected(letters(df))
+
+
+@dataclass
+class DeadLetters:
+    """The pipeline `deadletters`: says what is there."""
+
+    spark: SparkSession | None
+    origin: Origin
+    archive: Path | None = None
+    interval_seconds: float = 60.0
+    samples_per_reason: int = 3
+    name: str = "deadletters"
+
+    def describe(self) -> list[str]:
+        """Say what a run would do."""
+        rows = sum(part.end - part.first for part in self.origin.parts().values())
+        return [f"look through {rows:,} letters in stream {self.origin.stream!r}"]
+
+    def wait(self, seconds: float) -> None:
+        """Return when another letter came, or after the time."""
+        self.origin.wait(self.origin.begin("latest"), seconds)
+
+    def step(self) -> Step:
+        """Print reasons and samples."""
+        assert self.spark is not None
+        options = self.origin.options
+        found = letters(table(self.spark, self.origin.stream, self.archive, options=options))
+        found.persist()
+        try:
+            rows = found.count()
+            summary(found).show(50, truncate=False)
+            samples(found, self.samples_per_reason).show(100, truncate=False)
+        finally:
+            found.unpersist()
+        return Step(rows, 0)

@@ -1,0 +1,143 @@
+"""Bodies that are JSON, as columns: `value` for those that fit a schema, a reason for the others.
+
+The schema is given, or inferred from a sample. An inferred one is only as wide as what was seen;
+what comes later and does not fit is bad, with its reason, and loses nothing: its body is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.files import REASON
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# How many bodies are looked at when a schema is inferred.
+SAMPLE_ROWS = 1_000
+
+# Where Spark puts the text that did not fit.
+CORRUPT = "__leporid_corrupt"
+
+NUMBER_MAX = 2**63 - 1
+
+
+def decode(df: DataFrame, schema: str) -> DataFrame:
+    """Add `value`, the body as a struct, and `reason`, null where the body fits.
+
+    Args:
+        df: has a column `body`.
+        schema: the struct's fields, as SQL writes them: `id bigint, name string`.
+
+    Raises:
+        OptionError: it is no schema.
+    """
+    from pyspark.errors import ParseException
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType, StructType
+
+    try:
+        kind = StructType.fromDDL(schema)
+    except (ParseException, AssertionError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"{schema!r} is no schema such as `id bigint, name string`: {error}"
+        ) from None
+    kind.add(CORRUPT, StringType())
+    parsed = f.from_json(
+        f.col("body").cast("string"),
+        kind,
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT},
+    )
+    staged = df.withColumn("value", parsed)
+    bad = f.col("value").isNull() | f.col(f"value.{CORRUPT}").isNotNull()
+    reason = (
+        f.when(f.col("body").isNull() | (f.length("body") == 0), f.lit("the body is empty"))
+        .when(f.try_parse_json(f.col("body").cast("string")).isNull(), f.lit("not JSON"))
+        .when(bad, f.lit("does not fit the schema"))
+    )
+    return staged.withColumn(REASON, reason).withColumn("value", f.col("value").dropFields(CORRUPT))
+
+
+def sample_schema(df: DataFrame) -> str | None:
+    """Infer a schema from the first bodies; None if none of them is a JSON object."""
+    bodies = df.select("body").limit(SAMPLE_ROWS).toArrow().column("body")
+    return infer(body.as_py() for body in bodies)
+
+
+def infer(bodies: Iterable[bytes | None]) -> str | None:
+    """Return the schema that all bodies fit which are JSON objects.
+
+    A field that is a number here and a text there is a text; a whole number here and a fraction
+    there is a double; a field that was never anything but null is a text.
+    """
+    found: Any = None
+    for body in bodies:
+        try:
+            value = json.loads(body or b"")
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            found = merged(found, kind_of(value))
+    return None if found is None or not found else fields(found)
+
+
+# A kind is a name of Spark SQL, None when only null was seen, a dict of fields, or a list with the
+# kind of its elements.
+def kind_of(value: object) -> Any:
+    """Return the kind of one JSON value."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "boolean"
+        case int():
+            return "bigint" if -NUMBER_MAX <= value <= NUMBER_MAX else "double"
+        case float():
+            return "double"
+        case dict():
+            return {name: kind_of(part) for name, part in value.items()}
+        case list():
+            inner: Any = None
+            for part in value:
+                inner = merged(inner, kind_of(part))
+            return [inner]
+    return "string"
+
+
+def merged(one: Any, other: Any) -> Any:
+    """Return the kind of what is either of one kind or of another."""
+    if one is None or one == other:
+        return other
+    if other is None:
+        return one
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = [*one, *(name for name in other if name not in one)]
+        return {name: merged(one.get(name), other.get(name)) for name in names}
+    if isinstance(one, list) and isinstance(other, list):
+        return [merged(one[0], other[0])]
+    if (
+        {one, other} == {"bigint", "double"}
+        if isinstance(one, str) and isinstance(other, str)
+        else False
+    ):
+        return "double"
+    return "string"
+
+
+def fields(kind: dict[str, Any], between: str = " ") -> str:
+    """Return a struct's fields as SQL writes them."""
+    return ", ".join(
+        f"`{name.replace('`', '``')}`{between}{written(part)}" for name, part in kind.items()
+    )
+
+
+def written(kind: Any) -> str:
+    """Return a kind as SQL writes it."""
+    if isinstance(kind, dict):
+        return f"struct<{fields(kind, ': ')}>" if kind else "map<string, string>"
+    if isinstance(kind, list):
+        return f"array<{written(kind[0])}>"
+    return kind or "string"

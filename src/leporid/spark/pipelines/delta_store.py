@@ -1,0 +1,146 @@
+"""An archive as a Delta table, written without Spark's own Delta: by `deltalake`.
+
+The executors have written the files; a commit adds their names to the table's log. It holds the
+position twice: as metadata of the commit, to be read, and as the application's transactions, one
+for each partition with the end offset as its version, which Delta keeps for ever.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+
+from leporid.spark.offsets import Key, Offsets, from_json, to_json
+from leporid.spark.pipelines.files import DataFile
+from leporid.spark.pipelines.store import StoreError, check_position
+
+ENDS = "leporid.ends"
+
+
+class DeltaStore:
+    """A Delta table in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def folder(self) -> Path:
+        """Where new files are written before they are committed."""
+        return self.root / "files"
+
+    def _table(self) -> DeltaTable | None:
+        return DeltaTable(self.root) if DeltaTable.is_deltatable(str(self.root)) else None
+
+    def ends(self) -> Offsets:
+        """Return the position up to which records are in the table."""
+        return self._ends(self._table())
+
+    def _ends(self, table: DeltaTable | None) -> Offsets:
+        if table is None:
+            return {}
+        # The newest commits first; merging files makes some that say nothing of the position.
+        for limit in (8, None):
+            for commit in table.history(limit):
+                if ENDS in commit:
+                    return from_json(json.loads(commit[ENDS]))
+        if table.version() == 0:
+            return {}
+        raise StoreError(f"{self.root}: no commit in the table's log says how far it reaches")
+
+    def state(
+        self, first_us: int | None = None, last_us: int | None = None
+    ) -> tuple[list[str], Offsets]:
+        """Return the files to read, without those of other days, and the position they reach."""
+        table = self._table()
+        if table is None:
+            return [], {}
+        days: list[tuple[str, str, str]] = []
+        if first_us is not None:
+            days.append(("date", ">=", day_of(first_us)))
+        if last_us is not None:
+            days.append(("date", "<=", day_of(last_us)))
+        return sorted(table.file_uris(file_pruning_predicate=days or None)), self._ends(table)
+
+    def commit(self, files: Sequence[DataFile], before: Offsets, ends: Offsets) -> None:
+        """Add files, and move the position."""
+        table = self._table()
+        check_position(self.root, self._ends(table), before)
+        schema = self._schema(table, files)
+        if table is None:
+            table = DeltaTable.create(self.root, schema, partition_by=["date"], mode="ignore")
+        properties = CommitProperties(
+            custom_metadata={ENDS: json.dumps(to_json(ends))},
+            app_transactions=[
+                Transaction(application(key, at.incarnation), at.offset) for key, at in ends.items()
+            ],
+        )
+        table.create_write_transaction(
+            [self._added(file) for file in files],
+            mode="append",
+            schema=schema,
+            partition_by=["date"],
+            commit_properties=properties,
+        )
+
+    def _schema(self, table: DeltaTable | None, files: Sequence[DataFile]) -> pa.Schema:
+        if table is not None:
+            return pa.schema(table.schema())
+        first = pq.read_schema(self.folder / files[0].name)
+        return first.append(pa.field("date", pa.date32()))
+
+    def _added(self, file: DataFile) -> AddAction:
+        path = self.folder / file.name
+        stats = {
+            "numRecords": file.rows,
+            "minValues": {"timestamp": text_of(file.first_us)},
+            "maxValues": {"timestamp": text_of(file.last_us)},
+        }
+        return AddAction(
+            path=str(path.relative_to(self.root)),
+            size=file.bytes,
+            partition_values={"date": file.date},
+            modification_time=int(path.stat().st_mtime * 1000),
+            data_change=True,
+            stats=json.dumps(stats),
+        )
+
+    def compact(self, files_min: int, bytes_max: int) -> int:
+        """Replace small files by larger ones."""
+        table = self._table()
+        if table is None:
+            return 0
+        done = table.optimize.compact(target_size=bytes_max)
+        return int(done["numFilesRemoved"])
+
+    def vacuum(self, keep_seconds: float) -> int:
+        """Remove files that are not in the table any more."""
+        table = self._table()
+        if table is None:
+            return 0
+        hours = max(1, round(keep_seconds / 3600))
+        # By Delta's log alone, which does not know of files that a stopped run left.
+        return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False))
+
+
+def application(key: Key, incarnation: str) -> str:
+    """Return the name under which a partition's end is kept among Delta's transactions."""
+    return f"leporid:{key.stream}:{key.partition}:{incarnation}"
+
+
+def day_of(at_us: int) -> str:
+    """Return the day of a time."""
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).date().isoformat()
+
+
+def text_of(at_us: int) -> str:
+    """Return a time as Delta's statistics have it; exact, as floats are not."""
+    seconds, rest = divmod(at_us, 1_000_000)
+    whole = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{whole}.{rest:06}Z"

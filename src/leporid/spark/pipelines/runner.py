@@ -1,0 +1,236 @@
+"""Running a pipeline: once or on and on, with progress to see, and a stop that is clean.
+
+Knows nothing of what a pipeline does: it asks for a step, shows it, and waits for the next. A
+signal (SIGTERM, SIGINT) lets the step under way come to its end; a second one does not wait.
+
+Invariant: between two steps nothing is half done, so stopping there is stopping cleanly.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from leporid.spark.errors import OptionError
+
+log = logging.getLogger(__name__)
+
+# How long one wait may last, so that a stop is noticed.
+WAIT_SECONDS_MAX = 1.0
+# After a failed step; doubles up to the most. A broker that restarts is away for seconds.
+PAUSE_SECONDS_FIRST = 1.0
+PAUSE_SECONDS_MAX = 60.0
+# So many failures in a row are nothing that passes.
+FAILURES_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did.
+
+    Attributes:
+        rows: how many records it went through.
+        lag: how many are waiting; None if there is no telling.
+        note: what else is worth saying.
+    """
+
+    rows: int
+    lag: int | None = None
+    note: str = ""
+
+
+class Pipeline(Protocol):
+    """What can be run."""
+
+    name: str
+
+    @property
+    def interval_seconds(self) -> float:
+        """How long to wait between steps when nothing is left to do."""
+
+    def describe(self) -> list[str]:
+        """Say what a run would do, without doing it."""
+
+    def step(self) -> Step:
+        """Do some work, and return what is left."""
+
+    def wait(self, seconds: float) -> None:
+        """Return when there may be work, or after the time."""
+
+
+class Progress:
+    """One line that says how far a run came: rewritten on a terminal, appended elsewhere."""
+
+    def __init__(self, name: str, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._out = out
+        self._clock = clock
+        self._begun = clock()
+        self._wide = 0
+        self.rows = 0
+        self.steps = 0
+        self.lag: int | None = None
+        self._live = out.isatty()
+
+    def add(self, step: Step) -> None:
+        """Take a step in, and show it."""
+        self.rows += step.rows
+        self.steps += 1
+        self.lag = step.lag
+        if step.rows or self.steps == 1 or self._live:
+            self._show(self.line(step))
+
+    def line(self, step: Step) -> str:
+        """Return the line after a step."""
+        seconds = max(self._clock() - self._begun, 1e-9)
+        parts = [f"{self._name}: {self.rows:,} records", f"{self.rows / seconds:,.0f}/s"]
+        if step.lag is not None:
+            whole = self.rows + step.lag
+            share = self.rows / whole if whole else 1.0
+            filled = int(share * 20)
+            bar = "█" * filled + "·" * (20 - filled)
+            parts.insert(1, f"[{bar}] {int(share * 100)} %")
+            parts.append(f"lag {step.lag:,}")
+        if step.note:
+            parts.append(step.note)
+        return "  ".join(parts)
+
+    def _show(self, line: str) -> None:
+        if self._live:
+            self._out.write("\r" + line.ljust(self._wide))
+            self._wide = len(line)
+        else:
+            self._out.write(line + "\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self._live and self.steps:
+            self._out.write("\n")
+            self._out.flush()
+
+
+@dataclass
+class Run:
+    """How a pipeline is run.
+
+    Attributes:
+        once: end when nothing is left, instead of waiting for more.
+        dry_run: only say what would be done.
+        metrics: a file for Prometheus's textfile collector, rewritten after each step.
+    """
+
+    once: bool = False
+    dry_run: bool = False
+    metrics: Path | None = None
+    out: TextIO | None = None
+
+
+def run(pipeline: Pipeline, how: Run, stop: threading.Event | None = None) -> Progress:
+    """Run a pipeline to its end; return what it did.
+
+    Raises:
+        Exception: a step failed (with `once`), or too often in a row.
+    """
+    out = how.out or sys.stdout
+    progress = Progress(pipeline.name, out)
+    if how.dry_run:
+        out.write("".join(f"{line}\n" for line in pipeline.describe()))
+        return progress
+    with stopping(stop or threading.Event()) as asked:
+        try:
+            _loop(pipeline, how, progress, asked)
+        finally:
+            progress.close()
+    return progress
+
+
+def _loop(pipeline: Pipeline, how: Run, progress: Progress, stop: threading.Event) -> None:
+    failures = 0
+    while not stop.is_set():
+        begun = time.monotonic()
+        try:
+            step = pipeline.step()
+        except OptionError:
+            raise
+        except Exception as error:
+            failures += 1
+            if how.once or failures >= FAILURES_MAX:
+                raise
+            pause = min(PAUSE_SECONDS_FIRST * 2 ** (failures - 1), PAUSE_SECONDS_MAX)
+            log.warning("%s failed, trying again in %.0f s: %s", pipeline.name, pause, first(error))
+            stop.wait(pause)
+            continue
+        failures = 0
+        progress.add(step)
+        if how.metrics is not None:
+            write_metrics(how.metrics, pipeline.name, progress, time.monotonic() - begun)
+        if how.once:
+            if not step.lag:
+                return
+        elif not step.lag or not step.rows:
+            _rest(pipeline, begun + pipeline.interval_seconds, stop)
+
+
+def _rest(pipeline: Pipeline, until: float, stop: threading.Event) -> None:
+    """Wait for the time of the next step, and then for something to do."""
+    stop.wait(max(0.0, until - time.monotonic()))
+    if not stop.is_set():
+        try:
+            pipeline.wait(WAIT_SECONDS_MAX)
+        except Exception as error:  # noqa: BLE001 - the next step meets the same, and counts it
+            log.debug("waiting failed: %s", first(error))
+
+
+def first(error: BaseException) -> str:
+    """Return an exception's first line; Spark's are long."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def stopping(stop: threading.Event) -> Iterator[threading.Event]:
+    """Let SIGTERM and SIGINT set the event; a second one interrupts at once."""
+
+    def handle(number: int, frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        log.info("stopping after this step (%s)", signal.Signals(number).name)
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def write_metrics(path: Path, name: str, progress: Progress, seconds: float) -> None:
+    """Rewrite the file of metrics, in one go."""
+    label = f'{{pipeline="{name}"}}'
+    values: list[tuple[str, str, float]] = [
+        ("records_total", "counter", progress.rows),
+        ("steps_total", "counter", progress.steps),
+        ("step_seconds", "gauge", round(seconds, 6)),
+        ("last_step_timestamp_seconds", "gauge", round(time.time(), 3)),
+    ]
+    if progress.lag is not None:
+        values.append(("lag_records", "gauge", progress.lag))
+    text = "".join(
+        f"# TYPE leporid_pipeline_{metric} {kind}\nleporid_pipeline_{metric}{label} {value}\n"
+        for metric, kind, value in values
+    )
+    draft = path.with_name(path.name + ".draft")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

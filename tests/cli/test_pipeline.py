@@ -1,0 +1,73 @@
+import argparse
+
+import pytest
+from tests.spark.fake import serving
+
+from leporid.cli import main
+from leporid.cli.pipeline import MAKE, PIPELINES, add_parser, pairs, split_columns
+
+
+def parsed(*arguments):
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers(dest="command"))
+    return parser.parse_args(["pipeline", "run", *arguments])
+
+
+NEEDED = {
+    "archive": ["--stream", "s", "--to", "a"],
+    "traffic": ["--stream", "s", "--to", "a"],
+    "replay": ["--stream", "s", "--state", "f"],
+    "redrive": ["--stream", "s", "--state", "f"],
+    "deadletters": ["--stream", "s"],
+    "schedule": ["--tasks", "t", "--ledger", "l"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(PIPELINES))
+def test_every_pipeline_can_be_made_and_described(name, capsys):
+    assert name in MAKE
+    options = parsed(name, *NEEDED[name], "--once", "--master", "local[2]")
+    assert options.pipeline == name
+    with pytest.raises(SystemExit):
+        parsed(name, "--help")
+    assert "--dry-run" in capsys.readouterr().out
+
+
+def test_master_and_remote_exclude_each_other(capsys):
+    with pytest.raises(SystemExit):
+        parsed("archive", *NEEDED["archive"], "--master", "local", "--remote", "sc://x")
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        parsed("archive", *NEEDED["archive"], "--fresh", "1", "--nonsense")
+    assert "--nonsense" in capsys.readouterr().err
+
+
+def test_settings_are_pairs():
+    assert pairs(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    with pytest.raises(ValueError, match="'a' is not KEY=VALUE"):
+        pairs(["a"])
+
+
+def test_columns_are_split_outside_of_parentheses_and_quotes():
+    assert split_columns("a as id, concat(b, ',') as body, `c,d` as e") == [
+        "a as id",
+        "concat(b, ',') as body",
+        "`c,d` as e",
+    ]
+
+
+def test_a_dry_run_says_what_would_be_done_without_spark(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    with serving() as broker:
+        broker.make("orders")
+        broker.append("orders", 12)
+        arguments = ["pipeline", "run", "archive", "--url", broker.url, "--stream", "orders"]
+        assert main.main([*arguments, "--to", str(tmp_path / "a"), "--dry-run"]) == 0
+        assert "from offset 0 to 12" in capsys.readouterr().out
+        arguments[-1] = "order"
+        assert main.main([*arguments, "--to", str(tmp_path / "a"), "--dry-run"]) == 2
+        assert 'did you mean "orders"' in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()

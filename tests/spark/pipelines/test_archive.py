@@ -1,0 +1,261 @@
+"""The archive on a real Spark, over the small broker of these tests."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from leporid.spark.errors import DataLossError, OptionError
+from leporid.spark.pipelines import archive as archive_module
+from leporid.spark.pipelines.archive import INFER, Archive, Plan, archive
+from leporid.spark.pipelines.origin import Origin
+from leporid.spark.pipelines.store import ConflictError, bad_place, locked
+from leporid.spark.pipelines.table import archived, table
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+
+KINDS = ["parquet", "delta", "iceberg"]
+
+
+def needs(kind):
+    if kind == "delta":
+        pytest.importorskip("deltalake")
+    if kind == "iceberg":
+        pytest.importorskip("pyiceberg")
+
+
+def offsets(df):
+    rows = df.select("partition", "offset").collect()
+    return sorted((row.partition, row.offset) for row in rows)
+
+
+def every(*counts):
+    return [(number, at) for number, count in enumerate(counts) for at in range(count)]
+
+
+def pipeline(spark, broker, place, **plan):
+    return Archive(spark, Origin("s", {"url": broker.url}), Plan(place, **plan))
+
+
+def drain(run):
+    rows = 0
+    while True:
+        step = run.step()
+        rows += step.rows
+        if not step.lag:
+            return rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_archive_and_stream_are_one_table(spark, broker, tmp_path, kind):
+    needs(kind)
+    broker.make("s", 2)
+    broker.append("s", 500, 0)
+    broker.append("s", 300, 1)
+    options = {"url": broker.url}
+    place = tmp_path / "archive"
+    assert archive(spark, "s", place, kind=kind, commit_rows=250, options=options) == 800
+    broker.append("s", 20, 0)
+    broker.cut("s", 500, 0)
+    broker.cut("s", 300, 1)
+    whole = table(spark, "s", place, options=options)
+    assert offsets(whole) == every(520, 300)
+    # What comes later is not in a table that was made before.
+    broker.append("s", 5, 1)
+    assert archive(spark, "s", place, kind=kind, options=options) == 25
+    assert offsets(whole) == every(520, 300)
+    again = table(spark, "s", place, options=options)
+    assert offsets(again) == every(520, 305)
+    row = again.where("partition = 1 and `offset` = 7").first()
+    assert bytes(row.body) == b"7"
+    assert row.headers == {"h": "1"}
+    assert row.properties.content_type == "text/plain"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_compaction_loses_and_doubles_nothing(spark, broker, tmp_path, kind):
+    needs(kind)
+    broker.make("s")
+    broker.append("s", 400)
+    run = pipeline(spark, broker, tmp_path / "a", kind=kind, commit_rows=50, compact_files=4)
+    drain(run)
+    df, ends, _ = archived(spark, tmp_path / "a")
+    assert offsets(df) == every(400)
+    assert [at.offset for at in ends.values()] == [400]
+    assert len(run.store.state()[0]) < 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_before_the_commit_the_step_is_done_again(
+    spark, broker, tmp_path, kind, monkeypatch
+):
+    needs(kind)
+    broker.make("s")
+    broker.append("s", 100)
+    run = pipeline(spark, broker, tmp_path / "a", kind=kind)
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.store, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.step()
+    broker.append("s", 10)
+    assert drain(pipeline(spark, broker, tmp_path / "a", kind=kind)) == 110
+    assert offsets(archived(spark, tmp_path / "a")[0]) == every(110)
+
+
+JSON = [b'{"id": %d, "name": "n"}' % number for number in range(100)]
+SCHEMA = "id bigint, name string"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bodies_become_columns_and_bad_ones_go_to_a_table_of_their_own(
+    spark, broker, tmp_path, kind
+):
+    needs(kind)
+    bodies = [*JSON]
+    bodies[3], bodies[5], bodies[8] = b"nope", b'{"id": "text"}', b""
+    broker.make("s")
+    broker.append("s", 100, body=bodies)
+    drain(pipeline(spark, broker, tmp_path / "a", kind=kind, schema=SCHEMA))
+    broker.append("s", 2, body=[b'{"id": 100}', b"[]"])
+    whole = table(spark, "s", tmp_path / "a", options={"url": broker.url})
+    assert sorted(row.id for row in whole.select("value.id").collect()) == [
+        number for number in range(101) if number not in {3, 5, 8}
+    ]
+    bad, _, _ = archived(spark, bad_place(tmp_path / "a"))
+    assert bad is not None
+    found = {row["offset"]: (row.reason, bytes(row.body)) for row in bad.collect()}
+    assert found == {
+        3: ("not JSON", b"nope"),
+        5: ("does not fit the schema", b'{"id": "text"}'),
+        8: ("the body is empty", b""),
+    }
+
+
+def test_stopped_between_the_two_tables_no_bad_record_comes_twice(
+    spark, broker, tmp_path, monkeypatch
+):
+    broker.make("s")
+    broker.append("s", 4, body=[JSON[0], b"bad", JSON[1], b"worse"])
+    run = pipeline(spark, broker, tmp_path / "a", schema=SCHEMA)
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.store, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.step()
+    broker.append("s", 2, body=[b"bad again", JSON[2]])
+    drain(pipeline(spark, broker, tmp_path / "a"))
+    assert offsets(archived(spark, tmp_path / "a")[0]) == [(0, 0), (0, 2), (0, 5)]
+    assert offsets(archived(spark, bad_place(tmp_path / "a"))[0]) == [(0, 1), (0, 3), (0, 4)]
+
+
+def test_an_inferred_schema_is_kept(spark, broker, tmp_path):
+    broker.make("s")
+    broker.append("s", 10, body=JSON[:10])
+    drain(pipeline(spark, broker, tmp_path / "a", schema=INFER))
+    broker.append("s", 1, body=[b'{"id": 10, "more": 1}'])
+    drain(pipeline(spark, broker, tmp_path / "a", schema=INFER))
+    df = table(spark, "s", tmp_path / "a", options={"url": broker.url})
+    assert df.select("value.*").columns == ["id", "name"]
+    assert df.count() == 11
+
+
+def test_without_one_object_nothing_can_be_inferred(spark, broker, tmp_path):
+    broker.make("s")
+    broker.append("s", 10)
+    with pytest.raises(OptionError, match="no schema can be inferred"):
+        pipeline(spark, broker, tmp_path / "a", schema=INFER).step()
+
+
+def test_a_start_at_the_end_stays_where_it_was(spark, broker, tmp_path):
+    broker.make("s")
+    broker.append("s", 10)
+    run = pipeline(spark, broker, tmp_path / "a", start="latest")
+    assert run.step().rows == 0
+    broker.append("s", 3)
+    assert run.step().rows == 3
+
+
+def test_an_empty_stream_is_archived_at_once(spark, broker, tmp_path):
+    broker.make("s")
+    assert archive(spark, "s", tmp_path / "a", options={"url": broker.url}) == 0
+
+
+def test_what_does_not_belong_together_is_refused(spark, broker, tmp_path):
+    broker.make("s")
+    broker.make("t")
+    broker.append("s", 10)
+    place = tmp_path / "a"
+    drain(pipeline(spark, broker, place))
+    with pytest.raises(OptionError, match="the archive of stream 's'"):
+        Archive(spark, Origin("t", {"url": broker.url}), Plan(place))
+    with pytest.raises(OptionError, match="with no schema"):
+        pipeline(spark, broker, place, schema=SCHEMA)
+    with locked(place), pytest.raises(ConflictError, match="another process is archiving"):
+        pipeline(spark, broker, place).step()
+
+
+def test_records_that_went_before_they_were_read_are_an_error_or_left_out(spark, broker, tmp_path):
+    broker.make("s")
+    broker.append("s", 10)
+    drain(pipeline(spark, broker, tmp_path / "a"))
+    broker.append("s", 10)
+    broker.cut("s", 15)
+    with pytest.raises(DataLossError, match=r"\[10, 15\)"):
+        pipeline(spark, broker, tmp_path / "a").step()
+    with pytest.raises(DataLossError, match="do not meet"):
+        table(spark, "s", tmp_path / "a", options={"url": broker.url})
+    lenient = Origin("s", {"url": broker.url}, fail_on_loss=False)
+    assert drain(Archive(spark, lenient, Plan(tmp_path / "a"))) == 5
+
+
+def test_a_stream_made_anew_is_not_appended(spark, broker, tmp_path):
+    broker.make("s")
+    broker.append("s", 10)
+    drain(pipeline(spark, broker, tmp_path / "a"))
+    broker.make("s")
+    broker.append("s", 20)
+    with pytest.raises(DataLossError, match="made again"):
+        pipeline(spark, broker, tmp_path / "a").step()
+
+
+def test_killed_in_the_middle_the_archive_is_whole_after_another_run(broker, spark, tmp_path):
+    """Kill -9 a real run after its second commit has been seen; then run it to the end."""
+    broker.make("s", 2)
+    broker.append("s", 3000, 0)
+    broker.append("s", 3000, 1)
+    root = Path(archive_module.__file__).parents[3]
+    environment = os.environ | {"LEPORID_URL": broker.url, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-m", "leporid.cli.main", "pipeline", "run", "archive"]
+    command += ["--stream", "s", "--to", str(tmp_path / "a"), "--master", "local[1]"]
+    command += ["--commit-rows", "400"]
+    killed = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert killed.stdout is not None
+    for line in killed.stdout:
+        if re.search(r"[1-9][\d,]* records", line) and not line.startswith("archive: 400 "):
+            break
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    killed.stdout.close()
+    assert killed.returncode == -signal.SIGKILL
+    before = len(offsets(archived(spark, tmp_path / "a")[0]))
+    assert 800 <= before < 6000
+    options = {"url": broker.url}
+    assert archive(spark, "s", tmp_path / "a", options=options) == 6000 - before
+    assert offsets(archived(spark, tmp_path / "a")[0]) == every(3000, 3000)
+    # And for a reader that knows only the folder.
+    assert offsets(spark.read.parquet(str(tmp_path / "a"))) == every(3000, 3000)

@@ -1,0 +1,135 @@
+import io
+import os
+import signal
+import threading
+
+import pytest
+
+from leporid.spark.errors import OptionError
+from leporid.spark.pipelines import runner
+from leporid.spark.pipelines.runner import Progress, Run, Step, run
+
+
+class Scripted:
+    """A pipeline whose steps are listed: a Step, an exception, or something to call."""
+
+    name = "scripted"
+    interval_seconds = 0.0
+
+    def __init__(self, *steps):
+        self.steps = list(steps)
+        self.waits = 0
+
+    def describe(self):
+        return ["would do this"]
+
+    def step(self):
+        step = self.steps.pop(0)
+        if callable(step):
+            step = step()
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def wait(self, seconds):
+        self.waits += 1
+
+
+def test_once_goes_on_until_nothing_is_left():
+    out = io.StringIO()
+    pipeline = Scripted(Step(10, 5), Step(5, 0), Step(99, 0))
+    progress = run(pipeline, Run(once=True, out=out))
+    assert progress.rows == 15
+    assert pipeline.steps == [Step(99, 0)]
+    assert "scripted: 15 records  [████████████████████] 100 %" in out.getvalue()
+
+
+def test_a_dry_run_does_nothing():
+    out = io.StringIO()
+    pipeline = Scripted()
+    assert run(pipeline, Run(dry_run=True, out=out)).steps == 0
+    assert out.getvalue() == "would do this\n"
+
+
+def test_sigterm_lets_the_step_end_and_then_stops():
+    def terminated():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Step(7, 100)
+
+    before = signal.getsignal(signal.SIGTERM)
+    progress = run(Scripted(terminated), Run(out=io.StringIO()))
+    assert progress.rows == 7
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_second_signal_interrupts():
+    def twice():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Step(7, 100)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Scripted(twice), Run(out=io.StringIO()))
+
+
+def test_going_on_survives_a_failure_and_once_does_not(monkeypatch):
+    monkeypatch.setattr(runner, "PAUSE_SECONDS_FIRST", 0.0)
+    stop = threading.Event()
+
+    def last():
+        stop.set()
+        return Step(1, 0)
+
+    assert run(Scripted(OSError("away"), last), Run(out=io.StringIO()), stop).rows == 1
+    with pytest.raises(OSError, match="away"):
+        run(Scripted(OSError("away")), Run(once=True, out=io.StringIO()))
+
+
+def test_it_gives_up_after_many_failures_in_a_row(monkeypatch):
+    monkeypatch.setattr(runner, "PAUSE_SECONDS_FIRST", 0.0)
+    failures = [OSError(str(number)) for number in range(runner.FAILURES_MAX)]
+    with pytest.raises(OSError, match=str(runner.FAILURES_MAX - 1)):
+        run(Scripted(*failures), Run(out=io.StringIO()))
+
+
+def test_what_is_asked_for_wrongly_is_not_tried_again():
+    pipeline = Scripted(OptionError("no such thing"), Step(1, 0))
+    with pytest.raises(OptionError):
+        run(pipeline, Run(out=io.StringIO()))
+    assert len(pipeline.steps) == 1
+
+
+def test_when_nothing_is_left_it_waits_for_more():
+    stop = threading.Event()
+
+    def last():
+        stop.set()
+        return Step(0, 0)
+
+    pipeline = Scripted(Step(3, 0), last)
+    run(pipeline, Run(out=io.StringIO()), stop)
+    assert pipeline.waits == 1
+
+
+def test_metrics_are_a_file_for_prometheus(tmp_path):
+    target = tmp_path / "pipeline.prom"
+    run(Scripted(Step(3, 4), Step(4, 0)), Run(once=True, metrics=target, out=io.StringIO()))
+    text = target.read_text()
+    assert 'leporid_pipeline_records_total{pipeline="scripted"} 7\n' in text
+    assert 'leporid_pipeline_lag_records{pipeline="scripted"} 0\n' in text
+
+
+def test_on_a_terminal_the_line_is_rewritten():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    out = Terminal()
+    progress = Progress("p", out, iter([0.0, 1.0, 2.0]).__next__)
+    progress.add(Step(50, 50, "note"))
+    progress.add(Step(50, 0))
+    progress.close()
+    first, second = out.getvalue().split("\r")[1:]
+    assert first == "p: 50 records  [██████████··········] 50 %  50/s  lag 50  note"
+    assert second.rstrip(" \n") == "p: 100 records  [████████████████████] 100 %  50/s  lag 0"
+    assert len(second) > len(first)

@@ -57,6 +57,23 @@ def test_what_a_window_shows_outlives_retention_and_mapping():
         assert world.stream.first == 0
         assert (oldest := world.stream.log.segments[0]) is not None
         assert not oldest.mapped
+    world.plane.now_ms += 1000  # retention looks once a second, and when a segment is full
+    world.plane.run()
+    assert world.stream.first > 0
+
+
+def test_a_segment_that_was_read_while_others_were_mapped_is_mapped_later():
+    world = World(segment_bytes=4096)
+    world.send(*numbered(5, size=100))
+    world.sync()
+    with world.stream.window(0, 5, 100, 10**6):
+        for number in range(30):
+            world.send(b"%d" % number + bytes(400))
+            world.sync()
+        oldest, second = world.stream.log.segments[:2]
+        assert oldest is not None
+        assert second is not None
+        assert (oldest.mapped, second.mapped) == (False, True)
     world.send(b"x")
     world.sync()
-    assert world.stream.first > 0
+    assert oldest.mapped

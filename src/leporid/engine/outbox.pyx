@@ -123,8 +123,9 @@ cdef class Outbox:
         """Nothing will be sent any more. The memory goes at once: what else is left of a peer
         refers to each other, and stays until Python looks for such."""
         free(self.out)
-        self.out = NULL
-        self.out_start = self.out_end = self.out_capacity = 0
+        free(self.scratch)
+        self.out = self.scratch = NULL
+        self.out_start = self.out_end = self.out_capacity = self.scratch_len = 0
         self.stalled = {}
         return 0
 

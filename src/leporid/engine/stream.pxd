@@ -30,6 +30,8 @@ cdef class Stream(Queue):
     cdef readonly Producers producers   # those that say who they are
     cdef list readers
     cdef list dropped                   # numbers of segments whose files may go
+    cdef set unmapped                   # of segments that are in files and read from memory
+    cdef uint32_t retained              # the segment that was the newest when retention looked
     cdef Mark *marks
     cdef size_t mark_start, mark_end, mark_capacity
     cdef uint64_t newest_ms             # timestamps never go back

@@ -46,6 +46,7 @@ cdef class Stream(Queue):
         self.title = f"queue '{name}'"
         self.readers = []
         self.dropped = []
+        self.unmapped = set()
         self.producers = Producers()
         self.max_bytes = self.max_age_ms = NO_LIMIT
         self.segment_bytes_max = SEGMENT_BYTES_MAX
@@ -320,13 +321,17 @@ cdef class Stream(Queue):
     cdef int end_sync(self, list writes) except -1:
         """That is on disk: it may be read."""
         cdef bint moved = self.closing > self.end
+        for write in writes:
+            self.unmapped.add(write[0])
         self.log.mark_written(writes)
         if moved:
             self.last_chunk = self.end
             self.end, self.end_ms = self.closing, self.closing_ms
             self.ready_count = self.end - self.first
         self.map_sealed()
-        self.retain()
+        if self.log.active is not None and self.log.active.number != self.retained:
+            self.retained = self.log.active.number
+            self.retain()  # a segment is full; what else may let one go, the plane looks after
         if moved and not self.retired:
             self.wake()
             if self.on_synced is not None:
@@ -336,21 +341,18 @@ cdef class Stream(Queue):
     cdef int map_sealed(self) except -1:
         """Read what is sealed and written from its file, and give its memory back."""
         cdef Segment segment
-        cdef Py_ssize_t at = len(self.log.segments) - 1
         if self.plane.map_stream_segment is None or self.retired:
             return 0
-        while at >= 0:
-            segment = <Segment> self.log.segments[at]
-            at -= 1
-            if segment is None or not segment.sealed:
-                continue
-            if segment.mapped:
-                break
-            if segment.written == segment.used and not segment.readers:
+        for number in list(self.unmapped):
+            segment = self.log.find(number)
+            if segment is not None:
+                if not segment.sealed or segment.written != segment.used or segment.readers:
+                    continue
                 try:
-                    segment.adopt(self.plane.map_stream_segment(self.id, segment.number), self.log)
+                    segment.adopt(self.plane.map_stream_segment(self.id, number), self.log)
                 except OSError:
                     return 0  # no descriptor or mapping to be had: again after the next sync
+            self.unmapped.discard(number)
         return 0
 
     cdef int retain(self) except -1:

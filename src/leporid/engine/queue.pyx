@@ -221,11 +221,9 @@ cdef class Queue:
         if self.durable and slot.position >> 63:
             if plane.appended_to_streams == in_streams and plane.durable.appended == before:
                 self.note_settled(slot.position, seq)  # it went nowhere that lasts
-            elif (plane.appended_to_streams == in_streams
-                    and plane.durable.appended == before + 1
-                    and settle_with_letter(plane, self.id, slot.position, seq)):
-                pass
-            else:
+            elif (plane.appended_to_streams != in_streams
+                    or plane.durable.appended != before + 1
+                    or not settle_with_letter(plane, self.id, slot.position, seq)):
                 plane.defer_settled(self, slot.position, seq)
         return self.forget(seq, slot)
 

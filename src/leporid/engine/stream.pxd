@@ -50,6 +50,7 @@ cdef class Stream(Queue):
                   uint32_t at) except -1
     cdef Mark *mark_before(self, uint64_t offset)
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1
+    cdef Record *message_at(self, Cursor *cursor) except? NULL
     cdef Record *look(self, Cursor *cursor) except? NULL
     cdef tuple begin_sync(self)
     cdef int append_synced(self) except -1

@@ -38,6 +38,10 @@ cdef enum:
     MARK_EVERY = 256
 
 
+cdef inline uint64_t offset_of(const Record *record) noexcept:
+    return (<const Target *> (<const uint8_t *> record + sizeof(Record))).seq
+
+
 cdef class Stream(Queue):
     """One stream; made by `Plane.stream`."""
 
@@ -235,7 +239,6 @@ cdef class Stream(Queue):
         cdef Mark *mark
         cdef Segment segment = self.log.active
         cdef Record *record
-        cdef uint64_t found
         cursor.offset = max(offset, self.first)
         if cursor.offset >= self.next_seq:
             cursor.offset = self.next_seq
@@ -246,33 +249,21 @@ cdef class Stream(Queue):
         if mark == NULL:
             mark = &self.marks[self.mark_start]
         cursor.segment, cursor.at = mark.segment, mark.at
-        while True:
-            segment = self.log.find(cursor.segment)
-            if segment is None or cursor.at >= segment.used:
-                cursor.segment += 1
-                cursor.at = SEGMENT_HEADER_BYTES
-                continue
-            if segment.holes and cursor.at in segment.holes:
-                cursor.at = segment.holes[cursor.at]
-                continue
-            record = <Record *> (segment.base + cursor.at)
-            if record.kind == KIND_PUBLISH:
-                found = (<Target *> (<uint8_t *> record + sizeof(Record))).seq
-                if found >= cursor.offset:
-                    return 0
+        record = self.message_at(cursor)
+        while record != NULL and offset_of(record) < cursor.offset:
             cursor.at += record.size
+            record = self.message_at(cursor)
+        return 0
 
-    cdef Record *look(self, Cursor *cursor) except? NULL:
-        """The next readable message at a cursor, which then has its offset; NULL: none yet.
-
-        To go on, add the record's size to `at` and one to `offset`.
-        """
+    cdef Record *message_at(self, Cursor *cursor) except? NULL:
+        """The next message's record at or behind a place, readable or not; NULL: none yet."""
         cdef Segment segment
+        cdef Segment active = self.log.active
         cdef Record *record
-        while cursor.offset < self.end and cursor.segment <= self.log.active.number:
+        while active is not None and cursor.segment <= active.number:
             segment = self.log.find(cursor.segment)
             if segment is None or cursor.at >= segment.used:
-                if segment is self.log.active:
+                if segment is active:
                     break
                 cursor.segment += 1
                 cursor.at = SEGMENT_HEADER_BYTES
@@ -282,11 +273,22 @@ cdef class Stream(Queue):
                 continue
             record = <Record *> (segment.base + cursor.at)
             if record.kind == KIND_PUBLISH:
-                # Past offsets that were lost to damage.
-                cursor.offset = (<Target *> (<uint8_t *> record + sizeof(Record))).seq
-                return record if cursor.offset < self.end else NULL
+                return record
             cursor.at += record.size
         return NULL
+
+    cdef Record *look(self, Cursor *cursor) except? NULL:
+        """The next readable message at a cursor, which then has its offset; NULL: none yet.
+
+        To go on, add the record's size to `at` and one to `offset`.
+        """
+        cdef Record *record = NULL
+        if cursor.offset < self.end:
+            record = self.message_at(cursor)
+        if record == NULL:
+            return NULL
+        cursor.offset = offset_of(record)  # past offsets that were lost to damage
+        return record if cursor.offset < self.end else NULL
 
     # ------------------------------------------------------------- sync
 

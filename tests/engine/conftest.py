@@ -5,6 +5,20 @@ from tests.engine.disk_fake import Disk
 from tests.engine.session_fake import Peer, make_plane
 
 
+class Graves:
+    """Notes dead letters."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, str, str, bytes, bytes]] = []
+
+    def __call__(self, reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
+        self.found.append((reason, exchange, key, raw, body))
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [each[-1] for each in self.found]
+
+
 @pytest.fixture
 def plane():
     return make_plane(durable_segment_bytes=4096, transient_segment_bytes=65536)
@@ -27,3 +41,9 @@ def queue(plane):
 def peer(plane, queue):
     """With channels 1 and 2, whose default exchange finds q."""
     return Peer(plane, {"q": queue}, channels=(1, 2))
+
+
+@pytest.fixture
+def graves(queue):
+    queue.dead_letters = Graves()
+    return queue.dead_letters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 
 import pytest
 from tests.engine import frames
@@ -108,17 +107,6 @@ def test_settling_what_a_deleted_queue_had_does_nothing(queue, peer):
 # ------------------------------------------------------------------ credit
 
 
-def test_a_consumer_has_no_more_than_its_prefetch(queue, peer):
-    fill(peer, 10)
-    consumer = peer.channel.consume(queue, "c", False, 0, 3)
-    assert len(peer.deliveries()) == 3
-    peer.feed(ack(1, 2))
-    assert [event.body for event in peer.deliveries()] == [b"3"]
-    peer.feed(ack(1, 4, multiple=True))
-    assert len(peer.deliveries()) == 3
-    assert consumer.unacked_count == 3
-
-
 def test_a_channel_has_no_more_than_its_global_prefetch(plane, queue, peer):
     fill(peer, 10)
     peer.channel.prefetch_global = 3
@@ -161,13 +149,6 @@ def test_what_was_got_does_not_count_for_credit(queue, peer):
     assert len(peer.deliveries()) == 1
 
 
-def test_no_ack_knows_no_credit(queue, peer):
-    peer.channel.prefetch_global = 1
-    peer.channel.consume(queue, "c", True, 0, 1)
-    fill(peer, 10)
-    assert len(peer.deliveries()) == 10
-
-
 def test_a_client_stops_the_flow_and_starts_it_again(queue, peer):
     peer.channel.consume(queue, "c", True, 0, 0)
     peer.channel.set_flow(False)
@@ -175,42 +156,6 @@ def test_a_client_stops_the_flow_and_starts_it_again(queue, peer):
     assert peer.deliveries() == []
     peer.channel.set_flow(True)
     assert len(peer.deliveries()) == 3
-
-
-def test_who_does_not_read_gets_no_more_than_fits(plane, queue, peer):
-    reader = Peer(plane, {"q": queue})
-    reader.channel.consume(queue, "c", True, 0, 0)
-    fill(peer, 1000, 1000)
-    plane.run()
-    pending = reader.connection.pending_bytes
-    assert OUTPUT_HIGH_BYTES < pending < OUTPUT_HIGH_BYTES + 5000
-    left = queue.ready_count
-    assert left > 700
-    plane.run()
-    assert queue.ready_count == left
-    # A little is not enough to go on: what is sent at once should be worth it.
-    reader.connection.sent(1000)
-    plane.run()
-    assert queue.ready_count == left
-    seen = 1000
-    while queue.ready_count:
-        seen += len(reader.take())
-        plane.run()
-    assert plane.sent_bytes == seen
-    assert plane.delivered == 1000
-
-
-def test_consumers_that_ended_are_forgotten_although_their_peer_does_not_read(plane, queue, peer):
-    """A peer may begin and end consumers without a word of ours, so without reading any."""
-    reader = Peer(plane, {"q": queue})
-    reader.channel.consume(queue, "reads nothing", True, 0, 0)
-    fill(peer, 1000, 1000)
-    plane.run()
-    consumer = reader.channel.consume(queue, "too late", True, 0, 0)
-    plane.run()
-    reader.channel.cancel(consumer)
-    plane.run()
-    assert sys.getrefcount(consumer) == 2
 
 
 def test_a_slow_reader_does_not_keep_others_waiting(plane, queue, peer):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.engine.frames import PERSISTENT, Delivery, ack, nack, properties, publish
+from tests.engine.frames import PERSISTENT, ack, nack, publish
 from tests.engine.session_fake import Peer
 
 from leporid.engine.plane import MESSAGE_BYTES_MAX, Plane
@@ -73,19 +72,6 @@ def test_a_turn_touches_those_who_get_something(plane, queue, peer):
     assert idle.connection.pending_bytes == 0
 
 
-def test_messages_of_the_brokers_own(plane, disk, queue, peer):
-    durable = plane.queue(1, "d", True)
-    raw = properties(delivery_mode=2, message_id="m")
-    plane.publish([queue, durable], "exchange", "a.key", raw, b"body")
-    plane.publish([], "exchange", "a.key", raw, b"nobody's")
-    assert plane.dirty
-    peer.channel.consume(queue, "c", True, 0, 0)
-    assert peer.events() == [Delivery(1, "exchange", "a.key", raw, b"body", 1, "c", 1, False)]
-    assert durable.ready_count == 1
-    with pytest.raises(ValueError, match="properties"):
-        plane.publish([queue], "", "k", b"\x80", b"")
-
-
 def test_many_queues_are_served_in_one_turn(plane, peer):
     queues = [plane.queue(0, f"{number}", False) for number in range(200)]
     for queue in queues:
@@ -100,55 +86,6 @@ def test_ids_of_definitions_are_kept(plane):
     queue = plane.queue(123_456, "d", True)
     assert queue.id == 123_456
     assert queue.durable
-
-
-def test_a_turn_that_delivers_what_a_dead_letter_made(plane, queue, peer):
-    source = plane.queue(0, "source", False)
-    peer.queues["source"] = source
-    source.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
-        [queue], exchange, key, raw, body
-    )
-    peer.channel.consume(queue, "c", True, 0, 0)
-    peer.feed(publish(1, "source", b"x", raw=properties(expiration="5")))
-    plane.run()
-    plane.now_ms += 5
-    got = peer.deliveries()
-    while plane.busy:
-        got += peer.deliveries()
-    assert [each.body for each in got] == [b"x"]
-
-
-def test_dead_letters_take_their_turns(plane, queue, peer):
-    """What expired is nobody's at once, but a million dead letters are not one turn's."""
-    buried = []
-    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
-    numbers = [b"%d" % number for number in range(1300)]
-    for number in numbers:
-        peer.feed(publish(1, "q", number, raw=properties(expiration="5")))
-    plane.now_ms += 5
-    plane.run()
-    assert 0 < len(buried) < 700
-    assert queue.ready_count == 0
-    assert peer.get(queue) is None
-    for _ in range(3):
-        assert plane.busy == (len(buried) < 1300)
-        plane.run()
-    assert buried == numbers
-    assert queue.unacked_count == 0
-    assert not plane.busy
-
-
-def test_what_waits_to_be_buried_may_go_with_its_queue(plane, queue, peer):
-    buried = []
-    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
-    peer.feed(publish(1, "q", raw=properties(expiration="5")) * 1300)
-    plane.now_ms += 5
-    plane.run()
-    queue.retire()
-    count = len(buried)
-    while plane.busy:
-        plane.run()
-    assert len(buried) == count
 
 
 def test_a_mark_of_an_orderly_end_is_to_be_synced(plane, disk):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine import frames
-from tests.engine.frames import PERSISTENT, Confirm, nack, properties, publish
+from tests.engine.frames import Confirm, nack, properties, publish
 from tests.engine.session_fake import Peer
 
 
@@ -12,26 +11,6 @@ def send(peer: Peer, *texts: str, expiration: str | None = None, priority: int =
     raw = properties(expiration=expiration, priority=priority)
     for text in texts:
         peer.feed(publish(1, "q", text.encode(), raw=raw))
-
-
-class Graves:
-    """Notes dead letters."""
-
-    def __init__(self) -> None:
-        self.found: list[tuple[str, str, str, bytes, bytes]] = []
-
-    def __call__(self, reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
-        self.found.append((reason, exchange, key, raw, body))
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [each[-1] for each in self.found]
-
-
-@pytest.fixture
-def graves(queue):
-    queue.dead_letters = Graves()
-    return queue.dead_letters
 
 
 # ------------------------------------------------------------------ what is in it
@@ -280,64 +259,6 @@ def test_a_new_limit_holds_for_what_is_there(plane, queue, peer):
 # ------------------------------------------------------------------ dead letters
 
 
-def test_a_rejected_message_becomes_a_dead_letter(queue, peer, graves):
-    raw = properties(message_id="m", headers=frames.table(a=b"V"))
-    peer.feed(publish(1, "q", b"x", raw=raw) * 3)
-    for _ in range(3):
-        peer.get(queue, no_ack=False)
-    peer.feed(nack(1, 2, requeue=True) + nack(1, 1, requeue=False) + frames.ack(1, 3))
-    assert graves.found == [("rejected", "", "q", raw, b"x")]
-    assert queue.ready_count == 1
-
-
-def test_a_dead_letter_may_go_where_it_came_from(plane, queue, peer):
-    def again(reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
-        plane.publish([queue], "again", "q", raw, body + b"!")
-
-    queue.dead_letters = again
-    for number in range(600):
-        send(peer, f"{number}")
-    for _ in range(600):
-        peer.get(queue, no_ack=False)
-    peer.feed(nack(1, 0, multiple=True, requeue=False))
-    while plane.busy:
-        plane.run()
-    assert (queue.ready_count, queue.unacked_count) == (600, 0)
-    got = peer.get(queue)
-    assert got is not None
-    assert (got.exchange, got.body, got.redelivered) == ("again", b"0!", False)
-
-
-def test_dead_letters_over_a_limit_of_their_own(plane, queue, peer):
-    grave = plane.queue(0, "grave", False)
-    grave.set_limits(max_length=2)
-    queue.set_limits(max_length=1)
-    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
-        [grave], exchange, key, raw, body
-    )
-    send(peer, *"abcdef")
-    plane.run()
-    assert peer.drain(queue) == [b"f"]
-    plane.run()
-    assert peer.drain(grave) == [b"d", b"e"]
-
-
-def test_a_dead_letter_is_on_disk_with_its_end(plane, disk, peer):
-    durable, grave = plane.queue(1, "q", True), plane.queue(2, "grave", True)
-    durable.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
-        [grave], exchange, key, raw, body
-    )
-    peer.queues["q"] = durable
-    peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
-    disk.sync(plane)
-    peer.get(durable, no_ack=False)
-    peer.feed(nack(1, 1, requeue=False))
-    assert plane.dirty
-    disk.sync(plane)
-    assert (durable.unacked_count, grave.ready_count) == (0, 1)
-    assert not plane.dirty
-
-
 # ------------------------------------------------------------------ priorities of messages
 
 
@@ -376,13 +297,3 @@ def test_purge_and_time_to_live_with_priorities(plane, queue, peer):
 
 
 # ------------------------------------------------------------------ many queues
-
-
-@pytest.mark.slow
-def test_more_queues_than_a_record_can_name(plane, peer):
-    queues = [plane.queue(0, f"{number}", False) for number in range(2**16 + 3)]
-    peer.session.sources["x"] = plane.source("x", lambda key, raw: queues, True)
-    peer.feed(publish(1, "key", b"body", exchange="x"))
-    ((channel, fault),) = peer.session.faults
-    assert (channel, fault.code) == (1, 506)
-    assert not any(queue.ready_count for queue in queues)

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from tests.engine import frames
 from tests.engine.session_fake import Peer, make_plane
 
-from leporid.engine.channel import Consumer
+from leporid.engine.consumer import Consumer
 
 SIDES = [0, 1]
 READY, UNACKED = "ready", "unacked"

@@ -16,18 +16,6 @@ cdef enum:
     SETTLE_DROP = 1
     SETTLE_REQUEUE = 2
 
-cdef class Channel
-
-cdef class Consumer(Taker):
-    cdef readonly str tag
-    cdef readonly Queue queue
-    cdef readonly Channel channel
-    cdef readonly bint no_ack
-    cdef readonly bint active
-    cdef readonly uint32_t prefetch
-    cdef bint replies               # to direct reply-to: such deliveries use up no tag
-    cdef bytes head
-
 cdef class Channel:
     cdef readonly uint16_t number
     cdef readonly bint closing      # refused: only close and close-ok are heard
@@ -66,7 +54,7 @@ cdef class Channel:
     cdef int give_back_unsettled(self) except -1
     cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1
     cdef int settle_at(self, size_t at, int how) except -1
-    cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer consumer, int how) except -1
+    cdef int settle_entry(self, Queue queue, uint64_t seq, Taker taker, int how) except -1
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1

@@ -3,43 +3,14 @@
 
 from typing import Any, TypeAlias
 
+from leporid.engine.consumer import Consumer
 from leporid.engine.outbox import Outbox
-from leporid.engine.queue import Queue
 from leporid.engine.reader import Reader
-from leporid.engine.takers import Taker
 
 # The control plane knows the engine's parts by protocols of its own (broker/dataplane.py) and
 # gives back what it was given. The engine looks at what it gets, whatever the type says here.
 _Queue: TypeAlias = Any
 _Consumer: TypeAlias = Any
-
-class Consumer(Taker):
-    """One subscription of a channel to a queue; made by `Channel.consume`."""
-
-    def __init__(
-        self,
-        channel: Channel,
-        queue: Queue,
-        tag: str,
-        no_ack: bool,
-        priority: int,
-        prefetch: int,
-    ) -> None: ...
-    @property
-    def tag(self) -> str: ...
-    @property
-    def queue(self) -> Queue: ...
-    @property
-    def channel(self) -> Channel: ...
-    @property
-    def no_ack(self) -> bool: ...
-    @property
-    def active(self) -> bool:
-        """It was not cancelled."""
-
-    @property
-    def prefetch(self) -> int:
-        """Unsettled deliveries that it may have; 0: no limit."""
 
 class Channel:
     """One channel of a connection; made by `Connection.open_channel`."""

@@ -11,19 +11,19 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_DECREF
 
+from leporid.engine.consumer cimport Consumer
 from leporid.engine.confirms cimport Confirms, Pending
 from leporid.engine.index cimport UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
-from leporid.engine.outbox cimport OUTPUT_HIGH_BYTES, Outbox
+from leporid.engine.outbox cimport Outbox
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.reader cimport Reader
 from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.storing cimport store
 from leporid.engine.stream cimport Stream
 from leporid.engine.takers cimport Taker
 from leporid.engine.transaction cimport commit, rollback
-from leporid.engine.wire cimport (
-    TTL_INVALID, Props, Record, parse_ttl, walk_properties,
-)
+from leporid.engine.wire cimport TTL_INVALID, Props, parse_ttl, walk_properties
 
 from leporid.amqp.errors import (
     NotImplementedFault, PreconditionFailed, ResourceError, SyntaxFault,
@@ -31,7 +31,6 @@ from leporid.amqp.errors import (
 from leporid.engine.rewrites import copies_of, invalid_expiration, with_reply_to
 
 cdef bytes REPLY_TO = b"amq.rabbitmq.reply-to"
-cdef str REPLY_QUEUE = "amq.rabbitmq.reply-to."
 cdef extern from *:
     """enum { MANDATORY_BIT = 1, IMMEDIATE_BIT = 2 };"""
     int MANDATORY_BIT
@@ -40,68 +39,6 @@ cdef extern from *:
 cdef enum:
     # Kept in memory until commit, and then one segment of the log, whose places are 32-bit numbers.
     TX_BYTES_MAX = 512 * 1024 * 1024
-
-
-cdef class Consumer(Taker):
-    """One consumer: takes entries from its queue while it has credit."""
-
-    def __cinit__(self, Channel channel, Queue queue, str tag, bint no_ack, int priority,
-                  uint32_t prefetch):
-        raw = tag.encode()
-        self.channel = channel
-        self.queue = queue
-        self.tag = tag
-        self.no_ack = no_ack
-        self.priority = priority
-        self.prefetch = 0 if no_ack else prefetch
-        self.active = True
-        self.replies = queue.name.startswith(REPLY_QUEUE)
-        self.head = b"\x00\x3c\x00\x3c" + bytes((len(raw),)) + raw
-
-    def __repr__(self):
-        return f"<Consumer {self.tag!r} of {self.queue.name!r} unacked={self.unacked_count}>"
-
-    cdef bint can_take(self):
-        cdef Channel channel = self.channel
-        cdef Outbox out = channel.out
-        if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
-            out.stalled[self] = None
-            return False
-        if not channel.flowing:
-            return False
-        if self.no_ack:
-            return True
-        if self.prefetch and self.unacked_count >= self.prefetch:
-            return False
-        return not channel.global_limit or channel.outstanding < channel.global_limit
-
-    cdef int take(self, uint64_t seq, Slot *slot) except -1:
-        cdef Channel channel = self.channel
-        cdef Record *record = channel.plane.record(slot.position)
-        cdef uint64_t tag = channel.delivery_tag + 1
-        if not self.replies:
-            channel.delivery_tag = tag
-        channel.plane.delivered += 1
-        if slot.deliveries:
-            channel.plane.redelivered += 1
-        channel.out.write_delivery(
-            channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
-            tag, slot.deliveries > 0, record)
-        if slot.deliveries < 65535:
-            slot.deliveries += 1
-        if self.no_ack:
-            self.queue.settle(seq, slot)
-        else:
-            self.unacked_count += 1
-            channel.outstanding += 1
-            channel.unacked_count += 1
-            channel.ledger.add(tag, seq, self.queue, self)
-        return 0
-
-    cdef int resume(self) except -1:
-        if self.active and self.level is None:
-            self.queue.resume(self)
-        return 0
 
 
 cdef class Channel:
@@ -242,18 +179,18 @@ cdef class Channel:
             return 0
         return self.settle_entry(queue, taken.seq, consumer, how)
 
-    cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer consumer, int how) except -1:
+    cdef int settle_entry(self, Queue queue, uint64_t seq, Taker taker, int how) except -1:
         cdef Slot *slot
         cdef bint was_full
         self.unacked_count -= 1
-        if consumer is not None:
-            consumer.unacked_count -= 1
+        if taker is not None:
+            taker.unacked_count -= 1
             was_full = self.global_limit and self.outstanding >= self.global_limit
             self.outstanding -= 1
             if was_full:
                 self.wake_consumers()
-            elif consumer.level is None and consumer.active:
-                queue.resume(consumer)
+            elif taker.level is None and taker.active:
+                queue.resume(taker)
         if queue.retired:
             return 0
         slot = queue.slot_of(seq)
@@ -359,9 +296,9 @@ cdef class Channel:
                 route = self.open_queues(route, names, names_len, properties, properties_len,
                                          body, body_len, &refused)
             if route.queues or route.streams is not None:
-                self.deepest = self.plane.store(
-                    route, names, names_len, properties, properties_len, body, body_len, props,
-                    flags)
+                self.deepest = store(
+                    self.plane, route, names, names_len, properties, properties_len, body,
+                    body_len, props, flags)
         if not self.confirming:
             return 0
         if self.confirms.add(self.plane.generation if durable else 0, refused) and durable:
@@ -383,8 +320,9 @@ cdef class Channel:
                 continue
             refused[0] = True
             if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
-                self.plane.bury_unstored(queue, names[:names_len], properties[:properties_len],
-                                         body[:body_len], "maxlen")
+                self.plane.burials.hand_over(queue, names[:names_len],
+                                             properties[:properties_len], body[:body_len],
+                                             "maxlen")
         return make_route(taking + (route.streams or []))
 
     cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,

@@ -288,7 +288,7 @@ cdef class Connection(Peer):
                 channel.expecting = 1
                 return 0
             if self.buries:
-                if self.plane.dying:
+                if self.plane.burials.dying:
                     self.choked = True
                     self.plane.resuming.append(self)
                     return WAIT
@@ -454,7 +454,7 @@ cdef class Connection(Peer):
             raise settle_fault(fault, method)
         if self.plane.noted != noted:
             self.settle_generation = self.plane.noted_by
-        self.buries = self.buries or how == SETTLE_DROP and self.plane.dying
+        self.buries = self.buries or how == SETTLE_DROP and self.plane.burials.dying
         return 0
 
     cdef int drained(self) except -1:

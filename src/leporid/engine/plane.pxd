@@ -2,16 +2,14 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+cdef class Plane    # before the modules that know it, too
+
+from leporid.engine.burials cimport Burials
 from leporid.engine.index cimport BlockPool
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.timers cimport Timers
-from leporid.engine.wire cimport Props, Range, Record
-
-cdef enum:
-    # Dead letters of one turn. Each costs some 20 us, and one frame or one moment may make a
-    # million of them, for which nobody else should wait.
-    BURIALS_MAX = 500
+from leporid.engine.wire cimport Record
 
 cdef class Plane:
     cdef public uint64_t now_ms
@@ -42,9 +40,7 @@ cdef class Plane:
     cdef uint64_t appended_to_streams   # messages, ever
     cdef public str incarnation_prefix  # of this data directory; given by the server
     cdef public object map_stream_segment   # (stream id, number) -> buffer of the file
-    cdef list deferred                  # (generation, queue, position, seq): see defer_settled
-    cdef object dying                   # (queue, seq, reason): to be buried in turns to come
-    cdef uint32_t burials               # dead letters of this turn
+    cdef Burials burials                # dead letters
     cdef list settling                  # queues with settles not yet in the log
     cdef list held                      # connections that wait for a generation
     cdef list resuming                  # connections whose input waited for output or burials
@@ -69,19 +65,3 @@ cdef class Plane:
     cdef int work(self) except -1
     cdef int expire(self) except -1
     cdef int prune_timers(self) except -1
-    cdef int defer_settled(self, object queue, uint64_t position, uint64_t seq) except -1
-    cdef uint64_t store(self, object given, const uint8_t *names, size_t names_len,
-                        const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                        size_t body_len, const Props *props, uint8_t flags) except? 0
-    cdef int bury_waiting(self) except -1
-    cdef uint64_t enqueue(self, object given, const uint8_t *names, size_t names_len,
-                          const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                          size_t body_len, const Props *props, uint8_t flags,
-                          Producer producer, uint64_t sequence) except? 0
-    cdef bint store_produced(self, object given, const uint8_t *names, size_t names_len,
-                             const uint8_t *properties, size_t properties_len,
-                             const uint8_t *body, size_t body_len, const Props *props,
-                             bytes reference, uint64_t sequence) except -1
-    cdef int bury(self, object queue, uint64_t position, uint32_t deliveries, str reason) except -1
-    cdef int bury_unstored(self, object queue, bytes names, bytes properties, bytes body,
-                           str reason) except -1

@@ -10,27 +10,24 @@ confirm, a held answer) goes on. Invariant: nothing that waits for a generation 
 every byte and every definition of that generation is on disk.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.burials cimport Burials
 from leporid.engine.channel cimport Channel
 from leporid.engine.cleaning cimport clean, compact
 from leporid.engine.connection cimport Connection
 from leporid.engine.facts cimport flush_settles, mark_clean
 from leporid.engine.index cimport GONE, BlockPool, Slot
-from leporid.engine.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log, Segment
-from leporid.engine.producers cimport Producer, Producers
+from leporid.engine.log cimport Log, Segment
+from leporid.engine.producers cimport Producers
 from leporid.engine.queue cimport Queue
 from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.storing cimport store, store_produced
 from leporid.engine.stream cimport Stream
 from leporid.engine.timers cimport Due, Timers
-from leporid.engine.wire cimport (
-    TTL_SET, Props, Record, Target, parse_ttl, walk_properties,
-)
-
-from collections import deque
+from leporid.engine.wire cimport Props, Record, walk_properties
 
 cdef extern from *:
     """
@@ -71,8 +68,7 @@ cdef class Plane:
         self.touched = []
         self.confirming = []
         self.settling = []
-        self.deferred = []
-        self.dying = deque()
+        self.burials = Burials(self)
         self.unsynced = []
         self.syncing_streams = []
         self.dropped_streams = []
@@ -153,9 +149,7 @@ cdef class Plane:
         cdef Connection connection
         if self.ended:
             return
-        self.burials = 0
-        if self.dying:
-            self.bury_waiting()
+        self.burials.turn()
         resuming, self.resuming = self.resuming, []
         for connection in resuming:
             if not connection.is_lost:
@@ -233,7 +227,7 @@ cdef class Plane:
     @property
     def busy(self):
         """Whether `run` would find something to do."""
-        return bool(self.hungry or self.resuming or self.dying)
+        return bool(self.hungry or self.resuming or self.burials.dying)
 
     def take_touched(self):
         """Connections that have output or want to be closed, since the last call."""
@@ -241,107 +235,6 @@ cdef class Plane:
         return touched
 
     # ------------------------------------------------------------- publishing
-
-    cdef uint64_t store(self, object given, const uint8_t *names, size_t names_len,
-                        const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                        size_t body_len, const Props *props, uint8_t flags) except? 0:
-        """Append one record, and one entry in each queue of the route; one to each stream.
-
-        Returns the ready messages of the longest of these queues that has consumers.
-        """
-        cdef Route route = <Route> given
-        cdef Stream stream
-        if route.streams is not None:
-            for stream in route.streams:
-                stream.append_message(names, names_len, properties, properties_len, body,
-                                      body_len, None, 0)
-            if not route.queues:
-                self.published += 1
-                return 0
-        return self.enqueue(route, names, names_len, properties, properties_len, body, body_len,
-                            props, flags, None, 0)
-
-    cdef bint store_produced(self, object given, const uint8_t *names, size_t names_len,
-                             const uint8_t *properties, size_t properties_len,
-                             const uint8_t *body, size_t body_len, const Props *props,
-                             bytes reference, uint64_t sequence) except -1:
-        """The same for a producer that says which of its messages this is.
-
-        Returns whether it was new anywhere; each log leaves out what it has.
-        """
-        cdef Route route = <Route> given
-        cdef Stream stream
-        cdef Producer producer
-        cdef bint fresh = False
-        for stream in route.streams or ():
-            producer = stream.producers.get(stream.log, reference, self.wall_ms)
-            if sequence >= producer.next:
-                stream.append_message(names, names_len, properties, properties_len, body,
-                                      body_len, producer, sequence)
-                fresh = True
-        if route.queues:
-            producer = self.producers.get(self.durable, reference, self.wall_ms)
-            if sequence >= producer.next:
-                self.enqueue(route, names, names_len, properties, properties_len, body, body_len,
-                             props, 0, producer, sequence)
-                fresh = True
-        return fresh
-
-    cdef uint64_t enqueue(self, object given, const uint8_t *names, size_t names_len,
-                          const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                          size_t body_len, const Props *props, uint8_t flags,
-                          Producer producer, uint64_t sequence) except? 0:
-        cdef Route route = <Route> given
-        cdef bint durable = props.delivery_mode == 2 and route.durable
-        cdef Log log = self.durable if durable else self.transient
-        cdef size_t queues = len(route.queues), at
-        cdef size_t targets = queues + (durable and producer is not None)
-        cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
-                            + properties_len + body_len + 7) & ~<size_t> 7
-        cdef Record *record = log.begin(size)
-        cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
-        cdef uint8_t *p = <uint8_t *> (target + targets)
-        cdef Queue queue
-        cdef uint64_t position, ttl_ms, deepest = 0
-        memset(<uint8_t *> record + size - 8, 0, 8)
-        record.size = <uint32_t> size
-        record.kind = KIND_PUBLISH
-        record.flags = flags if log.durable else 0
-        record.targets = <uint16_t> targets
-        record.properties_len = <uint32_t> properties_len
-        record.timestamp_ms = self.wall_ms
-        record.body_len = <uint32_t> body_len
-        record.names_len = <uint16_t> names_len
-        for at in range(queues):
-            queue = <Queue> route.queues[at]
-            target[at].queue = queue.id
-            target[at].seq = queue.next_seq
-        if producer is not None:
-            producer.next = sequence + 1
-            if durable:
-                record.flags |= FLAG_PRODUCED
-                target[queues].queue, target[queues].seq = producer.number, sequence
-        memcpy(p, names, names_len)
-        p += names_len
-        memcpy(p, properties, properties_len)
-        memcpy(p + properties_len, body, body_len)
-        position = log.finish(record)
-        log.hold(position, <uint32_t> queues)
-        if log.durable:
-            self.dirty = True
-        self.published += 1
-        for at in range(queues):
-            queue = <Queue> route.queues[at]
-            queue.push(position, <uint32_t> body_len, props.priority)
-            if props.expiration != NULL or queue.ttl != NO_LIMIT:
-                if parse_ttl(props, &ttl_ms) != TTL_SET:
-                    ttl_ms = NO_LIMIT
-                ttl_ms = min(ttl_ms, queue.ttl)
-                if ttl_ms != NO_LIMIT:
-                    queue.set_ttl(queue.next_seq - 1, ttl_ms)
-            if queue.ready_count > deepest and queue.consumer_count:
-                deepest = queue.ready_count
-        return deepest
 
     def publish(self, queues, str exchange not None, str key not None, bytes properties not None,
                 bytes body not None, bytes producer=None, uint64_t sequence=0):
@@ -362,54 +255,16 @@ cdef class Plane:
                            &props):
             raise ValueError("properties do not parse")
         if producer is not None:
-            return self.store_produced(
-                route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+            return store_produced(
+                self, route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                 <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                 <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, producer, sequence)
-        self.store(route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
-                   <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                   <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
+        store(self, route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+              <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+              <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
         return True
 
-    cdef int bury_waiting(self) except -1:
-        """Bury what earlier turns could not, in the order in which it died."""
-        cdef Queue queue
-        cdef Slot *slot
-        while self.dying and self.burials < BURIALS_MAX:
-            queue, seq, reason = self.dying.popleft()
-            slot = queue.slot_of(seq)
-            if slot != NULL and slot.state != GONE:
-                queue.drop(seq, slot, reason)
-        return 0
-
-    cdef int bury(self, object queue, uint64_t position, uint32_t deliveries,
-                  str reason) except -1:
-        """Hand a message that leaves a queue unacknowledged to the queue's dead letters."""
-        cdef Record *record = self.record(position)
-        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
-                                     + record.targets * sizeof(Target))
-        cdef const uint8_t *properties = names + record.names_len
-        cdef const uint8_t *body = properties + record.properties_len
-        return self.bury_unstored(queue, names[:record.names_len],
-                                  properties[:record.properties_len], body[:record.body_len],
-                                  reason)
-
-    cdef int bury_unstored(self, object queue, bytes names, bytes properties, bytes body,
-                           str reason) except -1:
-        cdef Py_ssize_t split = 1 + <unsigned char> names[0]
-        queue.dead_letters(reason, names[1:split].decode(), names[split + 1:].decode(),
-                           properties, body)
-        return 0
-
     # ------------------------------------------------------------- facts
-
-    cdef int defer_settled(self, object queue, uint64_t position, uint64_t seq) except -1:
-        """Settled, but to be noted only when everything of this generation is on disk."""
-        self.noted += 1
-        self.noted_by = self.generation + 1
-        self.deferred.append((self.generation, queue, position, seq))
-        self.dirty = True
-        return 0
 
     def note_change(self):
         """Something durable happened: it belongs to this generation, which is returned."""
@@ -460,7 +315,6 @@ cdef class Plane:
         """That generation is on disk."""
         cdef Segment segment
         cdef Connection connection
-        cdef Queue queue
         cdef Stream stream
         self.syncing = False
         self.synced = generation
@@ -469,14 +323,7 @@ cdef class Plane:
         syncing, self.syncing_streams = self.syncing_streams, []
         for stream in syncing:
             stream.end_sync(written[stream.id])
-        deferred, self.deferred = self.deferred, []
-        for entry in deferred:
-            if entry[0] > generation:
-                self.deferred.append(entry)
-                continue
-            queue = entry[1]
-            queue.note_settled(entry[2], entry[3])
-            self.dirty = True
+        self.burials.end_sync(generation)
         for segment in self.segments:
             if (segment.sealed and not segment.mapped and segment.written == segment.used
                     and segment.live and self.map_segment is not None):

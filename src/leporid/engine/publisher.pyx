@@ -13,6 +13,7 @@ from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.rows cimport Row, Rows
 from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.storing cimport store, store_produced
 from leporid.engine.wire cimport Props, walk_properties
 
 cdef enum:
@@ -93,18 +94,19 @@ cdef class Publisher:
                     continue
                 refused = True
                 if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
-                    self.plane.bury_unstored(queue, names[:names_len],
-                                             properties[:properties_len], body[:body_len],
-                                             "maxlen")
+                    self.plane.burials.hand_over(queue, names[:names_len],
+                                                 properties[:properties_len], body[:body_len],
+                                                 "maxlen")
             route = make_route(taking + (route.streams or []))
         if not route.queues and route.streams is None:
             return REFUSED
         if self.producer is None:
-            self.plane.store(route, names, names_len, properties, properties_len, body, body_len,
-                             &props, 0)
+            store(self.plane, route, names, names_len, properties, properties_len, body, body_len,
+                  &props, 0)
         else:
-            fresh = self.plane.store_produced(route, names, names_len, properties, properties_len,
-                                              body, body_len, &props, self.producer, sequence)
+            fresh = store_produced(self.plane, route, names, names_len, properties,
+                                   properties_len, body, body_len, &props, self.producer,
+                                   sequence)
         # What was there already may not be on disk yet, either.
         if route.streams is not None or props.delivery_mode == PERSISTENT and route.durable:
             self.generation = self.plane.generation

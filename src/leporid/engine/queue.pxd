@@ -47,7 +47,6 @@ cdef class Queue:
     cdef int settle(self, uint64_t seq, Slot *slot) except -1
     cdef int forget(self, uint64_t seq, Slot *slot) except -1
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
-    cdef int drop_later(self, uint64_t seq, Slot *slot, str reason) except -1
     cdef int requeue(self, uint64_t seq, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1
     cdef int prune(self, Order order) except -1
@@ -63,10 +62,7 @@ cdef class Queue:
     cdef int attach(self, Taker taker) except -1
     cdef int detach(self, Taker taker) except -1
     cdef int resume(self, Taker taker) except -1
-    cdef int apply_publish(self, uint64_t seq, uint64_t position) except -1
-    cdef int apply_settle(self, Range *settled) except -1
-    cdef int restore_ttl(self, uint64_t seq, uint64_t position) except -1
-    cdef int finish_restore(self, bint redelivered) except -1
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1
     cdef int drop_all(self, uint8_t state) except -1
 
 cdef uint32_t merge_ranges(Range *ranges, uint32_t count) noexcept nogil

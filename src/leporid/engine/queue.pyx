@@ -15,13 +15,12 @@ priority. ready_count and unacked_count equal the number of slots in that state.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 
-from leporid.engine.facts cimport settle_with_letter
 from leporid.engine.index cimport (
     BLOCK_SLOTS, GONE, READY, UNACKED, Block, Index, Slot,
 )
 from leporid.engine.log cimport DURABLE_BIT
 from leporid.engine.order cimport Order
-from leporid.engine.plane cimport BURIALS_MAX, Plane
+from leporid.engine.plane cimport Plane
 from leporid.engine.takers cimport Taker, Takers
 from leporid.engine.wire cimport (
     TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
@@ -202,40 +201,10 @@ cdef class Queue:
         return self.index.leave(seq)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
-        """An entry leaves without having been acknowledged: to the dead letters, if there are.
-
-        A dead letter in the same log is one transaction with the entry's end: a crash neither
-        loses nor doubles it. One in a stream is on disk before the entry's end is in the log, so
-        a crash may double it. (Within one write a power cut may keep what was written last.)
-        """
-        cdef Plane plane = self.plane
-        cdef uint64_t before, in_streams
+        """An entry leaves without having been acknowledged: to the dead letters, if there are."""
         if self.dead_letters is None:
             return self.settle(seq, slot)
-        if self.plane.burials >= BURIALS_MAX:
-            return self.drop_later(seq, slot, reason)
-        plane.burials += 1
-        before, in_streams = plane.durable.appended, plane.appended_to_streams
-        plane.bury(self, slot.position, slot.deliveries, reason)
-        slot = self.index.slot_of(seq)  # what was published meanwhile may have moved it
-        if self.durable and slot.position >> 63:
-            if plane.appended_to_streams == in_streams and plane.durable.appended == before:
-                self.note_settled(slot.position, seq)  # it went nowhere that lasts
-            elif (plane.appended_to_streams != in_streams
-                    or plane.durable.appended != before + 1
-                    or not settle_with_letter(plane, self.id, slot.position, seq)):
-                plane.defer_settled(self, slot.position, seq)
-        return self.forget(seq, slot)
-
-    cdef int drop_later(self, uint64_t seq, Slot *slot, str reason) except -1:
-        """This turn had its dead letters: until one to come the entry is nobody's."""
-        if slot.state == READY:
-            slot.state = UNACKED
-            self.ready_count -= 1
-            self.unacked_count += 1
-            self.ready_bytes -= self.plane.record(slot.position).body_len
-        self.plane.dying.append((self, seq, reason))
-        return 0
+        return self.plane.burials.bury(self, seq, slot, reason)
 
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1:
         cdef uint32_t segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
@@ -310,6 +279,29 @@ cdef class Queue:
         else:
             self.plane.momentary.append((self, seq))
         return 0
+
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
+        """What is left of its time to live, and its priority; wall time counted while nobody
+        ran."""
+        cdef Record *record = self.plane.record(position)
+        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
+                                          + record.targets * sizeof(Target) + record.names_len)
+        cdef Props props
+        cdef Slot *slot = self.index.slot_of(seq)
+        cdef uint64_t ttl_ms = NO_LIMIT, over_ms
+        if walk_properties(properties, record.properties_len, &props):
+            return 0
+        if parse_ttl(&props, &ttl_ms) != TTL_SET:
+            ttl_ms = NO_LIMIT
+        ttl_ms = min(ttl_ms, self.ttl)
+        if self.lanes is not None:
+            slot.priority = min(props.priority, self.max_priority)
+            (<Order> self.lanes[slot.priority]).push(seq)
+        if ttl_ms == NO_LIMIT:
+            return 0
+        over_ms = record.timestamp_ms + ttl_ms
+        ttl_ms = over_ms - self.plane.wall_ms if over_ms > self.plane.wall_ms else 0
+        return self.set_ttl(seq, ttl_ms)
 
     cdef int expire(self, uint64_t seq) except -1:
         """Drop an entry if it is ready and its time is over; returns whether it was dropped."""
@@ -422,77 +414,3 @@ cdef class Queue:
             self.delivered += 1
             taker.take(seq, slot)
         return self.drop_excess()
-
-    # ------------------------------------------------------------- replay
-
-    cdef int apply_publish(self, uint64_t seq, uint64_t position) except -1:
-        cdef Slot *slot = self.index.insert(seq)
-        if slot.state == GONE:
-            self.index.enter(seq)
-        else:
-            # The newer record is a copy: it must not go before what it was copied from.
-            number = <uint32_t> (slot.position >> 32) & ~<uint32_t> DURABLE_BIT
-            self.plane.durable.find(
-                <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT).pins.add(number)
-            self.plane.release(slot.position)
-        slot.position = position
-        slot.state = READY
-        self.plane.durable.hold(position, 1)
-        self.next_seq = max(self.next_seq, seq + 1)
-        return 0
-
-    cdef int apply_settle(self, Range *settled) except -1:
-        cdef uint64_t seq
-        cdef Slot *slot
-        self.next_seq = max(self.next_seq, settled.first + settled.count)
-        for seq in range(settled.first, settled.first + settled.count):
-            slot = self.index.slot_of(seq)
-            if slot == NULL or slot.state == GONE:
-                continue
-            if (<uint32_t> (slot.position >> 32) & ~<uint32_t> DURABLE_BIT) != settled.segment:
-                continue  # the number's entry is a newer one, or was copied forward since
-            slot.state = GONE
-            self.plane.release(slot.position)
-            self.index.leave(seq)
-        return 0
-
-    cdef int restore_ttl(self, uint64_t seq, uint64_t position) except -1:
-        """What is left of its time to live, and its priority; wall time counted while nobody
-        ran."""
-        cdef Record *record = self.plane.record(position)
-        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
-                                          + record.targets * sizeof(Target) + record.names_len)
-        cdef Props props
-        cdef Slot *slot = self.index.slot_of(seq)
-        cdef uint64_t ttl_ms = NO_LIMIT, over_ms
-        if walk_properties(properties, record.properties_len, &props):
-            return 0
-        if parse_ttl(&props, &ttl_ms) != TTL_SET:
-            ttl_ms = NO_LIMIT
-        ttl_ms = min(ttl_ms, self.ttl)
-        if self.lanes is not None:
-            slot.priority = min(props.priority, self.max_priority)
-            (<Order> self.lanes[slot.priority]).push(seq)
-        if ttl_ms == NO_LIMIT:
-            return 0
-        over_ms = record.timestamp_ms + ttl_ms
-        ttl_ms = over_ms - self.plane.wall_ms if over_ms > self.plane.wall_ms else 0
-        return self.set_ttl(seq, ttl_ms)
-
-    cdef int finish_restore(self, bint redelivered) except -1:
-        """All facts were applied: count what is ready."""
-        cdef Block *block = self.index.block_from(0)
-        cdef uint32_t at
-        self.head_seq = block.number * BLOCK_SLOTS if block != NULL else self.next_seq
-        while block != NULL:
-            for at in range(BLOCK_SLOTS):
-                if block.slots[at].state == READY:
-                    self.ready_count += 1
-                    self.ready_bytes += self.plane.record(block.slots[at].position).body_len
-                    if redelivered:
-                        block.slots[at].deliveries = max(1, block.slots[at].deliveries)
-                    self.restore_ttl(block.number * BLOCK_SLOTS + at, block.slots[at].position)
-            block = self.index.block_from(block.number + 1)
-        self.index.end_restore(self.next_seq)
-        self.wake()
-        return 0

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from leporid.engine.channel cimport Consumer
+from leporid.engine.consumer cimport Consumer
 from leporid.engine.stream cimport Cursor, Stream
 
 cdef class Reader(Consumer):

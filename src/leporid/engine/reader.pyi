@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of reader.pyx."""
 
-from leporid.engine.channel import Consumer
+from leporid.engine.consumer import Consumer
 
 class Reader(Consumer):
     """One consumer of a stream; made by `Channel.consume_stream`."""

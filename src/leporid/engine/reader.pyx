@@ -7,7 +7,8 @@ place in it. Invariant: offsets are delivered in rising order; an ack gives cred
 from libc.stdint cimport uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.channel cimport Channel, Consumer
+from leporid.engine.channel cimport Channel
+from leporid.engine.consumer cimport Consumer
 from leporid.engine.stream cimport Stream
 from leporid.engine.wire cimport Record
 

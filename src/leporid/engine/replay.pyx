@@ -17,6 +17,7 @@ from leporid.engine.log cimport (
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
+from leporid.engine.restoring cimport apply_publish, apply_settle, finish_restore
 from leporid.engine.wire cimport Range, Record, Target, crc32c, header_check
 
 from leporid.engine.log import FORMAT_VERSION, MAGIC
@@ -237,7 +238,7 @@ cdef class Replay:
             for i in range(record.targets):
                 queue = self.plane.queues.get(target[i].queue)
                 if queue is not None:
-                    queue.apply_publish(target[i].seq, position)
+                    apply_publish(queue, target[i].seq, position)
         elif record.kind == KIND_PRODUCER:
             if self.plane is not None:
                 self.plane.producers.learn(record)
@@ -255,7 +256,7 @@ cdef class Replay:
                 if queue is None:
                     continue
                 if record.kind == KIND_SETTLE:
-                    queue.apply_settle(&ranges[i])
+                    apply_settle(queue, &ranges[i])
                     continue
                 for seq in range(ranges[i].first, ranges[i].first + ranges[i].count):
                     slot = queue.slot_of(seq)
@@ -281,7 +282,7 @@ cdef class Replay:
         self.clean = self.clean and not missing
         for queue in self.plane.queues.values():
             if queue.durable:
-                queue.finish_restore(not self.clean)
+                finish_restore(queue, not self.clean)
         self.plane.idle_segments = True
         if self.damaged:
             self.plane.producers.doubt()

@@ -9,6 +9,7 @@ cdef class Level
 cdef class Taker:
     cdef readonly int priority
     cdef readonly uint64_t unacked_count
+    cdef readonly bint active       # not cancelled
     cdef Taker next
     cdef Taker previous
     cdef Level level                # the ring it stands in; None while it cannot take

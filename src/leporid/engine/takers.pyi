@@ -14,6 +14,10 @@ class Taker:
     def unacked_count(self) -> int:
         """Unsettled deliveries that it has."""
 
+    @property
+    def active(self) -> bool:
+        """It was not cancelled."""
+
 @final
 class Level:
     """The takers of one priority; used by the engine only."""

@@ -8,7 +8,8 @@ Invariant: between the first of these facts and COMMIT nothing else is appended.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel, Consumer
+from leporid.engine.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel
+from leporid.engine.consumer cimport Consumer
 from leporid.engine.ledger cimport Unacked
 from leporid.engine.facts cimport append_commit, flush_settles
 from leporid.engine.log cimport FLAG_IN_TX
@@ -85,7 +86,8 @@ cdef tuple begin_commit(Channel channel):
         publishes.append((route, names, properties, body, mandatory, refused))
     for _, queue, seq, consumer, how in channel.tx_settles:
         if how == SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
-            channel.plane.burials = 0  # commit-ok promises them, so none waits for another turn
+            # commit-ok promises them, so none waits for another turn
+            channel.plane.burials.count = 0
             channel.settle_entry(queue, seq, consumer, how)
             continue
         settles.append((queue, seq, consumer, SETTLE_ACK))

@@ -1,0 +1,28 @@
+"""Dead letters: what leaves a queue without having been acknowledged."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef class Burials  # before the modules that know it, too
+
+from leporid.engine.index cimport Slot
+from leporid.engine.plane cimport Plane
+
+cdef enum:
+    # Dead letters of one turn. Each costs some 20 us, and one frame or one moment may make a
+    # million of them, for which nobody else should wait.
+    BURIALS_MAX = 500
+
+cdef class Burials:
+    cdef Plane plane
+    cdef uint32_t count                 # of this turn
+    cdef readonly object dying          # (queue, seq, reason): to be buried in turns to come
+    cdef list deferred                  # (generation, queue, position, seq): see `defer`
+    cdef int turn(self) except -1
+    cdef int bury(self, object queue, uint64_t seq, Slot *slot, str reason) except -1
+    cdef int bury_later(self, object queue, uint64_t seq, Slot *slot, str reason) except -1
+    cdef int end_with_letter(self, object queue, uint64_t seq, uint64_t letters,
+                             uint64_t in_streams) except -1
+    cdef int hand_over(self, object queue, bytes names, bytes properties, bytes body,
+                       str reason) except -1
+    cdef int defer(self, object queue, uint64_t position, uint64_t seq) except -1
+    cdef int end_sync(self, uint64_t generation) except -1

@@ -1,0 +1,16 @@
+"""A consumer of a queue."""
+
+from libc.stdint cimport uint32_t
+
+from leporid.engine.channel cimport Channel
+from leporid.engine.queue cimport Queue
+from leporid.engine.takers cimport Taker
+
+cdef class Consumer(Taker):
+    cdef readonly str tag
+    cdef readonly Queue queue
+    cdef readonly Channel channel
+    cdef readonly bint no_ack
+    cdef readonly uint32_t prefetch
+    cdef bint replies               # to direct reply-to: such deliveries use up no tag
+    cdef bytes head

@@ -1,0 +1,30 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of consumer.pyx."""
+
+from leporid.engine.channel import Channel
+from leporid.engine.queue import Queue
+from leporid.engine.takers import Taker
+
+class Consumer(Taker):
+    """One subscription of a channel to a queue; made by `Channel.consume`."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        queue: Queue,
+        tag: str,
+        no_ack: bool,
+        priority: int,
+        prefetch: int,
+    ) -> None: ...
+    @property
+    def tag(self) -> str: ...
+    @property
+    def queue(self) -> Queue: ...
+    @property
+    def channel(self) -> Channel: ...
+    @property
+    def no_ack(self) -> bool: ...
+    @property
+    def prefetch(self) -> int:
+        """Unsettled deliveries that it may have; 0: no limit."""

@@ -1,0 +1,1 @@
+# Nothing of restoring.pyx is seen by Python.

@@ -1,0 +1,1 @@
+# Nothing of storing.pyx is seen by Python.

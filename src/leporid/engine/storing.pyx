@@ -1,0 +1,125 @@
+"""Storing: a message whose queues are known becomes one record, and an entry in each of them.
+
+Responsible for what a publish leaves behind: the record in the log that its durability asks for,
+one in the log of each stream, entries with their time to live. It does not look routes up, nor
+refuse anything. Invariant: the record names every queue that has an entry for it, by the sequence
+number that the entry has.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from leporid.engine.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log
+from leporid.engine.plane cimport Plane
+from leporid.engine.producers cimport Producer
+from leporid.engine.queue cimport Queue
+from leporid.engine.source cimport Route
+from leporid.engine.stream cimport Stream
+from leporid.engine.wire cimport TTL_SET, Props, Record, Target, parse_ttl
+
+cdef extern from *:
+    """
+    #define NO_LIMIT UINT64_MAX
+    """
+    uint64_t NO_LIMIT
+
+
+cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names_len,
+                    const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                    size_t body_len, const Props *props, uint8_t flags) except? 0:
+    """Append one record, and one entry in each queue of the route; one to each stream.
+
+    Returns the ready messages of the longest of these queues that has consumers.
+    """
+    cdef Stream stream
+    if route.streams is not None:
+        for stream in route.streams:
+            stream.append_message(names, names_len, properties, properties_len, body,
+                                  body_len, None, 0)
+        if not route.queues:
+            plane.published += 1
+            return 0
+    return enqueue(plane, route, names, names_len, properties, properties_len, body, body_len,
+                   props, flags, None, 0)
+
+
+cdef bint store_produced(Plane plane, Route route, const uint8_t *names, size_t names_len,
+                         const uint8_t *properties, size_t properties_len,
+                         const uint8_t *body, size_t body_len, const Props *props,
+                         bytes reference, uint64_t sequence) except -1:
+    """The same for a producer that says which of its messages this is.
+
+    Returns whether it was new anywhere; each log leaves out what it has.
+    """
+    cdef Stream stream
+    cdef Producer producer
+    cdef bint fresh = False
+    for stream in route.streams or ():
+        producer = stream.producers.get(stream.log, reference, plane.wall_ms)
+        if sequence >= producer.next:
+            stream.append_message(names, names_len, properties, properties_len, body,
+                                  body_len, producer, sequence)
+            fresh = True
+    if route.queues:
+        producer = plane.producers.get(plane.durable, reference, plane.wall_ms)
+        if sequence >= producer.next:
+            enqueue(plane, route, names, names_len, properties, properties_len, body, body_len,
+                    props, 0, producer, sequence)
+            fresh = True
+    return fresh
+
+
+cdef uint64_t enqueue(Plane plane, Route route, const uint8_t *names, size_t names_len,
+                      const uint8_t *properties, size_t properties_len, const uint8_t *body,
+                      size_t body_len, const Props *props, uint8_t flags,
+                      Producer producer, uint64_t sequence) except? 0:
+    cdef bint durable = props.delivery_mode == 2 and route.durable
+    cdef Log log = plane.durable if durable else plane.transient
+    cdef size_t queues = len(route.queues), at
+    cdef size_t targets = queues + (durable and producer is not None)
+    cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
+                        + properties_len + body_len + 7) & ~<size_t> 7
+    cdef Record *record = log.begin(size)
+    cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
+    cdef uint8_t *p = <uint8_t *> (target + targets)
+    cdef Queue queue
+    cdef uint64_t position, ttl_ms, deepest = 0
+    memset(<uint8_t *> record + size - 8, 0, 8)
+    record.size = <uint32_t> size
+    record.kind = KIND_PUBLISH
+    record.flags = flags if log.durable else 0
+    record.targets = <uint16_t> targets
+    record.properties_len = <uint32_t> properties_len
+    record.timestamp_ms = plane.wall_ms
+    record.body_len = <uint32_t> body_len
+    record.names_len = <uint16_t> names_len
+    for at in range(queues):
+        queue = <Queue> route.queues[at]
+        target[at].queue = queue.id
+        target[at].seq = queue.next_seq
+    if producer is not None:
+        producer.next = sequence + 1
+        if durable:
+            record.flags |= FLAG_PRODUCED
+            target[queues].queue, target[queues].seq = producer.number, sequence
+    memcpy(p, names, names_len)
+    p += names_len
+    memcpy(p, properties, properties_len)
+    memcpy(p + properties_len, body, body_len)
+    position = log.finish(record)
+    log.hold(position, <uint32_t> queues)
+    if log.durable:
+        plane.dirty = True
+    plane.published += 1
+    for at in range(queues):
+        queue = <Queue> route.queues[at]
+        queue.push(position, <uint32_t> body_len, props.priority)
+        if props.expiration != NULL or queue.ttl != NO_LIMIT:
+            if parse_ttl(props, &ttl_ms) != TTL_SET:
+                ttl_ms = NO_LIMIT
+            ttl_ms = min(ttl_ms, queue.ttl)
+            if ttl_ms != NO_LIMIT:
+                queue.set_ttl(queue.next_seq - 1, ttl_ms)
+        if queue.ready_count > deepest and queue.consumer_count:
+            deepest = queue.ready_count
+    return deepest

@@ -1,0 +1,118 @@
+"""Dead letters: when they are made, how many in a turn, and what a crash leaves of them."""
+
+from __future__ import annotations
+
+from tests.engine.frames import PERSISTENT, ack, nack, properties, publish, table
+from tests.engine.session_fake import Peer
+
+
+def send(peer: Peer, *texts: str) -> None:
+    for text in texts:
+        peer.feed(publish(1, "q", text.encode()))
+
+
+def test_a_rejected_message_becomes_a_dead_letter(queue, peer, graves):
+    raw = properties(message_id="m", headers=table(a=b"V"))
+    peer.feed(publish(1, "q", b"x", raw=raw) * 3)
+    for _ in range(3):
+        peer.get(queue, no_ack=False)
+    peer.feed(nack(1, 2, requeue=True) + nack(1, 1, requeue=False) + ack(1, 3))
+    assert graves.found == [("rejected", "", "q", raw, b"x")]
+    assert queue.ready_count == 1
+
+
+def test_a_dead_letter_may_go_where_it_came_from(plane, queue, peer):
+    def again(reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
+        plane.publish([queue], "again", "q", raw, body + b"!")
+
+    queue.dead_letters = again
+    for number in range(600):
+        send(peer, f"{number}")
+    for _ in range(600):
+        peer.get(queue, no_ack=False)
+    peer.feed(nack(1, 0, multiple=True, requeue=False))
+    while plane.busy:
+        plane.run()
+    assert (queue.ready_count, queue.unacked_count) == (600, 0)
+    got = peer.get(queue)
+    assert got is not None
+    assert (got.exchange, got.body, got.redelivered) == ("again", b"0!", False)
+
+
+def test_dead_letters_over_a_limit_of_their_own(plane, queue, peer):
+    grave = plane.queue(0, "grave", False)
+    grave.set_limits(max_length=2)
+    queue.set_limits(max_length=1)
+    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [grave], exchange, key, raw, body
+    )
+    send(peer, *"abcdef")
+    plane.run()
+    assert peer.drain(queue) == [b"f"]
+    plane.run()
+    assert peer.drain(grave) == [b"d", b"e"]
+
+
+def test_a_dead_letter_is_on_disk_with_its_end(plane, disk, peer):
+    durable, grave = plane.queue(1, "q", True), plane.queue(2, "grave", True)
+    durable.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [grave], exchange, key, raw, body
+    )
+    peer.queues["q"] = durable
+    peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
+    disk.sync(plane)
+    peer.get(durable, no_ack=False)
+    peer.feed(nack(1, 1, requeue=False))
+    assert plane.dirty
+    disk.sync(plane)
+    assert (durable.unacked_count, grave.ready_count) == (0, 1)
+    assert not plane.dirty
+
+
+def test_a_turn_that_delivers_what_a_dead_letter_made(plane, queue, peer):
+    source = plane.queue(0, "source", False)
+    peer.queues["source"] = source
+    source.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [queue], exchange, key, raw, body
+    )
+    peer.channel.consume(queue, "c", True, 0, 0)
+    peer.feed(publish(1, "source", b"x", raw=properties(expiration="5")))
+    plane.run()
+    plane.now_ms += 5
+    got = peer.deliveries()
+    while plane.busy:
+        got += peer.deliveries()
+    assert [each.body for each in got] == [b"x"]
+
+
+def test_dead_letters_take_their_turns(plane, queue, peer):
+    """What expired is nobody's at once, but a million dead letters are not one turn's."""
+    buried = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
+    numbers = [b"%d" % number for number in range(1300)]
+    for number in numbers:
+        peer.feed(publish(1, "q", number, raw=properties(expiration="5")))
+    plane.now_ms += 5
+    plane.run()
+    assert 0 < len(buried) < 700
+    assert queue.ready_count == 0
+    assert peer.get(queue) is None
+    for _ in range(3):
+        assert plane.busy == (len(buried) < 1300)
+        plane.run()
+    assert buried == numbers
+    assert queue.unacked_count == 0
+    assert not plane.busy
+
+
+def test_what_waits_to_be_buried_may_go_with_its_queue(plane, queue, peer):
+    buried = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
+    peer.feed(publish(1, "q", raw=properties(expiration="5")) * 1300)
+    plane.now_ms += 5
+    plane.run()
+    queue.retire()
+    count = len(buried)
+    while plane.busy:
+        plane.run()
+    assert len(buried) == count

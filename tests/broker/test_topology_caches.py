@@ -96,7 +96,7 @@ def test_an_exchange_that_comes_or_goes_is_forgotten_above(world: World):
 def cacheable(world: World) -> set[str]:
     names = {name for name in world.topology.exchanges if world.sources[name].cacheable}
     for name, exchange in world.topology.exchanges.items():
-        assert world.topology.needs_headers(exchange) is (name not in names)
+        assert exchange.per_message is (name not in names)
     return names
 
 

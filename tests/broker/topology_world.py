@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tests.broker.exchanges.bindings import message
 from tests.broker.fake_source import FakeSource
 
 from leporid.amqp.tables import Value
@@ -47,7 +48,7 @@ class World:
         self, exchange: str, *keys: str, headers: Mapping[str, Value] | None = None
     ) -> list[str]:
         return self.topology.resolve(
-            self.topology.exchanges[exchange], keys or ("",), headers or {}
+            self.topology.exchanges[exchange], message(*keys, headers=headers)
         )
 
     def told(self) -> dict[str, list[str | None]]:

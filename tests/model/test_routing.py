@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.broker.exchanges.bindings import message
 from tests.broker.fake_source import FakeSource
 
 from leporid.amqp.tables import Value
@@ -97,7 +98,7 @@ def test_a_router_meets_what_the_model_meets(
         if at in removed:
             router.remove(binding)
     for key, headers in messages:
-        met = list(router.match(key, headers))
+        met = list(router.match(message(key, headers=headers)))
         assert len(met) == len(set(met))
         assert set(met) == {
             binding for binding in kept if met_model(exchange_type, binding, key, headers)
@@ -112,7 +113,7 @@ def test_a_binding_meets_no_key_but_its_only_one(
     router: Router = make_router(exchange_type, {})
     router.add(binding)
     only = router.only_key(binding.key)
-    if only is not None and list(router.match(key, {})):
+    if only is not None and list(router.match(message(key))):
         assert key == only
 
 
@@ -183,7 +184,7 @@ class TopologyMachine(RuleBasedStateMachine):
         self.alternates[name] = alternate
 
     def resolve(self, exchange: Exchange, key: str, headers: Mapping[str, Value]) -> list[str]:
-        return self.topology.resolve(exchange, [key], headers)
+        return self.topology.resolve(exchange, message(key, headers=headers))
 
     @rule(name=NAMES, exchange_type=TYPES, alternate=ALTERNATES)
     def add_exchange(self, name: str, exchange_type: str, alternate: str | None) -> None:
@@ -271,7 +272,7 @@ class TopologyMachine(RuleBasedStateMachine):
     def several_keys_are_routed_together(self) -> None:
         for name in self.types:
             exchange = self.topology.exchanges[name]
-            answer = self.topology.resolve(exchange, SAMPLE_KEYS, {"a": 1})
+            answer = self.topology.resolve(exchange, message(*SAMPLE_KEYS, headers={"a": 1}))
             assert set(answer) == self.routed(name, SAMPLE_KEYS, {"a": 1})
 
     @invariant()
@@ -279,7 +280,7 @@ class TopologyMachine(RuleBasedStateMachine):
         for name, source in self.sources.items():
             reaches = any(self.types[each] == "headers" for each in self.reached(name))
             assert source.cacheable is not reaches
-            assert self.topology.needs_headers(self.topology.exchanges[name]) is reaches
+            assert self.topology.exchanges[name].per_message is reaches
 
     def routed(self, start: str, keys: list[str], headers: Mapping[str, Value]) -> set[str]:
         if start == "":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 # Asked for the queues of one routing key; with the properties only where the source is not
-# cacheable, because an exchange on the way looks at headers.
+# cacheable, because an exchange on the way looks at more than keys.
 Resolve = Callable[[str, bytes | None], Sequence["Queue"]]
 
 

@@ -15,7 +15,7 @@ binding or because the other is its alternate exchange.
 
 Invariant: after every change, each cache whose routes may differ has been told (the exchange's
 own and those of all exchanges above it), and a cache may keep routes (`cacheable`) exactly if no
-headers exchange can be reached from its exchange.
+exchange can be reached from its exchange that must be asked for every message.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from leporid.amqp.tables import Value
-from leporid.broker.exchanges import Binding, Router, make_router
+from leporid.broker.exchanges import Binding, Message, Router, make_router
 
 DEFAULT_EXCHANGE: Final = ""
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
@@ -33,7 +33,7 @@ class SourcePort(Protocol):
     """What is needed of the engine's route cache for one exchange."""
 
     cacheable: bool
-    """False: routes depend on the message's headers, so ask for every message."""
+    """False: routes depend on more than the routing key, so ask for every message."""
 
     def forget(self) -> None:
         """Drops all routes."""
@@ -63,7 +63,8 @@ class Exchange:
         incoming: The bindings that lead to it, from other exchanges or itself.
         above: The exchanges that messages can come from, and by how many ways.
         below: The exchanges that messages can go to, and by how many ways.
-        needs_headers: Whether it is, or leads to, an exchange that looks at headers.
+        per_message: Whether it is, or leads to, an exchange of a type that must be asked for every
+            message.
     """
 
     name: str
@@ -79,13 +80,13 @@ class Exchange:
     incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
     above: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
     below: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
-    needs_headers: bool = field(init=False)
+    per_message: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.router = make_router(self.type, self.arguments)
         alternate = self.arguments.get(ALTERNATE_ARGUMENT)
         self.alternate = alternate if isinstance(alternate, str) else None
-        self.needs_headers = self.router.needs_headers
+        self.per_message = self.router.per_message
 
     @property
     def in_use(self) -> bool:
@@ -115,7 +116,7 @@ class Topology:
         """Adds an exchange, which is from now on the alternate of those that name it so."""
         assert exchange.name not in self.exchanges
         self.exchanges[exchange.name] = exchange
-        exchange.source.cacheable = not exchange.needs_headers
+        exchange.source.cacheable = not exchange.per_message
         for above in self._alternate_of.get(exchange.name, ()):
             _link(above, exchange)
         if exchange.alternate is not None:
@@ -222,41 +223,33 @@ class Topology:
 
     # ------------------------------------------------------------------ routing
 
-    def resolve(
-        self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, Value]
-    ) -> list[str]:
+    def resolve(self, exchange: Exchange, message: Message) -> list[str]:
         """Returns the names of the queues that a message goes to, each once.
 
         The order depends only on the order in which bindings were made, and on the message.
 
         Args:
             exchange: Where the message was published.
-            keys: Its routing key, and those of its CC and BCC headers.
-            headers: Its headers; may be empty unless `needs_headers(exchange)`.
+            message: Its keys; its properties may be missing unless the exchange is `per_message`.
 
         Raises:
             PreconditionFailed: The exchange has `x-strict-keys` and does not take a key. Only
                 this exchange is asked, not those below: a publisher need not know them.
         """
-        for key in keys:
+        for key in message.keys:
             exchange.router.check_published(key)
-        keys = list(dict.fromkeys(keys))
         if exchange.name == DEFAULT_EXCHANGE:
-            return [key for key in keys if key in self._queues]
+            return [key for key in message.keys if key in self._queues]
         queues: dict[str, None] = {}
         visited = {exchange: None}
         pending = [exchange]
         while pending:
-            for below in _visit(pending.pop(), keys, headers, queues):
+            for below in _visit(pending.pop(), message, queues):
                 reached = self.exchanges.get(below)
                 if reached is not None and reached not in visited:
                     visited[reached] = None
                     pending.append(reached)
         return list(queues)
-
-    def needs_headers(self, exchange: Exchange) -> bool:
-        """Whether routing through an exchange may look at headers, there or further down."""
-        return exchange.needs_headers
 
     # ------------------------------------------------------------------ caches
 
@@ -276,22 +269,16 @@ class Topology:
             default.source.forget_key(name)
 
 
-def _visit(
-    exchange: Exchange,
-    keys: Sequence[str],
-    headers: Mapping[str, Value],
-    queues: dict[str, None],
-) -> list[str]:
+def _visit(exchange: Exchange, message: Message, queues: dict[str, None]) -> list[str]:
     """Adds the queues that one exchange routes to; returns the exchanges to visit next."""
     exchanges: list[str] = []
     routed = False
-    for key in keys if exchange.router.needs_key else ("",):
-        for binding in exchange.router.match(key, headers):
-            routed = True
-            if binding.destination_kind == "queue":
-                queues[binding.destination] = None
-            else:
-                exchanges.append(binding.destination)
+    for binding in exchange.router.match(message):
+        routed = True
+        if binding.destination_kind == "queue":
+            queues[binding.destination] = None
+        else:
+            exchanges.append(binding.destination)
     if not routed and exchange.alternate is not None:
         exchanges.append(exchange.alternate)
     return exchanges
@@ -321,7 +308,7 @@ def _forget(changed: Iterable[Exchange], key: str | None = None) -> None:
 def _link(above: Exchange, below: Exchange) -> None:
     ways = above.below.get(below, 0)
     above.below[below] = below.above[above] = ways + 1
-    if not ways and below.needs_headers:
+    if not ways and below.per_message:
         _mark([above])
 
 
@@ -335,12 +322,12 @@ def _unlink(above: Exchange, below: Exchange) -> None:
 
 
 def _mark(exchanges: Iterable[Exchange]) -> None:
-    """Notes that these exchanges, and so all above, lead to a headers exchange."""
+    """Notes that these exchanges, and so all above, lead to an exchange that must be asked."""
     pending = list(exchanges)
     while pending:
         exchange = pending.pop()
-        if not exchange.needs_headers:
-            _set_needs_headers(exchange, True)
+        if not exchange.per_message:
+            _set_per_message(exchange, True)
             pending.extend(exchange.above)
 
 
@@ -349,17 +336,17 @@ def _unmark(exchanges: Iterable[Exchange]) -> None:
     doubtful = [
         exchange
         for exchange in _with_all_above(exchanges)
-        if exchange.needs_headers and not exchange.router.needs_headers
+        if exchange.per_message and not exchange.router.per_message
     ]
     # All are cleared before one is marked again, else two in a cycle would keep each other marked.
     for exchange in doubtful:
-        _set_needs_headers(exchange, False)
+        _set_per_message(exchange, False)
     for exchange in doubtful:
-        if any(below.needs_headers for below in exchange.below):
+        if any(below.per_message for below in exchange.below):
             _mark([exchange])
 
 
-def _set_needs_headers(exchange: Exchange, needed: bool) -> None:
-    exchange.needs_headers = needed
-    exchange.source.cacheable = not needed
+def _set_per_message(exchange: Exchange, per_message: bool) -> None:
+    exchange.per_message = per_message
+    exchange.source.cacheable = not per_message
     exchange.source.forget()

@@ -10,14 +10,12 @@ everything as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from leporid.amqp.errors import Fault, NotFound, PreconditionFailed
 from leporid.amqp.methods import BasicPublish
-from leporid.amqp.properties import decode_properties
-from leporid.amqp.tables import Value
 from leporid.broker import arguments as rules
 from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
@@ -25,7 +23,7 @@ from leporid.broker.arguments import CLASSIC, STREAM, Arguments, QueueType
 from leporid.broker.blame import blame
 from leporid.broker.changes import Change
 from leporid.broker.dataplane import Plane, Queue
-from leporid.broker.exchanges import Binding
+from leporid.broker.exchanges import Binding, Message
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
 from leporid.broker.readers import Bookmarks, check_room
@@ -97,10 +95,8 @@ class VirtualHost:
         self, exchange: Exchange, keys: Sequence[str], properties: bytes
     ) -> list[QueueState]:
         """The same, as the rules know the queues."""
-        headers: Mapping[str, Value] = {}
-        if self._topology.needs_headers(exchange):
-            headers = decode_properties(properties).headers or {}
-        return [self._queues[name] for name in self._topology.resolve(exchange, keys, headers)]
+        message = Message(keys, properties)
+        return [self._queues[name] for name in self._topology.resolve(exchange, message)]
 
     @property
     def plane(self) -> Plane:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.exchanges import Binding, Router
+from leporid.broker.exchanges import Binding, Message, Router
 
 
 def binding(
@@ -12,6 +13,12 @@ def binding(
     return Binding("x", queue, "queue", key, arguments or {})
 
 
+def message(*keys: str, headers: Mapping[str, Value] | None = None) -> Message:
+    """A message with these routing keys, or with an empty one."""
+    raw = encode_properties(Properties(headers=dict(headers))) if headers else b""
+    return Message(keys or ("",), raw)
+
+
 def queues(router: Router, key: str = "", headers: Mapping[str, Value] | None = None) -> list[str]:
     """The destinations that a message meets, in the router's order."""
-    return [each.destination for each in router.match(key, headers or {})]
+    return [each.destination for each in router.match(message(key, headers=headers))]

@@ -1,4 +1,4 @@
-from tests.broker.exchanges.bindings import binding, queues
+from tests.broker.exchanges.bindings import binding, message, queues
 
 from leporid.broker.exchanges.direct import DirectRouter
 
@@ -26,7 +26,7 @@ def test_one_queue_may_be_bound_several_times():
     router.add(plain)
     router.add(other)
     router.remove(plain)
-    assert list(router.match("a", {})) == [other]
+    assert list(router.match(message("a"))) == [other]
     router.remove(other)
     assert queues(router, "a") == []
 
@@ -42,3 +42,11 @@ def test_keys_that_come_and_go_leave_nothing_behind():
         router.add(binding(f"k{number}"))
         router.remove(binding(f"k{number}"))
     assert vars(router)["_by_key"] == {}
+
+
+def test_each_of_several_keys_meets_its_bindings():
+    router = DirectRouter()
+    one, other = binding("a"), binding("b")
+    router.add(one)
+    router.add(other)
+    assert list(router.match(message("b", "none", "a"))) == [other, one]

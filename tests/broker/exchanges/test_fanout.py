@@ -1,4 +1,4 @@
-from tests.broker.exchanges.bindings import binding, queues
+from tests.broker.exchanges.bindings import binding, message, queues
 
 from leporid.broker.exchanges.fanout import FanoutRouter
 
@@ -23,9 +23,12 @@ def test_a_binding_concerns_every_key():
     assert FanoutRouter().only_key("a") is None
 
 
-def test_does_not_look_at_key_or_headers():
-    assert not FanoutRouter.needs_key
-    assert not FanoutRouter.needs_headers
+def test_a_binding_is_met_once_whatever_the_keys():
+    router = FanoutRouter()
+    one = binding("a")
+    router.add(one)
+    assert list(router.match(message("b", "a"))) == [one]
+    assert not router.per_message
 
 
 # RabbitMQ 3.10.8 takes an x-match that only a headers exchange would refuse.

@@ -1,7 +1,7 @@
 from collections import Counter
 
 import pytest
-from tests.broker.exchanges.bindings import binding, queues
+from tests.broker.exchanges.bindings import binding, message, queues
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.exchanges.murmur3 import murmur3_32
@@ -71,3 +71,9 @@ def test_a_key_is_octets():
 
 def test_a_binding_concerns_all_keys():
     assert SuperStreamRouter().only_key("0") is None
+
+
+def test_of_several_keys_each_meets_its_partition():
+    router = router_of(3)
+    met = [each.destination for each in router.match(message("hello1", "hello2", "hello3"))]
+    assert met == ["s-1", "s-0"]

@@ -1,5 +1,5 @@
 import pytest
-from tests.broker.exchanges.bindings import binding, queues
+from tests.broker.exchanges.bindings import binding, message, queues
 
 from leporid.broker.exchanges.topic import TopicRouter
 
@@ -68,9 +68,9 @@ def test_one_queue_may_be_bound_several_times():
     plain, other = binding("a.#"), binding("a.#", {"n": 1})
     router.add(plain)
     router.add(other)
-    assert list(router.match("a.b", {})) == [plain, other]
+    assert list(router.match(message("a.b"))) == [plain, other]
     router.remove(plain)
-    assert list(router.match("a.b", {})) == [other]
+    assert list(router.match(message("a.b"))) == [other]
 
 
 def test_a_key_without_wildcards_concerns_only_itself():
@@ -109,3 +109,11 @@ def test_many_wildcards_between_words_do_not_explode():
     router.add(binding(".".join(["#", "a"] * 60) + ".#.b"))
     assert queues(router, ".".join(["a"] * 128)) == []
     assert queues(router, ".".join(["a"] * 127 + ["b"])) == ["q"]
+
+
+def test_of_several_keys_each_binding_is_met_once():
+    router = TopicRouter()
+    both, one = binding("#"), binding("a.*")
+    router.add(both)
+    router.add(one)
+    assert list(router.match(message("b", "a.b"))) == [both, one]

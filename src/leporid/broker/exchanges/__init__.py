@@ -3,6 +3,7 @@
     base     Binding, and the Router that every type implements
     direct fanout topic headers
     super_stream  the partitions of a stream, by the hash of `murmur3`
+    message       what a message is routed by
     strict_keys   the x-strict-keys rule, which any type may be given
     values        how RabbitMQ compares and prints table values
 
@@ -21,6 +22,7 @@ from leporid.broker.exchanges.base import Binding, DestinationKind, Router
 from leporid.broker.exchanges.direct import DirectRouter
 from leporid.broker.exchanges.fanout import FanoutRouter
 from leporid.broker.exchanges.headers import HeadersRouter
+from leporid.broker.exchanges.message import Message
 from leporid.broker.exchanges.strict_keys import STRICT_KEYS_ARGUMENT
 from leporid.broker.exchanges.super_stream import SuperStreamRouter
 from leporid.broker.exchanges.topic import TopicRouter
@@ -30,6 +32,7 @@ __all__ = [
     "STRICT_KEYS_ARGUMENT",
     "Binding",
     "DestinationKind",
+    "Message",
     "Router",
     "make_router",
 ]

@@ -3,8 +3,8 @@
 A `Router` holds the bindings of one exchange and says which of them a message meets. It must not
 know other exchanges, queues, alternate exchanges or caches; that is `topology`'s business.
 
-Invariant: `match` never depends on anything but the bindings held, the key and the headers, so
-its answer may be kept until one of the bindings changes.
+Invariant: unless a type is `per_message`, `match` depends on nothing but the bindings held and the
+keys, so its answer may be kept until one of the bindings changes.
 """
 
 from abc import ABC, abstractmethod
@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 from leporid.amqp.tables import Value
 from leporid.amqp.values import typed
+from leporid.broker.exchanges.message import Message
 from leporid.broker.exchanges.strict_keys import check_pattern, check_plain_key
 
 DestinationKind = Literal["queue", "exchange"]
@@ -51,14 +52,13 @@ class Router(ABC):
     """The bindings of one exchange, arranged for its type.
 
     Attributes:
-        needs_key: Whether the routing key matters.
-        needs_headers: Whether the message's headers matter; then no route may be cached.
+        per_message: Whether more than the routing keys matters: the message's properties, or
+            chance. Then no route may be cached.
         takes_patterns: Whether binding keys are patterns and not plain keys.
         strict_keys: Whether the exchange was declared with `x-strict-keys`.
     """
 
-    needs_key: ClassVar[bool] = True
-    needs_headers: ClassVar[bool] = False
+    per_message: bool = False
     takes_patterns: ClassVar[bool] = False
 
     def __init__(self, *, strict_keys: bool = False) -> None:
@@ -91,7 +91,7 @@ class Router(ABC):
         """Removes a binding that is there."""
 
     @abstractmethod
-    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
+    def match(self, message: Message) -> Iterable[Binding]:
         """Returns the bindings that a message meets, each once, to be used before any change."""
 
     def only_key(self, key: str) -> str | None:

@@ -3,10 +3,10 @@
 Invariant: a key without bindings takes no memory.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from leporid.amqp.tables import Value
 from leporid.broker.exchanges.base import Binding, Router
+from leporid.broker.exchanges.message import Message
 
 
 class DirectRouter(Router):
@@ -27,9 +27,9 @@ class DirectRouter(Router):
         if not bindings:
             del self._by_key[binding.key]
 
-    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
-        """Returns the bindings whose key is this one."""
-        return self._by_key.get(key, ())
+    def match(self, message: Message) -> Iterable[Binding]:
+        """Returns the bindings whose key is one of the message's."""
+        return [binding for key in message.keys for binding in self._by_key.get(key, ())]
 
     def only_key(self, key: str) -> str | None:
         """Returns the key itself: no other can meet the binding."""

@@ -3,16 +3,14 @@
 Invariant: the answer is always all bindings, in the order they were made.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from leporid.amqp.tables import Value
 from leporid.broker.exchanges.base import Binding, Router
+from leporid.broker.exchanges.message import Message
 
 
 class FanoutRouter(Router):
     """All bindings, in the order they were made."""
-
-    needs_key = False
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
@@ -26,6 +24,6 @@ class FanoutRouter(Router):
         """Takes it out."""
         del self._bindings[binding]
 
-    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
+    def match(self, message: Message) -> Iterable[Binding]:
         """Returns all bindings."""
         return self._bindings

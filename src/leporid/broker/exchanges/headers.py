@@ -20,6 +20,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import LongString, Value
 from leporid.amqp.values import comparable, erlang_text, type_name
 from leporid.broker.exchanges.base import Binding, Router
+from leporid.broker.exchanges.message import Message
 
 X_MATCH: Final = "x-match"
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
@@ -55,8 +56,7 @@ class _Rule:
 class HeadersRouter(Router):
     """Bindings by the headers they wait for."""
 
-    needs_key = False
-    needs_headers = True
+    per_message = True
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
@@ -103,11 +103,11 @@ class HeadersRouter(Router):
                 if not by_value:
                     del self._waiting[name]
 
-    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
+    def match(self, message: Message) -> Iterable[Binding]:
         """Returns the bindings whose terms the headers meet."""
         matched = dict(self._unconditional)
         if self._waiting:
-            terms = {name: comparable(value) for name, value in headers.items()}
+            terms = {name: comparable(value) for name, value in message.headers.items()}
             for name, term in terms.items():
                 by_value = self._waiting.get(name, {})
                 for wanted in (term, _PRESENT):

@@ -5,7 +5,7 @@ a binding is the number of its partition. The number for a message is the hash o
 modulo the number of bindings, so that this broker and RabbitMQ's stream clients, which choose
 the partition themselves, agree.
 
-Invariant: a message meets one binding at most, the oldest of its number.
+Invariant: a key meets one binding at most, the oldest of its number.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text
 from leporid.broker.exchanges.base import Binding, Router
+from leporid.broker.exchanges.message import Message
 from leporid.broker.exchanges.murmur3 import murmur3_32
 
 SEED: Final = 104729
@@ -63,8 +64,9 @@ class SuperStreamRouter(Router):
         if not bindings:
             del self._by_number[binding.key]
 
-    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
-        """Returns the binding of the key's partition, if there is one."""
+    def match(self, message: Message) -> Iterable[Binding]:
+        """Returns the binding of each key's partition, if there is one."""
         if not self._count:
             return ()
-        return list(self._by_number.get(str(partition_of(key, self._count)), ()))[:1]
+        numbers = dict.fromkeys(str(partition_of(key, self._count)) for key in message.keys)
+        return [next(iter(self._by_number[each])) for each in numbers if each in self._by_number]

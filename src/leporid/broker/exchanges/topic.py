@@ -6,10 +6,10 @@ them to the letter, and says what a key costs.
 Invariant: keys that come and go leave nothing behind.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from leporid.amqp.tables import Value
 from leporid.broker.exchanges.base import Binding, Router
+from leporid.broker.exchanges.message import Message
 from leporid.engine.patterns import Patterns
 
 
@@ -30,9 +30,13 @@ class TopicRouter(Router):
         """Takes it out, and the pattern with its last binding."""
         self._patterns.remove(binding.key, binding)
 
-    def match(self, key: str, headers: Mapping[str, Value]) -> Iterable[Binding]:
-        """Returns the bindings whose patterns the key fits."""
-        return self._patterns.match(key)
+    def match(self, message: Message) -> Iterable[Binding]:
+        """Returns the bindings whose patterns one of the keys fits."""
+        if len(message.keys) == 1:
+            return self._patterns.match(message.keys[0])
+        return dict.fromkeys(
+            binding for key in message.keys for binding in self._patterns.match(key)
+        )
 
     def only_key(self, key: str) -> str | None:
         """Returns the key itself if it has no wildcard."""

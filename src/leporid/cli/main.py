@@ -1,4 +1,4 @@
-"""The command line: `leporid serve`, `leporid check DIR`, `leporid pipeline run NAME`.
+"""The command line: `leporid serve`, `check DIR`, `pipeline run NAME`, `delays ladder`.
 
 Composition only: reads the arguments, hands them on, turns the outcome into an exit code: 0 done,
 1 failed, 2 asked for wrongly. What does the work is imported by the command that needs it, so
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leporid.cli import pipeline
+from leporid.cli import delays, pipeline
 
 EXIT_WRONG_USE = 2
 
@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _serve(options)
     if options.command == "pipeline":
         return pipeline.run(options)
+    if options.command == "delays":
+        return delays.run(options)
     return _check(options)
 
 
@@ -135,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("directory", type=Path, metavar="DIR")
 
     pipeline.add_parser(commands)
+    delays.add_parser(commands)
     return parser
 
 

@@ -25,11 +25,13 @@ from leporid.broker.changes import (
     Change,
     DropBinding,
     DropExchange,
+    DropPolicy,
     DropQueue,
     DropReaderOffset,
     DropVhost,
     PutBinding,
     PutExchange,
+    PutPolicy,
     PutQueue,
     PutReaderOffset,
     PutVhost,
@@ -37,6 +39,7 @@ from leporid.broker.changes import (
 from leporid.broker.restore import (
     RecordedBinding,
     RecordedExchange,
+    RecordedPolicy,
     RecordedQueue,
     RecordedReaderOffset,
 )
@@ -53,6 +56,7 @@ class Recording:
     queues: list[RecordedQueue] = field(default_factory=list)
     bindings: list[RecordedBinding] = field(default_factory=list)
     reader_offsets: list[RecordedReaderOffset] = field(default_factory=list)
+    policies: list[RecordedPolicy] = field(default_factory=list)
     next_queue_id: int = 1
 
     def apply(self, change: Change) -> None:
@@ -76,6 +80,8 @@ class Recording:
                 self.bindings.append(astuple(change))
             case DropBinding():
                 self.bindings.remove(astuple(change))
+            case PutPolicy() | DropPolicy():
+                self._change_policy(change)
             case PutReaderOffset():
                 self._forget_reader(change)
                 self.reader_offsets.append(astuple(change))
@@ -85,6 +91,12 @@ class Recording:
     def _forget_reader(self, change: PutReaderOffset | DropReaderOffset) -> None:
         key = (change.vhost, change.stream, change.reader)
         self.reader_offsets = [each for each in self.reader_offsets if each[:3] != key]
+
+    def _change_policy(self, change: PutPolicy | DropPolicy) -> None:
+        key = (change.vhost, change.operator, change.name)
+        self.policies = [each for each in self.policies if each[:3] != key]
+        if isinstance(change, PutPolicy):
+            self.policies.append(astuple(change))
 
 
 def recorded(*, drop_other: bool = False) -> tuple[World, Recording]:

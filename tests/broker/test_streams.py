@@ -132,7 +132,7 @@ def test_what_the_engine_is_to_keep():
     assert peer.call(declaration(arguments)) == QueueDeclareOk("s", 0, 0)
     # Longer than there is a clock for.
     stream = FakeStream(1, "t", True)
-    streams.retain(stream, {"x-max-age": "99999999999999D"})
+    streams.retain(stream, streams.retention({"max-age": "99999999999999D"}.get))
     assert set(stream.retention.values()) == {None}
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leporid.storage.database import Database
 from leporid.storage.definitions import (
     Change,
     Definitions,
     DefinitionsError,
     StoredBinding,
     StoredExchange,
+    StoredPolicy,
     StoredQueue,
     StoredReaderOffset,
     copy_path,
@@ -72,6 +72,19 @@ def reader_offset(stream: str, reader: str, offset: int, **changed: Any) -> Chan
     return ("put_reader_offset", fields | changed)
 
 
+def policy(name: str, **changed: Any) -> Change:
+    fields = {
+        "vhost": "/",
+        "operator": False,
+        "name": name,
+        "pattern": "^a",
+        "apply_to": "queues",
+        "priority": -3,
+        "definition": b"\1\2",
+    }
+    return ("put_policy", fields | changed)
+
+
 def committed(path: Path, *changes: Change) -> None:
     definitions = Definitions(path)
     definitions.commit(changes)
@@ -90,12 +103,14 @@ EVERYTHING = (
     binding("x", "y", kind="exchange"),
     reader_offset("q", "r", 2**63 - 1),
     reader_offset("s", "r", 0, vhost="orders"),
+    policy("p"),
+    policy("p", operator=True, vhost="orders", pattern=""),
 )
 
 
 def test_a_new_file_holds_nothing(path: Path):
     definitions = Definitions(path)
-    assert definitions.load() == ((), (), (), (), (), 1)
+    assert definitions.load() == ((), (), (), (), (), (), 1)
     assert definitions.report == ()
     assert repr(definitions) == f"<Definitions {path}>"
     definitions.close()
@@ -124,6 +139,11 @@ def test_what_was_committed_is_back_after_closing(path: Path):
         StoredReaderOffset("/", "q", "r", 2**63 - 1),
         StoredReaderOffset("orders", "s", "r", 0),
     )
+    assert snapshot.policies == (
+        StoredPolicy("/", False, "p", "^a", "queues", -3, b"\1\2"),
+        StoredPolicy("orders", True, "p", "", "queues", -3, b"\1\2"),
+    )
+    assert snapshot.policies[0].operator is False
     assert snapshot.next_queue_id == 10
     # True and not 1: rows go straight into the broker's own types.
     assert snapshot.queues[0].auto_delete is True
@@ -151,6 +171,7 @@ def test_every_change_may_be_repeated(path: Path):
         ("drop_exchange", {"vhost": "orders", "name": "x"}),
         ("drop_queue", {"id": 1}),
         ("drop_reader_offset", {"vhost": "/", "stream": "q", "reader": "r"}),
+        ("drop_policy", {"vhost": "/", "operator": False, "name": "p"}),
     ]
     committed(path, *EVERYTHING, *EVERYTHING, *drops, *drops)
     definitions = Definitions(path)
@@ -160,6 +181,7 @@ def test_every_change_may_be_repeated(path: Path):
     assert len(snapshot.bindings) == 2
     assert [one.vhost for one in snapshot.exchanges] == ["/"]
     assert [one.stream for one in snapshot.reader_offsets] == ["s"]
+    assert [one.vhost for one in snapshot.policies] == ["orders"]
 
 
 def test_a_vhost_goes_with_all_that_is_in_it(path: Path):
@@ -173,6 +195,7 @@ def test_a_vhost_goes_with_all_that_is_in_it(path: Path):
     assert {one.vhost for one in snapshot.queues} == {"/"}
     assert {one.vhost for one in snapshot.bindings} == {"/"}
     assert {one.vhost for one in snapshot.reader_offsets} == {"/"}
+    assert {one.vhost for one in snapshot.policies} == {"/"}
 
 
 def test_a_queue_id_is_never_given_twice(path: Path):
@@ -322,60 +345,9 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path):
         connection.execute("PRAGMA user_version = 7")
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 2\)"):
+    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 3\)"):
         Definitions(path)
     assert path.read_bytes() == before
-
-
-def as_version_1(path: Path) -> None:
-    """Make both files what version 1 of the schema was."""
-    for one in (path, copy_path(path)):
-        connection = sqlite3.connect(one)
-        connection.execute("DROP TABLE reader_offsets")
-        connection.execute("PRAGMA user_version = 1")
-        connection.close()
-
-
-def test_a_file_of_version_1_is_taken_over(path: Path):
-    committed(path, *EVERYTHING)
-    as_version_1(path)
-    assert problems(path) == []
-    before = path.read_bytes()
-    assert problems(path) == []
-    assert path.read_bytes() == before
-    definitions = Definitions(path)
-    assert definitions.report == ()
-    snapshot = definitions.load()
-    assert (len(snapshot.queues), len(snapshot.bindings)) == (2, 3)
-    assert snapshot.reader_offsets == ()
-    definitions.commit([reader_offset("q", "r", 5)])
-    definitions.close()
-    definitions = Definitions(path)
-    assert [one.offset for one in definitions.load().reader_offsets] == [5]
-    definitions.close()
-
-
-def test_a_take_over_that_reached_only_one_file_goes_on(path: Path):
-    committed(path, *EVERYTHING)
-    as_version_1(path)
-    Database(path, durable=True).close()
-    definitions = Definitions(path)
-    assert definitions.report == ()
-    assert len(definitions.load().queues) == 2
-    definitions.close()
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_a_version_that_the_tables_contradict_costs_nothing(path: Path, version: int):
-    committed(path, *EVERYTHING)
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
-    assert f"does not belong to schema {version}" in problems(path)[0]
-    definitions = Definitions(path)
-    assert len(definitions.report) == 1
-    assert len(definitions.load().reader_offsets) == 2
-    definitions.close()
 
 
 def test_a_database_of_another_program_is_refused_and_left_alone(path: Path):

@@ -10,7 +10,7 @@ Invariant: every durable change goes through `record`, once, in the order in whi
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leporid.amqp.tables import Value
     from leporid.broker.access import Access
     from leporid.broker.dataplane import Plane
+    from leporid.broker.policies import Policy
     from leporid.broker.session import Session
 
 # Runs the first callable where it may block, then the second on the loop's thread.
@@ -78,6 +79,7 @@ class Broker:
         offload: Offload = run_now,
         limits: Limits | None = None,
         identity: Mapping[str, Value] | None = None,
+        policies: Mapping[str, Sequence[Policy]] | None = None,
     ) -> None:
         """Makes it.
 
@@ -89,6 +91,7 @@ class Broker:
             offload: runs what may block, such as hashing a password, somewhere else.
             limits: what clients are offered.
             identity: server properties beside the capabilities; `product` and `version` at least.
+            policies: those of the configuration file, by virtual host.
         """
         self.plane = plane
         self.access = access
@@ -106,6 +109,7 @@ class Broker:
         self._record = record
         self._random_bytes = random_bytes
         self._next_queue_id = 1
+        self._configured_policies = policies or {}
 
     def __repr__(self) -> str:
         return f"<Broker vhosts={len(self.vhosts)} sessions={len(self.sessions)}>"
@@ -121,6 +125,10 @@ class Broker:
         number = self._next_queue_id
         self._next_queue_id += 1
         return number
+
+    def configured_policies(self, vhost: str) -> Iterable[Policy]:
+        """Return the policies that the configuration file has for a virtual host."""
+        return self._configured_policies.get(vhost, ())
 
     def new_name(self, prefix: str) -> str:
         """Make a name that nobody can guess."""

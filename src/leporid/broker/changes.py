@@ -108,6 +108,28 @@ class DropReaderOffset:
     reader: str
 
 
+@dataclass(frozen=True, slots=True)
+class PutPolicy:
+    """A policy, or an operator policy, is in force."""
+
+    vhost: str
+    operator: bool
+    name: str
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropPolicy:
+    """A policy is gone."""
+
+    vhost: str
+    operator: bool
+    name: str
+
+
 Change: TypeAlias = (
     PutVhost
     | DropVhost
@@ -119,4 +141,6 @@ Change: TypeAlias = (
     | DropBinding
     | PutReaderOffset
     | DropReaderOffset
+    | PutPolicy
+    | DropPolicy
 )

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-EXCHANGE: Final = "x-dead-letter-exchange"
-ROUTING_KEY: Final = "x-dead-letter-routing-key"
 REJECTED: Final = "rejected"
 
 COUNT_MAX: Final = 2**63 - 1
@@ -39,15 +37,24 @@ class DeadLetters:
         vhost: where its exchange is looked up, each time: it may come later than the queue.
         queue: the queue that messages die in.
         wall_ms: the time now, for the headers.
+        exchange: its name.
+        key: what takes the place of the routing key, if anything does.
     """
 
-    def __init__(self, vhost: VirtualHost, queue: QueueState, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        vhost: VirtualHost,
+        queue: QueueState,
+        wall_ms: Callable[[], int],
+        *,
+        exchange: str,
+        key: str | None,
+    ) -> None:
         self._vhost = vhost
         self._queue = queue
         self._wall_ms = wall_ms
-        self._exchange = str(queue.arguments[EXCHANGE])
-        key = queue.arguments.get(ROUTING_KEY)
-        self._key = None if key is None else str(key)
+        self._exchange = exchange
+        self._key = key
 
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes

@@ -1,16 +1,20 @@
-"""What arguments make the engine do: bounds, time to live, priorities, dead letters, retention.
+"""What arguments and policies make the engine do: bounds, time to live, dead letters, and so on.
 
-Responsible for handing each argument that has an effect to the engine's queue. Must not know what
-values are allowed (that is `arguments`, which has checked them). Invariant: an argument that is
-absent leaves the engine's default.
+Responsible for handing each setting that has an effect to the engine's queue, when the queue is
+made and when a policy or its arguments change. Must not know what values are allowed (that is
+`arguments` and `policy_keys`, which have checked them), nor which of several counts. Invariant: a
+setting that is absent leaves the engine's default, also after it was there; and the engine is told
+only what has changed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from leporid.broker import streams
-from leporid.broker.dead_letters import EXCHANGE, DeadLetters
+from leporid.broker.dead_letters import DeadLetters
+from leporid.broker.streams import Retention
 
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value
@@ -18,31 +22,96 @@ if TYPE_CHECKING:
     from leporid.broker.vhost import VirtualHost
 
 
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The settings of one queue that may change while it is there."""
+
+    max_length: int | None = None
+    max_bytes: int | None = None
+    overflow: str | None = None
+    message_ttl_ms: int | None = None
+    dead_letter_exchange: str | None = None
+    dead_letter_key: str | None = None
+    expires_ms: int | None = None
+    retention: Retention | None = None
+    """Of a stream."""
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None, str | None]:
+        """What the engine takes at once."""
+        return self.max_length, self.max_bytes, self.overflow
+
+    @property
+    def dead_letters(self) -> tuple[str | None, str | None]:
+        """Where dead letters go."""
+        return self.dead_letter_exchange, self.dead_letter_key
+
+
+NO_LIMITS: Final = InForce()
+
+
 def apply(vhost: VirtualHost, queue: QueueState) -> None:
-    """Give the engine's queue its limits; before the first message."""
-    arguments, engine = queue.arguments, queue.engine
+    """Give the engine's queue what it keeps for ever, and its limits; before the first message."""
     if queue.stream is not None:
         queue.stream.title = queue.title
-        streams.retain(queue.stream, arguments)
+    else:
+        priority = _whole(queue.arguments.get("x-max-priority"))
+        if priority is not None:
+            queue.engine.set_priorities(priority)
+        if queue.single_active_consumer:
+            queue.engine.set_single_active_consumer(True)
+    adjust(vhost, queue)
+
+
+def adjust(vhost: VirtualHost, queue: QueueState) -> None:
+    """Give the engine's queue the limits that its arguments and policies mean now."""
+    before, now = queue.in_force, wanted(queue)
+    if now == before:
         return
-    bounds = arguments.keys() & {"x-max-length", "x-max-length-bytes", "x-overflow"}
-    if bounds:
+    queue.in_force = now
+    engine = queue.engine
+    if queue.stream is not None:
+        if now.retention is not None:
+            streams.retain(queue.stream, now.retention)
+        return
+    if now.bounds != before.bounds:
         engine.set_limits(
-            max_length=_whole(arguments.get("x-max-length")),
-            max_bytes=_whole(arguments.get("x-max-length-bytes")),
-            overflow=str(arguments.get("x-overflow", "drop-head")),
+            max_length=now.max_length,
+            max_bytes=now.max_bytes,
+            overflow=now.overflow or "drop-head",
         )
-    ttl_ms = _whole(arguments.get("x-message-ttl"))
-    if ttl_ms is not None:
-        engine.set_message_ttl(ttl_ms)
-    priority = _whole(arguments.get("x-max-priority"))
-    if priority is not None:
-        engine.set_priorities(priority)
-    if queue.single_active_consumer:
-        engine.set_single_active_consumer(True)
-    if EXCHANGE in arguments:
-        engine.dead_letters = DeadLetters(vhost, queue, lambda: vhost.plane.wall_ms)
+    if now.message_ttl_ms != before.message_ttl_ms:
+        engine.set_message_ttl(now.message_ttl_ms)
+    if now.dead_letters != before.dead_letters:
+        engine.dead_letters = _dead_letters(vhost, queue)
+
+
+def wanted(queue: QueueState) -> InForce:
+    """Return what a queue's arguments and policies mean."""
+    if queue.stream is not None:
+        return InForce(retention=streams.retention(queue.effective))
+    effective = queue.effective
+    return InForce(
+        max_length=_whole(effective("max-length")),
+        max_bytes=_whole(effective("max-length-bytes")),
+        overflow=_text(effective("overflow")),
+        message_ttl_ms=_whole(effective("message-ttl")),
+        dead_letter_exchange=_text(effective("dead-letter-exchange")),
+        dead_letter_key=_text(effective("dead-letter-routing-key")),
+        expires_ms=_whole(effective("expires")),
+    )
+
+
+def _dead_letters(vhost: VirtualHost, queue: QueueState) -> DeadLetters | None:
+    exchange, key = queue.in_force.dead_letters
+    if exchange is None:
+        return None
+    return DeadLetters(vhost, queue, lambda: vhost.plane.wall_ms, exchange=exchange, key=key)
 
 
 def _whole(value: Value) -> int | None:
     return int(value) if isinstance(value, int) else None
+
+
+def _text(value: Value) -> str | None:
+    return None if value is None else str(value)

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from leporid.amqp.errors import ResourceLocked
+from leporid.amqp.tables import Value
 from leporid.broker import arguments as rules
 from leporid.broker.arguments import Arguments, QueueType
 from leporid.broker.dataplane import Consumer, Queue, Stream
+from leporid.broker.limits import NO_LIMITS, InForce
 from leporid.broker.names import queue_in
+from leporid.broker.policies import NOT_GOVERNED, Governed
 
 if TYPE_CHECKING:
     from leporid.broker.readers import Bookmark
@@ -86,6 +89,10 @@ class QueueState:
     """The engine's half once more if it is a stream; None if it is not."""
     reader_offsets: dict[str, int] = field(default_factory=dict)
     """Of a stream's named readers: the last message that each has read."""
+    governed: Governed = NOT_GOVERNED
+    """Its policies."""
+    in_force: InForce = NO_LIMITS
+    """What the engine was told of its arguments and policies."""
     deleted: bool = False
 
     def __repr__(self) -> str:
@@ -98,6 +105,14 @@ class QueueState:
     def title(self) -> str:
         """Its name as reply texts have it."""
         return queue_in(self.vhost, self.name)
+
+    def effective(self, key: str) -> Value:
+        """Return what arguments and policies say together; None if they say nothing.
+
+        Args:
+            key: the argument's name without `x-`, which is how policies name it.
+        """
+        return self.governed.effective(key, self.arguments, self.type)
 
     @property
     def single_active_consumer(self) -> bool:

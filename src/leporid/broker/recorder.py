@@ -16,14 +16,17 @@ from leporid.broker.changes import (
     DestinationKind,
     DropBinding,
     DropExchange,
+    DropPolicy,
     DropQueue,
     DropReaderOffset,
     PutBinding,
     PutExchange,
+    PutPolicy,
     PutQueue,
     PutReaderOffset,
 )
 from leporid.broker.exchanges import Binding
+from leporid.broker.policies import Policy
 from leporid.broker.queues import QueueState
 from leporid.broker.topology import Exchange
 
@@ -77,6 +80,24 @@ class Recorder:
     def dropped_reader(self, queue: QueueState, reader: str) -> None:
         """A named reader has none any more."""
         self._record(DropReaderOffset(self._vhost, queue.name, reader))
+
+    def put_policy(self, policy: Policy) -> None:
+        """A policy was set."""
+        self._record(
+            PutPolicy(
+                self._vhost,
+                policy.operator,
+                policy.name,
+                policy.pattern,
+                policy.apply_to,
+                policy.priority,
+                encode_table(policy.definition),
+            )
+        )
+
+    def dropped_policy(self, name: str, *, operator: bool) -> None:
+        """A policy is gone."""
+        self._record(DropPolicy(self._vhost, operator, name))
 
     def bound(self, binding: Binding, source: End, destination: End) -> None:
         """A binding was made; it lasts as long as both of its ends do."""

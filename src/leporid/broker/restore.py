@@ -16,6 +16,7 @@ from leporid.amqp.errors import Fault
 from leporid.amqp.tables import decode_table
 from leporid.broker.arguments import queue_type
 from leporid.broker.exchanges import Binding, DestinationKind
+from leporid.broker.policies import PolicyError, make_policy
 from leporid.broker.vhost import VirtualHost
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ RecordedExchange: TypeAlias = tuple[str, str, str, bool, bool, bytes]
 RecordedQueue: TypeAlias = tuple[int, str, str, bool, bytes]
 RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
 RecordedReaderOffset: TypeAlias = tuple[str, str, str, int]
+RecordedPolicy: TypeAlias = tuple[str, bool, str, str, str, int, bytes]
 
 
 class Snapshot(Protocol):
@@ -34,6 +36,10 @@ class Snapshot(Protocol):
     @property
     def vhosts(self) -> Iterable[str]:
         """The names of the virtual hosts; they are made before the rest is applied."""
+
+    @property
+    def policies(self) -> Iterable[RecordedPolicy]:
+        """The policies of both kinds."""
 
     @property
     def exchanges(self) -> Iterable[RecordedExchange]:
@@ -58,6 +64,12 @@ class Snapshot(Protocol):
 
 def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
     """Fill virtual hosts with what was recorded of them."""
+    # First, so that nothing is ever without the limits that they set.
+    for policy in snapshot.policies:
+        with _reported("policy", policy):
+            _restore_policy(vhosts, policy)
+    for vhost in vhosts.values():
+        vhost.follow_policies()  # the predeclared exchanges are there already
     for exchange in snapshot.exchanges:
         with _reported("exchange", exchange):
             _restore_exchange(vhosts, exchange)
@@ -77,8 +89,21 @@ def _reported(kind: str, recorded: tuple[object, ...]) -> Iterator[None]:
     """Log that one definition could not be restored, instead of failing."""
     try:
         yield
-    except (Fault, LookupError) as error:
+    except (Fault, LookupError, PolicyError) as error:
         logger.error("recorded %s %r is left out: %s", kind, recorded, error)
+
+
+def _restore_policy(vhosts: Mapping[str, VirtualHost], recorded: RecordedPolicy) -> None:
+    vhost, operator, name, pattern, apply_to, priority, definition = recorded
+    policy = make_policy(
+        name,
+        pattern,
+        decode_table(definition)[0],
+        priority=priority,
+        apply_to=apply_to,
+        operator=operator,
+    )
+    vhosts[vhost].policies.put(policy)
 
 
 def _restore_exchange(vhosts: Mapping[str, VirtualHost], recorded: RecordedExchange) -> None:

@@ -8,6 +8,8 @@ what one value alone cannot say (the size of a segment comes last in RabbitMQ) i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
@@ -17,8 +19,6 @@ from leporid.broker.dataplane import Stream
 from leporid.broker.durations import milliseconds
 
 OFFSET: Final = "x-stream-offset"
-MAX_AGE: Final = "x-max-age"
-MAX_BYTES: Final = "x-max-length-bytes"
 SEGMENT_BYTES: Final = "x-stream-max-segment-size-bytes"
 
 SEGMENT_BYTES_LIMIT: Final = 3_000_000_000
@@ -39,14 +39,30 @@ def check_segment_size(arguments: Arguments) -> None:
         raise PreconditionFailed(f"Exceeded max value for {SEGMENT_BYTES}")
 
 
-def retain(stream: Stream, arguments: Arguments) -> None:
-    """Tell the engine how much of a stream is kept; before the first message."""
-    age_ms = milliseconds(str(arguments.get(MAX_AGE, "")))
-    stream.set_retention(
-        max_bytes=_whole(arguments.get(MAX_BYTES)),
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of a stream is kept."""
+
+    max_bytes: int | None = None
+    max_age_ms: int | None = None
+    segment_bytes: int | None = None
+
+
+def retention(effective: Callable[[str], Value]) -> Retention:
+    """Return what arguments and policies say about it; asked by the keys of policies."""
+    age_ms = milliseconds(str(effective("max-age") or ""))
+    return Retention(
+        max_bytes=_whole(effective("max-length-bytes")),
         # A stream that keeps what is older than the clock keeps everything.
         max_age_ms=None if age_ms is None or age_ms > NUMBER_MAX else age_ms,
-        segment_bytes=_whole(arguments.get(SEGMENT_BYTES)),
+        segment_bytes=_whole(effective("stream-max-segment-size-bytes")),
+    )
+
+
+def retain(stream: Stream, kept: Retention) -> None:
+    """Tell the engine; segments that there are keep their size."""
+    stream.set_retention(
+        max_bytes=kept.max_bytes, max_age_ms=kept.max_age_ms, segment_bytes=kept.segment_bytes
     )
 
 

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchanges import Binding, Message, Router, make_router
+from leporid.broker.policies import NOT_GOVERNED, Governed
 
 DEFAULT_EXCHANGE: Final = ""
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
@@ -58,6 +59,7 @@ class Exchange:
         arguments: The table it was declared with.
         source: The engine's cache of its routes.
         router: Its bindings, arranged for its type.
+        governed: Its policies.
         alternate: Name of the exchange that gets what its own bindings do not meet, if any.
         outgoing: The bindings that lead from it.
         incoming: The bindings that lead to it, from other exchanges or itself.
@@ -74,6 +76,7 @@ class Exchange:
     internal: bool
     arguments: Mapping[str, Value]
     source: SourcePort = field(repr=False)
+    governed: Governed = NOT_GOVERNED
     router: Router = field(init=False, repr=False)
     alternate: str | None = field(init=False)
     outgoing: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
@@ -84,9 +87,15 @@ class Exchange:
 
     def __post_init__(self) -> None:
         self.router = make_router(self.type, self.arguments)
-        alternate = self.arguments.get(ALTERNATE_ARGUMENT)
-        self.alternate = alternate if isinstance(alternate, str) else None
+        self.alternate = self.wanted_alternate()
         self.per_message = self.router.per_message
+
+    def wanted_alternate(self) -> str | None:
+        """What its arguments and policies say; the argument has the last word."""
+        alternate = self.arguments.get(ALTERNATE_ARGUMENT)
+        if alternate is None:
+            alternate = self.governed.definition.get(ALTERNATE_ARGUMENT)
+        return alternate if isinstance(alternate, str) else None
 
     @property
     def in_use(self) -> bool:
@@ -119,11 +128,7 @@ class Topology:
         exchange.source.cacheable = not exchange.per_message
         for above in self._alternate_of.get(exchange.name, ()):
             _link(above, exchange)
-        if exchange.alternate is not None:
-            self._alternate_of.setdefault(exchange.alternate, {})[exchange] = None
-            alternate = self.exchanges.get(exchange.alternate)
-            if alternate is not None:
-                _link(exchange, alternate)
+        self._link_alternate(exchange)
         _forget([exchange])
 
     def remove_exchange(self, name: str) -> list[Binding]:
@@ -134,11 +139,7 @@ class Topology:
         removed = list(exchange.outgoing | exchange.incoming)
         for binding in removed:
             self._detach(binding)
-        if exchange.alternate is not None:
-            namers = self._alternate_of[exchange.alternate]
-            del namers[exchange]
-            if not namers:
-                del self._alternate_of[exchange.alternate]
+        self._forget_alternate(exchange)
         # The links that are left are those of alternate exchanges.
         for below in list(exchange.below):
             _unlink(exchange, below)
@@ -148,6 +149,33 @@ class Topology:
         del self.exchanges[name]
         exchange.source.retire()
         return removed
+
+    def set_alternate(self, exchange: Exchange, name: str | None) -> None:
+        """Gives an exchange another alternate exchange, or none."""
+        if name == exchange.alternate:
+            return
+        before = None if exchange.alternate is None else self.exchanges.get(exchange.alternate)
+        self._forget_alternate(exchange)
+        exchange.alternate = name
+        self._link_alternate(exchange)
+        if before is not None:
+            _unlink(exchange, before)
+            _unmark([exchange])
+        _forget([exchange])
+
+    def _link_alternate(self, exchange: Exchange) -> None:
+        if exchange.alternate is not None:
+            self._alternate_of.setdefault(exchange.alternate, {})[exchange] = None
+            alternate = self.exchanges.get(exchange.alternate)
+            if alternate is not None:
+                _link(exchange, alternate)
+
+    def _forget_alternate(self, exchange: Exchange) -> None:
+        if exchange.alternate is not None:
+            namers = self._alternate_of[exchange.alternate]
+            del namers[exchange]
+            if not namers:
+                del self._alternate_of[exchange.alternate]
 
     def add_queue(self, name: str) -> None:
         """Adds a queue, which the default exchange routes to from now on."""

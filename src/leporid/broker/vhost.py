@@ -24,7 +24,9 @@ from leporid.broker.blame import blame
 from leporid.broker.changes import Change
 from leporid.broker.dataplane import Plane, Queue
 from leporid.broker.exchanges import Binding, Message
+from leporid.broker.governing import Governor
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
+from leporid.broker.policies import Policies, Policy
 from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
 from leporid.broker.readers import Bookmarks, check_room
 from leporid.broker.recorder import Recorder
@@ -51,6 +53,9 @@ class Registry(Protocol):
     def new_queue_id(self) -> int:
         """Return a number that no durable queue ever had."""
 
+    def configured_policies(self, vhost: str) -> Iterable[Policy]:
+        """Return those of the configuration file."""
+
 
 @dataclass(frozen=True, slots=True)
 class VirtualHostStatistics:
@@ -70,6 +75,8 @@ class VirtualHost:
         self._registry = registry
         self._recorder = Recorder(name, registry.record)
         self._topology = Topology()
+        policies = Policies(registry.configured_policies(name))
+        self._governor = Governor(self, self._recorder, self._topology, policies)
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
         self.bookmarks = Bookmarks(self._move_reader)
@@ -97,6 +104,23 @@ class VirtualHost:
         """The same, as the rules know the queues."""
         message = Message(keys, properties)
         return [self._queues[name] for name in self._topology.resolve(exchange, message)]
+
+    @property
+    def policies(self) -> Policies:
+        """The policies and operator policies."""
+        return self._governor.policies
+
+    def set_policy(self, policy: Policy) -> bool:
+        """Put a policy in force at once; see `Governor.set`."""
+        return self._governor.set(policy)
+
+    def drop_policy(self, name: str, *, operator: bool = False) -> None:
+        """Take a policy out of force at once; see `Governor.drop`."""
+        self._governor.drop(name, operator=operator)
+
+    def follow_policies(self) -> None:
+        """Have everything follow policies that were put without `set_policy`."""
+        self._governor.follow()
 
     @property
     def plane(self) -> Plane:
@@ -193,7 +217,8 @@ class VirtualHost:
                 raise blame(fault, BasicPublish) from None
 
         source = self._registry.plane.source(name, resolve, True)
-        exchange = Exchange(name, kind, durable, auto_delete, internal, arguments, source)
+        governed = self._governor.of_exchange(name)
+        exchange = Exchange(name, kind, durable, auto_delete, internal, arguments, source, governed)
         self._topology.add_exchange(exchange)
         return exchange
 
@@ -304,6 +329,7 @@ class VirtualHost:
             owner=owner,
             stream=stream,
         )
+        queue.governed = self._governor.of_queue(queue)
         limits.apply(self, queue)
         self._queues[name] = queue
         self._topology.add_queue(name)

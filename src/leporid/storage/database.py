@@ -20,7 +20,7 @@ from typing import Any, Literal
 # "LEPO": tells our files from other programs' (SQLite's application_id).
 APPLICATION_ID = 0x4C45504F
 # Raised with every change of the tables; a file with a higher one is refused.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # What may be wrong with a file is listed up to this many lines.
 PROBLEMS_MAX = 20
@@ -97,6 +97,14 @@ READER_OFFSETS = Table(
     "vhost TEXT, stream TEXT, reader TEXT, offset INTEGER NOT NULL,"
     " PRIMARY KEY (vhost, stream, reader)",
 )
+# Since version 3. Policies, and operator policies, which have names of their own.
+POLICIES = Table(
+    "policies",
+    ("vhost", "operator", "name"),
+    ("pattern", "apply_to", "priority", "definition"),
+    "vhost TEXT, operator INTEGER, name TEXT, pattern TEXT NOT NULL, apply_to TEXT NOT NULL,"
+    " priority INTEGER NOT NULL, definition BLOB NOT NULL, PRIMARY KEY (vhost, operator, name)",
+)
 # One row: how many transactions there were, and the lowest queue id never given.
 STATE = Table(
     "state",
@@ -110,10 +118,11 @@ TABLES = {
     "queue": QUEUES,
     "binding": BINDINGS,
     "reader_offset": READER_OFFSETS,
+    "policy": POLICIES,
     "state": STATE,
 }
 # The tables that came after version 1.
-ADDED = {2: (READER_OFFSETS,)}
+ADDED = {2: (READER_OFFSETS,), 3: (POLICIES,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +204,7 @@ class Database:
             raise ValueError(f"unknown kind of change: {kind}")
         self._drop(table, table.key, [fields[column] for column in table.key])
         if table is VHOSTS:
-            for inside in (EXCHANGES, QUEUES, BINDINGS, READER_OFFSETS):
+            for inside in (EXCHANGES, QUEUES, BINDINGS, READER_OFFSETS, POLICIES):
                 self._drop(inside, ("vhost",), [fields["name"]])
 
     def _put(self, table: Table, values: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The durable definitions of a broker: vhosts, exchanges, queues, bindings, readers; in SQLite.
+"""The durable definitions of a broker: vhosts, exchanges, queues, policies, …; in SQLite.
 
     definitions.db         every commit is on disk when `commit` returns
     definitions.copy.db    the same rows; its commits reach the disk when the system pleases
@@ -25,6 +25,7 @@ from typing import NamedTuple
 from leporid.storage.database import (
     BINDINGS,
     EXCHANGES,
+    POLICIES,
     QUEUES,
     READER_OFFSETS,
     STATE,
@@ -43,6 +44,7 @@ __all__ = [
     "Snapshot",
     "StoredBinding",
     "StoredExchange",
+    "StoredPolicy",
     "StoredQueue",
     "StoredReaderOffset",
     "problems",
@@ -94,6 +96,18 @@ class StoredReaderOffset(NamedTuple):
     offset: int
 
 
+class StoredPolicy(NamedTuple):
+    """A policy or operator policy."""
+
+    vhost: str
+    operator: bool
+    name: str
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: bytes
+
+
 class Snapshot(NamedTuple):
     """All definitions at one moment."""
 
@@ -102,6 +116,7 @@ class Snapshot(NamedTuple):
     queues: tuple[StoredQueue, ...]
     bindings: tuple[StoredBinding, ...]
     reader_offsets: tuple[StoredReaderOffset, ...]
+    policies: tuple[StoredPolicy, ...]
     # The lowest id that no queue ever had.
     next_queue_id: int
 
@@ -151,6 +166,10 @@ class Definitions:
             ),
             bindings=tuple(StoredBinding(*row) for row in rows(BINDINGS)),
             reader_offsets=tuple(StoredReaderOffset(*row) for row in rows(READER_OFFSETS)),
+            policies=tuple(
+                StoredPolicy(vhost, bool(operator), *rest)
+                for vhost, operator, *rest in rows(POLICIES)
+            ),
             next_queue_id=next_queue_id,
         )
 
@@ -160,8 +179,8 @@ class Definitions:
         Args:
             changes: in order: `("put_queue", {"id": 7, "vhost": "/", …})`, and so on with
                 put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
-                drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset. Any of
-                them may be repeated.
+                drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset,
+                put_policy, drop_policy. Any of them may be repeated.
 
         Raises:
             DefinitionsError: nothing was changed; the disk may be full.

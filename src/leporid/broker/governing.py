@@ -1,0 +1,105 @@
+"""Setting policies, and having the queues and exchanges of one virtual host follow.
+
+Responsible for what changes when a policy comes, changes or goes: its record, and everything that
+it governs, at once. Must not know how a policy is matched (that is `policies`), nor what a setting
+does to a queue (that is `limits`). Invariant: what governs a queue or an exchange is always what
+the policies say now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.broker import limits
+from leporid.broker.names import REPLY_PREFIX
+from leporid.broker.policies import NOT_GOVERNED, POLICIES_MAX, Governed, Policies, Policy
+from leporid.broker.topology import DEFAULT_EXCHANGE
+
+if TYPE_CHECKING:
+    from leporid.broker.queues import QueueState
+    from leporid.broker.recorder import Recorder
+    from leporid.broker.topology import Topology
+    from leporid.broker.vhost import VirtualHost
+
+
+class Governor:
+    """The policies of one virtual host, and what they govern."""
+
+    def __init__(
+        self, vhost: VirtualHost, recorder: Recorder, topology: Topology, policies: Policies
+    ) -> None:
+        self.policies = policies
+        self._vhost = vhost
+        self._recorder = recorder
+        self._topology = topology
+
+    def set(self, policy: Policy) -> bool:
+        """Put a policy in force, now; returns whether it is new.
+
+        Raises:
+            PreconditionFailed: the configuration file has one of that name, or there are too many.
+        """
+        self._check_not_configured(policy.name, operator=policy.operator)
+        if not self.policies.has_room(policy):
+            raise PreconditionFailed(
+                f"vhost '{self._vhost.name}' has {POLICIES_MAX} policies of that kind already"
+            )
+        before = self.policies.find(policy.name, operator=policy.operator)
+        if before != policy:
+            self.policies.put(policy)
+            self._recorder.put_policy(policy)
+            self.follow()
+        return before is None
+
+    def drop(self, name: str, *, operator: bool) -> None:
+        """Take a policy out of force, now.
+
+        Raises:
+            NotFound: there is none of that name.
+            PreconditionFailed: it is the configuration file's.
+        """
+        self._check_not_configured(name, operator=operator)
+        if self.policies.find(name, operator=operator) is None:
+            raise NotFound(f"no {self._title(name, operator=operator)}")
+        self.policies.drop(name, operator=operator)
+        self._recorder.dropped_policy(name, operator=operator)
+        self.follow()
+
+    def of_queue(self, queue: QueueState) -> Governed:
+        """Return what governs a queue; nothing does one of direct reply-to."""
+        if queue.name.startswith(REPLY_PREFIX):
+            return NOT_GOVERNED
+        return self.policies.of_queue(queue.name, queue.type)
+
+    def of_exchange(self, name: str) -> Governed:
+        """Return what governs an exchange; nothing does the default exchange."""
+        return self.policies.of_exchange(name) if name != DEFAULT_EXCHANGE else NOT_GOVERNED
+
+    def follow(self) -> None:
+        """Have everything governed by what the policies say now."""
+        for queue in self._vhost.queues():
+            found = self.of_queue(queue)
+            if not _is_same(found, queue.governed):
+                queue.governed = found
+                limits.adjust(self._vhost, queue)
+        for exchange in self._vhost.exchanges():
+            found = self.of_exchange(exchange.name)
+            if not _is_same(found, exchange.governed):
+                exchange.governed = found
+                self._topology.set_alternate(exchange, exchange.wanted_alternate())
+
+    def _check_not_configured(self, name: str, *, operator: bool) -> None:
+        if self.policies.is_configured(name, operator=operator):
+            raise PreconditionFailed(
+                f"{self._title(name, operator=operator)} is the configuration file's: change it "
+                "there"
+            )
+
+    def _title(self, name: str, *, operator: bool) -> str:
+        noun = "operator policy" if operator else "policy"
+        return f"{noun} '{name}' in vhost '{self._vhost.name}'"
+
+
+def _is_same(one: Governed, other: Governed) -> bool:
+    return one.policy is other.policy and one.operator_policy is other.operator_policy

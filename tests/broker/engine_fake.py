@@ -331,10 +331,11 @@ class FakePlane:
 
     def publish(
         self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None:
+    ) -> bool:
         for queue in queues:
             assert isinstance(queue, FakeQueue)
             queue.push(body.decode())
+        return bool(queues)
 
     def note_change(self) -> int:
         return self.generation

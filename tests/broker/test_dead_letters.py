@@ -25,14 +25,16 @@ class Cemetery:
         self.world = world
         self.peer = peer
         self.letters: list[tuple[list[str], str, str, Properties, bytes]] = []
+        self.refuses = False
         world.plane.wall_ms = NOW_SECONDS * 1000 + 999
         monkeypatch.setattr(world.plane, "publish", self.publish)
 
     def publish(
         self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None:
+    ) -> bool:
         names = [queue.name for queue in queues if isinstance(queue, FakeQueue)]
         self.letters.append((names, exchange, key, decode_properties(properties), body))
+        return bool(queues) and not self.refuses
 
     def queue(self, name: str, exchange: str | None = None, key: str | None = None) -> None:
         arguments: dict[str, Value] = {}
@@ -55,6 +57,11 @@ class Cemetery:
             return [], Properties()
         (queues, _, _, letter, _) = self.letters[-1]
         return queues, letter
+
+    def counts(self) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
+        """Return what was counted: deaths, and dead letters that went nowhere."""
+        counts = self.world.broker.dead_letter_counts
+        return dict(counts.deaths), dict(counts.dropped)
 
 
 @pytest.fixture
@@ -91,6 +98,9 @@ def test_it_says_how_it_died(cemetery: Cemetery):
         "x-first-death-reason": "expired",
         "x-first-death-queue": "q",
         "x-first-death-exchange": "from",
+        "x-last-death-reason": "expired",
+        "x-last-death-queue": "q",
+        "x-last-death-exchange": "from",
         "x-death": [
             {
                 "count": 1,
@@ -121,6 +131,7 @@ def test_deaths_are_counted_and_the_last_stands_first(cemetery: Cemetery):
     assert counts(letter) == [("q", "maxlen", 1), ("q", "rejected", 2), ("p", "expired", 1)]
     assert headers is not None
     assert (headers["x-first-death-queue"], headers["x-first-death-reason"]) == ("q", "rejected")
+    assert (headers["x-last-death-queue"], headers["x-last-death-reason"]) == ("q", "maxlen")
 
 
 def test_without_a_key_of_the_queue_it_keeps_its_own_and_its_copies(cemetery: Cemetery):
@@ -247,3 +258,79 @@ def test_headers_that_nobody_could_read_are_not_made(cemetery: Cemetery):
     assert len(cemetery.letters) == 1
     cemetery.bury("q", headers={"huge": "x" * HUGE_BYTES})
     assert len(cemetery.letters) == 1
+
+
+def test_deaths_are_counted_by_reason_and_type_of_queue(cemetery: Cemetery):
+    cemetery.queue("morgue")
+    cemetery.queue("q", "", "morgue")
+    cemetery.peer.call(
+        QueueDeclare(
+            queue="quorum",
+            durable=True,
+            arguments={"x-queue-type": "quorum", "x-dead-letter-exchange": "amq.fanout"},
+        )
+    )
+    cemetery.peer.call(QueueBind(queue="morgue", exchange="amq.fanout"))
+    for reason in ("expired", "maxlen", "expired"):
+        cemetery.bury("q", reason)
+    cemetery.bury("quorum", "delivery_limit")
+    deaths, dropped = cemetery.counts()
+    assert deaths == {
+        ("expired", "rabbit_classic_queue"): 2,
+        ("maxlen", "rabbit_classic_queue"): 1,
+        ("delivery_limit", "rabbit_quorum_queue"): 1,
+    }
+    assert dropped == {}
+
+
+def test_a_letter_to_an_exchange_that_is_not_there_is_counted_and_told_once(
+    cemetery: Cemetery, caplog: pytest.LogCaptureFixture
+):
+    cemetery.queue("q", "later")
+    for _ in range(3):
+        cemetery.bury("q", "expired")
+    assert cemetery.counts() == (
+        {("expired", "rabbit_classic_queue"): 3},
+        {("expired", "no_exchange"): 3},
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        "dead letters of queue 'q' in vhost '/' are dropped: there is no exchange 'later'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "exchange", "key", "reason"),
+    [
+        ("no_queue", "amq.direct", "nobody", "rejected"),
+        ("cycle", "", "q", "expired"),
+        ("refused", "", "full", "maxlen"),
+        ("invalid_key", "strict", "not strict", "rejected"),
+    ],
+)
+def test_letters_that_go_nowhere_are_counted_with_the_cause(
+    cemetery: Cemetery, cause: str, exchange: str, key: str, reason: str
+):
+    strict: dict[str, Value] = {"x-strict-keys": True}
+    cemetery.peer.call(ExchangeDeclare(exchange="strict", type="fanout", arguments=strict))
+    cemetery.queue("full")
+    cemetery.queue("q", exchange, key)
+    cemetery.refuses = cause == "refused"
+    cemetery.bury("q", reason)
+    assert cemetery.counts()[1] == {(reason, cause): 1}
+
+
+def test_a_letter_too_large_for_its_headers_is_counted(cemetery: Cemetery):
+    cemetery.queue("q", "amq.fanout")
+    cemetery.bury("q", headers={"huge": "x" * HUGE_BYTES})
+    assert cemetery.counts()[1] == {("rejected", "too_large"): 1}
+
+
+def test_a_defect_costs_one_letter_and_is_counted(
+    cemetery: Cemetery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    cemetery.queue("q", "amq.fanout")
+    monkeypatch.setattr(cemetery.world.plane, "publish", None)
+    cemetery.peer.call(QueueBind(queue="q", exchange="amq.fanout"))
+    cemetery.bury("q")
+    assert cemetery.counts()[1] == {("rejected", "defect"): 1}
+    assert "defect" in caplog.text

@@ -85,6 +85,20 @@ def test_a_turn_that_delivers_what_a_dead_letter_made(plane, queue, peer):
     assert [each.body for each in got] == [b"x"]
 
 
+def test_a_dead_letter_that_may_not_wait_is_given_to_who_waits_for_it(plane, queue, peer):
+    """A time to live of 0 is over when a message cannot be delivered at once, and not before."""
+    grave = plane.queue(0, "grave", False)
+    grave.set_message_ttl(0)
+    queue.set_limits(max_length=1)
+    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [grave], exchange, key, raw, body
+    )
+    peer.channel.consume(grave, "c", True, 0, 0)
+    send(peer, "1", "2")
+    assert [each.body for each in peer.deliveries()] == [b"1"]
+    assert plane.expired == 0
+
+
 def test_dead_letters_take_their_turns(plane, queue, peer):
     """What expired is nobody's at once, but a million dead letters are not one turn's."""
     buried = []

@@ -1,6 +1,6 @@
 """The counts that /metrics shows, of a broker at work."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from tests.server.stack import Stack
 
@@ -12,10 +12,16 @@ from leporid.amqp.methods import (
     ChannelOpenOk,
     ConfirmSelect,
     ConfirmSelectOk,
+    QueueDeclare,
+    QueueDeclareOk,
 )
+from leporid.amqp.tables import Value
 from leporid.server.counts import Count, Counts
 
-NOTHING = asdict(Count(*[0] * 11))
+NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count)), 0) | {
+    "dead_lettered_total": {},
+    "dead_letters_dropped_total": {},
+}
 
 
 async def test_nothing_yet(stack: Stack):
@@ -51,6 +57,8 @@ async def test_a_broker_at_work(stack: Stack):
         "messages_delivered_total": 3,
         "messages_redelivered_total": 0,
         "messages_acknowledged_total": 1,
+        "dead_lettered_total": {},
+        "dead_letters_dropped_total": {},
     }
 
     other.close()
@@ -71,3 +79,17 @@ async def test_a_broker_at_work(stack: Stack):
         "messages_delivered_total": 6,
         "messages_redelivered_total": 2,
     }
+
+
+async def test_dead_letters(stack: Stack):
+    counts = Counts(stack.broker, stack.plane)
+    client = await stack.client()
+    arguments: dict[str, Value] = {"x-max-length": 1, "x-dead-letter-exchange": "not there"}
+    await client.call(QueueDeclare(queue="lost", arguments=arguments), QueueDeclareOk)
+    for _ in range(3):
+        await client.publish("lost", b"message")
+    await stack.until(lambda: stack.plane.published == 3)
+    now = counts.now()
+    assert now.dead_lettered_total == {("maxlen", "rabbit_classic_queue"): 2}
+    assert now.dead_letters_dropped_total == {("maxlen", "no_exchange"): 2}
+    assert now.messages_ready == 1

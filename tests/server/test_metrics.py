@@ -1,6 +1,7 @@
 """Metrics: RabbitMQ's names, one snapshot per scrape."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -20,11 +21,17 @@ class Counted:
     messages_delivered_total: int = 9
     messages_redelivered_total: int = 10
     messages_acknowledged_total: int = 11
+    dead_lettered_total: Mapping[tuple[str, str], int] = field(
+        default_factory=lambda: {("expired", "rabbit_quorum_queue"): 12}
+    )
+    dead_letters_dropped_total: Mapping[tuple[str, str], int] = field(
+        default_factory=lambda: {("maxlen", "no_exchange"): 13}
+    )
 
 
 def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return {
-        (sample.name, tuple(sample.labels.items())): sample.value
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
@@ -48,6 +55,17 @@ def test_names_and_values():
         ("rabbitmq_global_messages_delivered_total", amqp): 9,
         ("rabbitmq_global_messages_redelivered_total", amqp): 10,
         ("rabbitmq_global_messages_acknowledged_total", amqp): 11,
+        (
+            "rabbitmq_global_messages_dead_lettered_expired_total",
+            (
+                ("dead_letter_strategy", "at_least_once"),
+                ("queue_type", "rabbit_quorum_queue"),
+            ),
+        ): 12,
+        (
+            "leporid_dead_letters_dropped_total",
+            (("cause", "no_exchange"), ("reason", "maxlen")),
+        ): 13,
     }
 
 

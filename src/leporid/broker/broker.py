@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker.changes import Change, DropVhost, PutVhost
+from leporid.broker.dead_letters import DeadLetterCounts
 from leporid.broker.restore import Snapshot, restore
 from leporid.broker.vhost import VirtualHost, VirtualHostStatistics
 
@@ -102,6 +103,7 @@ class Broker:
         # In the order in which they began.
         self.sessions: dict[Session, None] = {}
         self.alarms: set[str] = set()
+        self.dead_letter_counts = DeadLetterCounts()
         # How many changes were recorded, and the generation of the last one: whoever sees the
         # count grow has that generation to wait for.
         self.recorded_count = 0

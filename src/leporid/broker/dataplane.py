@@ -222,8 +222,8 @@ class Plane(Protocol):
 
     def publish(
         self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
-    ) -> object:
-        """Put a message of the broker's own into queues."""
+    ) -> bool:
+        """Put a message of the broker's own into queues; returns whether any of them took it."""
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:
         """Make the engine's half of an exchange."""

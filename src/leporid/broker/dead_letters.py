@@ -1,17 +1,18 @@
 """Dead letters: what becomes of a message that leaves a queue without being acknowledged.
 
 Responsible for the headers that say where it died and for where it goes next, both as RabbitMQ
-writes them (rabbit_dead_letter; `brokers` call the headers x-death and x-first-death-*). Must not
-know why the engine let it go; the reason is a word. Invariant: a message that would only go round
-among queues by itself, with no consumer ever rejecting it, is dropped; and whatever a publisher has
-written into the headers, nothing is raised.
+writes them (x-death, x-first-death-* and x-last-death-*). Must not know why the engine let it go;
+the reason is a word. Invariant: a message that would only go round among queues by itself, with no
+consumer ever rejecting it, is dropped; whatever a publisher has written into the headers, nothing
+is raised; and every letter is counted, with the cause if it comes to no queue.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import PreconditionFailed
@@ -28,6 +29,16 @@ REJECTED: Final = "rejected"
 
 COUNT_MAX: Final = 2**63 - 1
 """A publisher may claim any number of deaths; this is the highest that has an encoding."""
+
+
+@dataclass(slots=True)
+class DeadLetterCounts:
+    """How many messages died since the broker started, where there was somewhere to send them."""
+
+    deaths: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By reason, and module of the type of queue, as RabbitMQ calls it."""
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Those of them that came to no queue, by reason and cause."""
 
 
 class DeadLetters:
@@ -55,6 +66,7 @@ class DeadLetters:
         self._wall_ms = wall_ms
         self._exchange = exchange
         self._key = key
+        self._told = False
 
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
@@ -64,17 +76,25 @@ class DeadLetters:
         Raises nothing: the engine is in the middle of a queue, and one message must not stall
         others. A message that defeats us is dropped, and that is logged as the defect it is.
         """
+        counts = self._vhost.dead_letter_counts
+        counts.deaths[reason, self._queue.type.module] += 1
         try:
-            self._publish(reason, exchange, key, properties, body)
+            cause = self._publish(reason, exchange, key, properties, body)
         except Exception:
             logger.exception("defect: a dead letter of %s was dropped", self._queue.title)
+            cause = "defect"
+        if cause is not None:
+            counts.dropped[reason, cause] += 1
 
     def _publish(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None:
+    ) -> str | None:
+        """Publish a letter; returns why it came to no queue, or None."""
         target = self._vhost.find_exchange(self._exchange)
         if target is None:
-            return
+            self._tell()
+            return "no_exchange"
+        self._told = False
         letter = decode_properties(properties)
         headers: dict[str, Value] = dict(letter.headers or {})
         copies = [each for each in _array(headers.get("CC")) if isinstance(each, str)]
@@ -94,18 +114,33 @@ class DeadLetters:
             headers.pop("CC", None)
         changed = encode_properties(replace(letter, headers=headers, expiration=None))
         if len(changed) > MAX_TABLE_BYTES:
-            return  # it died in so many queues that nobody could read its headers any more
+            # It died in so many queues that nobody could read its headers any more.
+            return "too_large"
         try:
             found = self._vhost.route_states(target, keys, changed)
         except PreconditionFailed:
-            return  # an exchange with strict keys takes no such key
+            return "invalid_key"  # of an exchange with strict keys
         queues = [
             queue.engine
             for queue in found
             if reason == REJECTED or not _is_cycle(queue.name, deaths)
         ]
         first = self._key if self._key is not None else key
-        self._vhost.plane.publish(queues, self._exchange, first, changed, body)
+        if self._vhost.plane.publish(queues, self._exchange, first, changed, body):
+            return None
+        if queues:
+            return "refused"
+        return "cycle" if found else "no_queue"
+
+    def _tell(self) -> None:
+        """Say once that letters are lost: it may be a spelling mistake."""
+        if not self._told:
+            self._told = True
+            logger.warning(
+                "dead letters of %s are dropped: there is no exchange '%s'",
+                self._queue.title,
+                self._exchange,
+            )
 
 
 def _array(value: Value) -> Sequence[Value]:
@@ -120,6 +155,9 @@ def _with_death(headers: dict[str, Value], death: dict[str, Value]) -> list[Valu
         headers["x-first-death-queue"] = death["queue"]
         headers["x-first-death-exchange"] = death["exchange"]
         known = []
+    headers["x-last-death-reason"] = death["reason"]
+    headers["x-last-death-queue"] = death["queue"]
+    headers["x-last-death-exchange"] = death["exchange"]
     same = [each for each in known if _is_same(each, death)]
     others = [each for each in known if not _is_same(each, death)]
     entry: dict[str, Value] = {"count": 1, **death}

@@ -23,6 +23,7 @@ from leporid.broker.arguments import CLASSIC, STREAM, Arguments, QueueType
 from leporid.broker.blame import blame
 from leporid.broker.changes import Change
 from leporid.broker.dataplane import Plane, Queue
+from leporid.broker.dead_letters import DeadLetterCounts
 from leporid.broker.exchanges import Binding, Message
 from leporid.broker.governing import Governor
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
@@ -46,6 +47,7 @@ class Registry(Protocol):
     """What a virtual host asks of the broker it is part of."""
 
     plane: Plane
+    dead_letter_counts: DeadLetterCounts
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""
@@ -80,6 +82,7 @@ class VirtualHost:
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
         self.bookmarks = Bookmarks(self._move_reader)
+        self.dead_letter_counts = registry.dead_letter_counts
         for exchange, kind in PREDECLARED:
             self.add_exchange(
                 exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}

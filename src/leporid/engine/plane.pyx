@@ -180,12 +180,13 @@ cdef class Plane:
             self.expire()
         # What is dropped may become a dead letter in another queue, which then has a turn too.
         while self.hungry or self.momentary:
+            # A time to live of 0 means: now or never (RabbitMQ, TTL). What dies below and may not
+            # wait itself is of the next round, after the queues that it comes to had their turn.
+            momentary, self.momentary = self.momentary, []
             hungry, self.hungry = self.hungry, []
             for queue in hungry:
                 queue.hungry = False
                 queue.deliver()
-            # A time to live of 0 means: now or never (RabbitMQ, TTL).
-            momentary, self.momentary = self.momentary, []
             for queue, seq in momentary:
                 self.expired += queue.expire(seq)
         return 0

@@ -5,6 +5,7 @@ Responsible for the sums only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leporid.broker.broker import Broker
@@ -26,6 +27,8 @@ class Count:
     messages_delivered_total: int
     messages_redelivered_total: int
     messages_acknowledged_total: int
+    dead_lettered_total: Mapping[tuple[str, str], int]
+    dead_letters_dropped_total: Mapping[tuple[str, str], int]
 
 
 class Counts:
@@ -40,6 +43,7 @@ class Counts:
         found = self._broker.statistics()
         queues = [queue for vhost in found.vhosts for queue in vhost.queues]
         plane = self._plane
+        dead_letters = self._broker.dead_letter_counts
         return Count(
             connections=found.connection_count,
             channels=found.channel_count,
@@ -52,4 +56,6 @@ class Counts:
             messages_delivered_total=plane.delivered + plane.got,
             messages_redelivered_total=plane.redelivered,
             messages_acknowledged_total=plane.acked,
+            dead_lettered_total=dict(dead_letters.deaths),
+            dead_letters_dropped_total=dict(dead_letters.dropped),
         )

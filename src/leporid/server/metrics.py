@@ -10,7 +10,7 @@ none itself: every scrape asks anew, so a count has one place.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -46,6 +46,10 @@ class Statistics(Protocol):
     def messages_redelivered_total(self) -> int: ...
     @property
     def messages_acknowledged_total(self) -> int: ...
+    @property
+    def dead_lettered_total(self) -> Mapping[tuple[str, str], int]: ...
+    @property
+    def dead_letters_dropped_total(self) -> Mapping[tuple[str, str], int]: ...
 
 
 # Attribute of Statistics, metric, help text.
@@ -104,6 +108,30 @@ class BrokerCollector(Collector):
             )
             counter.add_metric(("amqp091",), getattr(now, attribute))
             yield counter
+        yield from _dead_letters(now)
+
+
+def _dead_letters(now: Statistics) -> Iterator[Metric]:
+    """What died, as RabbitMQ counts it: each reason is a metric; and what was lost of it."""
+    for reason in sorted({reason for reason, _ in now.dead_lettered_total}):
+        deaths = CounterMetricFamily(
+            f"rabbitmq_global_messages_dead_lettered_{reason}",
+            f"Total number of messages dead-lettered for the reason {reason}",
+            labels=("queue_type", "dead_letter_strategy"),
+        )
+        for (of, queue_type), count in now.dead_lettered_total.items():
+            if of == reason:
+                deaths.add_metric((queue_type, "at_least_once"), count)
+        yield deaths
+    dropped = CounterMetricFamily(
+        "leporid_dead_letters_dropped",
+        "Total number of dead letters that came to no queue, by reason of death and by cause: "
+        "no_exchange, no_queue, cycle, refused (the queues were full), invalid_key, too_large",
+        labels=("reason", "cause"),
+    )
+    for labels, count in now.dead_letters_dropped_total.items():
+        dropped.add_metric(labels, count)
+    yield dropped
 
 
 class ProcessCollector(Collector):

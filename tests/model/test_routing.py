@@ -11,7 +11,7 @@ from tests.broker.exchanges.bindings import message
 from tests.broker.fake_source import FakeSource
 
 from leporid.amqp.tables import Value
-from leporid.broker.exchanges import EXCHANGE_TYPES, Binding, Router, make_router
+from leporid.broker.exchanges import Binding, Router, make_router
 from leporid.broker.topology import Exchange, Topology
 
 pytestmark = pytest.mark.slow
@@ -58,8 +58,8 @@ def met_model(exchange_type: str, binding: Binding, key: str, headers: Mapping[s
 
 # ------------------------------------------------------------------ one exchange
 
-# The types of the protocol. x-super-stream takes numbers as keys and hashes; it has its own tests.
-MODELLED = sorted(set(EXCHANGE_TYPES) - {"x-super-stream"})
+# The types of the protocol. Those that hash or draw have tests of their own.
+MODELLED = ["direct", "fanout", "headers", "topic"]
 WORDS = st.sampled_from(["a", "b", "", "*", "#"])
 KEYS = st.lists(WORDS, max_size=6).map(".".join)
 HEADERS: st.SearchStrategy[dict[str, Value]] = st.dictionaries(
@@ -90,7 +90,7 @@ def test_a_router_meets_what_the_model_meets(
     removed: set[int],
     messages: list[tuple[str, dict[str, Value]]],
 ) -> None:
-    router = make_router(exchange_type, {})
+    router = make_router(exchange_type, {}, int)
     for binding in added:
         router.add(binding)
     kept = [binding for at, binding in enumerate(added) if at not in removed]
@@ -110,7 +110,7 @@ def test_a_router_meets_what_the_model_meets(
 def test_a_binding_meets_no_key_but_its_only_one(
     binding: Binding, key: str, exchange_type: str
 ) -> None:
-    router: Router = make_router(exchange_type, {})
+    router: Router = make_router(exchange_type, {}, int)
     router.add(binding)
     only = router.only_key(binding.key)
     if only is not None and list(router.match(message(key))):

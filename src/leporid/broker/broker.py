@@ -132,6 +132,10 @@ class Broker:
         """Return the policies that the configuration file has for a virtual host."""
         return self._configured_policies.get(vhost, ())
 
+    def random_number(self) -> int:
+        """Return any number of 64 bits."""
+        return int.from_bytes(self._random_bytes(8))
+
     def new_name(self, prefix: str) -> str:
         """Make a name that nobody can guess."""
         token = urlsafe_b64encode(self._random_bytes(NAME_BYTES)).rstrip(b"=")

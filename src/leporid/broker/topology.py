@@ -18,8 +18,8 @@ own and those of all exchanges above it), and a cache may keep routes (`cacheabl
 exchange can be reached from its exchange that must be asked for every message.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Final, Protocol
 
 from leporid.amqp.tables import Value
@@ -58,6 +58,7 @@ class Exchange:
         internal: Whether clients may not publish to it.
         arguments: The table it was declared with.
         source: The engine's cache of its routes.
+        chance: Gives a random number of 64 bits; for making it only.
         router: Its bindings, arranged for its type.
         governed: Its policies.
         alternate: Name of the exchange that gets what its own bindings do not meet, if any.
@@ -77,6 +78,7 @@ class Exchange:
     arguments: Mapping[str, Value]
     source: SourcePort = field(repr=False)
     governed: Governed = NOT_GOVERNED
+    chance: InitVar[Callable[[], int]] = int
     router: Router = field(init=False, repr=False)
     alternate: str | None = field(init=False)
     outgoing: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
@@ -85,8 +87,8 @@ class Exchange:
     below: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
     per_message: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.router = make_router(self.type, self.arguments)
+    def __post_init__(self, chance: Callable[[], int]) -> None:
+        self.router = make_router(self.type, self.arguments, chance)
         self.alternate = self.wanted_alternate()
         self.per_message = self.router.per_message
 

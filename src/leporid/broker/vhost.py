@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from leporid.amqp.errors import Fault, NotFound, PreconditionFailed
 from leporid.amqp.methods import BasicPublish
@@ -21,9 +21,7 @@ from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
 from leporid.broker.arguments import CLASSIC, STREAM, Arguments, QueueType
 from leporid.broker.blame import blame
-from leporid.broker.changes import Change
 from leporid.broker.dataplane import Plane, Queue
-from leporid.broker.dead_letters import DeadLetterCounts
 from leporid.broker.exchanges import Binding, Message
 from leporid.broker.governing import Governor
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
@@ -31,6 +29,7 @@ from leporid.broker.policies import Policies, Policy
 from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
 from leporid.broker.readers import Bookmarks, check_room
 from leporid.broker.recorder import Recorder
+from leporid.broker.registry import Registry
 from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, Topology
 
 PREDECLARED: Final = (
@@ -41,22 +40,6 @@ PREDECLARED: Final = (
     ("amq.headers", "headers"),
     ("amq.match", "headers"),
 )
-
-
-class Registry(Protocol):
-    """What a virtual host asks of the broker it is part of."""
-
-    plane: Plane
-    dead_letter_counts: DeadLetterCounts
-
-    def record(self, change: Change) -> None:
-        """Make a durable change survive a restart."""
-
-    def new_queue_id(self) -> int:
-        """Return a number that no durable queue ever had."""
-
-    def configured_policies(self, vhost: str) -> Iterable[Policy]:
-        """Return those of the configuration file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +204,10 @@ class VirtualHost:
 
         source = self._registry.plane.source(name, resolve, True)
         governed = self._governor.of_exchange(name)
-        exchange = Exchange(name, kind, durable, auto_delete, internal, arguments, source, governed)
+        chance = self._registry.random_number
+        exchange = Exchange(
+            name, kind, durable, auto_delete, internal, arguments, source, governed, chance
+        )
         self._topology.add_exchange(exchange)
         return exchange
 

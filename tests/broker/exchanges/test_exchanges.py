@@ -7,16 +7,16 @@ from leporid.broker.exchanges import EXCHANGE_TYPES, make_router
 
 @pytest.mark.parametrize("exchange_type", sorted(EXCHANGE_TYPES))
 def test_makes_a_router_of_each_type(exchange_type: str):
-    router = make_router(exchange_type, {})
+    router = make_router(exchange_type, {}, int)
     assert type(router) is EXCHANGE_TYPES[exchange_type]
     assert not router.strict_keys
-    assert router.per_message is (exchange_type == "headers")
+    assert router.per_message is (exchange_type in ("headers", "x-random"))
 
 
 @pytest.mark.parametrize("exchange_type", sorted(EXCHANGE_TYPES))
 def test_every_type_may_have_strict_keys(exchange_type: str):
-    assert make_router(exchange_type, {"x-strict-keys": True}).strict_keys
-    assert not make_router(exchange_type, {"x-strict-keys": False}).strict_keys
+    assert make_router(exchange_type, {"x-strict-keys": True}, int).strict_keys
+    assert not make_router(exchange_type, {"x-strict-keys": False}, int).strict_keys
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_every_type_may_have_strict_keys(exchange_type: str):
 )
 def test_strict_keys_is_a_boolean(value: Value, name: str):
     with pytest.raises(PreconditionFailed) as refused:
-        make_router("topic", {"x-strict-keys": value})
+        make_router("topic", {"x-strict-keys": value}, int)
     assert refused.value.text == (
         f"PRECONDITION_FAILED - invalid type '{name}' for arg 'x-strict-keys'"
     )

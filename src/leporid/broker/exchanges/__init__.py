@@ -2,7 +2,10 @@
 
     base     Binding, and the Router that every type implements
     direct fanout topic headers
-    super_stream  the partitions of a stream, by the hash of `murmur3`
+    super_stream     the partitions of a stream, by the hash of `murmur3`
+    consistent_hash  a share of the keys for each, by weight
+    modulus_hash     one binding for each key, by the hash of `phash2`
+    random_choice    any one binding
     message       what a message is routed by
     strict_keys   the x-strict-keys rule, which any type may be given
     values        how RabbitMQ compares and prints table values
@@ -12,17 +15,20 @@ A router answers for the bindings of one exchange. Must not know how exchanges h
 module and one line here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import type_name
 from leporid.broker.exchanges.base import Binding, DestinationKind, Router
+from leporid.broker.exchanges.consistent_hash import ConsistentHashRouter
 from leporid.broker.exchanges.direct import DirectRouter
 from leporid.broker.exchanges.fanout import FanoutRouter
 from leporid.broker.exchanges.headers import HeadersRouter
 from leporid.broker.exchanges.message import Message
+from leporid.broker.exchanges.modulus_hash import ModulusHashRouter
+from leporid.broker.exchanges.random_choice import RandomRouter
 from leporid.broker.exchanges.strict_keys import STRICT_KEYS_ARGUMENT
 from leporid.broker.exchanges.super_stream import SuperStreamRouter
 from leporid.broker.exchanges.topic import TopicRouter
@@ -43,20 +49,31 @@ EXCHANGE_TYPES: Final[dict[str, type[Router]]] = {
     "topic": TopicRouter,
     "headers": HeadersRouter,
     "x-super-stream": SuperStreamRouter,
+    "x-consistent-hash": ConsistentHashRouter,
+    "x-modulus-hash": ModulusHashRouter,
+    "x-random": RandomRouter,
 }
 """Every exchange type by the name it is declared with."""
 
 
-def make_router(exchange_type: str, arguments: Mapping[str, Value]) -> Router:
+def make_router(
+    exchange_type: str, arguments: Mapping[str, Value], chance: Callable[[], int]
+) -> Router:
     """Makes the router for an exchange that is declared with these arguments.
+
+    Args:
+        exchange_type: One of `EXCHANGE_TYPES`.
+        arguments: The exchange's table.
+        chance: Gives a number of 64 bits that is another one each time.
 
     Raises:
         KeyError: There is no such type; whoever takes it from a client must look before.
-        PreconditionFailed: An argument that every type reads is invalid.
+        PreconditionFailed: An argument is invalid.
     """
     strict_keys = arguments.get(STRICT_KEYS_ARGUMENT, False)
     if not isinstance(strict_keys, bool):
         raise PreconditionFailed(
             f"invalid type '{type_name(strict_keys)}' for arg '{STRICT_KEYS_ARGUMENT}'"
         )
-    return EXCHANGE_TYPES[exchange_type](strict_keys=strict_keys)
+    made = EXCHANGE_TYPES[exchange_type]
+    return made.declared(arguments, strict_keys=strict_keys, chance=chance)

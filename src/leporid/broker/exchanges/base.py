@@ -8,9 +8,9 @@ keys, so its answer may be kept until one of the bindings changes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from leporid.amqp.tables import Value
 from leporid.amqp.values import typed
@@ -63,6 +63,22 @@ class Router(ABC):
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         self.strict_keys = strict_keys
+
+    @classmethod
+    def declared(
+        cls, arguments: Mapping[str, Value], *, strict_keys: bool, chance: Callable[[], int]
+    ) -> Self:
+        """Makes the router of an exchange that is declared with these arguments.
+
+        Args:
+            arguments: The exchange's table.
+            strict_keys: What it says of `x-strict-keys`.
+            chance: Gives a number of 64 bits that is another one each time.
+
+        Raises:
+            PreconditionFailed: An argument that this type reads is invalid.
+        """
+        return cls(strict_keys=strict_keys)
 
     def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
         """Checks what somebody wants to bind with.

@@ -1,0 +1,35 @@
+"""What a virtual host asks of the broker it is part of, as a protocol.
+
+Must not know how the broker does it. Invariant: a virtual host reaches nothing of its broker but
+what stands here, so that its tests need no broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from leporid.broker.changes import Change
+    from leporid.broker.dataplane import Plane
+    from leporid.broker.dead_letters import DeadLetterCounts
+    from leporid.broker.policies import Policy
+
+
+class Registry(Protocol):
+    """What a virtual host asks of the broker it is part of."""
+
+    plane: Plane
+    dead_letter_counts: DeadLetterCounts
+
+    def record(self, change: Change) -> None:
+        """Make a durable change survive a restart."""
+
+    def new_queue_id(self) -> int:
+        """Return a number that no durable queue ever had."""
+
+    def configured_policies(self, vhost: str) -> Iterable[Policy]:
+        """Return those of the configuration file."""
+
+    def random_number(self) -> int:
+        """Return any number of 64 bits."""

@@ -11,6 +11,7 @@ from leporid.engine.window import Window
 _Column: TypeAlias = tuple[int, list[Buffer | None], list[_Column]]
 
 COLUMNS: Final[tuple[str, ...]]
+ENTRY_COLUMNS: Final[tuple[str, ...]]
 PROPERTIES: Final[tuple[str, ...]]
 
 def columns_of(

@@ -10,7 +10,7 @@ so that readers may trust the columns without looking.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.arrays cimport (
@@ -19,11 +19,13 @@ from leporid.engine.arrays cimport (
 from leporid.engine.text cimport (
     DONE, NO_MEMORY, SECONDS_MAX, bytes_room, next_value, put, put_json_table, put_value,
 )
-from leporid.engine.window cimport Stretch, Window
+from leporid.engine.window cimport Entry, Stretch, Window
 from leporid.engine.wire cimport Record, Target, load16, load32, load64
 
 COLUMNS = ("stream", "partition", "offset", "timestamp", "exchange", "routing_key", "properties",
            "headers", "body", "headers_json")
+# Of a queue's messages alone.
+ENTRY_COLUMNS = ("redelivered", "state")
 
 # In the order of their bits in a content header, the highest first, headers left out; Arrow's
 # order is this one too, but for delivery_mode and priority.
@@ -102,11 +104,13 @@ cdef class _Table:
 
     cdef uint32_t rows
     cdef const Record **records
+    cdef const Entry **entries          # the same rows, if they are of a queue
     cdef Array *all
     cdef int count
 
     def __dealloc__(self):
         free(self.records)
+        free(self.entries)
         for at in range(self.count):
             close_array(&self.all[at])
         free(self.all)
@@ -130,6 +134,44 @@ cdef class _Table:
                     self.rows += 1
         return DONE
 
+    cdef int choose_entries(self, const Entry *entries, uint32_t count,
+                            const Filter *filter) noexcept nogil:
+        """The same of a queue's messages."""
+        cdef uint32_t at
+        self.records = <const Record **> malloc(max(<uint32_t> 1, count) * sizeof(Record *))
+        self.entries = <const Entry **> malloc(max(<uint32_t> 1, count) * sizeof(Entry *))
+        if self.records == NULL or self.entries == NULL:
+            return NO_MEMORY
+        for at in range(count):
+            if passes(entries[at].record, filter):
+                self.records[self.rows] = entries[at].record
+                self.entries[self.rows] = &entries[at]
+                self.rows += 1
+        return DONE
+
+    cdef int fill_redelivered(self, Array *array) noexcept nogil:
+        """One bit a row."""
+        cdef uint32_t row
+        if open_array(array, self.rows, 1, False):
+            return NO_MEMORY
+        for row in range(self.rows):
+            if self.entries[row].redelivered:
+                array.data.data[row >> 3] |= <uint8_t> (1 << (row & 7))
+        return DONE
+
+    cdef int fill_states(self, Array *array) noexcept nogil:
+        cdef uint32_t row
+        cdef const char *state
+        if open_array(array, self.rows, TEXT, False):
+            return NO_MEMORY
+        for row in range(self.rows):
+            state = "ready"
+            if self.entries[row].unacked:
+                state = "unacked"
+            if put_row(array, row, <const uint8_t *> state, strlen(state)):
+                return NO_MEMORY
+        return DONE
+
     cdef int fill_numbers(self, Array *array, str name, int32_t partition) except -1:
         cdef uint32_t row
         cdef int64_t *values
@@ -149,7 +191,9 @@ cdef class _Table:
         with nogil:
             for row in range(self.rows):
                 record = self.records[row]
-                if offset:
+                if offset and self.entries != NULL:
+                    values[row] = <int64_t> self.entries[row].seq
+                elif offset:
                     values[row] = <int64_t> (<Target *> (
                         <const uint8_t *> record + sizeof(Record))).seq
                 else:
@@ -340,6 +384,10 @@ cdef class _Table:
         elif name == "properties":
             with nogil:
                 failed = self.fill_properties(array)
+        elif name == "redelivered" and self.entries != NULL:
+            failed = self.fill_redelivered(array)
+        elif name == "state" and self.entries != NULL:
+            failed = self.fill_states(array)
         else:
             raise ValueError(f"no column {name!r}; there are {', '.join(COLUMNS)}")
         if failed:
@@ -425,7 +473,10 @@ def columns_of(Window window not None, names, *, str stream not None, int32_t pa
         raise MemoryError("no memory for columns")
     table.count = PROPERTY_COUNT
     with nogil:
-        failed = table.choose(window.stretches, window.count, window.rows, &filter)
+        if window.entries != NULL:
+            failed = table.choose_entries(window.entries, window.rows, &filter)
+        else:
+            failed = table.choose(window.stretches, window.count, window.rows, &filter)
     if failed:
         raise MemoryError("no memory for the rows of a window")
     columns = []

@@ -64,7 +64,7 @@ cdef int clean(Plane plane) except -1:
         total += segment.used
         if segment.total:
             live += segment.used * segment.live // segment.total
-        if (oldest is None and segment.sealed and not segment.drop_after
+        if (oldest is None and segment.sealed and not segment.drop_after and not segment.readers
                 and segment.written == segment.used and segment.live * 2 < segment.total + 1):
             oldest = segment
     if oldest is not None and (

@@ -327,7 +327,7 @@ cdef class Plane:
         self.burials.end_sync(generation)
         for segment in self.segments:
             if (segment.sealed and not segment.mapped and segment.written == segment.used
-                    and segment.live and self.map_segment is not None):
+                    and segment.live and not segment.readers and self.map_segment is not None):
                 try:
                     segment.adopt(self.map_segment(segment.number), self.durable)
                 except OSError:

@@ -1,11 +1,20 @@
-"""A stretch of a stream that stays in memory while somebody works on it."""
+"""Messages whose bytes stay in memory while somebody works on them."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.wire cimport Record
 
 cdef struct Stretch:
     # Records of messages, one after another, nothing in between.
     const uint8_t *start
     const uint8_t *end
+
+cdef struct Entry:
+    # A message of a queue.
+    const Record *record
+    uint64_t seq
+    bint redelivered
+    bint unacked
 
 cdef class Window:
     cdef readonly uint64_t first, end   # offsets that it is about
@@ -14,5 +23,6 @@ cdef class Window:
     cdef readonly list lost             # (from, to): offsets in it whose messages were damaged
     cdef Stretch *stretches
     cdef int count, capacity
+    cdef Entry *entries                 # instead of stretches, if it is of a queue
     cdef list segments                  # that must not lose their bytes
     cdef int add(self, const uint8_t *start, const uint8_t *end) except -1

@@ -9,7 +9,12 @@ class Window:
     """A range of a stream as raw bytes; made by `Stream.window`, and to be closed."""
 
     def __init__(
-        self, stream: Stream, first: int, end: int, rows_max: int, bytes_max: int
+        self,
+        stream: Stream | None = ...,
+        first: int = ...,
+        end: int = ...,
+        rows_max: int = ...,
+        bytes_max: int = ...,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...

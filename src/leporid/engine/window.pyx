@@ -14,10 +14,13 @@ from leporid.engine.wire cimport Record
 
 
 cdef class Window:
-    """Made by `Stream.window`; `close` it, or use it in a `with` statement."""
+    """Made by `Stream.window`; `close` it, or use it in a `with` statement.
 
-    def __cinit__(self, Stream stream, uint64_t first, uint64_t end, uint32_t rows_max,
-                  uint64_t bytes_max):
+    Without a stream it is empty: `browse` makes its windows of queues from it.
+    """
+
+    def __cinit__(self, Stream stream=None, uint64_t first=0, uint64_t end=0,
+                  uint32_t rows_max=0, uint64_t bytes_max=0):
         cdef Cursor cursor
         cdef Segment segment = None
         cdef Record *record
@@ -56,6 +59,7 @@ cdef class Window:
 
     def __dealloc__(self):
         free(self.stretches)
+        free(self.entries)
 
     def __enter__(self):
         return self

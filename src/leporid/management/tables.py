@@ -4,7 +4,7 @@ Responsible for the types of the columns and for Arrow's IPC format. Must not kn
 It is the only module here that imports pyarrow as a whole, so without pyarrow it cannot be
 imported: `management.arrow_extra` says so to whoever asks.
 
-Invariant: a schema's columns stand in the order of `COLUMNS`, whatever order they were asked in,
+Invariant: a schema's columns stand in the order of `ORDER`, whatever order they were asked in,
 and every batch of an answer has exactly the schema that opened it.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from leporid.engine.arrow import COLUMNS, PROPERTIES
+from leporid.engine.arrow import COLUMNS, ENTRY_COLUMNS, PROPERTIES
 
 _INSTANT: Final = pa.timestamp("us", tz="UTC")
 _PROPERTY_TYPES: Final = {
@@ -38,7 +38,11 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
     "headers": HEADERS_TYPE,
     "body": pa.binary(),
     "headers_json": pa.string(),
+    # Of queues only.
+    "redelivered": pa.bool_(),
+    "state": pa.string(),
 }
+ORDER: Final = (*COLUMNS, *ENTRY_COLUMNS)
 # On request only, as it says once more what `headers` says.
 DEFAULT_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers_json")
 
@@ -50,7 +54,7 @@ END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 def schema_of(columns: Iterable[str], metadata: Mapping[str, str]) -> pa.Schema:
     """Return the schema of an answer that has these columns."""
     wanted = set(columns)
-    fields = [pa.field(name, TYPES[name]) for name in COLUMNS if name in wanted]
+    fields = [pa.field(name, TYPES[name]) for name in ORDER if name in wanted]
     return pa.schema(fields, dict(metadata))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -44,11 +45,12 @@ class World:
         )
         users = [guest(SECRET), reader, User("stranger", from_clear("secret", SECRET))]
         self.changes: list[Any] = []
+        self.numbers = itertools.count()
         self.broker = Broker(
             self.plane,
             Access(users, SECRET),
             record=self.changes.append,
-            random_bytes=lambda count: bytes(count),
+            random_bytes=lambda count: next(self.numbers).to_bytes(count),
         )
         self.vhost = self.broker.add_vhost("/")
         self.syncing = True

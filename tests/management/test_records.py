@@ -10,7 +10,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from tests.engine import streams
-from tests.management.conftest import World, serving
+from tests.management.conftest import World
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Timestamp
@@ -244,16 +244,6 @@ async def test_of_an_answer_that_nobody_reads_one_batch_is_made_ahead(
             settled = len(made)
             await asyncio.sleep(0.05)  # for what the sockets' buffers still take
         assert len(made) < 30
-
-
-async def test_too_many_answers_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "QUEUE_SECONDS", 0.01)
-    monkeypatch.setattr(module, "ANSWERS_MAX", 0)
-    world.stream()
-    async with serving(world) as client:
-        answer = await get(client)
-    assert (answer.status_code, answer.json()["error"]) == (503, "busy")
-    assert answer.headers["retry-after"] == "1"
 
 
 def damaged(world: World) -> None:

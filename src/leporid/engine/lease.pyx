@@ -20,6 +20,7 @@ cdef class Lease:
         cdef Slot *slot
         cdef uint64_t seq
         self.queue = queue
+        queue.plane.work()  # consumers that wait were there before
         most = min(most, queue.ready_count)
         self.numbers = <uint64_t *> malloc(max(<uint64_t> 1, most) * sizeof(uint64_t))
         if self.numbers == NULL:

@@ -13,6 +13,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from leporid.amqp.errors import Fault
+from leporid.management.answers import Room
+from leporid.management.browsing import BrowseRoutes
+from leporid.management.leases import LeaseRoutes
 from leporid.management.paths import route
 from leporid.management.publishing import PublishRoutes
 from leporid.management.readers import ReaderRoutes
@@ -24,11 +27,15 @@ from leporid.management.surroundings import Surroundings
 Handler = Callable[[Request], Awaitable[Response]]
 
 ONE = "/api/streams/{vhost}/{stream}"
+QUEUE = "/api/queues/{vhost}/{queue}"
+LEASE = QUEUE + "/leases/{lease}"
 
 
 def routes(around: Surroundings) -> list[BaseRoute]:
     """Make all routes."""
-    streams, records = StreamRoutes(around), RecordRoutes(around)
+    room = Room()
+    streams, records = StreamRoutes(around), RecordRoutes(around, room)
+    browsing, leases = BrowseRoutes(around, room), LeaseRoutes(around, room)
     readers, publishing = ReaderRoutes(around), PublishRoutes(around)
     return [
         route("/api/streams/{vhost}", _answering(streams.listing), "GET"),
@@ -41,6 +48,11 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         route(ONE + "/readers/{reader}", _answering(readers.offset), "GET"),
         route(ONE + "/readers/{reader}", _answering(readers.store), "PUT"),
         route(ONE + "/readers/{reader}", _answering(readers.forget), "DELETE"),
+        route(QUEUE + "/messages", _answering(browsing.messages), "GET"),
+        route(QUEUE + "/leases", _answering(leases.take), "POST"),
+        route(LEASE, _answering(leases.acknowledge), "DELETE"),
+        route(LEASE + "/messages", _answering(leases.messages), "GET"),
+        route(LEASE + "/release", _answering(leases.release), "POST"),
         route("/api/publish/{vhost}/{exchange}", _answering(publishing.publish), "POST"),
     ]
 

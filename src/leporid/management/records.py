@@ -1,18 +1,14 @@
 """Records of a stream as an Arrow IPC stream, however many.
 
-Responsible for the parameters of the route and for sending batch after batch while the client
-takes them. Must not know how columns are built (`engine.arrow`) or written (`tables`).
+Responsible for the parameters of the route and for making batch after batch. Must not know how
+columns are built (`engine.arrow`), written (`tables`) or sent (`answers`).
 
-Invariants: of each answer at most one batch is in memory; the bytes of a window stay where they are
-until the thread that reads them is done, whatever becomes of the request; the body of an answer
-ends in order only when the last record was sent, so that a cut one never looks whole.
+Invariant: the bytes of a window stay where they are until the thread that reads them is done,
+whatever becomes of the request.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,29 +16,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from leporid.engine.arrow import COLUMNS, columns_of
+from leporid.management.answers import Room, TableAnswer, result_of
 from leporid.management.parameters import Parameters
-from leporid.management.refusals import Refusal, bad, busy
+from leporid.management.refusals import Refusal, bad
 from leporid.management.streams import check_partition
 from leporid.management.surroundings import Found, Surroundings, need_arrow
-from leporid.management.turns import Turns
 
 if TYPE_CHECKING:
     from leporid.engine.stream import Stream
     from leporid.engine.window import Window
     from leporid.management.tables import Encoder
 
-logger = logging.getLogger(__name__)
-
-MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
-# Answers under way: each has one batch in memory, encoded and not. More requests wait.
-ANSWERS_MAX: Final = 32
-QUEUE_SECONDS: Final = 10
 BATCH_ROWS: Final = 10_000
 BATCH_ROWS_MAX: Final = 100_000
 # Of records in one batch; a larger message makes a batch alone.
 BATCH_BYTES: Final = 4 * 1024 * 1024
-# Given to the socket at a time, so that one reader never holds the loop for long.
-PIECE_BYTES: Final = 128 * 1024
 PARAMETERS: Final = (
     "partition",
     "from",
@@ -81,17 +69,16 @@ class Wanted:
 class RecordRoutes:
     """The handler, and how many it serves at a time."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, room: Room) -> None:
         self._around = around
-        self._places = asyncio.Semaphore(ANSWERS_MAX)
-        self._turns = Turns()
+        self._room = room
 
     async def records(self, request: Request) -> Response:
         """GET …/records."""
         found = await self._around.find(request)
         wanted = _wanted(found, request)
         await self._around.on_thread(need_arrow)
-        return _Records(self._around, self._places, self._turns, wanted)
+        return TableAnswer(self._room, _Records(self._around, self._room, wanted))
 
 
 def _encoder(wanted: Wanted) -> Encoder:
@@ -148,7 +135,7 @@ def _wanted(found: Found, request: Request) -> Wanted:
         compression=given.choice("compression", COMPRESSIONS),
         batch_rows=given.whole("batch_rows", BATCH_ROWS, 1, BATCH_ROWS_MAX),
         skip_lost=given.flag("skip_lost"),
-        filters=_filters(given),
+        filters=filters_in(given),
     )
 
 
@@ -157,7 +144,8 @@ def _columns(given: Parameters) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name in wanted)
 
 
-def _filters(given: Parameters) -> dict[str, Any]:
+def filters_in(given: Parameters) -> dict[str, Any]:
+    """Return what `columns_of` is to filter by."""
     filters: dict[str, Any] = {
         name: text.encode()
         for name in ("routing_key", "routing_key_prefix", "exchange")
@@ -170,90 +158,46 @@ def _filters(given: Parameters) -> dict[str, Any]:
     return filters
 
 
-class Cut(Exception):
-    """The answer cannot go on; the message says why."""
+class _Records:
+    """The batches of an answer."""
 
+    headers: Final = ()
 
-class _Records(Response):
-    """The answer: its head is sent when the first batch is ready."""
-
-    def __init__(
-        self, around: Surroundings, places: asyncio.Semaphore, turns: Turns, wanted: Wanted
-    ) -> None:
+    def __init__(self, around: Surroundings, room: Room, wanted: Wanted) -> None:
         self._around = around
-        self._places = places
-        self._turns = turns
+        self._turns = room.turns
         self._wanted = wanted
         self._encoder = _encoder(wanted)
-        self.background = None
+        self._at = wanted.first
+        self._begun = False
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send it all, or as much as is possible, and then end the connection."""
-        try:
-            async with asyncio.timeout(QUEUE_SECONDS):
-                await self._places.acquire()
-        except TimeoutError:
-            refusal = busy(f"{ANSWERS_MAX} requests for records are being answered")
-            await refusal.answer()(scope, receive, send)
-            return
-        gone = asyncio.create_task(_disconnected(receive))
-        sending = asyncio.create_task(self._send(scope, receive, send))
-        try:
-            await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        except Cut as cut:
-            # The application ends here without having completed the body, so the server closes
-            # the connection, which no client takes for an end.
-            logger.warning("records of stream %r cut off: %s", self._wanted.name, cut)
-        finally:
-            for task in (gone, sending):
-                task.cancel()
-            await asyncio.gather(gone, sending, return_exceptions=True)
-            self._places.release()
+    @property
+    def title(self) -> str:
+        """What it is, for the log."""
+        return f"records of stream {self._wanted.name!r}"
 
-    async def _send(self, scope: Any, receive: Any, send: Any) -> None:
+    @property
+    def opening(self) -> bytes:
+        """The schema's message."""
+        return self._encoder.opening
+
+    def end(self, whole: bool) -> None:
+        """Nothing is kept."""
+
+    async def next(self) -> memoryview | None:
+        """Encode the next batch that has rows; None after the last."""
         wanted = self._wanted
-        try:
-            at, batch = await self._next(wanted.first)
-        except Refusal as refusal:
-            await refusal.answer()(scope, receive, send)
-            return
-        head = [(b"content-type", MEDIA_TYPE.encode()), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        await self._write(send, self._encoder.opening)
-        while True:
-            await self._write(send, batch)
-            del batch  # before the next one is made
-            if at >= wanted.end:
-                break
-            try:
-                at, batch = await self._next(at)
-            except Refusal as refusal:
-                raise Cut(refusal.reason) from None
-        ending = b"\xff\xff\xff\xff\0\0\0\0"
-        await send({"type": "http.response.body", "body": ending, "more_body": False})
-
-    async def _write(self, send: Any, data: bytes | memoryview) -> None:
-        """Send in pieces; each waits until the client has taken most of what came before."""
-        view = memoryview(data)
-        for start in range(0, len(view), PIECE_BYTES):
+        # The first window is asked for even of nothing: what is refused is refused before the head.
+        while self._at < wanted.end or not self._begun:
             await self._turns.next()
-            piece = view[start : start + PIECE_BYTES]
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-
-    async def _next(self, at: int) -> tuple[int, memoryview]:
-        """Encode the next batch that has rows; returns where the one after it begins."""
-        wanted = self._wanted
-        while True:
-            await self._turns.next()
-            window = self._window(at)
+            window = self._window(self._at)
+            self._begun = True
+            self._at = window.end
             job = self._around.encoders.submit(self._encode, window)
-            end = window.end
-            batch = await _result(job, window)
-            if batch is not None or end >= wanted.end:
-                return end, batch or memoryview(b"")
-            at = end
+            batch: memoryview | None = await result_of(job, window)
+            if batch is not None:
+                return batch
+        return None
 
     def _window(self, at: int) -> Window:
         wanted = self._wanted
@@ -291,20 +235,3 @@ class _Records(Response):
         if not rows:
             return None
         return self._encoder.encode(batch_of(self._encoder.schema, rows, columns))
-
-
-async def _result(job: Future[memoryview | None], window: Window) -> memoryview | None:
-    """Wait for a thread; the window is closed when it is done, even if nobody waits any more."""
-    done = asyncio.wrap_future(job)
-    try:
-        return await asyncio.shield(done)
-    finally:
-        if done.done():
-            window.close()
-        else:
-            done.add_done_callback(lambda _: window.close())
-
-
-async def _disconnected(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

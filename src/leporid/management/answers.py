@@ -1,0 +1,159 @@
+"""An Arrow IPC stream as an answer, however long.
+
+Responsible for sending batch after batch while the client takes them. Must not know what the
+batches are of (`Batches`), nor how columns are built or written.
+
+Invariants: of each answer at most one batch is in memory; the body of an answer ends in order only
+when the last batch was sent, so that a cut one never looks whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from starlette.responses import Response
+
+from leporid.management.refusals import Refusal, busy
+from leporid.management.turns import Turns
+
+if TYPE_CHECKING:
+    from leporid.engine.window import Window
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
+# Answers under way: each has one batch in memory, encoded and not. More requests wait.
+ANSWERS_MAX: Final = 32
+QUEUE_SECONDS: Final = 10
+# Given to the socket at a time, so that one reader never holds the loop for long.
+PIECE_BYTES: Final = 128 * 1024
+
+
+class Batches(Protocol):
+    """What is answered with."""
+
+    @property
+    def title(self) -> str:
+        """What it is, for the log."""
+
+    @property
+    def opening(self) -> bytes:
+        """The schema's message."""
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """What the answer's head says beside its type."""
+
+    async def next(self) -> memoryview | None:
+        """Encode the next batch that has rows; None after the last.
+
+        Raises:
+            Refusal: there is no answer, or it cannot go on.
+        """
+
+    def end(self, whole: bool) -> None:
+        """Everything was sent, or it ended on the way."""
+
+
+class Cut(Exception):
+    """The answer cannot go on; the message says why."""
+
+
+class Room:
+    """How many answers there are at a time, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self.places = asyncio.Semaphore(ANSWERS_MAX)
+        self.turns = Turns()
+
+
+class TableAnswer(Response):
+    """The answer: its head is sent when the first batch is ready."""
+
+    def __init__(self, room: Room, batches: Batches) -> None:
+        self._places = room.places
+        self._turns = room.turns
+        self._batches = batches
+        self.background = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send it all, or as much as is possible, and then end the connection."""
+        try:
+            async with asyncio.timeout(QUEUE_SECONDS):
+                await self._places.acquire()
+        except TimeoutError:
+            self._batches.end(False)
+            refusal = busy(f"{ANSWERS_MAX} requests for tables are being answered")
+            await refusal.answer()(scope, receive, send)
+            return
+        whole = False
+        gone = asyncio.create_task(_disconnected(receive))
+        sending = asyncio.create_task(self._send(scope, receive, send))
+        try:
+            await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                whole = sending.result()
+        except Cut as cut:
+            # The application ends here without having completed the body, so the server closes
+            # the connection, which no client takes for an end.
+            logger.warning("%s cut off: %s", self._batches.title, cut)
+        finally:
+            for task in (gone, sending):
+                task.cancel()
+            await asyncio.gather(gone, sending, return_exceptions=True)
+            self._places.release()
+            self._batches.end(whole)
+
+    async def _send(self, scope: Any, receive: Any, send: Any) -> bool:
+        """Return whether the whole table was sent."""
+        try:
+            batch = await self._batches.next()
+        except Refusal as refusal:
+            await refusal.answer()(scope, receive, send)
+            return False
+        head = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"cache-control", b"no-store"),
+            *self._batches.headers,
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await self._write(send, self._batches.opening)
+        while batch is not None:
+            await self._write(send, batch)
+            del batch  # before the next one is made
+            try:
+                batch = await self._batches.next()
+            except Refusal as refusal:
+                raise Cut(refusal.reason) from None
+        ending = b"\xff\xff\xff\xff\0\0\0\0"
+        await send({"type": "http.response.body", "body": ending, "more_body": False})
+        return True
+
+    async def _write(self, send: Any, data: bytes | memoryview) -> None:
+        """Send in pieces; each waits until the client has taken most of what came before."""
+        view = memoryview(data)
+        for start in range(0, len(view), PIECE_BYTES):
+            await self._turns.next()
+            piece = view[start : start + PIECE_BYTES]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def result_of(job: Future[Any], window: Window) -> Any:
+    """Wait for a thread; the window is closed when it is done, even if nobody waits any more."""
+    done = asyncio.wrap_future(job)
+    try:
+        return await asyncio.shield(done)
+    finally:
+        if done.done():
+            window.close()
+        else:
+            done.add_done_callback(lambda _: window.close())
+
+
+async def _disconnected(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,222 @@
+"""Messages of a queue as an Arrow IPC stream, while the queue stays as it is.
+
+Responsible for the parameters of the route and for making batch after batch, of a browse or of a
+lease (`leases`). Must not know how entries are found (`engine.browse`), nor how columns are built,
+written or sent. Invariant: whoever may not read a queue sees nothing of it, its size included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from leporid.broker.access import User
+from leporid.broker.queues import QueueState
+from leporid.broker.vhost import VirtualHost
+from leporid.engine.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
+from leporid.engine.browse import Browse
+from leporid.management.answers import Room, TableAnswer, result_of
+from leporid.management.parameters import NUMBER_MAX, Parameters
+from leporid.management.paths import name_of
+from leporid.management.records import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    BATCH_ROWS_MAX,
+    COMPRESSIONS,
+    DEFAULT_COLUMNS,
+    filters_in,
+)
+from leporid.management.refusals import Refusal
+from leporid.management.surroundings import Surroundings, need_arrow
+
+if TYPE_CHECKING:
+    from leporid.engine.browse import QueueWindow
+
+TABLE_PARAMETERS: Final = ("columns", "compression", "batch_rows")
+FILTER_PARAMETERS: Final = (
+    "routing_key",
+    "routing_key_prefix",
+    "exchange",
+    "since_ms",
+    "until_ms",
+)
+PARAMETERS: Final = ("from", "limit", "unacked", *TABLE_PARAMETERS, *FILTER_PARAMETERS)
+QUEUE_COLUMNS: Final = (*COLUMNS, *ENTRY_COLUMNS)
+
+
+@dataclass(frozen=True)
+class FoundQueue:
+    """A queue that a user may read."""
+
+    user: User
+    vhost: VirtualHost
+    state: QueueState
+
+    @property
+    def engine(self) -> Any:
+        """The engine's half, which is more than the rules know of."""
+        return self.state.engine
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a table is to look like."""
+
+    columns: tuple[str, ...]
+    compression: str
+    batch_rows: int
+
+
+async def find_queue(around: Surroundings, request: Request) -> FoundQueue:
+    """Return the queue in the path.
+
+    Raises:
+        Refusal: it is a stream; and what `Surroundings.enter` raises.
+        AccessRefused: the user may not read it.
+        NotFound: there is none of that name.
+        ResourceLocked: it belongs to a connection alone.
+    """
+    user, vhost = await around.enter(request)
+    name = name_of(request, "queue")
+    user.check("read", "queue", name, vhost.name)
+    queue = vhost.queue(name)
+    queue.check_access(None)
+    if queue.stream is not None:
+        raise Refusal(
+            400, "bad-request", f"queue '{name}' is a stream: read /api/streams/…/records"
+        )
+    return FoundQueue(user, vhost, queue)
+
+
+def shape_in(given: Parameters) -> Shape:
+    """Return what a request says of the table it wants."""
+    default = (*DEFAULT_COLUMNS, *ENTRY_COLUMNS)
+    wanted = given.words("columns", QUEUE_COLUMNS) or default
+    return Shape(
+        columns=tuple(name for name in QUEUE_COLUMNS if name in wanted),
+        compression=given.choice("compression", COMPRESSIONS),
+        batch_rows=given.whole("batch_rows", BATCH_ROWS, 1, BATCH_ROWS_MAX),
+    )
+
+
+class BrowseRoutes:
+    """The handler."""
+
+    def __init__(self, around: Surroundings, room: Room) -> None:
+        self._around = around
+        self._room = room
+
+    async def messages(self, request: Request) -> Response:
+        """GET /api/queues/{vhost}/{queue}/messages."""
+        found = await find_queue(self._around, request)
+        given = Parameters(request, PARAMETERS)
+        shape, filters = shape_in(given), filters_in(given)
+        limit = given.whole("limit", NUMBER_MAX)
+        first, unacked = given.whole("from", 0), given.flag("unacked")
+        await self._around.on_thread(need_arrow)
+        browse = Browse(found.engine, first, unacked)
+        return TableAnswer(
+            self._room, _Browsed(self._around, self._room, found, shape, filters, browse, limit)
+        )
+
+
+class QueueBatches:
+    """The batches of an answer; what they show, subclasses say."""
+
+    headers: Sequence[tuple[bytes, bytes]] = ()
+
+    def __init__(
+        self,
+        around: Surroundings,
+        room: Room,
+        found: FoundQueue,
+        shape: Shape,
+        filters: dict[str, Any],
+    ) -> None:
+        from leporid.management import tables  # it needs pyarrow, which is there by now
+
+        self._around = around
+        self._turns = room.turns
+        self._shape = shape
+        self._filters = filters
+        self.queue = found.state
+        self.engine = found.engine
+        facts = {"leporid.queue": found.state.name}
+        self._encoder = tables.Encoder(tables.schema_of(shape.columns, facts), shape.compression)
+
+    @property
+    def title(self) -> str:
+        """What it is, for the log."""
+        return f"messages of {self.queue.title}"
+
+    @property
+    def opening(self) -> bytes:
+        """The schema's message."""
+        return self._encoder.opening
+
+    def window(self, rows_max: int, bytes_max: int) -> QueueWindow | None:
+        """Open the next window, of which nothing may be seen; None after the last."""
+        raise NotImplementedError
+
+    def shown(self, rows: int) -> None:
+        """So many rows are in the batch that is sent next."""
+
+    def end(self, whole: bool) -> None:
+        """Everything was sent, or it ended on the way."""
+
+    async def next(self) -> memoryview | None:
+        """Encode the next batch that has rows; None after the last."""
+        while True:
+            await self._turns.next()
+            if self.engine.retired:
+                raise Refusal(404, "not-found", f"{self.queue.title} was deleted")
+            window = self.window(self._shape.batch_rows, BATCH_BYTES)
+            if window is None:
+                return None
+            job = self._around.encoders.submit(self._encode, window)
+            rows, batch = await result_of(job, window)
+            if rows:
+                self.shown(rows)
+                encoded: memoryview = batch
+                return encoded
+
+    def _encode(self, window: QueueWindow) -> tuple[int, memoryview | None]:
+        """Columns, batch, message; on a thread."""
+        from leporid.management.tables import batch_of
+
+        rows, columns = columns_of(
+            window, self._shape.columns, stream=self.queue.name, **self._filters
+        )
+        if not rows:
+            return 0, None
+        return rows, self._encoder.encode(batch_of(self._encoder.schema, rows, columns))
+
+
+class _Browsed(QueueBatches):
+    """What a browse shows."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        room: Room,
+        found: FoundQueue,
+        shape: Shape,
+        filters: dict[str, Any],
+        browse: Browse,
+        limit: int,
+    ) -> None:
+        super().__init__(around, room, found, shape, filters)
+        self._browse = browse
+        self._left = limit
+
+    def window(self, rows_max: int, bytes_max: int) -> QueueWindow | None:
+        if self._browse.done or not self._left:
+            return None
+        return self._browse.window(min(rows_max, self._left), bytes_max)
+
+    def shown(self, rows: int) -> None:
+        self._left -= rows

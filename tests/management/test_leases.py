@@ -1,0 +1,217 @@
+"""Leases over HTTP: acknowledged in time, or back in the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from tests.engine.browsing import bodies
+from tests.management.conftest import World, serving
+from tests.management.queues import URL, fill, queue_of, table_of
+
+from leporid.management import leases as module
+
+LEASES = URL + "/leases"
+
+
+async def take(client: httpx.AsyncClient, **parameters: Any) -> httpx.Response:
+    answer = await client.post(LEASES, params=parameters)
+    assert answer.status_code in {200, 201}, answer.text
+    return answer
+
+
+async def lease_of(client: httpx.AsyncClient, **parameters: Any) -> str:
+    found: str = (await take(client, answer="json", **parameters)).json()["lease"]
+    return found
+
+
+async def test_what_is_leased_is_out_and_gone_when_it_is_acknowledged(
+    world: World, client: httpx.AsyncClient
+):
+    queue = queue_of(world)
+    fill(world, queue, 5)
+    answer = await take(client, max=3)
+    read = table_of(answer)
+    assert read["body"].to_pylist() == [b"0", b"1", b"2"]
+    assert read["offset"].to_pylist() == [0, 1, 2]
+    assert set(read["state"].to_pylist()) == {"unacked"}
+    assert answer.headers["leporid-lease-messages"] == "3"
+    assert (queue.ready_count, queue.unacked_count) == (2, 3)
+    world.syncing = False
+    acknowledging = asyncio.create_task(
+        client.delete(f"{LEASES}/{answer.headers['leporid-lease']}")
+    )
+    async with asyncio.timeout(5):
+        while queue.unacked_count:
+            await asyncio.sleep(0)
+    assert not acknowledging.done()  # until it is on disk
+    world.syncing = True
+    assert (await acknowledging).status_code == 204
+    assert bodies(queue) == [b"3", b"4"]
+
+
+async def test_what_is_released_goes_back(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world)
+    fill(world, queue, 2)
+    lease = await lease_of(client)
+    assert queue.ready_count == 0
+    assert (await client.post(f"{LEASES}/{lease}/release")).status_code == 204
+    assert bodies(queue) == [b"0", b"1"]
+    read = table_of(await take(client))
+    assert set(read["redelivered"].to_pylist()) == {True}
+
+
+async def test_when_its_time_is_over_it_goes_back_by_itself(
+    world: World, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    queue = queue_of(world)
+    fill(world, queue, 2)
+    lease = await lease_of(client, ttl_ms=1)
+    async with asyncio.timeout(5):
+        while queue.ready_count < 2:
+            await asyncio.sleep(0.001)
+    assert "a lease of 2 messages of queue 'orders'" in caplog.text
+    answer = await client.delete(f"{LEASES}/{lease}")
+    assert (answer.status_code, answer.json()["error"]) == (410, "gone")
+    assert answer.json()["ended"] == "expired"
+    assert bodies(queue) == [b"0", b"1"]
+
+
+async def test_a_repeated_request_gets_the_answer_that_was_lost(
+    world: World, client: httpx.AsyncClient
+):
+    fill(world, queue_of(world), 2)
+    lease = await lease_of(client, max=1)
+    for _ in range(2):
+        assert (await client.delete(f"{LEASES}/{lease}")).status_code == 204
+    assert (await client.post(f"{LEASES}/{lease}/release")).status_code == 410
+    other = await lease_of(client, max=1)
+    for _ in range(2):
+        assert (await client.post(f"{LEASES}/{other}/release")).status_code == 204
+    assert (await client.delete(f"{LEASES}/{other}")).status_code == 410
+
+
+async def test_its_messages_can_be_read_again_and_in_parts(world: World, client: httpx.AsyncClient):
+    fill(world, queue_of(world), 10)
+    lease = await lease_of(client, max=6)
+    url = f"{LEASES}/{lease}/messages"
+    for _ in range(2):
+        read = table_of(await client.get(url, params={"batch_rows": 4}))
+        assert read["offset"].to_pylist() == list(range(6))
+    part = table_of(await client.get(url, params={"from": 2, "to": 5, "columns": "offset"}))
+    assert part["offset"].to_pylist() == [2, 3, 4]
+    assert (await client.get(url, params={"from": 5, "to": 2})).status_code == 400
+    assert (await client.get(url, params={"to": 7})).status_code == 400
+    await client.delete(f"{LEASES}/{lease}")
+    assert (await client.get(url)).status_code == 410
+
+
+async def test_of_nothing_there_is_no_lease(world: World, client: httpx.AsyncClient):
+    queue_of(world)
+    answer = await take(client)
+    assert table_of(answer).num_rows == 0
+    assert "leporid-lease" not in answer.headers
+    assert (await take(client, answer="json")).json() == {
+        "lease": None,
+        "messages": 0,
+        "ttl_ms": module.TTL_MS,
+    }
+
+
+async def test_who_does_not_get_all_of_it_does_not_keep_it(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world)
+    fill(world, queue, 60, body=bytes(1_000_000))
+    async with client.stream("POST", LEASES, params={"batch_rows": 1}) as answer:
+        await anext(answer.aiter_bytes(1000))
+        assert queue.unacked_count == 60
+    async with asyncio.timeout(10):
+        while queue.unacked_count:
+            await asyncio.sleep(0.001)
+    assert queue.ready_count == 60
+
+
+async def test_a_lease_is_its_holders_alone(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world)
+    queue_of(world, "many")
+    fill(world, queue, 2)
+    lease = await lease_of(client)
+    for url, user in (
+        (f"{LEASES}/{lease}", ("reader", "secret")),
+        (f"/api/queues/%2F/many/leases/{lease}", ("guest", "guest")),
+        (f"{LEASES}/lease-unknown", ("guest", "guest")),
+    ):
+        assert (await client.delete(url, auth=user)).status_code == 404
+    assert queue.unacked_count == 2
+
+
+async def test_who_may_not_read_the_queue_takes_nothing(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world)
+    fill(world, queue, 1)
+    answer = await client.post(LEASES, auth=("stranger", "secret"))
+    assert answer.status_code == 403
+    assert queue.ready_count == 1
+
+
+async def test_there_is_an_end_to_how_many_leases_there_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "LEASES_MAX", 1)
+    queue = queue_of(world)
+    fill(world, queue, 3)
+    async with serving(world) as client:
+        first = await lease_of(client, max=1)
+        assert (await client.post(LEASES)).status_code == 503
+        assert queue.unacked_count == 1
+        await client.delete(f"{LEASES}/{first}")
+        await lease_of(client, max=1)
+
+
+async def test_only_so_many_ended_leases_are_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "ENDED_MAX", 1)
+    fill(world, queue_of(world), 2)
+    async with serving(world) as client:
+        leases = [await lease_of(client, max=1) for _ in range(2)]
+        for lease in leases:
+            assert (await client.delete(f"{LEASES}/{lease}")).status_code == 204
+        assert (await client.delete(f"{LEASES}/{leases[0]}")).status_code == 404
+        assert (await client.delete(f"{LEASES}/{leases[1]}")).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"maximum": 1}, "did you mean 'max'?"),
+        ({"max": 0}, "max"),
+        ({"max": module.MESSAGES_MAX + 1}, "max"),
+        ({"ttl_ms": 0}, "ttl_ms"),
+        ({"answer": "xml"}, "answer"),
+        ({"columns": "bodies"}, "did you mean 'body'?"),
+    ],
+)
+async def test_bad_requests_take_nothing(
+    world: World, client: httpx.AsyncClient, parameters: dict[str, Any], says: str
+):
+    queue = queue_of(world)
+    fill(world, queue, 1)
+    answer = await client.post(LEASES, params=parameters)
+    assert (answer.status_code, answer.json()["error"]) == (400, "bad-request")
+    assert says in answer.json()["reason"]
+    assert queue.ready_count == 1
+
+
+async def test_a_queue_that_is_deleted_takes_its_leases_with_it(
+    world: World, client: httpx.AsyncClient
+):
+    fill(world, queue_of(world), 1)
+    lease = await lease_of(client)
+    world.vhost.delete_queue(world.vhost.queue("orders"))
+    assert (await client.delete(f"{LEASES}/{lease}")).status_code == 404
+    queue = queue_of(world)
+    fill(world, queue, 1)
+    await client.delete(f"{LEASES}/{lease}")
+    assert queue.ready_count == 1

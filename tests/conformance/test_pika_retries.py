@@ -8,7 +8,6 @@ import contextlib
 
 import pytest
 from pika.exceptions import AMQPError, NackError
-from tests.conformance.marks import planned
 from tests.conformance.pika_steps import (
     Inbox,
     RawProperties,
@@ -90,7 +89,6 @@ def test_retry_ladder(channel, name):
         channel.basic_nack(inbox.deliveries[-1].delivery_tag, requeue=False)
 
 
-@planned
 def test_unused_queue_expires(channel, name, graveyard):
     """When the queue expires its consumerless life is over; another queue's clock tells when."""
     queue, clock = name(), name("clock")

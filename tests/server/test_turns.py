@@ -116,3 +116,13 @@ async def test_a_flood_takes_no_more_than_its_turns(stack: Stack):
     pouring.cancel()
     with suppress(asyncio.CancelledError):
         await pouring
+
+
+async def test_what_is_due_beside_the_plane_has_its_turn_too():
+    stack = Stack()
+    client = await stack.client()
+    stack.listener.stop()
+    declare = QueueDeclare(queue="q", arguments={"x-expires": 20})
+    await client.call(declare, QueueDeclareOk)
+    await stack.until(lambda: stack.broker.vhosts["/"].find_queue("q") is None)
+    stack.stop()

@@ -9,6 +9,7 @@ Invariant: every durable change goes through `record`, once, in the order in whi
 
 from __future__ import annotations
 
+import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker.changes import Change, DropVhost, PutVhost
 from leporid.broker.dead_letters import DeadLetterCounts
+from leporid.broker.leases import Leases
 from leporid.broker.restore import Snapshot, restore
 from leporid.broker.vhost import VirtualHost, VirtualHostStatistics
 
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
     from leporid.broker.access import Access
     from leporid.broker.dataplane import Plane
     from leporid.broker.policies import Policy
+    from leporid.broker.queues import QueueState
     from leporid.broker.session import Session
+
+logger = logging.getLogger(__name__)
 
 # Runs the first callable where it may block, then the second on the loop's thread.
 Offload = Callable[[Callable[[], None], Callable[[], None]], None]
@@ -102,6 +107,7 @@ class Broker:
         self.vhosts: dict[str, VirtualHost] = {}
         # In the order in which they began.
         self.sessions: dict[Session, None] = {}
+        self.leases = Leases(self._expire)
         self.alarms: set[str] = set()
         self.dead_letter_counts = DeadLetterCounts()
         # How many changes were recorded, and the generation of the last one: whoever sees the
@@ -121,6 +127,11 @@ class Broker:
         self.recorded_count += 1
         self.recorded_generation = self.plane.note_change()
         self._record(change)
+
+    def _expire(self, queue: QueueState) -> None:
+        """Nobody has used a queue for as long as it may be unused."""
+        logger.debug("%s: nobody used it for %s ms", queue.title, queue.in_force.expires_ms)
+        self.vhosts[queue.vhost].delete_queue(queue)
 
     def new_queue_id(self) -> int:
         """Return a number that no durable queue ever had."""

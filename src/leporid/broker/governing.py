@@ -83,6 +83,7 @@ class Governor:
             if not _is_same(found, queue.governed):
                 queue.governed = found
                 limits.adjust(self._vhost, queue)
+                self._vhost.renew(queue)
         for exchange in self._vhost.exchanges():
             found = self.of_exchange(exchange.name)
             if not _is_same(found, exchange.governed):

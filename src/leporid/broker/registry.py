@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from leporid.broker.changes import Change
     from leporid.broker.dataplane import Plane
     from leporid.broker.dead_letters import DeadLetterCounts
+    from leporid.broker.leases import Leases
     from leporid.broker.policies import Policy
 
 
@@ -21,6 +22,7 @@ class Registry(Protocol):
 
     plane: Plane
     dead_letter_counts: DeadLetterCounts
+    leases: Leases
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""

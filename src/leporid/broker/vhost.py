@@ -320,6 +320,7 @@ class VirtualHost:
         )
         queue.governed = self._governor.of_queue(queue)
         limits.apply(self, queue)
+        self.renew(queue)
         self._queues[name] = queue
         self._topology.add_queue(name)
         return queue
@@ -327,6 +328,7 @@ class VirtualHost:
     def remove_queue(self, queue: QueueState) -> list[Binding]:
         """Undo `make_queue`; returns the bindings that went with it."""
         queue.deleted = True
+        self._registry.leases.forget(queue)
         removed = self._topology.remove_queue(queue.name)
         del self._queues[queue.name]
         return removed
@@ -350,8 +352,16 @@ class VirtualHost:
         if queue.deleted:
             return
         queue.remove(subscription)
-        if queue.auto_delete and not queue.subscriptions:
+        if queue.subscriptions:
+            return
+        if queue.auto_delete:
             self.delete_queue(queue)
+        else:
+            self.renew(queue)
+
+    def renew(self, queue: QueueState) -> None:
+        """A queue is in use: if it goes when it is not, that time begins anew."""
+        self._registry.leases.renew(queue)
 
     # ------------------------------------------------------------------ streams
 

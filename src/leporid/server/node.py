@@ -179,6 +179,7 @@ class Node:
             sync=config.durability == "synced",
         )
         self._broker = self._make_broker()
+        self._turns.timed.append(self._broker.leases)
         self._alarms = Alarms(
             config.data_dir,
             memory_bytes_max=config.memory_bytes_max(memory_there_is()),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from leporid.engine.plane import Plane
 
@@ -21,16 +21,29 @@ if TYPE_CHECKING:
     from leporid.server.link import Link
 
 
+class Timed(Protocol):
+    """Something with work that is due at some time, such as the broker's leases."""
+
+    @property
+    def next_due_ms(self) -> int:
+        """When it is due; 0: never."""
+
+    def run(self, now_ms: int, /) -> None:
+        """Do what is due."""
+
+
 class Turns:
     """Schedules the data plane's work on the loop.
 
     Attributes:
         after: called at the end of each turn (the durability looks whether to sync).
+        timed: what else is due at some time, beside entries of queues.
     """
 
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
         self.after: Callable[[], None] = lambda: None
+        self.timed: list[Timed] = []
         self.links: dict[Connection, Link] = {}
         self._no_links = asyncio.Event()
         self._no_links.set()
@@ -60,10 +73,14 @@ class Turns:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._alarm_ms = self.plane.next_due_ms
+        self._alarm_ms = self._next_due_ms()
         if self._alarm_ms:
             wait_ms = max(0, self._alarm_ms - int(time.monotonic() * 1000))
             self._alarm = self._loop.call_later(wait_ms / 1000, self._ring)
+
+    def _next_due_ms(self) -> int:
+        dues = [self.plane.next_due_ms, *(each.next_due_ms for each in self.timed)]
+        return min((due_ms for due_ms in dues if due_ms), default=0)
 
     def _ring(self) -> None:
         self._alarm = None
@@ -85,12 +102,14 @@ class Turns:
         """Deliver, confirm, send."""
         self._scheduled = False
         self.set_clock()
+        for each in self.timed:
+            each.run(self.plane.now_ms)
         self.plane.run()
         self.flush()
         self.after()
         if self.plane.busy:
             self.wake()  # output drained while it was sent: more can be delivered
-        elif self.plane.next_due_ms != self._alarm_ms:
+        elif self._next_due_ms() != self._alarm_ms:
             self._set_alarm()
 
     def flush(self) -> None:

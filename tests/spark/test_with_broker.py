@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
+from tests.spark.progress import Progress
 
 from leporid.spark.http import forget_clients
 from leporid.testing import BrokerProcess, reserve_port
@@ -18,6 +19,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROWS = 100_000
 KILLS = 3
+# Long enough for a batch whose broker was killed.
+BATCH_SECONDS = 40
 
 
 @pytest.fixture
@@ -62,17 +65,24 @@ def test_every_row_once_through_a_query_whose_broker_is_killed(
     changed = source.selectExpr(
         "'out' as routing_key", "cast(concat('row ', cast(body as string)) as binary) as body"
     )
-    query = (
-        changed.writeStream.format("leporid")
-        .options(url=url, exchange="amq.default", checkpointLocation=str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    batches: queue.SimpleQueue[int] = queue.SimpleQueue()
+    listener = Progress(lambda done: batches.put(done.batchId))
+    spark_session.streams.addListener(listener)
     killed: list[int] = []
-    kills = threading.Thread(target=kill_as_it_goes_on, args=(broker, query, killed), daemon=True)
-    kills.start()
-    assert query.awaitTermination(110)
-    kills.join()
+    kills = threading.Thread(target=kill_after_batches, args=(broker, batches, killed))
+    try:
+        query = (
+            changed.writeStream.format("leporid")
+            .options(url=url, exchange="amq.default")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        kills.start()
+        assert query.awaitTermination(110)
+        kills.join()
+    finally:
+        spark_session.streams.removeListener(listener)
     assert len(killed) == KILLS
     found = spark_session.read.format("leporid").options(url=url, stream="out").load()
     bodies = [row[0] for row in found.selectExpr("cast(body as string)").collect()]
@@ -80,17 +90,15 @@ def test_every_row_once_through_a_query_whose_broker_is_killed(
     assert set(bodies) == {"row last", *(f"row {number}" for number in range(ROWS))}
 
 
-def kill_as_it_goes_on(broker: BrokerProcess, query: Any, killed: list[int]) -> None:
+def kill_after_batches(
+    broker: BrokerProcess, batches: queue.SimpleQueue[int], killed: list[int]
+) -> None:
     """Each time another batch is done, until it was killed often enough."""
-    seen = -1
-    for _ in range(KILLS):
-        while query.isActive and (progress := query.lastProgress) is None:
-            time.sleep(0.01)
-        while query.isActive and (progress := query.lastProgress)["batchId"] <= seen:
-            time.sleep(0.01)
-        if not query.isActive:
+    while len(killed) < KILLS:
+        try:
+            done = batches.get(timeout=BATCH_SECONDS)
+        except queue.Empty:
             return
-        seen = progress["batchId"]
         broker.kill()
-        killed.append(seen)
+        killed.append(done)
         broker.start()

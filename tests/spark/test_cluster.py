@@ -1,0 +1,176 @@
+"""Queries on a Spark cluster of several processes, which are killed: the results are exact.
+
+Kills come at the worst of moments: tasks wait at a gate after they have handed on some of their
+rows, so whatever is killed then has done half of its work.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pyarrow as pa
+import pytest
+from tests.spark.cluster import SPARK_CLASS, WORKERS, Cluster, Gate
+
+from leporid.spark import options
+from leporid.spark.http import Client
+from leporid.testing import BrokerProcess, reserve_port
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(
+        not SPARK_CLASS.exists(), reason="this pyspark has no spark-class to start a cluster with"
+    ),
+]
+
+STREAMS = ("north", "south")
+ROWS = 120_000
+NUMBERS_SUM = ROWS * (ROWS - 1) // 2
+QUERY_SECONDS = 150
+WRITE_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+class World:
+    """A cluster, a broker with rows in two streams, and a stream for what becomes of them."""
+
+    def __init__(self, cluster: Cluster, broker: BrokerProcess, folder: Path) -> None:
+        self.cluster, self.broker, self.folder = cluster, broker, folder
+        self.url = f"http://127.0.0.1:{broker.http_port}"
+        self.client = Client(options.connection({"url": self.url}, {}))
+        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            channel = connection.channel()
+            for name in (*STREAMS, "out"):
+                channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+        for at, name in enumerate(STREAMS):
+            self.client.publish("amq.default", table(name, range(at, ROWS, len(STREAMS))))
+
+    def driver(self, query: str, gate: Gate | None = None, **trigger: Any) -> Any:
+        """Start a query."""
+        return self.cluster.driver(
+            query=query,
+            gate=gate and gate.port,
+            folder=str(self.folder),
+            source={
+                "url": self.url,
+                "streams": ",".join(STREAMS),
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": "50000",
+            },
+            sink={
+                "url": self.url,
+                "exchange": "amq.default",
+                "requestRows": "500",
+                "checkpointLocation": str(self.folder / "checkpoint"),
+            },
+            trigger=trigger or {"availableNow": True},
+        )
+
+    def half_written(self) -> None:
+        """Return when rows of each stream are in the stream `out`; those of each are one task's."""
+        seen = 0
+        while len({number % len(STREAMS) for number in self.copied()}) < len(STREAMS):
+            (facts,) = self.client.info("out", {0: seen}, WRITE_MS)["partitions"]
+            assert facts["end"] > seen, f"nothing more was written in {WRITE_MS} ms"
+            seen = facts["end"]
+        assert len(self.copied()) < ROWS
+
+    def copied(self) -> list[int]:
+        """The numbers of the rows in the stream `out`."""
+        with (
+            self.client.records("out", {"columns": "body"}) as body,
+            pa.ipc.open_stream(body.file) as stream,
+        ):
+            found = stream.read_all().column("body").to_pylist()
+        return [int(text.removeprefix(b"row ")) for text in found]
+
+    def check_copies(self) -> None:
+        """Every row is in the stream `out`, once."""
+        assert sorted(self.copied()) == list(range(ROWS))
+
+
+def table(key: str, numbers: range) -> bytes:
+    """An Arrow stream of messages with these numbers."""
+    rows = pa.table(
+        {"routing_key": [key] * len(numbers), "body": [b"%d" % number for number in numbers]}
+    )
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
+
+
+@pytest.fixture
+def world(workers: Cluster, tmp_path: Path) -> Iterator[World]:
+    workers.complete()
+    port = reserve_port()
+    with BrokerProcess(tmp_path / "data", options=["--http-port", str(port)]) as broker:
+        world = World(workers, broker, tmp_path)
+        yield world
+        world.client.close()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    with Gate() as gate:
+        yield gate
+
+
+def kill_worker(world: World) -> None:
+    world.cluster.kill_worker()
+
+
+def kill_broker(world: World) -> None:
+    world.broker.kill()
+    world.broker.start()
+
+
+@pytest.mark.parametrize("kill", [kill_worker, kill_broker])
+def test_a_batch_counts_every_row_once_though_one_of_them_is_killed(world, gate, kill):
+    with world.driver("read", gate) as driver:
+        gate.wait_for(WORKERS)
+        kill(world)
+        gate.open()
+        found = driver.wait_for("^result (.*)", QUERY_SECONDS)[1]
+    assert [int(word) for word in found.split()] == [ROWS, ROWS, NUMBERS_SUM]
+
+
+@pytest.mark.parametrize("kill", [kill_worker, kill_broker])
+def test_a_streaming_query_writes_every_row_once_though_one_of_them_is_killed(world, gate, kill):
+    with world.driver("copy", gate) as driver:
+        gate.wait_for(WORKERS)
+        world.half_written()
+        kill(world)
+        gate.open()
+        driver.wait_for("^result copied", QUERY_SECONDS)
+    world.check_copies()
+
+
+def test_a_driver_that_is_killed_between_batches_goes_on_where_it_was(world):
+    with world.driver("copy", processingTime="1 hour") as driver:
+        driver.wait_for("^batch 0", QUERY_SECONDS)
+    # It was killed while it waited for the time of its second batch.
+    world.half_written()
+    with world.driver("copy") as driver:
+        driver.wait_for("^result copied", QUERY_SECONDS)
+    world.check_copies()
+
+
+def test_a_driver_that_is_killed_in_a_batch_does_that_batch_again(world, gate):
+    with world.driver("copy", gate) as driver:
+        gate.wait_for(WORKERS)
+        world.half_written()
+    with world.driver("copy") as driver:
+        driver.wait_for("^result copied", QUERY_SECONDS)
+    world.check_copies()

@@ -32,6 +32,11 @@ class Broker:
         self.url = url
         self.pid = pid
 
+    @property
+    def http_url(self) -> str | None:
+        """Where streams are tables; None if it has no such thing that we know of."""
+        return None
+
     def memory_mb(self) -> float | None:
         """Resident memory, mapped files included."""
         if self.pid is None:
@@ -62,6 +67,11 @@ class OwnBroker(Broker):
     def __init__(self, process: BrokerProcess) -> None:
         super().__init__("leporid", process.url, process.pid)
         self._process = process
+
+    @property
+    def http_url(self) -> str:
+        """Where streams are tables."""
+        return f"http://127.0.0.1:{self._process.http_port}"
 
     def crash(self) -> float:
         """Kill it and start it again; returns seconds until clients may connect."""

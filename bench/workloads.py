@@ -139,14 +139,14 @@ def fill(broker: Broker, load: Load) -> tuple[float, Counts]:
     return done.at_seconds - began, done
 
 
-def backlog_load(plan: Plan, names: tuple[str, ...], *, persistent: bool) -> Load:
+def backlog_load(plan: Plan, names: tuple[str, ...], *, persistent: bool, factor: int = 1) -> Load:
     """A load that ends: so many messages, each confirmed."""
     return Load(
         queues=names,
         body_bytes=plan.body_bytes,
         persistent=persistent,
         confirm_window=4000,
-        messages_max=plan.messages,
+        messages_max=plan.messages * factor,
     )
 
 

@@ -10,6 +10,8 @@ from bench.workloads import WORKLOADS
 SHORT = ["--seconds", "0.5", "--runs", "1", "--messages", "2000"]
 
 
+# Those with Spark start a JVM each.
+@pytest.mark.timeout(300)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_each_workload_gives_figures(name: str, tmp_path: Path):

@@ -1,0 +1,93 @@
+"""Workloads that read and write streams as tables: Polars over HTTP, and Spark.
+
+What is measured runs in a process of its own (`table_reader`), since Spark's and Polars' threads
+would disturb the loads of other workloads. It does not know how a figure is taken. Brokers that
+have no such streams give no figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.brokers import Broker
+from bench.load import LoadFailed
+from bench.workloads import Figures, Plan, backlog_load, fill, queues, workload
+
+ROOT = Path(__file__).parents[1]
+# Of the messages of a backlog: reading is so much faster that fewer would measure its start.
+ROWS_FACTOR = 5
+# Three passes over five million rows on a slow machine.
+READER_SECONDS = 600
+LOG_TAIL_CHARACTERS = 2000
+
+
+@contextlib.contextmanager
+def filled(broker: Broker, plan: Plan) -> Iterator[dict[str, Any]]:
+    """A stream with rows in it, as a reader wants to know of it."""
+    with queues(broker, durable=True, kind="stream") as (name,):
+        load = backlog_load(plan, (name,), persistent=True, factor=ROWS_FACTOR)
+        _, done = fill(broker, load)
+        yield {"url": broker.http_url, "stream": name, "rows": done.published}
+
+
+def measured(what: str, facts: dict[str, Any]) -> Figures:
+    """Run a reader; returns the figures that it prints."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.table_reader", what, json.dumps(facts)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=READER_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LoadFailed(f"{what} took more than {READER_SECONDS} s") from None
+    if done.returncode:
+        raise LoadFailed(f"{what} failed: {done.stderr[-LOG_TAIL_CHARACTERS:]}")
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+@workload("polars")
+def polars(broker: Broker, plan: Plan) -> Figures:
+    """A stream into a data frame of Polars, over HTTP: all columns, and the plain ones."""
+    if broker.http_url is None:
+        return {}
+    with filled(broker, plan) as facts:
+        return measured("polars", facts)
+
+
+@workload("spark-read")
+def spark_read(broker: Broker, plan: Plan) -> Figures:
+    """Count and sum over a stream in Spark: columns times partitions."""
+    if broker.http_url is None:
+        return {}
+    with filled(broker, plan) as facts:
+        return measured("spark-read", facts)
+
+
+@workload("spark-stream")
+def spark_stream(broker: Broker, plan: Plan) -> Figures:
+    """A streaming query: all that is there, then batches of 1,000 rows as they come."""
+    if broker.http_url is None:
+        return {}
+    with filled(broker, plan) as facts, queues(broker, durable=True, kind="stream") as (live,):
+        batches = max(3, round(4 * plan.seconds))
+        return measured("spark-stream", {**facts, "live": live, "batches": batches})
+
+
+@workload("spark-write")
+def spark_write(broker: Broker, plan: Plan) -> Figures:
+    """Rows that Spark makes into a stream, from two tasks, each row confirmed after a sync."""
+    if broker.http_url is None:
+        return {}
+    with queues(broker, durable=True, kind="stream") as (name,):
+        facts = {"url": broker.http_url, "stream": name, "rows": plan.messages}
+        return measured("spark-write", {**facts, "body_bytes": plan.body_bytes})

@@ -99,6 +99,18 @@ def test_a_dead_letter_that_may_not_wait_is_given_to_who_waits_for_it(plane, que
     assert plane.expired == 0
 
 
+def test_a_message_comes_before_its_own_dead_letter(plane, queue, peer):
+    """Where one of its queues is full and sends it on to the other one."""
+    full = plane.queue(0, "full", False)
+    full.set_limits(max_length=0, overflow="reject-publish-dlx")
+    full.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [queue], exchange, key, raw, b"letter of " + body
+    )
+    peer.session.sources["both"] = plane.source("both", lambda key, raw: [full, queue], True)
+    peer.feed(publish(1, "q", b"x", exchange="both"))
+    assert peer.drain(queue) == [b"x", b"letter of x"]
+
+
 def test_dead_letters_take_their_turns(plane, queue, peer):
     """What expired is nobody's at once, but a million dead letters are not one turn's."""
     buried = []

@@ -326,6 +326,30 @@ def test_a_number_may_be_used_again(plane, queue, peer):
     assert (got.tag, got.body, got.redelivered) == (1, b"0", True)
 
 
+def test_recover_goes_from_consumer_to_consumer(queue, peer):
+    """What one had is taken again before the next one's goes back: both have room in the queue."""
+    queue.set_limits(max_length=1)
+    for tag in ("a", "b"):
+        peer.channel.consume(queue, tag, False, 0, 0)
+    for body in (b"1", b"2"):
+        peer.feed(publish(1, "q", body))
+        assert peer.bodies() == [body]
+    peer.channel.recover()
+    assert sorted(peer.bodies()) == [b"1", b"2"]
+    assert queue.unacked_count == 2
+
+
+def test_what_one_consumer_had_is_recovered_as_a_whole(queue, peer):
+    queue.set_limits(max_length=1)
+    peer.channel.consume(queue, "a", False, 0, 0)
+    for body in (b"1", b"2"):
+        peer.feed(publish(1, "q", body))
+        assert peer.bodies() == [body]
+    peer.channel.recover()
+    assert peer.bodies() == [b"2"]
+    assert queue.unacked_count == 1
+
+
 def test_recover_gives_everything_back_to_whoever_is_next(queue, peer):
     fill(peer, 3)
     peer.channel.consume(queue, "c", False, 0, 0)

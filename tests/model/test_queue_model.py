@@ -120,8 +120,17 @@ class ModelQueue:
 
     def turn(self, now_ms: int) -> list[tuple[int, str, int, bool, int]]:
         """(side, consumer, message, redelivered, delivery tag) of each delivery."""
-        taken = []
         self.expire(now_ms)
+        taken = self.deliver()
+        self.entries = [
+            entry for entry in self.entries if entry.state != READY or not entry.momentary
+        ]
+        for entry in self.entries:
+            entry.momentary = False
+        return taken
+
+    def deliver(self) -> list[tuple[int, str, int, bool, int]]:
+        taken = []
         while (ready := self.ready()) and any(self.rings.values()):
             ring = self.rings[max(priority for priority, ring in self.rings.items() if ring)]
             consumer = ring.pop(0)
@@ -133,11 +142,21 @@ class ModelQueue:
             tag = self.channels[consumer.side].last_tag
             taken.append((consumer.side, consumer.tag, entry.number, redelivered, tag))
         self.drop_excess()
-        self.entries = [
-            entry for entry in self.entries if entry.state != READY or not entry.momentary
-        ]
-        for entry in self.entries:
-            entry.momentary = False
+        return taken
+
+    def recover(self, side: int) -> list[tuple[int, str, int, bool, int]]:
+        """Give back what each consumer of the channel has; somebody may have it before the next's
+        comes back, lest a limit takes it. Returns what is delivered meanwhile."""
+        taken = []
+        unacked = self.channels[side].unacked
+        groups: dict[str | None, list[int]] = {}
+        for tag in sorted(unacked):
+            consumer = unacked[tag][1]
+            groups.setdefault(consumer.tag if consumer else None, []).append(tag)
+        for tags in groups.values():
+            if self.max_length is not None:
+                taken += self.deliver()
+            self.settle(side, tags, True)
         return taken
 
     def settle(self, side: int, tags: list[int], requeue: bool) -> None:
@@ -289,7 +308,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(side=st.sampled_from(SIDES))
     def recover(self, side: int) -> None:
         self.peers[side].channel.recover()
-        self.model.settle(side, sorted(self.model.channels[side].unacked), True)
+        self.compare(self.model.recover(side))
 
     @rule()
     def purge(self) -> None:
@@ -316,6 +335,10 @@ class QueueMachine(RuleBasedStateMachine):
     def turn(self) -> None:
         expected = self.model.turn(self.plane.now_ms)
         self.plane.run()
+        self.compare(expected)
+
+    def compare(self, expected: list[tuple[int, str, int, bool, int]]) -> None:
+        """Both sides were told of these deliveries, in this order."""
         for side in SIDES:
             found = [
                 (side, each.consumer, int(each.body), each.redelivered, each.tag)

@@ -64,9 +64,7 @@ cdef class Channel:
                     const uint8_t *properties, size_t properties_len, const uint8_t *body,
                     size_t body_len, Props *props, bint mandatory, bint refused,
                     uint8_t flags) except -1
-    cdef Route open_queues(self, Route route, const uint8_t *names, size_t names_len,
-                           const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                           size_t body_len, bint *refused)
+    cdef Route open_queues(self, Route route, size_t body_len, bint *refused, list burying)
     cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                        size_t properties_len, const uint8_t *body, size_t body_len) except -1
     cdef bint confirm(self) except -1

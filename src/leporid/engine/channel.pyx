@@ -206,9 +206,27 @@ cdef class Channel:
         return queue.settle(seq, slot)
 
     def recover(self):
-        """basic.recover with requeue: everything unsettled goes back to its place."""
+        """basic.recover with requeue: everything unsettled goes back to its place.
+
+        Consumer by consumer, as in RabbitMQ, and offered again before the next one's goes back: a
+        queue may have room for either, and not for both.
+        """
+        cdef Queue queue
+        cdef size_t at
+        cdef Unacked *entry
         self.refuse_streams(self.ledger.start, <ssize_t> self.ledger.end - 1, "basic.recover")
-        self.give_back_unsettled()
+        given = {}
+        for at in range(self.ledger.start, self.ledger.end):
+            entry = &self.ledger.entries[at]
+            if entry.queue != NULL:
+                consumer = <object> entry.consumer if entry.consumer != NULL else None
+                given.setdefault((<object> entry.queue, consumer), []).append(entry.seq)
+        self.ledger.forget()
+        for (queue, consumer), numbers in given.items():
+            if queue.limited:
+                queue.deliver()  # what the one before gave back
+            for seq in numbers:
+                self.settle_entry(queue, seq, consumer, SETTLE_REQUEUE)
 
     cdef int give_back_unsettled(self) except -1:
         cdef size_t at
@@ -287,18 +305,26 @@ cdef class Channel:
         """A message whose route is known: into its queues, back, or refused."""
         cdef bint durable = (route.streams is not None
                              or props.delivery_mode == 2 and route.durable)
+        cdef Queue queue
+        cdef list burying
         if not route.queues and route.streams is None:
             self.plane.unroutable += 1
             if mandatory:
                 self.give_back(names, names_len, properties, properties_len, body, body_len)
         else:
+            burying = None
             if route.refusing and not flags:
-                route = self.open_queues(route, names, names_len, properties, properties_len,
-                                         body, body_len, &refused)
+                burying = []
+                route = self.open_queues(route, body_len, &refused, burying)
             if route.queues or route.streams is not None:
                 self.deepest = store(
                     self.plane, route, names, names_len, properties, properties_len, body,
                     body_len, props, flags)
+            if burying:  # after the message, as they may come to the same queue
+                for queue in burying:
+                    self.plane.burials.hand_over(queue, names[:names_len],
+                                                 properties[:properties_len], body[:body_len],
+                                                 "maxlen")
         if not self.confirming:
             return 0
         if self.confirms.add(self.plane.generation if durable else 0, refused) and durable:
@@ -308,10 +334,11 @@ cdef class Channel:
             self.plane.confirming.append(self)
         return 0
 
-    cdef Route open_queues(self, Route route, const uint8_t *names, size_t names_len,
-                           const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                           size_t body_len, bint *refused):
-        """The queues of a route that are not full; the others refuse (RabbitMQ, x-overflow)."""
+    cdef Route open_queues(self, Route route, size_t body_len, bint *refused, list burying):
+        """The queues of a route that are not full; the others refuse (RabbitMQ, x-overflow).
+
+        Those of them that make a dead letter of it are added to `burying`.
+        """
         cdef Queue queue
         cdef list taking = []
         for queue in route.queues:
@@ -320,9 +347,7 @@ cdef class Channel:
                 continue
             refused[0] = True
             if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
-                self.plane.burials.hand_over(queue, names[:names_len],
-                                             properties[:properties_len], body[:body_len],
-                                             "maxlen")
+                burying.append(queue)
         return make_route(taking + (route.streams or []))
 
     cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,

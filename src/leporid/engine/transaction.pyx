@@ -78,10 +78,10 @@ cdef tuple begin_commit(Channel channel):
                             if not queue.retired])
         refused = False
         if route.refusing:
-            route = channel.open_queues(
-                route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
-                <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                <const uint8_t *> PyBytes_AS_STRING(body), len(body), &refused)
+            burying = []
+            route = channel.open_queues(route, len(body), &refused, burying)
+            for queue in burying:
+                channel.plane.burials.hand_over(queue, names, properties, body, "maxlen")
             mandatory = False
         publishes.append((route, names, properties, body, mandatory, refused))
     for _, queue, seq, consumer, how in channel.tx_settles:

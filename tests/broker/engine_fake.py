@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
-from leporid.broker.dataplane import Consumer, DeadLetterPort, Queue, Resolve, Stream
+from leporid.broker.dataplane import Consumer, DeadLetterPort, Queue, Resolve, Stored, Stream
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
@@ -29,6 +29,7 @@ class FakeQueue:
     retired: bool = False
 
     dead_letters: DeadLetterPort | None = None
+    private: bool = False
     limits: dict[str, object] = field(default_factory=dict)
 
     def set_limits(self, *, max_length: int | None, max_bytes: int | None, overflow: str) -> None:
@@ -349,6 +350,10 @@ class FakePlane:
         stream = FakeStream(queue_id, name, True, plane=self)
         self.queues.append(stream)
         return stream
+
+    def recall(self, queue: Queue) -> list[Stored]:
+        assert isinstance(queue, FakeQueue)
+        return [("published", "k", b"\0\0", body.encode()) for body in queue.ready]
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> FakeSource:
         return FakeSource(name, resolve, cacheable)

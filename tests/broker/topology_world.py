@@ -7,7 +7,7 @@ from tests.broker.fake_source import FakeSource
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchanges import Binding
-from leporid.broker.topology import Exchange, Topology
+from leporid.broker.topology import Exchange, Reached, Topology
 
 
 class World:
@@ -47,6 +47,11 @@ class World:
     def route(
         self, exchange: str, *keys: str, headers: Mapping[str, Value] | None = None
     ) -> list[str]:
+        return self.resolve(exchange, *keys, headers=headers).queues
+
+    def resolve(
+        self, exchange: str, *keys: str, headers: Mapping[str, Value] | None = None
+    ) -> Reached:
         return self.topology.resolve(
             self.topology.exchanges[exchange], message(*keys, headers=headers)
         )

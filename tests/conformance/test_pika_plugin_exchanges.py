@@ -7,11 +7,12 @@ import pytest
 from pika import BasicProperties, BlockingConnection, URLParameters
 from pika.exceptions import ConnectionClosedByBroker, UnroutableError
 from tests.conformance.marks import differs, foreign
-from tests.conformance.pika_steps import channel_closed, depth, drain
+from tests.conformance.pika_steps import channel_closed, depth, drain, publish_all, pump
 
 CONSISTENT = "x-consistent-hash"
 MODULUS = "x-modulus-hash"
 RANDOM = "x-random"
+RECENT = "x-recent-history"
 EACH_TO_ONE = [CONSISTENT, MODULUS, RANDOM]
 
 
@@ -250,3 +251,157 @@ def test_after_a_restart_keys_go_where_they_went(own_broker, kind):
     assert arrived(channel, queues) == before
     connection.close()
     assert set(before.values()) == set(queues)
+
+
+# ------------------------------------------------------------------ x-recent-history
+
+
+def publish_bodies(channel, exchange, *bodies, properties=None):
+    for body in bodies:
+        channel.basic_publish(exchange, "key", body, properties)
+
+
+def bound(channel, name, exchange, key=""):
+    queue = name("late")
+    channel.queue_declare(queue)
+    channel.queue_bind(queue, exchange, key)
+    return queue
+
+
+def test_who_comes_late_gets_what_was_published_before(channel, declare, name):
+    exchange, (early,) = declare(RECENT, [""])
+    publish_bodies(channel, exchange, b"1", b"2")
+    late = bound(channel, name, exchange)
+    publish_bodies(channel, exchange, b"3")
+    assert drain(channel, early) == drain(channel, late) == [b"1", b"2", b"3"]
+
+
+def test_what_comes_late_is_as_it_was(channel, declare, name):
+    exchange, _ = declare(RECENT)
+    properties = BasicProperties(
+        message_id="m", delivery_mode=2, headers={"a": 1, "x": "y"}, priority=3, timestamp=7
+    )
+    channel.basic_publish(exchange, "the key", b"body", properties)
+    method, given, body = channel.basic_get(bound(channel, name, exchange), auto_ack=True)
+    assert (method.exchange, method.routing_key, method.redelivered) == (exchange, "the key", False)
+    assert (given, body) == (properties, b"body")
+
+
+@pytest.mark.parametrize(("length", "kept"), [(None, 20), (3, 3), (1, 1), (30, 25)])
+def test_so_many_are_kept(channel, declare, name, length, kept):
+    arguments = {} if length is None else {"x-recent-history-length": length}
+    exchange, _ = declare(RECENT, **arguments)
+    bodies = [b"%d" % number for number in range(25)]
+    publish_bodies(channel, exchange, *bodies)
+    assert drain(channel, bound(channel, name, exchange)) == bodies[-kept:]
+
+
+def test_a_message_may_ask_not_to_be_kept(channel, declare, name):
+    exchange, (early,) = declare(RECENT, [""])
+    no_store = BasicProperties(headers={"x-recent-history-no-store": True})
+    store = BasicProperties(headers={"x-recent-history-no-store": False})
+    publish_bodies(channel, exchange, b"1", properties=no_store)
+    publish_bodies(channel, exchange, b"2", properties=store)
+    assert drain(channel, early) == [b"1", b"2"]
+    assert drain(channel, bound(channel, name, exchange)) == [b"2"]
+
+
+def test_what_was_kept_passes_through_an_exchange_that_is_bound(channel, declare):
+    exchange, _ = declare(RECENT)
+    publish_bodies(channel, exchange, b"1", b"2")
+    below, (queue,) = declare("direct", ["key"])
+    channel.exchange_bind(below, exchange)
+    # RabbitMQ has the newest first on this way, and on this way only.
+    assert drain(channel, queue) == ([b"2", b"1"] if foreign else [b"1", b"2"])
+
+
+def test_what_comes_through_other_exchanges_is_kept(channel, declare, name):
+    exchange, _ = declare(RECENT)
+    above, _ = declare("fanout")
+    channel.exchange_bind(exchange, above)
+    alternate, _ = declare("direct", alternate_exchange=exchange)
+    publish_bodies(channel, above, b"1")
+    publish_bodies(channel, alternate, b"2")
+    assert drain(channel, bound(channel, name, exchange)) == [b"1", b"2"]
+
+
+def test_being_kept_is_not_being_routed(channel, declare, name):
+    exchange, _ = declare(RECENT)
+    with pytest.raises(UnroutableError):
+        channel.basic_publish(exchange, "key", b"1", mandatory=True)
+    assert drain(channel, bound(channel, name, exchange)) == [b"1"]
+
+
+def test_what_is_kept_nowhere_else_goes_to_the_alternate_exchange_too(channel, declare, name):
+    lost, (queue,) = declare("fanout", [""])
+    exchange, _ = declare(RECENT, alternate_exchange=lost)
+    channel.basic_publish(exchange, "key", b"1", mandatory=True)
+    assert drain(channel, queue) == [b"1"]
+    assert drain(channel, bound(channel, name, exchange)) == [b"1"]
+
+
+def test_a_second_binding_brings_it_once_more(channel, declare):
+    exchange, (queue,) = declare(RECENT, ["one"])
+    publish_bodies(channel, exchange, b"1")
+    channel.queue_bind(queue, exchange, "two")
+    channel.queue_bind(queue, exchange, "two")
+    assert drain(channel, queue) == [b"1", b"1"]
+
+
+def test_dead_letters_are_kept(channel, declare, name):
+    exchange, _ = declare(RECENT)
+    queue = name("dying")
+    channel.queue_declare(queue, arguments={"x-dead-letter-exchange": exchange, "x-max-length": 1})
+    publish_all(channel, queue, [b"1", b"2", b"3"])
+    assert drain(channel, bound(channel, name, exchange)) == [b"1", b"2"]
+
+
+def test_a_new_exchange_of_the_same_name_has_no_history(channel, declare, name):
+    exchange, _ = declare(RECENT)
+    publish_bodies(channel, exchange, b"1")
+    channel.exchange_delete(exchange)
+    channel.exchange_declare(exchange, RECENT)
+    assert drain(channel, bound(channel, name, exchange)) == []
+
+
+@pytest.mark.parametrize(
+    ("length", "printed"), [(0, "0"), (-1, "-1"), ("5", '<<"5">>'), (True, "true")]
+)
+def test_a_length_that_is_none(channel, declare, name, length, printed):
+    declare(RECENT)
+    text = (
+        f"PRECONDITION_FAILED - Invalid argument {printed}, 'x-recent-history-length' "
+        "must be a positive integer"
+    )
+    with channel_closed(406, text):
+        channel.exchange_declare(name(), RECENT, arguments={"x-recent-history-length": length})
+
+
+@differs
+def test_a_length_has_a_limit(channel, name):
+    text = (
+        "PRECONDITION_FAILED - Invalid argument 10001, 'x-recent-history-length' "
+        "must not exceed 10000"
+    )
+    with channel_closed(406, text):
+        channel.exchange_declare(name(), RECENT, arguments={"x-recent-history-length": 10001})
+
+
+# Over there it is 541 INTERNAL_ERROR, and the binding is made all the same.
+@differs
+def test_an_exchange_that_leads_nowhere_can_be_bound(channel, declare):
+    exchange, _ = declare(RECENT)
+    publish_bodies(channel, exchange, b"1")
+    below, _ = declare("direct")
+    channel.exchange_bind(below, exchange)
+    channel.exchange_declare(exchange, passive=True)
+
+
+# Over there they stay, and live anew in the queue that gets them.
+@differs
+def test_what_has_expired_is_no_longer_recent(channel, declare, name):
+    exchange, (early,) = declare(RECENT, [""])
+    publish_bodies(channel, exchange, b"1", properties=BasicProperties(expiration="1"))
+    publish_bodies(channel, exchange, b"2")
+    pump(channel.connection, lambda: depth(channel, early) == 1)
+    assert drain(channel, bound(channel, name, exchange)) == [b"2"]

@@ -379,3 +379,48 @@ def test_durable_messages_are_counted_like_others(plane, peer):
     assert plane.published == 2
     assert struct.unpack(">H", PERSISTENT[:2]) == (0x1000,)
     assert frames.properties(delivery_mode=2) == PERSISTENT
+
+
+class TestPrivateQueues:
+    """Queues of the broker's own: they get messages, and no publisher is told that they exist."""
+
+    @pytest.fixture
+    def private(self, plane):
+        queue = plane.queue(0, "private", False)
+        queue.private = True
+        return queue
+
+    def test_a_message_to_nothing_else_is_unroutable_and_there(self, plane, private):
+        peer = Peer(plane, {"k": private})
+        peer.feed(publish(1, "k", b"x") + publish(1, "k", b"y", mandatory=True))
+        assert (plane.unroutable, plane.returned, plane.published) == (2, 1, 0)
+        assert private.ready_count == 2
+
+    def test_with_another_queue_it_is_routed(self, plane, queue, private):
+        peer = Peer(plane, {})
+        peer.session.sources["x"] = plane.source("x", lambda key, raw: [private, queue], True)
+        peer.feed(publish(1, "k", b"x", exchange="x", mandatory=True))
+        assert (plane.unroutable, plane.returned, plane.published) == (0, 0, 1)
+        assert (private.ready_count, queue.ready_count) == (1, 1)
+
+    def test_it_is_confirmed_as_unroutable_messages_are(self, plane, private):
+        peer = Peer(plane, {"k": private})
+        peer.channel.select_confirm()
+        peer.feed(publish(1, "k", b"x", raw=PERSISTENT))
+        plane.run()
+        assert peer.events() == [Confirm(1, 1, False)]
+
+    def test_a_queue_that_refuses_does_not_keep_a_message_from_it(self, plane, queue, private):
+        queue.set_limits(max_length=0, max_bytes=None, overflow="reject-publish")
+        peer = Peer(plane, {})
+        peer.session.sources["x"] = plane.source("x", lambda key, raw: [queue, private], True)
+        peer.feed(publish(1, "k", b"x", exchange="x"))
+        assert (private.ready_count, queue.ready_count) == (1, 0)
+
+    def test_in_a_transaction_it_gets_it_at_commit(self, plane, private):
+        peer = Peer(plane, {"k": private})
+        peer.channel.select_tx()
+        peer.feed(publish(1, "k", b"x", mandatory=True))
+        assert (private.ready_count, plane.returned) == (0, 0)
+        peer.channel.commit()
+        assert (private.ready_count, plane.returned) == (1, 1)

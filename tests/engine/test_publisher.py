@@ -139,3 +139,14 @@ def test_an_exchange_that_is_gone_is_a_fault():
 
     with pytest.raises(NotFound, match="no exchange 'e'"):
         Publisher(world.plane, nothing).publish(encoded({"body": ["a"]}), 0, 1)
+
+
+@pytest.mark.parametrize("producer", [{}, {"producer": b"p", "sequence": 1}])
+def test_what_comes_to_a_private_queue_only_is_unroutable_and_there(producer):
+    world = World()
+    private = world.plane.queue(0, "private", False)
+    private.private = True
+    publishing = publisher(world, private, **producer)
+    publishing.publish(encoded({"body": [b"x", b"y"], "routing_key": ["k", "k"]}), 0, 100)
+    assert (publishing.accepted, publishing.unroutable) == (0, 2)
+    assert private.ready_count == 2

@@ -14,6 +14,9 @@ from typing import Protocol
 # cacheable, because an exchange on the way looks at more than keys.
 Resolve = Callable[[str, bytes | None], Sequence["Queue"]]
 
+# A message: exchange, routing key, encoded properties, body.
+Stored = tuple[str, str, bytes, bytes]
+
 
 class DeadLetterPort(Protocol):
     """Takes what died in a queue: why, and the message."""
@@ -41,6 +44,9 @@ class Queue(Protocol):
 
     dead_letters: DeadLetterPort | None
     """Called with each message that leaves unacknowledged."""
+
+    private: bool
+    """It is the broker's own: what comes to no other queue is unroutable all the same."""
 
     def set_limits(self, *, max_length: int | None, max_bytes: int | None, overflow: str) -> None:
         """Bound the ready messages; `overflow` says what happens beyond."""
@@ -224,6 +230,9 @@ class Plane(Protocol):
         self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
     ) -> bool:
         """Put a message of the broker's own into queues; returns whether any of them took it."""
+
+    def recall(self, queue: Queue) -> list[Stored]:
+        """Return what is ready in a queue, oldest first."""
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:
         """Make the engine's half of an exchange."""

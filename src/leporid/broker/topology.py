@@ -20,7 +20,7 @@ exchange can be reached from its exchange that must be asked for every message.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchanges import Binding, Message, Router, make_router
@@ -103,6 +103,18 @@ class Exchange:
     def in_use(self) -> bool:
         """Whether a binding leads from it: what `if-unused` and auto-delete ask."""
         return bool(self.outgoing)
+
+
+class Reached(NamedTuple):
+    """What a message comes to.
+
+    Attributes:
+        queues: Names of the queues that it goes to, each once.
+        keepers: Names of the exchanges that keep it in their history.
+    """
+
+    queues: list[str]
+    keepers: list[str]
 
 
 class Topology:
@@ -253,8 +265,8 @@ class Topology:
 
     # ------------------------------------------------------------------ routing
 
-    def resolve(self, exchange: Exchange, message: Message) -> list[str]:
-        """Returns the names of the queues that a message goes to, each once.
+    def resolve(self, exchange: Exchange, message: Message) -> Reached:
+        """Returns what a message comes to that is published to an exchange.
 
         The order depends only on the order in which bindings were made, and on the message.
 
@@ -269,17 +281,25 @@ class Topology:
         for key in message.keys:
             exchange.router.check_published(key)
         if exchange.name == DEFAULT_EXCHANGE:
-            return [key for key in message.keys if key in self._queues]
+            return Reached([key for key in message.keys if key in self._queues], [])
+        return self.reach(exchange, message)
+
+    def reach(self, exchange: Exchange, message: Message) -> Reached:
+        """Returns what a message comes to that comes to an exchange, published to it or not."""
         queues: dict[str, None] = {}
+        keepers: list[str] = []
         visited = {exchange: None}
         pending = [exchange]
         while pending:
-            for below in _visit(pending.pop(), message, queues):
+            visiting = pending.pop()
+            if visiting.router.history_length and visiting.router.keeps(message):
+                keepers.append(visiting.name)
+            for below in _visit(visiting, message, queues):
                 reached = self.exchanges.get(below)
                 if reached is not None and reached not in visited:
                     visited[reached] = None
                     pending.append(reached)
-        return list(queues)
+        return Reached(list(queues), keepers)
 
     # ------------------------------------------------------------------ caches
 

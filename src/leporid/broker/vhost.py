@@ -24,13 +24,14 @@ from leporid.broker.blame import blame
 from leporid.broker.dataplane import Plane, Queue
 from leporid.broker.exchanges import Binding, Message
 from leporid.broker.governing import Governor
+from leporid.broker.history import Histories, History
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policies import Policies, Policy
 from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
 from leporid.broker.readers import Bookmarks, check_room
 from leporid.broker.recorder import Recorder
 from leporid.broker.registry import Registry
-from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, Topology
+from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, Reached, Topology
 
 PREDECLARED: Final = (
     (DEFAULT_EXCHANGE, "direct"),
@@ -65,6 +66,7 @@ class VirtualHost:
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
         self.bookmarks = Bookmarks(self._move_reader)
+        self._histories = Histories(self)
         self.dead_letter_counts = registry.dead_letter_counts
         for exchange, kind in PREDECLARED:
             self.add_exchange(
@@ -86,10 +88,17 @@ class VirtualHost:
 
     def route_states(
         self, exchange: Exchange, keys: Sequence[str], properties: bytes
-    ) -> list[QueueState]:
+    ) -> list[QueueState | History]:
         """The same, as the rules know the queues."""
-        message = Message(keys, properties)
-        return [self._queues[name] for name in self._topology.resolve(exchange, message)]
+        return self._states(self._topology.resolve(exchange, Message(keys, properties)))
+
+    def states_below(self, exchange: Exchange, message: Message) -> list[QueueState | History]:
+        """The same for a message that was not published to this exchange but comes to it."""
+        return self._states(self._topology.reach(exchange, message))
+
+    def _states(self, reached: Reached) -> list[QueueState | History]:
+        kept = self._histories.of(reached.keepers)
+        return [*(self._queues[name] for name in reached.queues), *kept]
 
     @property
     def policies(self) -> Policies:
@@ -209,6 +218,7 @@ class VirtualHost:
             name, kind, durable, auto_delete, internal, arguments, source, governed, chance
         )
         self._topology.add_exchange(exchange)
+        self._histories.begin(exchange)
         return exchange
 
     def delete_exchange(self, exchange: Exchange, *, if_unused: bool) -> None:
@@ -231,6 +241,7 @@ class VirtualHost:
             removed = self._topology.remove_exchange(exchange.name)
             self._record_unbound(removed, exchange)
             self._recorder.removed_exchange(exchange)
+            self._histories.end(exchange)
             pending.extend(self._left_unused(removed))
 
     def _left_unused(self, removed: Iterable[Binding]) -> list[Exchange]:
@@ -440,6 +451,7 @@ class VirtualHost:
             destination.check_access(asker)
         if self._topology.bind(binding):
             self._recorder.bound(binding, source, destination)
+            self._histories.give(source, destination)
 
     def unbind(self, binding: Binding, asker: Owner) -> None:
         """Unbind; without such a binding, or without its ends, nothing changes.
@@ -479,9 +491,10 @@ class VirtualHost:
     # ------------------------------------------------------------------ the rest
 
     def empty(self) -> None:
-        """Delete every queue; the virtual host is going, and nobody is connected to it."""
+        """Delete queues and histories; the virtual host is going, and nobody is connected to it."""
         for queue in tuple(self._queues.values()):
             self.delete_queue(queue)
+        self._histories.end_all()
 
     def statistics(self) -> VirtualHostStatistics:
         """Count what there is."""

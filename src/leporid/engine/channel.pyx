@@ -306,25 +306,23 @@ cdef class Channel:
         cdef bint durable = (route.streams is not None
                              or props.delivery_mode == 2 and route.durable)
         cdef Queue queue
-        cdef list burying
-        if not route.queues and route.streams is None:
+        cdef list burying = None
+        if route.lost:
             self.plane.unroutable += 1
             if mandatory:
                 self.give_back(names, names_len, properties, properties_len, body, body_len)
-        else:
-            burying = None
-            if route.refusing and not flags:
-                burying = []
-                route = self.open_queues(route, body_len, &refused, burying)
-            if route.queues or route.streams is not None:
-                self.deepest = store(
-                    self.plane, route, names, names_len, properties, properties_len, body,
-                    body_len, props, flags)
-            if burying:  # after the message, as they may come to the same queue
-                for queue in burying:
-                    self.plane.burials.hand_over(queue, names[:names_len],
-                                                 properties[:properties_len], body[:body_len],
-                                                 "maxlen")
+        elif route.refusing and not flags:
+            burying = []
+            route = self.open_queues(route, body_len, &refused, burying)
+        if route.queues or route.streams is not None:
+            self.deepest = store(
+                self.plane, route, names, names_len, properties, properties_len, body,
+                body_len, props, flags)
+        if burying:  # after the message, as they may come to the same queue
+            for queue in burying:
+                self.plane.burials.hand_over(queue, names[:names_len],
+                                             properties[:properties_len], body[:body_len],
+                                             "maxlen")
         if not self.confirming:
             return 0
         if self.confirms.add(self.plane.generation if durable else 0, refused) and durable:

@@ -152,6 +152,9 @@ class Plane:
     ) -> bool:
         """A message of the broker's own, such as a dead letter; returns whether it is new."""
 
+    def recall(self, queue: object) -> list[tuple[str, str, bytes, bytes]]:
+        """What is ready in a queue, to be published again; `engine.recall` says how it looks."""
+
     @property
     def producers(self) -> Producers:
         """Those that say who they are, of messages to queues."""

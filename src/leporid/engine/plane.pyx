@@ -29,6 +29,8 @@ from leporid.engine.stream cimport Stream
 from leporid.engine.timers cimport Due, Timers
 from leporid.engine.wire cimport Props, Record, walk_properties
 
+from leporid.engine.recall import recall
+
 cdef extern from *:
     """
     #define NO_LIMIT UINT64_MAX
@@ -264,6 +266,10 @@ cdef class Plane:
               <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
               <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
         return True
+
+    def recall(self, Queue queue not None):
+        """What is ready in a queue, to be published again; `engine.recall` says how it looks."""
+        return recall(queue)
 
     # ------------------------------------------------------------- facts
 

@@ -83,8 +83,11 @@ cdef class Publisher:
         if walk_properties(properties, properties_len, &props):
             raise AssertionError("encoded properties do not parse")
         route = self.route_of(names, properties, properties_len)
-        if not route.queues and route.streams is None:
+        if route.lost:
             self.plane.unroutable += 1
+            if route.queues:
+                store(self.plane, route, names, names_len, properties, properties_len, body,
+                      body_len, &props, 0)
             return UNROUTABLE
         if route.refusing:
             taking = []

@@ -29,6 +29,7 @@ cdef class Queue:
     cdef readonly int overflow
     cdef readonly int max_priority
     cdef public object dead_letters
+    cdef public bint private            # what comes to no other queue is unroutable all the same
     cdef readonly bint limited          # has a limit of length or bytes
     cdef Plane plane
     cdef Index index

@@ -20,6 +20,9 @@ class Queue:
     dead_letters: _DeadLetters | None
     """Called with each message that leaves without having been acknowledged."""
 
+    private: bool
+    """It is the broker's own: what comes to no other queue is unroutable all the same."""
+
     def __init__(self, plane: Plane, queue_id: int, name: str, durable: bool) -> None: ...
     @property
     def id(self) -> int:

@@ -8,6 +8,7 @@ cdef class Route:
     cdef list queues
     cdef list streams               # None when there are none
     cdef bint durable               # one of the queues is
+    cdef bint lost                  # it leads to no queue, or to private ones only
     cdef bint refusing              # one of them may refuse a publish when it is full
     cdef bytes key
     cdef uint64_t hash

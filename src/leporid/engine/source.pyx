@@ -30,7 +30,10 @@ cdef Route make_route(object queues):
     cdef Route route = Route()
     cdef Queue queue
     route.queues = []
+    route.lost = True
     for queue in queues:
+        if not queue.private:
+            route.lost = False
         if isinstance(queue, Stream):
             if route.streams is None:
                 route.streams = []

@@ -110,7 +110,8 @@ cdef uint64_t enqueue(Plane plane, Route route, const uint8_t *names, size_t nam
     log.hold(position, <uint32_t> queues)
     if log.durable:
         plane.dirty = True
-    plane.published += 1
+    if not route.lost:
+        plane.published += 1
     for at in range(queues):
         queue = <Queue> route.queues[at]
         queue.push(position, <uint32_t> body_len, props.priority)

@@ -10,7 +10,7 @@ def test_makes_a_router_of_each_type(exchange_type: str):
     router = make_router(exchange_type, {}, int)
     assert type(router) is EXCHANGE_TYPES[exchange_type]
     assert not router.strict_keys
-    assert router.per_message is (exchange_type in ("headers", "x-random"))
+    assert router.per_message is (exchange_type in ("headers", "x-random", "x-recent-history"))
 
 
 @pytest.mark.parametrize("exchange_type", sorted(EXCHANGE_TYPES))

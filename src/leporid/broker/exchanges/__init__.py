@@ -6,6 +6,7 @@
     consistent_hash  a share of the keys for each, by weight
     modulus_hash     one binding for each key, by the hash of `phash2`
     random_choice    any one binding
+    recent_history   all bindings, also later ones
     message       what a message is routed by
     strict_keys   the x-strict-keys rule, which any type may be given
     values        how RabbitMQ compares and prints table values
@@ -29,6 +30,7 @@ from leporid.broker.exchanges.headers import HeadersRouter
 from leporid.broker.exchanges.message import Message
 from leporid.broker.exchanges.modulus_hash import ModulusHashRouter
 from leporid.broker.exchanges.random_choice import RandomRouter
+from leporid.broker.exchanges.recent_history import RecentHistoryRouter
 from leporid.broker.exchanges.strict_keys import STRICT_KEYS_ARGUMENT
 from leporid.broker.exchanges.super_stream import SuperStreamRouter
 from leporid.broker.exchanges.topic import TopicRouter
@@ -52,6 +54,7 @@ EXCHANGE_TYPES: Final[dict[str, type[Router]]] = {
     "x-consistent-hash": ConsistentHashRouter,
     "x-modulus-hash": ModulusHashRouter,
     "x-random": RandomRouter,
+    "x-recent-history": RecentHistoryRouter,
 }
 """Every exchange type by the name it is declared with."""
 

@@ -56,9 +56,11 @@ class Router(ABC):
             chance. Then no route may be cached.
         takes_patterns: Whether binding keys are patterns and not plain keys.
         strict_keys: Whether the exchange was declared with `x-strict-keys`.
+        history_length: How many messages the exchange keeps for those who are bound later.
     """
 
     per_message: bool = False
+    history_length: int = 0
     takes_patterns: ClassVar[bool] = False
 
     def __init__(self, *, strict_keys: bool = False) -> None:
@@ -109,6 +111,10 @@ class Router(ABC):
     @abstractmethod
     def match(self, message: Message) -> Iterable[Binding]:
         """Returns the bindings that a message meets, each once, to be used before any change."""
+
+    def keeps(self, message: Message) -> bool:
+        """Whether the exchange keeps a message in its history; only asked if it has one."""
+        return True
 
     def only_key(self, key: str) -> str | None:
         """Returns the one routing key that a binding with `key` can matter to; None if several."""

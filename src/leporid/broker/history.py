@@ -1,0 +1,109 @@
+"""The last messages that an exchange was given, for those who are bound to it later.
+
+Responsible for keeping them, in a queue that nobody sees, so that a message that is kept is one
+more entry for its record and is dropped from the head as in any queue with limits; and for giving
+them away. Must not know which messages are kept; the exchange's type does.
+
+Invariant: what is kept is bounded in messages and in bytes, and is gone after a restart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from leporid.broker.exchanges import Message
+from leporid.broker.queues import QueueState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leporid.broker.dataplane import Plane, Queue, Stored
+    from leporid.broker.topology import Exchange
+    from leporid.broker.vhost import VirtualHost
+
+BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of all bodies of one history. They are read as a whole when somebody binds; and whoever declares
+exchanges with long histories should not be able to fill the memory with a few."""
+
+
+class History:
+    """What one exchange keeps; stands among the queues of a route.
+
+    Attributes:
+        name: For messages that say in which queues they died: none ever died here.
+        engine: The engine's half, as a queue has it.
+    """
+
+    name: Final = ""
+
+    def __init__(self, plane: Plane, exchange: str, length: int) -> None:
+        self._plane = plane
+        self.engine = plane.queue(0, f"history of {exchange}", False)
+        self.engine.private = True
+        self.engine.set_limits(max_length=length, max_bytes=BYTES_MAX, overflow="drop-head")
+
+    def __repr__(self) -> str:
+        return f"<History messages={self.engine.ready_count}>"
+
+    def messages(self) -> list[Stored]:
+        """Return what is kept, oldest first."""
+        return self._plane.recall(self.engine)
+
+    def forget(self) -> None:
+        """The exchange is gone."""
+        self.engine.retire()
+
+
+class Histories:
+    """The histories of a virtual host's exchanges.
+
+    Args:
+        vhost: where a message goes that comes to an exchange once more.
+    """
+
+    def __init__(self, vhost: VirtualHost) -> None:
+        self._vhost = vhost
+        self._kept: dict[str, History] = {}
+
+    def of(self, exchanges: Iterable[str]) -> list[History]:
+        """Return those of the exchanges of these names, which have one."""
+        return [self._kept[name] for name in exchanges]
+
+    def begin(self, exchange: Exchange) -> None:
+        """There is a new exchange, which may be of a type that keeps messages."""
+        length = exchange.router.history_length
+        if length:
+            self._kept[exchange.name] = History(self._vhost.plane, exchange.name, length)
+
+    def end(self, exchange: Exchange) -> None:
+        """An exchange is gone."""
+        history = self._kept.pop(exchange.name, None)
+        if history is not None:
+            history.forget()
+
+    def end_all(self) -> None:
+        """The virtual host is going."""
+        while self._kept:
+            self._kept.popitem()[1].forget()
+
+    def give(self, source: Exchange, destination: Exchange | QueueState) -> None:
+        """Publish what an exchange keeps to a destination that was just bound to it.
+
+        The messages are as they were: of the exchange and with the keys they were published with.
+        """
+        history = self._kept.get(source.name)
+        for exchange, key, properties, body in () if history is None else history.messages():
+            queues = self._beyond(destination, key, properties)
+            self._vhost.plane.publish(queues, exchange, key, properties, body)
+
+    def _beyond(
+        self, destination: Exchange | QueueState, key: str, properties: bytes
+    ) -> list[Queue]:
+        if isinstance(destination, QueueState):
+            return [destination.engine]
+        copies = Message((), properties).headers.get("CC")
+        keys = (
+            [each for each in copies if isinstance(each, str)] if isinstance(copies, list) else []
+        )
+        message = Message([key, *keys], properties)
+        return [each.engine for each in self._vhost.states_below(destination, message)]

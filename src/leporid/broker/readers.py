@@ -1,20 +1,22 @@
 """Named readers of streams: up to where each has read, kept for when it comes back.
 
-Responsible for following the consumers that were started with x-reader and for saying when their
-offsets are to be stored. Must not know where they are stored, nor when it is time to look.
+Responsible for following the consumers that were started with x-reader and for what their offsets
+may be. Must not know where these are stored, nor when it is time to look.
 Invariant: a stored offset is that of a message that was acknowledged, as were all before it that
 its consumer was sent; what is not stored yet when a broker is killed is delivered again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.arguments import READER, check_consumer_arguments
 from leporid.broker.dataplane import Reader
 from leporid.broker.queues import QueueState
+from leporid.broker.recorder import Recorder
+from leporid.broker.streams import NUMBER_MAX
 
 READERS_MAX: Final = 10_000
 """Stored offsets of one stream. They stay until somebody drops them, so a client that makes up a
@@ -48,11 +50,11 @@ class Bookmarks:
     """The consumers of one virtual host that are named readers.
 
     Args:
-        store: told of a queue, a reader, and the offset of the last message it has read.
+        recorder: told of every offset that is to last.
     """
 
-    def __init__(self, store: Callable[[QueueState, str, int], None]) -> None:
-        self._store = store
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
         self._open: dict[Bookmark, None] = {}
 
     def __repr__(self) -> str:
@@ -69,7 +71,7 @@ class Bookmarks:
         settled = bookmark.consumer.settled_offset
         if settled > bookmark.settled and not bookmark.queue.deleted:
             bookmark.settled = settled
-            self._store(bookmark.queue, bookmark.reader, settled - 1)
+            self._move(bookmark.queue, bookmark.reader, settled - 1)
 
     def save_all(self) -> None:
         """Store where all of them are."""
@@ -81,6 +83,30 @@ class Bookmarks:
         if bookmark in self._open:
             self.save(bookmark)
             del self._open[bookmark]
+
+    def set(self, queue: QueueState, reader: str, offset: int) -> None:
+        """Say which message a reader has read last.
+
+        Raises:
+            PreconditionFailed: the name or the offset is none, or there are too many readers.
+        """
+        check_consumer_arguments(queue.title, queue.type, {READER: reader})
+        if not 0 <= offset <= NUMBER_MAX:
+            raise PreconditionFailed(f"invalid offset {offset} for {queue.title}")
+        check_room(queue, reader)
+        self._move(queue, reader, offset)
+
+    def drop(self, queue: QueueState, reader: str) -> bool:
+        """Forget a reader; returns whether it was known."""
+        if queue.reader_offsets.pop(reader, None) is None:
+            return False
+        self._recorder.dropped_reader(queue, reader)
+        return True
+
+    def _move(self, queue: QueueState, reader: str, offset: int) -> None:
+        if queue.reader_offsets.get(reader) != offset:
+            queue.reader_offsets[reader] = offset
+            self._recorder.moved_reader(queue, reader)
 
 
 def check_room(queue: QueueState, reader: str) -> None:

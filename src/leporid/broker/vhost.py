@@ -28,7 +28,7 @@ from leporid.broker.history import Histories, History
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policies import Policies, Policy
 from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
-from leporid.broker.readers import Bookmarks, check_room
+from leporid.broker.readers import Bookmarks
 from leporid.broker.recorder import Recorder
 from leporid.broker.registry import Registry
 from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, Reached, Topology
@@ -65,7 +65,7 @@ class VirtualHost:
         self._governor = Governor(self, self._recorder, self._topology, policies)
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
-        self.bookmarks = Bookmarks(self._move_reader)
+        self.bookmarks = Bookmarks(self._recorder)
         self._histories = Histories(self)
         self.dead_letter_counts = registry.dead_letter_counts
         for exchange, kind in PREDECLARED:
@@ -410,25 +410,11 @@ class VirtualHost:
             NotFound: there is no such stream.
             PreconditionFailed: the name or the offset is none, or there are too many readers.
         """
-        queue = self.stream(stream)
-        rules.check_consumer_arguments(queue.title, queue.type, {rules.READER: reader})
-        if not 0 <= offset <= streams.NUMBER_MAX:
-            raise PreconditionFailed(f"invalid offset {offset} for {queue.title}")
-        check_room(queue, reader)
-        self._move_reader(queue, reader, offset)
+        self.bookmarks.set(self.stream(stream), reader, offset)
 
     def drop_reader_offset(self, stream: str, reader: str) -> bool:
         """Forget a reader; returns whether it was known. Raises NotFound without the stream."""
-        queue = self.stream(stream)
-        if queue.reader_offsets.pop(reader, None) is None:
-            return False
-        self._recorder.dropped_reader(queue, reader)
-        return True
-
-    def _move_reader(self, queue: QueueState, reader: str, offset: int) -> None:
-        if queue.reader_offsets.get(reader) != offset:
-            queue.reader_offsets[reader] = offset
-            self._recorder.moved_reader(queue, reader)
+        return self.bookmarks.drop(self.stream(stream), reader)
 
     # ------------------------------------------------------------------ bindings
 

@@ -122,6 +122,26 @@ def test_a_reply_queue_is_nobodys_to_govern(world: World, vhost: VirtualHost):
     assert world.plane.queues[-1].limits == {}
 
 
+def test_publishers_look_anew_when_a_queue_begins_to_refuse(world: World, vhost: VirtualHost):
+    """The engine's routes know whether one of their queues refuses."""
+    peer = world.peer()
+    peer.call(QueueDeclare(queue="q"))
+    peer.call(QueueBind(queue="q", exchange="amq.topic", routing_key="a.b"))
+    forgotten: list[str] = []
+    for name in ("", "amq.topic", "amq.direct"):
+        source: Any = vhost.exchange(name).source
+        source.forget = lambda name=name: forgotten.append(name)
+        source.forget_key = lambda key, name=name: forgotten.append(f"{name} {key}")
+    vhost.set_policy(policy({"max-length": 1}))
+    assert forgotten == []
+    vhost.set_policy(policy({"max-length": 1, "overflow": "reject-publish"}))
+    assert sorted(forgotten) == [" q", "amq.topic a.b"]
+    vhost.set_policy(policy({"max-length": 1, "overflow": "reject-publish-dlx"}))
+    assert len(forgotten) == 2
+    vhost.drop_policy("p")
+    assert len(forgotten) == 4
+
+
 # ---------------------------------------------------------------------- exchanges
 
 

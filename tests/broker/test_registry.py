@@ -9,7 +9,7 @@ def test_a_broker_is_one():
     assert 0 <= registry.random_number() < 1 << 64
 
 
-def test_virtual_hosts_share_numbers_and_leases():
+def test_virtual_hosts_share_numbers_and_rounds():
     world = World()
     registry: Registry = world.broker
     queues = [
@@ -19,5 +19,5 @@ def test_virtual_hosts_share_numbers_and_leases():
         for name in ("/", "other")
     ]
     assert len({registry.new_queue_id(), *(queue.id for queue in queues)}) == 3
-    registry.leases.run(0)
-    assert {queue.lease_ms for queue in queues} == {5}
+    registry.unused.run(0)
+    assert {queue.goes_at_ms for queue in queues} == {5}

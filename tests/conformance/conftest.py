@@ -2,9 +2,11 @@
 
 The broker is started once for the session, on a fresh data directory, and ended with SIGTERM; it
 must then exit with 0. If LEPORID_TEST_AMQP_URL names a broker, that one is used instead, for
-example a RabbitMQ, against which these tests were written first:
+example a RabbitMQ, against which these tests were written first; LEPORID_TEST_API_URL names its
+management, for the tests that need one:
 
-    LEPORID_TEST_AMQP_URL=amqp://guest:guest@127.0.0.1:5672/%2F pytest tests/conformance
+    LEPORID_TEST_AMQP_URL=amqp://guest:guest@127.0.0.1:5672/%2F \\
+    LEPORID_TEST_API_URL=http://127.0.0.1:15672/api pytest tests/conformance
 
 Tests that end and restart a broker have one of their own (`own_broker`). LEPORID_TEST_COMMAND
 replaces its command; see `leporid.testing.process`.
@@ -19,7 +21,7 @@ from pathlib import Path
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
-from tests.conformance.marks import URL_VARIABLE
+from tests.conformance.marks import API_VARIABLE, URL_VARIABLE
 
 from leporid.testing import BrokerProcess, reserve_port
 
@@ -36,16 +38,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The AMQP URL of the broker under test."""
-    given = os.environ.get(URL_VARIABLE)
-    if given:
-        yield given
-        return
+def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The broker under test, if it is ours."""
     broker = BrokerProcess(tmp_path_factory.mktemp("conformance") / "data")
     with broker:
-        yield broker.url
+        yield broker
         assert broker.stop() == 0, broker.log_tail()
+
+
+@pytest.fixture(scope="session")
+def broker_url(request: pytest.FixtureRequest) -> str:
+    """The AMQP URL of the broker under test."""
+    return os.environ.get(URL_VARIABLE) or str(request.getfixturevalue("our_broker").url)
+
+
+@pytest.fixture(scope="session")
+def api_url(request: pytest.FixtureRequest) -> str:
+    """Where the management of the broker under test is, without a slash at the end."""
+    if URL_VARIABLE not in os.environ:
+        return f"http://127.0.0.1:{request.getfixturevalue('our_broker').http_port}/api"
+    if API_VARIABLE not in os.environ:
+        pytest.skip(f"{API_VARIABLE} does not say where this broker's management is")
+    return os.environ[API_VARIABLE]
 
 
 @pytest.fixture

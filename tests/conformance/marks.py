@@ -9,6 +9,7 @@ import os
 import pytest
 
 URL_VARIABLE = "LEPORID_TEST_AMQP_URL"
+API_VARIABLE = "LEPORID_TEST_API_URL"
 
 foreign = URL_VARIABLE in os.environ
 

@@ -215,3 +215,14 @@ async def test_a_queue_that_is_deleted_takes_its_leases_with_it(
     fill(world, queue, 1)
     await client.delete(f"{LEASES}/{lease}")
     assert queue.ready_count == 1
+
+
+async def test_taking_uses_a_queue_that_would_go_unused(world: World, client: httpx.AsyncClient):
+    queue_of(world, arguments={"x-expires": 1000})
+    world.broker.unused.run(0)
+    await take(client)
+    world.broker.unused.run(900)
+    world.broker.unused.run(1899)
+    assert list(world.vhost.queues())
+    world.broker.unused.run(1900)
+    assert not list(world.vhost.queues())

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker.changes import Change, DropVhost, PutVhost
 from leporid.broker.dead_letters import DeadLetterCounts
-from leporid.broker.leases import Leases
 from leporid.broker.restore import Snapshot, restore
+from leporid.broker.unused import UnusedQueues
 from leporid.broker.vhost import VirtualHost, VirtualHostStatistics
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Broker:
         self.vhosts: dict[str, VirtualHost] = {}
         # In the order in which they began.
         self.sessions: dict[Session, None] = {}
-        self.leases = Leases(self._expire)
+        self.unused = UnusedQueues(self._expire)
         self.alarms: set[str] = set()
         self.dead_letter_counts = DeadLetterCounts()
         # How many changes were recorded, and the generation of the last one: whoever sees the

@@ -83,7 +83,7 @@ class Governor:
             if not _is_same(found, queue.governed):
                 queue.governed = found
                 limits.adjust(self._vhost, queue)
-                self._vhost.renew(queue)
+                self._vhost.used(queue)
         for exchange in self._vhost.exchanges():
             found = self.of_exchange(exchange.name)
             if not _is_same(found, exchange.governed):

@@ -42,6 +42,11 @@ class InForce:
         return self.max_length, self.max_bytes, self.overflow
 
     @property
+    def refuses(self) -> bool:
+        """Whether publishes may be refused."""
+        return self.overflow in ("reject-publish", "reject-publish-dlx")
+
+    @property
     def dead_letters(self) -> tuple[str | None, str | None]:
         """Where dead letters go."""
         return self.dead_letter_exchange, self.dead_letter_key
@@ -80,6 +85,8 @@ def adjust(vhost: VirtualHost, queue: QueueState) -> None:
             max_bytes=now.max_bytes,
             overflow=now.overflow or "drop-head",
         )
+    if now.refuses != before.refuses and vhost.find_queue(queue.name) is queue:
+        vhost.forget_routes_to(queue)  # the engine's routes know which of their queues refuse
     if now.message_ttl_ms != before.message_ttl_ms:
         engine.set_message_ttl(now.message_ttl_ms)
     if now.dead_letters != before.dead_letters:

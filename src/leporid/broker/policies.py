@@ -26,6 +26,8 @@ from leporid.broker.policy_keys import (
     counting,
     makes_sense,
     merged,
+    plain,
+    term,
 )
 
 __all__ = ["NOT_GOVERNED", "Governed", "Policies", "Policy", "PolicyError", "make_policy"]
@@ -38,14 +40,16 @@ milliseconds at this number if it must be done one by one."""
 
 # What apply-to may be, and the types of queue that it means.
 _QUEUES: Final[Mapping[str, frozenset[QueueType]]] = {
-    "all": frozenset({CLASSIC, QUORUM, STREAM}),
     "queues": frozenset({CLASSIC, QUORUM, STREAM}),
     "classic_queues": frozenset({CLASSIC}),
     "quorum_queues": frozenset({QUORUM}),
     "streams": frozenset({STREAM}),
     "exchanges": frozenset(),
+    "all": frozenset({CLASSIC, QUORUM, STREAM}),
 }
 _EXCHANGES: Final = ("all", "exchanges")
+APPLY_TO: Final = tuple(_QUEUES)
+"""What a policy may be for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +91,15 @@ def make_policy(
         raise PolicyError(f"a name has 1 to {TEXT_BYTES_MAX} bytes")
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or abs(priority) > NUMBER_MAX:
-        raise PolicyError(f"priority should be a whole number, actually was {priority!r}")
+        raise PolicyError(f"priority should be a number, actually was {term(priority)}")
     if not isinstance(pattern, str):
-        raise PolicyError(f"pattern should be a text but was {pattern!r}")
+        raise PolicyError(f"pattern should be a binary but was {term(pattern)}")
     _compile(pattern)
     if not isinstance(apply_to, str) or apply_to not in _QUEUES:
+        *most, last = (f"'{word}'" for word in APPLY_TO)
         raise PolicyError(
-            f"apply-to '{apply_to}' unrecognised; should be one of: 'queues', 'classic_queues', "
-            "'quorum_queues', 'streams', 'exchanges', or 'all'"
+            f"apply-to '{plain(apply_to)}' unrecognised; should be one of: {', '.join(most)}, "
+            f"or {last}"
         )
     checked = check_definition(definition, operator=operator)
     return Policy(name, pattern, checked, priority, apply_to, operator)

@@ -235,7 +235,7 @@ def check_definition(definition: object, *, operator: bool) -> Definition:
         PolicyError: it is none.
     """
     if not isinstance(definition, dict):
-        raise PolicyError(f"definition must be a dictionary: {_term(definition)}")
+        raise PolicyError(f"definition must be a dictionary: {term(definition)}")
     if not definition:
         raise PolicyError("no policy provided")
     known = [name for name in sorted(definition) if name in KEYS]
@@ -243,11 +243,11 @@ def check_definition(definition: object, *, operator: bool) -> Definition:
         known = [name for name in known if KEYS[name].merge is not None]
     for name in known:
         if not KEYS[name].is_right(definition[name]):
-            raise PolicyError(KEYS[name].wrong.replace("{}", _term(definition[name])))
+            raise PolicyError(KEYS[name].wrong.replace("{}", term(definition[name])))
     wrong = _wrong_mirroring(definition) or _wrong_retries(definition)
     if wrong is not None and set(known).issuperset(definition):
         raise PolicyError(wrong)
-    unknown = [f"{{{_term(each)},{_term(definition[each])}}}" for each in sorted(definition)
+    unknown = [f"{{{term(each)},{term(definition[each])}}}" for each in sorted(definition)
                if each not in known]  # fmt: skip
     if unknown:
         raise PolicyError(f"[{','.join(unknown)}] are not recognised policy settings")
@@ -279,19 +279,19 @@ def _wrong_mirroring(definition: Mapping[str, Any]) -> str | None:
         return wrong
     sync = definition.get("ha-sync-mode", "manual")
     if sync not in ("manual", "automatic"):
-        return f'ha-sync-mode must be "manual" or "automatic", got {_term(sync)}'
+        return f'ha-sync-mode must be "manual" or "automatic", got {term(sync)}'
     batch = definition.get("ha-sync-batch-size", 1)
     if not _whole(1)(batch):
-        return f"ha-sync-batch-size takes an integer greater than 0, {_term(batch)} given"
+        return f"ha-sync-batch-size takes an integer greater than 0, {term(batch)} given"
     for name in ("ha-promote-on-shutdown", "ha-promote-on-failure"):
         value = definition.get(name, "always")
         if value not in ("always", "when-synced"):
-            return f'{name} must be "always" or "when-synced", got {_term(value)}'
+            return f'{name} must be "always" or "when-synced", got {term(value)}'
     return None
 
 
 def _wrong_mode(mode: Any, params: Any) -> str | None:
-    given = "none" if params is None else _term(params)
+    given = "none" if params is None else term(params)
     if mode == "all":
         return None if params is None else 'ha-mode="all" does not take parameters'
     if mode == "exactly":
@@ -300,17 +300,22 @@ def _wrong_mode(mode: Any, params: Any) -> str | None:
     if mode == "nodes":
         right = isinstance(params, list) and bool(params) and all(map(_text, params))
         return None if right else f'ha-mode="nodes" takes a list, {given} given'
-    return f"{_term(mode)} is not a valid ha-mode value"
+    return f"{term(mode)} is not a valid ha-mode value"
 
 
-def _term(value: Any) -> str:
+def plain(value: Any) -> str:
+    """Write a value of JSON without quotes, if it is a text."""
+    return value if isinstance(value, str) else term(value)
+
+
+def term(value: Any) -> str:
     """Write a value of JSON as RabbitMQ prints it."""
     if value is None:
         return "null"
     if isinstance(value, list):
-        return f"[{','.join(map(_term, value))}]"
+        return f"[{','.join(map(term, value))}]"
     if isinstance(value, dict):
-        return f"#{{{','.join(f'{_term(key)} => {_term(each)}' for key, each in value.items())}}}"
+        return f"#{{{','.join(f'{term(key)} => {term(each)}' for key, each in value.items())}}}"
     if isinstance(value, str):
         # A lone surrogate, which JSON may hold, has no bytes to print.
         value = value.encode("utf-8", "replace").decode()

@@ -93,8 +93,8 @@ class QueueState:
     """Its policies."""
     in_force: InForce = NO_LIMITS
     """What the engine was told of its arguments and policies."""
-    lease_ms: int = 0
-    """When it goes unless it is used; with `timer_ms` a matter of `leases` only."""
+    goes_at_ms: int = 0
+    """When it goes unless it is used; with `timer_ms` a matter of `unused` only."""
     timer_ms: int = 0
     deleted: bool = False
 

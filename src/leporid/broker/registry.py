@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from leporid.broker.changes import Change
     from leporid.broker.dataplane import Plane
     from leporid.broker.dead_letters import DeadLetterCounts
-    from leporid.broker.leases import Leases
     from leporid.broker.policies import Policy
+    from leporid.broker.unused import UnusedQueues
 
 
 class Registry(Protocol):
@@ -22,7 +22,7 @@ class Registry(Protocol):
 
     plane: Plane
     dead_letter_counts: DeadLetterCounts
-    leases: Leases
+    unused: UnusedQueues
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""

@@ -207,6 +207,11 @@ class Topology:
         self._forget_queue(name)
         return removed
 
+    def forget_routes_to(self, name: str) -> None:
+        """Tells all caches concerned that a queue has become another to publishers."""
+        self._forget_bindings(list(self._queues[name]))
+        self._forget_queue(name)
+
     def bindings_to_queue(self, name: str) -> Iterable[Binding]:
         """Returns the bindings that lead to a queue, oldest first."""
         return self._queues[name]

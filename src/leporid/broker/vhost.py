@@ -113,6 +113,10 @@ class VirtualHost:
         """Take a policy out of force at once; see `Governor.drop`."""
         self._governor.drop(name, operator=operator)
 
+    def forget_routes_to(self, queue: QueueState) -> None:
+        """A queue has become another to publishers."""
+        self._topology.forget_routes_to(queue.name)
+
     def follow_policies(self) -> None:
         """Have everything follow policies that were put without `set_policy`."""
         self._governor.follow()
@@ -331,7 +335,7 @@ class VirtualHost:
         )
         queue.governed = self._governor.of_queue(queue)
         limits.apply(self, queue)
-        self.renew(queue)
+        self.used(queue)
         self._queues[name] = queue
         self._topology.add_queue(name)
         return queue
@@ -339,7 +343,7 @@ class VirtualHost:
     def remove_queue(self, queue: QueueState) -> list[Binding]:
         """Undo `make_queue`; returns the bindings that went with it."""
         queue.deleted = True
-        self._registry.leases.forget(queue)
+        self._registry.unused.forget(queue)
         removed = self._topology.remove_queue(queue.name)
         del self._queues[queue.name]
         return removed
@@ -368,11 +372,11 @@ class VirtualHost:
         if queue.auto_delete:
             self.delete_queue(queue)
         else:
-            self.renew(queue)
+            self.used(queue)
 
-    def renew(self, queue: QueueState) -> None:
+    def used(self, queue: QueueState) -> None:
         """A queue is in use: if it goes when it is not, that time begins anew."""
-        self._registry.leases.renew(queue)
+        self._registry.unused.used(queue)
 
     # ------------------------------------------------------------------ streams
 

@@ -17,6 +17,7 @@ from leporid.management.answers import Room
 from leporid.management.browsing import BrowseRoutes
 from leporid.management.leases import LeaseRoutes
 from leporid.management.paths import route
+from leporid.management.policies import PolicyRoutes
 from leporid.management.publishing import PublishRoutes
 from leporid.management.readers import ReaderRoutes
 from leporid.management.records import RecordRoutes
@@ -54,6 +55,19 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         route(LEASE + "/messages", _answering(leases.messages), "GET"),
         route(LEASE + "/release", _answering(leases.release), "POST"),
         route("/api/publish/{vhost}/{exchange}", _answering(publishing.publish), "POST"),
+        *_policy_routes("/api/policies", PolicyRoutes(around, operator=False)),
+        *_policy_routes("/api/operator-policies", PolicyRoutes(around, operator=True)),
+    ]
+
+
+def _policy_routes(path: str, policies: PolicyRoutes) -> list[BaseRoute]:
+    one = path + "/{vhost}/{name}"
+    return [
+        route(path, _answering(policies.listing), "GET"),
+        route(path + "/{vhost}", _answering(policies.listing_of_vhost), "GET"),
+        route(one, _answering(policies.show), "GET"),
+        route(one, _answering(policies.put), "PUT"),
+        route(one, _answering(policies.delete), "DELETE"),
     ]
 
 

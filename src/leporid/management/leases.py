@@ -97,6 +97,7 @@ class LeaseRoutes:
             raise busy(f"there are {LEASES_MAX} leases at a time")
         if found.engine.retired:
             raise Refusal(404, "not-found", f"no {found.state.title}")
+        found.vhost.used(found.state)
         lease = Lease(found.engine, most)
         self._around.wake()
         holding = self._hold(found, lease, ttl_ms) if lease.count else None

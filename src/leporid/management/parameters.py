@@ -117,17 +117,23 @@ def whole(name: str, value: str, least: int = 0, most: int = NUMBER_MAX) -> int:
     raise bad(name, f"{value[:40]!r} is not a whole number from {least} to {most}")
 
 
+async def raw_body_of(request: Request) -> bytes:
+    """Return the bytes of the body; raises Refusal when it is too large."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > JSON_BYTES_MAX:
+            raise Refusal(413, "too-large", f"the body has more than {JSON_BYTES_MAX} bytes")
+    return bytes(data)
+
+
 async def body_of(request: Request, known: Sequence[str]) -> Mapping[str, Any]:
     """Return the members of a JSON object in the body; no body has none.
 
     Raises:
         Refusal: it is not one, is too large, or has other members.
     """
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > JSON_BYTES_MAX:
-            raise Refusal(413, "too-large", f"the body has more than {JSON_BYTES_MAX} bytes")
+    data = await raw_body_of(request)
     if not data.strip():
         return {}
     try:

@@ -71,6 +71,10 @@ class Surroundings:
         self.encoders.shutdown(wait=False, cancel_futures=True)
         self.hashers.shutdown(wait=False, cancel_futures=True)
 
+    async def user(self, request: Request) -> User:
+        """Return who asks; raises Refusal."""
+        return await Login(self.broker.access, self.is_loopback, self.hashers).user(request)
+
     async def enter(self, request: Request) -> tuple[User, VirtualHost]:
         """Return who asks, and the virtual host in the path.
 
@@ -78,7 +82,7 @@ class Surroundings:
             Refusal: nobody, or there is no such virtual host.
             NotAllowed: the user may not use it.
         """
-        user = await Login(self.broker.access, self.is_loopback, self.hashers).user(request)
+        user = await self.user(request)
         name = name_of(request, "vhost")
         vhost = self.broker.vhosts.get(name)
         if vhost is None:

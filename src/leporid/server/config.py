@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from leporid.broker.passwords import (
     parse_hash,
 )
 from leporid.broker.permissions import Pattern, PatternError, Permissions
+from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
 from leporid.server.settings import (
     ConfigError,
     choice,
@@ -186,6 +187,8 @@ class Config:
     # None: only RabbitMQ's guest. Whoever names users has to name guest to keep it.
     users: Mapping[str, UserSettings] | None = setting(named(section(UserSettings)), None)
     limits: Limits = setting(section(Limits), Limits())
+    policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=False), ())
+    operator_policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=True), ())
 
     def memory_bytes_max(self, memory_bytes: int) -> int:
         """Return the watermark in bytes for a machine with `memory_bytes` of memory."""
@@ -215,6 +218,8 @@ def load(
         values |= overrides or {}
         config = read(Config, values)
         _check_users(config)
+        _check_policies(config, "policies", config.policies)
+        _check_policies(config, "operator_policies", config.operator_policies)
     except ConfigError as error:
         if path is None:
             raise
@@ -270,10 +275,16 @@ def _check_users(config: Config) -> None:
         if (settings.password is None) == (settings.password_hash is None):
             raise ConfigError(f"{path}: must have exactly one of password and password_hash")
         for vhost in settings.permissions or {}:
-            if vhost not in config.vhosts:
-                known = ", ".join(f'"{one}"' for one in config.vhosts)
-                hint = nearest(vhost, config.vhosts) or ";"
-                raise ConfigError(
-                    f"{join(f'{path}.permissions', vhost)}: no such virtual host{hint} "
-                    f"vhosts has {known}"
-                )
+            _check_vhost(config, join(f"{path}.permissions", vhost), vhost)
+
+
+def _check_policies(config: Config, path: str, policies: Iterable[ConfiguredPolicy]) -> None:
+    for at, one in enumerate(policies):
+        _check_vhost(config, f'{path}[{at}].vhost = "{one.vhost}"', one.vhost)
+
+
+def _check_vhost(config: Config, path: str, vhost: str) -> None:
+    if vhost not in config.vhosts:
+        known = ", ".join(f'"{one}"' for one in config.vhosts)
+        hint = nearest(vhost, config.vhosts) or ";"
+        raise ConfigError(f"{path}: no such virtual host{hint} vhosts has {known}")

@@ -37,6 +37,7 @@ from leporid.server.counts import Counts
 from leporid.server.durability import Durability
 from leporid.server.http import HttpServer, application
 from leporid.server.listener import Listener, on_thread
+from leporid.server.policy_settings import by_vhost
 from leporid.server.recovery import replay
 from leporid.server.repeating import Repeating
 from leporid.server.stream_recovery import StreamRecovery
@@ -179,7 +180,7 @@ class Node:
             sync=config.durability == "synced",
         )
         self._broker = self._make_broker()
-        self._turns.timed.append(self._broker.leases)
+        self._turns.timed.append(self._broker.unused)
         self._alarms = Alarms(
             config.data_dir,
             memory_bytes_max=config.memory_bytes_max(memory_there_is()),
@@ -224,6 +225,7 @@ class Node:
             record=lambda change: durability.record(as_stored(change)),
             random_bytes=secrets.token_bytes,
             offload=on_thread(self._turns),
+            policies=by_vhost((*config.policies, *config.operator_policies)),
             limits=Limits(config.channel_max, config.frame_max, config.heartbeat),
             identity={
                 "product": "Leporid",

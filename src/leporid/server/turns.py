@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Timed(Protocol):
-    """Something with work that is due at some time, such as the broker's leases."""
+    """Something with work that is due at some time, such as the broker's unused queues."""
 
     @property
     def next_due_ms(self) -> int:

@@ -171,7 +171,7 @@ def get(channel: ChannelState, method: BasicGet) -> Method | None:
     queue = session.vhost.queue_for(name, session)
     if queue.stream is not None:
         raise streams.unsupported("basic.get", queue.title)
-    session.vhost.renew(queue)
+    session.vhost.used(queue)
     return None if channel.engine.get(queue.engine, method.no_ack) else BasicGetEmpty()
 
 

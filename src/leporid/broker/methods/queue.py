@@ -43,7 +43,7 @@ def declare(channel: ChannelState, method: QueueDeclare) -> Method | None:
         queue = channel.session.vhost.queue_for(name, channel.session)
     else:
         queue = _declare(channel, name, method)
-    channel.session.vhost.renew(queue)
+    channel.session.vhost.used(queue)
     channel.last_queue = queue.name
     if method.no_wait:
         return None

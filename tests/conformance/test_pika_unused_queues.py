@@ -14,7 +14,7 @@ from pika.exceptions import AMQPError, UnroutableError
 from tests.conformance.marks import foreign
 from tests.conformance.pika_steps import Inbox, drain
 
-LEASE_MS = 400
+UNUSED_MS = 400
 # Leporid promises a tenth of a second, here with the client's own time on a busy machine.
 TOLERANCE_S = 1.0 if foreign else 0.25
 
@@ -31,18 +31,18 @@ def seconds_until_gone(channel, queue, since):
 
 
 def is_about(seconds):
-    return LEASE_MS / 1000 - 0.01 <= seconds <= LEASE_MS / 1000 + TOLERANCE_S
+    return UNUSED_MS / 1000 - 0.01 <= seconds <= UNUSED_MS / 1000 + TOLERANCE_S
 
 
 @pytest.fixture
-def leased(channel, name):
+def mortal(channel, name):
     queue = name()
-    channel.queue_declare(queue, arguments={"x-expires": LEASE_MS})
+    channel.queue_declare(queue, arguments={"x-expires": UNUSED_MS})
     return queue
 
 
 def use_by_declaring(channel, queue):
-    channel.queue_declare(queue, arguments={"x-expires": LEASE_MS})
+    channel.queue_declare(queue, arguments={"x-expires": UNUSED_MS})
 
 
 def use_by_asking(channel, queue):
@@ -55,15 +55,15 @@ def use_by_getting(channel, queue):
 
 def use_by_consuming(channel, queue):
     tag = channel.basic_consume(queue, lambda *_: None)
-    channel.connection.process_data_events(time_limit=LEASE_MS / 1000)
+    channel.connection.process_data_events(time_limit=UNUSED_MS / 1000)
     channel.basic_cancel(tag)
 
 
 @pytest.mark.parametrize("use", [use_by_declaring, use_by_asking, use_by_getting, use_by_consuming])
-def test_an_unused_queue_goes_on_time_after_its_last_use(channel, leased, use):
-    channel.connection.process_data_events(time_limit=LEASE_MS / 2000)
-    use(channel, leased)
-    assert is_about(seconds_until_gone(channel, leased, time.monotonic()))
+def test_an_unused_queue_goes_on_time_after_its_last_use(channel, mortal, use):
+    channel.connection.process_data_events(time_limit=UNUSED_MS / 2000)
+    use(channel, mortal)
+    assert is_about(seconds_until_gone(channel, mortal, time.monotonic()))
 
 
 def test_what_was_in_it_is_no_dead_letter(channel, name):

@@ -23,9 +23,9 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.broker.changes import DropQueue
-from leporid.broker.leases import EXPIRED_MAX, STALE_SLACK, Leases
 from leporid.broker.limits import InForce
 from leporid.broker.policies import make_policy
+from leporid.broker.unused import EXPIRED_MAX, STALE_SLACK, UnusedQueues
 
 
 @dataclass
@@ -38,13 +38,13 @@ class Scene:
 
     def wait(self, milliseconds: int) -> None:
         """Let time pass as the server does: a round whenever something is due."""
-        leases, end = self.world.broker.leases, self.now_ms + milliseconds
-        leases.run(self.now_ms)
-        while leases.next_due_ms and leases.next_due_ms <= end:
-            self.now_ms = max(self.now_ms, leases.next_due_ms)
-            leases.run(self.now_ms)
+        unused, end = self.world.broker.unused, self.now_ms + milliseconds
+        unused.run(self.now_ms)
+        while unused.next_due_ms and unused.next_due_ms <= end:
+            self.now_ms = max(self.now_ms, unused.next_due_ms)
+            unused.run(self.now_ms)
         self.now_ms = end
-        leases.run(self.now_ms)
+        unused.run(self.now_ms)
 
     def declare(self, name: str = "q", expires_ms: int | None = 100, **how: Any) -> None:
         arguments: dict[str, Value] = {} if expires_ms is None else {"x-expires": expires_ms}
@@ -68,7 +68,7 @@ def test_an_unused_queue_goes_when_its_time_is_over_and_no_sooner(scene: Scene):
     scene.wait(1)
     assert not scene.is_there()
     assert scene.is_there("other")
-    assert scene.world.broker.leases.next_due_ms == 0
+    assert scene.world.broker.unused.next_due_ms == 0
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_after_a_restart_the_time_begins_anew():
 def test_many_at_once_go_in_several_rounds(scene: Scene):
     for number in range(EXPIRED_MAX + 1):
         scene.declare(f"q{number}")
-    leases = scene.world.broker.leases
-    leases.run(scene.now_ms)
+    unused = scene.world.broker.unused
+    unused.run(scene.now_ms)
     late_ms = scene.now_ms + 1000
-    leases.run(late_ms)
+    unused.run(late_ms)
     assert len(scene.world.broker.vhosts["/"]._queues) == 1
-    assert 0 < leases.next_due_ms < late_ms
-    leases.run(late_ms)
+    assert 0 < unused.next_due_ms < late_ms
+    unused.run(late_ms)
     assert len(scene.world.broker.vhosts["/"]._queues) == 0
 
 
@@ -182,12 +182,12 @@ def test_a_queue_that_is_deleted_leaves_nothing_behind(scene: Scene):
         scene.declare(f"q{number}", 1_000_000)
         scene.wait(1)
         scene.peer.call(QueueDelete(queue=f"q{number}"))
-    assert len(scene.world.broker.leases._timers) <= 2 * STALE_SLACK + 2
+    assert len(scene.world.broker.unused._timers) <= 2 * STALE_SLACK + 2
     scene.declare("q", 10)
     scene.wait(10)
     assert not scene.is_there("q")
-    scene.world.broker.leases.run(10**9)
-    assert scene.world.broker.leases.next_due_ms == 0
+    scene.world.broker.unused.run(10**9)
+    assert scene.world.broker.unused.next_due_ms == 0
 
 
 def test_a_virtual_host_may_go_first(scene: Scene):
@@ -197,29 +197,29 @@ def test_a_virtual_host_may_go_first(scene: Scene):
     scene.wait(1000)
 
 
-class LeaseMachine(RuleBasedStateMachine):
-    """Two queues against what is said of them: last use, lease, consumers."""
+class UseMachine(RuleBasedStateMachine):
+    """Two queues against what is said of them: last use, time, consumers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 1
         self.gone: list[str] = []
         self.seen = 0
-        self.leases = Leases(self.expire)
+        self.unused = UnusedQueues(self.expire)
         self.vhost = World().broker.vhosts["/"]
         self.queues = {name: self.vhost.make_queue(name) for name in "ab"}
         self.used_ms = dict.fromkeys("ab", 0)
 
     def expire(self, queue: Any) -> None:
         queue.deleted = True
-        self.leases.forget(queue)
+        self.unused.forget(queue)
         self.gone.append(queue.name)
 
     def there(self, name: str) -> bool:
         return name not in self.gone
 
     @rule(name=st.sampled_from("ab"), expires_ms=st.none() | st.integers(1, 20))
-    def set_lease(self, name: str, expires_ms: int | None) -> None:
+    def set_time(self, name: str, expires_ms: int | None) -> None:
         if self.there(name):
             self.queues[name].in_force = InForce(expires_ms=expires_ms)
             self.use(name)
@@ -228,8 +228,8 @@ class LeaseMachine(RuleBasedStateMachine):
     def use(self, name: str) -> None:
         if self.there(name):
             self.used_ms[name] = self.now_ms
-            self.leases.renew(self.queues[name])
-            self.leases.run(self.now_ms)
+            self.unused.used(self.queues[name])
+            self.unused.run(self.now_ms)
 
     @rule(name=st.sampled_from("ab"))
     def consume(self, name: str) -> None:
@@ -246,8 +246,8 @@ class LeaseMachine(RuleBasedStateMachine):
     def wait(self, milliseconds: int) -> None:
         for _ in range(milliseconds):
             self.now_ms += 1
-            if self.leases.next_due_ms and self.leases.next_due_ms <= self.now_ms:
-                self.leases.run(self.now_ms)
+            if self.unused.next_due_ms and self.unused.next_due_ms <= self.now_ms:
+                self.unused.run(self.now_ms)
             newly = self.newly_gone()
             for name, queue in self.queues.items():
                 expires_ms = queue.in_force.expires_ms
@@ -271,5 +271,5 @@ class LeaseMachine(RuleBasedStateMachine):
         assert len(set(self.gone)) == len(self.gone)
 
 
-TestLeases = LeaseMachine.TestCase
-TestLeases.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestUses = UseMachine.TestCase
+TestUses.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

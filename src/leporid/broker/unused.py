@@ -1,11 +1,11 @@
 """Queues that go when nobody uses them: x-expires, and `expires` in policies.
 
-Responsible for when the lease of a queue ends. It is renewed by a declaration, a basic.get and the
-end of the last consumer, and does not end while there is a consumer. Must not know what is in a
-queue, nor read a clock: the time comes with each round.
+Responsible for when that is: so long after the last declaration, basic.get or end of the last
+consumer, and never while there is a consumer. Must not know what is in a queue, nor read a clock:
+the time comes with each round.
 
-Invariant: for each queue with a lease there is one timer, at the end of the lease or before. So
-renewing costs nothing but a note; a timer that rings too early is set again.
+Invariant: each queue that may go has one timer, at its time or before. So a use costs nothing but a
+note; a timer that rings too early is set again.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ STALE_SLACK: Final = 1000
 """Timers of queues that are gone, before it is worth looking for them."""
 
 
-class Leases:
-    """The leases of all queues.
+class UnusedQueues:
+    """Which queues go, and when.
 
     Args:
-        expire: called with each queue whose lease is over.
+        expire: called with each queue whose time is over.
     """
 
     def __init__(self, expire: Callable[[QueueState], None]) -> None:
         self._expire = expire
-        # To be renewed in the next round, which knows the time.
-        self._renewed: dict[QueueState, None] = {}
+        # Their time begins in the next round, which knows what time it is.
+        self._used: dict[QueueState, None] = {}
         self._timers: list[tuple[int, int, QueueState]] = []
         self._numbers = count()
         self._stale = 0
 
     def __repr__(self) -> str:
-        return f"<Leases timers={len(self._timers)}>"
+        return f"<UnusedQueues timers={len(self._timers)}>"
 
     @property
     def next_due_ms(self) -> int:
         """When there is something to do; 0 for never, and before now for at once."""
-        if self._renewed:
+        if self._used:
             return 1
         return self._timers[0][0] if self._timers else 0
 
-    def renew(self, queue: QueueState) -> None:
-        """A queue is in use, or what is said of its lease has changed."""
+    def used(self, queue: QueueState) -> None:
+        """A queue is used, or what is said of its time has changed: it begins anew."""
         if queue.in_force.expires_ms is not None:
-            self._renewed[queue] = None
+            self._used[queue] = None
 
     def forget(self, queue: QueueState) -> None:
         """A queue is gone."""
-        self._renewed.pop(queue, None)
+        self._used.pop(queue, None)
         if queue.timer_ms:
             self._count_stale()
 
     def run(self, now_ms: int) -> None:
-        """Renew what was in use, and let go what was not."""
-        renewed, self._renewed = self._renewed, {}
-        for queue in renewed:
+        """Begin the time of what was used, and let go what was not."""
+        used, self._used = self._used, {}
+        for queue in used:
             self._begin(queue, now_ms)
         expired = 0
         while self._timers and self._timers[0][0] <= now_ms and expired < EXPIRED_MAX:
@@ -75,8 +75,8 @@ class Leases:
                 continue
             queue.timer_ms = 0
             if queue.subscriptions or queue.in_force.expires_ms is None:
-                continue  # the end of the last consumer, or of the policy, renews it
-            if queue.lease_ms > due_ms:
+                continue  # the end of the last consumer, or a policy, begins it anew
+            if queue.goes_at_ms > due_ms:
                 self._set_timer(queue)
             else:
                 expired += 1
@@ -85,15 +85,15 @@ class Leases:
     def _begin(self, queue: QueueState, now_ms: int) -> None:
         if queue.in_force.expires_ms is None:
             return
-        queue.lease_ms = now_ms + queue.in_force.expires_ms
+        queue.goes_at_ms = now_ms + queue.in_force.expires_ms
         if not queue.timer_ms:
             self._set_timer(queue)
-        elif queue.lease_ms < queue.timer_ms:
+        elif queue.goes_at_ms < queue.timer_ms:
             self._count_stale()  # a policy has made it shorter
             self._set_timer(queue)
 
     def _set_timer(self, queue: QueueState) -> None:
-        queue.timer_ms = queue.lease_ms
+        queue.timer_ms = queue.goes_at_ms
         heappush(self._timers, (queue.timer_ms, next(self._numbers), queue))
 
     def _count_stale(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.engine.frames import PERSISTENT, ack, nack, properties, publish, table
 from tests.engine.session_fake import Peer
 
@@ -109,6 +110,64 @@ def test_a_message_comes_before_its_own_dead_letter(plane, queue, peer):
     peer.session.sources["both"] = plane.source("both", lambda key, raw: [full, queue], True)
     peer.feed(publish(1, "q", b"x", exchange="both"))
     assert peer.drain(queue) == [b"x", b"letter of x"]
+
+
+def small_grave(plane, queue):
+    """Where the queue's dead letters go: it holds one and refuses more."""
+    grave = plane.queue(0, "grave", False)
+    grave.set_limits(max_length=1, overflow="reject-publish")
+    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        [grave], exchange, key, raw, body
+    )
+    return grave
+
+
+def test_a_full_queue_refuses_no_letter_that_somebody_takes_at_once(plane, queue, peer):
+    grave = small_grave(plane, queue)
+    peer.channel.consume(grave, "c", True, 0, 0)
+    for number in range(5):
+        peer.feed(publish(1, "q", b"%d" % number, raw=properties(expiration="5")))
+    plane.now_ms += 5
+    assert peer.bodies() == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_full_queue_refuses_letters_that_nobody_takes(plane, queue, peer):
+    grave = small_grave(plane, queue)
+    peer.channel.consume(grave, "c", False, 0, 2)
+    for number in range(5):
+        peer.feed(publish(1, "q", b"%d" % number, raw=properties(expiration="5")))
+    plane.now_ms += 5
+    assert peer.bodies() == [b"0", b"1"]
+    assert grave.ready_count == 1
+
+
+@pytest.mark.parametrize("how", ["nack", "recover", "close"])
+def test_who_gives_back_takes_the_letters_meanwhile(plane, queue, peer, how):
+    """One channel gives up deliveries, letter by letter is given as many, and none is forgotten.
+
+    As others were settled before, there would be room where those were.
+    """
+    grave = small_grave(plane, queue)
+    other = Peer(plane) if how == "close" else peer
+    for number in range(120):
+        send(peer, f"{number}")
+        peer.get(queue, no_ack=False)
+    peer.feed(ack(1, 70, multiple=True))
+    other.channel.consume(grave, "c", False, 0, 0)
+    if how == "nack":
+        peer.feed(nack(1, 0, multiple=True, requeue=False))
+    else:
+        queue.set_limits(max_length=0)
+        if how == "recover":
+            peer.channel.recover()
+        else:
+            peer.connection.close_channel(1)
+    assert other.bodies() == [b"%d" % number for number in range(70, 120)]
+    assert (grave.ready_count, grave.unacked_count, queue.unacked_count) == (0, 50, 0)
+    assert other.channel.unacked_count == 50
+    if how != "close":
+        peer.feed(ack(1, 120))  # it is settled, and forgotten
+        assert peer.faults == [(1, 406)]
 
 
 def test_dead_letters_take_their_turns(plane, queue, peer):

@@ -145,10 +145,12 @@ cdef class Channel:
                                 "basic.nack and basic.reject")
         if multiple:
             at = self.ledger.start
+            self.ledger.walks += 1
             while <ssize_t> at <= upto:
                 if self.ledger.entries[at].queue != NULL:
                     self.settle_at(at, how)
                 at += 1
+            self.ledger.walks -= 1
         else:
             self.settle_at(upto, how)
         self.ledger.trim()
@@ -232,9 +234,11 @@ cdef class Channel:
         cdef size_t at
         cdef bint transactional = self.transactional
         self.transactional = False  # what is recovered goes back now, not at commit
+        self.ledger.walks += 1
         for at in range(self.ledger.start, self.ledger.end):
             if self.ledger.entries[at].queue != NULL:
                 self.settle_at(at, SETTLE_REQUEUE)
+        self.ledger.walks -= 1
         self.ledger.trim()
         self.transactional = transactional
         return 0

@@ -12,6 +12,7 @@ ctypedef struct Unacked:
 cdef class Ledger:
     cdef Unacked *entries
     cdef size_t start, end, capacity, holes
+    cdef int walks                  # by place under way: until they end, no entry moves
     cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer) except -1
     cdef ssize_t find(self, uint64_t tag)
     cdef Unacked take(self, size_t at)

@@ -2,7 +2,8 @@
 
 It does not know what settling means. Entries are in order of their tags; a settled one leaves a
 hole that goes when the ledger needs room, so one old delivery does not keep the place of all that
-came after it. Invariant: tags rise; an entry with a queue is unsettled.
+came after it; but not while somebody walks through it by place, who may cause deliveries.
+Invariant: tags rise; an entry with a queue is unsettled.
 """
 
 from libc.stdint cimport uint64_t
@@ -35,13 +36,13 @@ cdef class Ledger:
         cdef size_t kept = 0, at, count = self.end - self.start
         cdef void *grown
         if self.end == self.capacity:
-            if self.holes * 2 > count:
+            if not self.walks and self.holes * 2 > count:
                 for at in range(self.start, self.end):
                     if self.entries[at].queue != NULL:
                         self.entries[kept] = self.entries[at]
                         kept += 1
                 self.start, self.end, self.holes = 0, kept, 0
-            elif self.start * 2 > self.capacity:
+            elif not self.walks and self.start * 2 > self.capacity:
                 memmove(self.entries, self.entries + self.start, count * sizeof(Unacked))
                 self.start, self.end = 0, count
             else:

@@ -248,7 +248,7 @@ cdef class Plane:
         """
         cdef Queue queue
         cdef Route route = make_route(
-            [queue for queue in queues if not queue.is_full(<uint32_t> len(body))])
+            [queue for queue in queues if not queue.refuses(<uint32_t> len(body))])
         cdef Props props
         cdef bytes names = b"".join(
             bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))

@@ -11,9 +11,9 @@ TOKENS_MAX: Final = 200
 NESTING_MAX: Final = 50
 """Parentheses and prefix operators within each other; the engine's stack follows from it."""
 
-PATTERN_BYTES_MAX: Final = 256
-"""Of what LIKE or CONTAINS looks for: a byte of text then costs at most four machine words. A
-short string, which most of what is searched is, has 255 bytes."""
+PATTERN_BYTES_MAX: Final = 255
+"""Of what LIKE or CONTAINS looks for, as in a short string: a byte of text then costs at most four
+machine words."""
 
 TAGS_MAX: Final = 200
 """In one list of tags."""

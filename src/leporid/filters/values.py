@@ -40,10 +40,10 @@ def in_order(order: Order, left: int | float | bytes, right: int | float | bytes
     """Compare two of a kind; numbers exactly, whatever their types, and texts byte by byte."""
     compare: Callable[[object, object], bool] = {
         Order.EQUAL: lambda a, b: a == b,
-        Order.LESS: lambda a, b: a < b,  # type: ignore[operator]
-        Order.LESS_OR_EQUAL: lambda a, b: a <= b,  # type: ignore[operator]
-        Order.GREATER: lambda a, b: a > b,  # type: ignore[operator]
-        Order.GREATER_OR_EQUAL: lambda a, b: a >= b,  # type: ignore[operator]
+        Order.LESS: lambda a, b: a < b,
+        Order.LESS_OR_EQUAL: lambda a, b: a <= b,
+        Order.GREATER: lambda a, b: a > b,
+        Order.GREATER_OR_EQUAL: lambda a, b: a >= b,
     }[order]
     return compare(left, right)
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-from threading import Thread
-
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.streams import World
 from tests.filters.trees import expressions, messages
 
-from leporid.amqp.properties import Properties, encode_properties
+from leporid.amqp.properties import encode_properties
 from leporid.engine.selector import Selector
-from leporid.filters.compiler import compile_tree, program
-from leporid.filters.dialects import Dialect
+from leporid.filters.compiler import compile_tree
 from leporid.filters.interpreter import evaluate
 from leporid.filters.messages import Message
 

@@ -272,7 +272,7 @@ messages = st.builds(Message, properties, _short_texts, _short_texts)
 _JMS_NAMES = {JmsDeliveryMode: "JMSDeliveryMode", JmsTimestamp: "JMSTimestamp"}
 
 
-def text_of(node: Node) -> str:  # noqa: C901 - one line for each kind of node
+def text_of(node: Node) -> str:
     """An expression that is parsed into this tree again; each part is in parentheses."""
     match node:
         case Literal(value):

@@ -1,7 +1,7 @@
 """What expressions of the dialect jms come to: by JMS's rules for selectors, and docs/filters.md.
 
-A group is a message and expressions with their outcomes: T true, F false, U unknown, E unknown for a
-type error, T* and F* true and false in spite of one, ! refused.
+A group is a message and expressions with their outcomes: T true, F false, U unknown, E unknown for
+a type error, T* and F* true and false in spite of one, ! refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What expressions of the dialect rocketmq come to, by RocketMQ's rules and docs/filters.md.
 
-A group is a message and expressions with their outcomes: T true, F false, U null, E skipped for a type
-error, ! refused. RocketMQ's properties are all texts; what only our headers can be is in groups of its own.
+A group is a message and expressions with their outcomes: T true, F false, U null, E skipped for a
+type error, ! refused. RocketMQ's properties are all texts; what only our headers can be is in
+groups of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Both dialects, case by case: expression, message, outcome; by the interpreter and by the engine."""
+"""Both dialects, case by case: what the interpreter and the engine make of a message."""
 
 from __future__ import annotations
 

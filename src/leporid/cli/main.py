@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leporid.cli import delays, pipeline
+from leporid.cli import delays, filters, pipeline
 
 EXIT_WRONG_USE = 2
 
@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _serve(options)
     if options.command == "pipeline":
         return pipeline.run(options)
+    if options.command == "filter":
+        return filters.run(options)
     if options.command == "delays":
         return delays.run(options)
     return _check(options)
@@ -136,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("directory", type=Path, metavar="DIR")
 
+    filters.add_parser(commands)
     pipeline.add_parser(commands)
     delays.add_parser(commands)
     return parser

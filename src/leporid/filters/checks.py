@@ -206,9 +206,12 @@ class RocketMq(Rules):
     def ordered(self, left: Node, right: Node) -> None:
         """Refuse constants but numbers, and conditions."""
         for side in (left, right):
-            if kind_of(side) not in (None, NUMBER):
+            kind = kind_of(side)
+            if kind == NULL:
+                raise self.refuse(side, "is neither less nor greater than anything")
+            if kind not in (None, NUMBER):
                 raise self.refuse(
-                    side, f"is {kind_of(side)}; only numbers are less or greater in this dialect"
+                    side, f"is {kind}; only numbers are less or greater in this dialect"
                 )
 
     def between(self, node: Between, *, negated: bool) -> None:

@@ -6,7 +6,8 @@ the same in the same words; where in the text a part stood (`span`) does not cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -217,3 +218,13 @@ Node: TypeAlias = (
     | Search
     | IsNull
 )
+
+
+def parts_of(node: Node) -> Iterator[Node]:
+    """What a node is made of, from left to right."""
+    for one in fields(node):
+        value = getattr(node, one.name)
+        if isinstance(value, Part):
+            yield value  # type: ignore[misc] # every part is a node
+        elif isinstance(value, tuple) and one.name != "span":
+            yield from value

@@ -19,8 +19,8 @@ from leporid.filters.limits import CHARACTERS_MAX, NESTING_MAX, TOKENS_MAX
 
 _TERMINALS: Final = r"""
     NAME: /(?:[^\W\d]|\$)[\w$]*(?:\.(?:[^\W\d]|\$)[\w$]*)*/
-    QUOTED.3: /"(?:[^"]|"")*"/
-    STRING.3: /'(?:[^']|'')*'/
+    QUOTED.3: /"(?:[^"]|"")*"(?!")/
+    STRING.3: /'(?:[^']|'')*'(?!')/
     HEX.4: /0[xX][0-9a-fA-F]+[lL]?(?![\w$.])/
     FLOAT.3: /(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)(?![\w$.])/
     INTEGER.3: /[0-9]+[lL]?(?![\w$.])/
@@ -121,13 +121,19 @@ def _check_encodable(text: str) -> None:
 
 
 def _check_nesting(tokens: list[Token], text: str) -> None:
+    """Count parentheses, and the prefix operators that stand right before them or a value."""
     depth = prefixes = 0
+    outside: list[int] = []
     for token in tokens:
-        if token.type == "OPEN":
-            depth += 1
-        elif token.type == "CLOSE":
-            depth -= 1
-        prefixes = prefixes + 1 if token.type in _PREFIXES else 0
+        if token.type in _PREFIXES:
+            prefixes += 1
+        elif token.type == "OPEN":
+            outside.append(depth)
+            depth, prefixes = depth + prefixes + 1, 0
+        else:
+            prefixes = 0
+            if token.type == "CLOSE" and outside:
+                depth = outside.pop()
         if depth + prefixes > NESTING_MAX:
             raise FilterError(
                 f"the expression is nested more than {NESTING_MAX} levels deep", text, _start(token)

@@ -11,6 +11,7 @@ from tests.engine.session_fake import Peer, make_plane
 from tests.engine.streams import World
 
 from leporid.amqp.properties import Properties, encode_properties
+from leporid.amqp.tables import Value
 from leporid.engine.filter import Filter
 from leporid.engine.selector import Selector
 from leporid.engine.stream import Stream
@@ -29,8 +30,9 @@ def stream() -> Stream:
     stream.set_retention(segment_bytes=4096)
     peer = Peer(plane, {"s": stream})
     for number in range(100):
-        tag = {"x-tag": "A"} if number % 10 == 0 else {}
-        headers = {"n": number, **tag}
+        headers: dict[str, Value] = {"n": number}
+        if number % 10 == 0:
+            headers["x-tag"] = "A"
         raw = encode_properties(Properties(headers=headers, delivery_mode=2))
         peer.feed(publish(1, "s", bytes(100), raw=raw))
     disk.sync(plane)

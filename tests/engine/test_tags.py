@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tests.filters.trees import messages
 
 from leporid.amqp.properties import Properties, encode_properties
-from leporid.amqp.tables import ByteArray, LongString
+from leporid.amqp.tables import ByteArray, LongString, Value
 from leporid.engine.tags import Tags, java_hash
 from leporid.filters import tags as reference
 
 
-def passes(filter_: Tags, **headers: object) -> bool:
+def passes(filter_: Tags, **headers: Value) -> bool:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return filter_.matches_message("", "", encode_properties(Properties(headers=named)))
 

@@ -88,7 +88,7 @@ def test_trees_of_both_dialects(dialect, text, tree):
             Operator.MULTIPLY, Arithmetic(Operator.ADD, A, B), C), ONE)),
         ("a - b - c = 1", equal(Arithmetic(
             Operator.SUBTRACT, Arithmetic(Operator.SUBTRACT, A, B), C), ONE)),
-        ("a IN (1, -2, +3.5, 'x')", In(A, tuple(map(Literal, (1, -2, 3.5, "x"))))),
+        ("a IN (1, -2, +3.5, 'x')", In(A, (ONE, Literal(-2), Literal(3.5), Literal("x")))),
         ("a LIKE 'x%'", Like(A, "x%")),
         ("a NOT LIKE '!%' ESCAPE '!'", Not(Like(A, "!%", "!"))),
         ("-(a) = 1", equal(Negative(A), ONE)),
@@ -131,6 +131,8 @@ def test_trees_of_rocketmq(text, tree):
 def test_numbers(number, value):
     tree = build(f"a = {number}")
     assert tree == equal(A, Literal(value))
+    assert isinstance(tree, Comparison)
+    assert isinstance(tree.right, Literal)
     assert type(tree.right.value) is type(value)
 
 

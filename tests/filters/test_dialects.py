@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.filters import cases_jms, cases_rocketmq
+from tests.filters import cases_jms, cases_jms_texts, cases_rocketmq
 
 from leporid.amqp.properties import encode_properties
 from leporid.engine.selector import Selector
@@ -14,7 +14,10 @@ from leporid.filters.interpreter import Outcome, evaluate
 from leporid.filters.messages import Message
 from leporid.filters.parser import parse
 
-TABLES = {Dialect.JMS: cases_jms.GROUPS, Dialect.ROCKETMQ: cases_rocketmq.GROUPS}
+TABLES = {
+    Dialect.JMS: cases_jms.GROUPS + cases_jms_texts.GROUPS,
+    Dialect.ROCKETMQ: cases_rocketmq.GROUPS,
+}
 
 CASES = [
     pytest.param(dialect, message, text, expected, id=f"{dialect}: {group}: {text}")

@@ -68,6 +68,7 @@ def test_quotient_and_remainder_belong_together(left, right):
     quotient = calculate(Operator.DIVIDE, left, right)
     remainder = calculate(Operator.REMAINDER, left, right)
     if isinstance(quotient, int):
+        assert isinstance(remainder, int)
         assert quotient == math.trunc(Fraction(left, right))
         assert quotient * right + remainder == left
     else:
@@ -81,6 +82,7 @@ def test_integers_stay_integers_while_they_fit(left, right, operator):
     except BadType:
         assert right == 0
         return
+    assert result is not None
     assert isinstance(result, float) or -(2**63) <= result < 2**63
 
 

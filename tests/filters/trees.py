@@ -144,15 +144,18 @@ def _value(node: Node) -> Node:
     return node.operand if isinstance(node, Condition) else node
 
 
-def _may_be_equal(node: Node) -> bool:
-    """Neither side is NULL, nor is TRUE or FALSE compared with another constant."""
+def _equal_or_null(node: Node) -> Node:
+    """What is refused as equal becomes another question.
+
+    Neither side is NULL, nor is TRUE or FALSE compared with another constant.
+    """
     assert isinstance(node, Comparison)
     left, right = node.left, node.right
-    if not isinstance(left, Literal) or not isinstance(right, Literal):
-        return Literal(None) not in (left, right)
-    if left.value is None or right.value is None:
-        return False
-    return not isinstance(left.value, bool) or isinstance(right.value, bool)
+    truth_first = isinstance(left, Literal) and isinstance(left.value, bool)
+    other = isinstance(right, Literal) and not isinstance(right.value, bool)
+    if Literal(None) in (left, right) or (truth_first and other):
+        return IsNull(left)
+    return node
 
 
 def _from_low_to_high(node: Node) -> Node:
@@ -179,8 +182,13 @@ def rocketmq_conditions() -> st.SearchStrategy[Node]:
     leaves = st.one_of(
         st.builds(Condition, rocketmq_names),
         st.builds(Literal, st.sampled_from((True, False, None))),
-        st.builds(Comparison, orders.filter(lambda one: one is not Order.EQUAL), number, number),
-        st.builds(Comparison, st.just(Order.EQUAL), value, value).filter(_may_be_equal),
+        st.builds(
+            Comparison,
+            st.sampled_from([one for one in Order if one is not Order.EQUAL]),
+            number,
+            number,
+        ),
+        st.builds(Comparison, st.just(Order.EQUAL), value, value).map(_equal_or_null),
         st.builds(Between, number, number, number).map(_from_low_to_high),
         st.builds(In, rocketmq_names, items),
         st.builds(Search, st.sampled_from(Place), value, texts.filter(_short), st.booleans()),
@@ -193,9 +201,9 @@ def rocketmq_conditions() -> st.SearchStrategy[Node]:
             st.builds(Or, inner, inner),
             st.builds(Not, inner),
             st.builds(IsNull, inner.map(_value)),
-            st.builds(
-                Comparison, st.just(Order.EQUAL), inner.map(_value), inner.map(_value)
-            ).filter(_may_be_equal),
+            st.builds(Comparison, st.just(Order.EQUAL), inner.map(_value), inner.map(_value)).map(
+                _equal_or_null
+            ),
             st.builds(
                 Search,
                 st.sampled_from(Place),

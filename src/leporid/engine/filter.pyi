@@ -8,10 +8,10 @@ class Filter:
 
     @property
     def type_errors(self) -> int:
-        """How often a type error was why a message did not pass."""
+        """Messages that did not pass, and in which an expression met a type error."""
 
     def outcome(self, exchange: str, routing_key: str, properties: bytes) -> int:
-        """1: the message passes; 0: it does not; -1: it does not, and a type error is why."""
+        """1: the message passes; 0: it does not; -1: nor does it, and there was a type error."""
 
     def matches_message(self, exchange: str, routing_key: str, properties: bytes) -> bool:
         """Whether a message passes; `properties` are encoded."""

@@ -21,7 +21,7 @@ cdef class Filter:
 
     @property
     def type_errors(self):
-        """How often a type error was why a message did not pass."""
+        """Messages that did not pass, and in which an expression met a type error."""
         return load_relaxed(&self.errors, RELAXED)
 
     cdef int matches(self, const uint8_t *names, size_t names_len, const uint8_t *properties,

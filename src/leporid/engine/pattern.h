@@ -3,8 +3,8 @@
  * State j means that j places of the pattern have been passed. Each byte of a text moves all states
  * at once, so that a text of n bytes takes at most n * limbs steps, whatever the pattern is.
  *
- * A character is a byte that does not continue one in UTF-8, and the bytes that continue it; so what
- * is no UTF-8 can be matched, too.
+ * A character is a byte that does not continue one in UTF-8, and the bytes that continue it; so
+ * what is no UTF-8 can be matched, too.
  */
 #ifndef LEPORID_PATTERN_H
 #define LEPORID_PATTERN_H
@@ -28,8 +28,8 @@ static inline int continues(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
 static inline void set_bit(uint64_t *bits, uint32_t at) { bits[at >> 6] |= 1ull << (at & 63); }
 
-/* From the bytes of a program, in which ANY_ONE and ANY_MANY cannot be text. NULL: no memory, or too
-   many places. */
+/* From the bytes of a program, in which ANY_ONE and ANY_MANY cannot be text. NULL: no memory, or
+   too many places. */
 static Pattern *pattern_open(const uint8_t *p, uint32_t n) {
     uint32_t places = 0, classes = 2, at = 0;
     uint8_t class_of[256];

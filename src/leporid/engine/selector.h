@@ -1,9 +1,9 @@
 /* The machine that runs a compiled expression over one message's encoded properties.
  *
  * filters/program.py draws the bytes of a program. `program_open` checks every number in them, so
- * that `program_run` need not: stack depth, constants, headers, jumps, which lead forward only. A run
- * allocates nothing and takes at most as many steps as there are instructions and fields, and what
- * patterns take.
+ * that `program_run` need not: stack depth, constants, headers, jumps, which lead forward only. A
+ * run allocates nothing, and takes at most as many steps as there are instructions and fields, and
+ * those of patterns.
  */
 #ifndef LEPORID_SELECTOR_H
 #define LEPORID_SELECTOR_H
@@ -303,16 +303,18 @@ static int is_between(const Program *g, const Operand *v, int *bad) {
     return low == IS_TRUE && high == IS_TRUE ? IS_TRUE : IS_UNKNOWN;
 }
 
-static int is_in(const Program *g, const Operand *v, const Constant *constants, int count) {
-    int bad = 0;
+/* As `v = constant OR …`: what stands before the one that is equal may have been a type error. */
+static int is_in(const Program *g, const Operand *v, const Constant *constants, int count,
+                 int *bad) {
+    int uncertain = 0;
     if (!g->jms && v->kind != TEXT_VALUE) return IS_UNKNOWN;
     if (v->kind == NOTHING) return IS_UNKNOWN;
     for (int i = 0; i < count; i++) {
         int equal = compare_jms(EQUAL, v, &constants[i].value);
         if (equal == IS_TRUE) return IS_TRUE;
-        bad |= equal == BAD_TYPE;
+        *bad |= uncertain |= equal == BAD_TYPE;
     }
-    return bad ? BAD_TYPE : IS_FALSE;
+    return uncertain ? IS_UNKNOWN : IS_FALSE;
 }
 
 static int is_found(const Program *g, const Instruction *one, const Operand *v, uint64_t *work) {
@@ -389,7 +391,7 @@ static int apply(const Program *g, const Instruction *one, Operand *v, uint64_t 
     case OP_AND: return both(truth(v), truth(v + 1));
     case OP_OR: return either(truth(v), truth(v + 1));
     case OP_BETWEEN: return is_between(g, v, bad);
-    case OP_IN: return is_in(g, v, g->constants + one->operand, one->count);
+    case OP_IN: return is_in(g, v, g->constants + one->operand, one->count, bad);
     case OP_LIKE: case OP_STARTSWITH: case OP_ENDSWITH: return is_found(g, one, v, work);
     default: return compare(g, one->opcode - OP_EQUAL, v, v + 1);
     }

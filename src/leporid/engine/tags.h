@@ -8,7 +8,7 @@
 #include "text.h"
 #include "wire.h"
 
-/* String.hashCode: over the units of UTF-16; what is no UTF-8 counts as U+FFFD, as Java reads it. */
+/* String.hashCode, over the units of UTF-16; what is no UTF-8 counts as U+FFFD, as in Java. */
 static int32_t java_hash(const uint8_t *p, size_t n) {
     const uint8_t *end = p + n;
     uint32_t hash = 0;
@@ -51,8 +51,8 @@ static const uint8_t *headers_in(const uint8_t *p, size_t n, const uint8_t **hea
     return p + 4;
 }
 
-/* The text of header x-tag, else that of x-stream-filter-value; the first of a name counts. NULL: the
-   message has no tag. */
+/* The text of header x-tag, else that of x-stream-filter-value; the first of a name counts. NULL:
+   the message has no tag. */
 static const uint8_t *tag_of(const uint8_t *properties, size_t n, uint32_t *length) {
     const uint8_t *end, *p = headers_in(properties, n, &end);
     const uint8_t *other = NULL;

@@ -1,11 +1,11 @@
 """Chooses messages by their tag: by its hash first, then by its text.
 
-Responsible for the tags of one filter. The hash is Java's, so that numbers made by RocketMQ's clients
-hold. It does not know lists of tags as text. Invariant: no message passes whose tag is not one of the
-filter's, whatever its hash is.
+Responsible for the tags of one filter. The hash is Java's, so that numbers made by RocketMQ's
+clients hold. It does not know lists of tags as text. Invariant: no message passes whose tag is not
+one of the filter's, whatever its hash is.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

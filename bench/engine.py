@@ -33,6 +33,7 @@ from bench.client import CHANNEL, PROTOCOL_HEADER, ack, message
 
 from leporid.engine.channel import Channel
 from leporid.engine.connection import Connection
+from leporid.engine.interceptor import Interceptor
 from leporid.engine.plane import Plane
 from leporid.engine.queue import Queue
 from leporid.engine.source import Source
@@ -59,6 +60,7 @@ class Case:
     acknowledged: bool = False
     durable: bool = False
     stream: bool = False
+    intercepted: bool = False
 
 
 CASES = {
@@ -68,6 +70,7 @@ CASES = {
     "keys": Case("2000 routing keys", keys=2000),
     "fanout": Case("to 10 queues; per message published", queues=10),
     "4k": Case("bodies of 4 KiB", body_bytes=4096),
+    "stamped": Case("as auto; the broker sets timestamp and message id", intercepted=True),
     "stream": Case(
         "appended to a stream, confirmed, read, acknowledged",
         acknowledged=True,
@@ -129,6 +132,10 @@ class Rig:
         self._case = case
         self.plane = Plane(1)
         self.plane.now_ms, self.plane.wall_ms = 1, 1
+        if case.intercepted:
+            self.plane.interceptor = Interceptor(
+                timestamp="keep", message_id="keep", random_bytes=os.urandom
+            )
         self.queues: list[Queue]
         if case.stream:
             stream = self.plane.stream(1, "s")

@@ -14,6 +14,7 @@ from tests.engine.test_arrow import rows_of
 from tests.management.arrows import stream_of
 
 from leporid.amqp.errors import NotFound
+from leporid.engine.interceptor import Interceptor
 from leporid.engine.publisher import Publisher
 from leporid.engine.rows import Rows, encode
 from leporid.management.incoming import read_table
@@ -150,3 +151,20 @@ def test_what_comes_to_a_private_queue_only_is_unroutable_and_there(producer):
     publishing.publish(encoded({"body": [b"x", b"y"], "routing_key": ["k", "k"]}), 0, 100)
     assert (publishing.accepted, publishing.unroutable) == (0, 2)
     assert private.ready_count == 2
+
+
+def test_rows_are_intercepted_as_messages_are():
+    world = World()
+    world.plane.wall_ms = 5_999
+    world.plane.interceptor = Interceptor(
+        timestamp="keep", message_id="off", random_bytes=lambda size: bytes(size)
+    )
+    columns = {
+        "body": [b"x", b"y"],
+        "properties": [{"timestamp": None}, {"timestamp": datetime.fromtimestamp(2, UTC)}],
+    }
+    publishing = publisher(world, world.stream)
+    publishing.publish(encoded(columns, {"properties": PROPERTIES_TYPE}), 0, 100)
+    world.sync()
+    times = [row["properties"]["timestamp"].timestamp() for row in rows_of(world)]
+    assert times == [5, 2]

@@ -11,6 +11,7 @@ from leporid.broker.passwords import hash_password
 from leporid.server.config import (
     Config,
     ConfigError,
+    Interceptors,
     Limits,
     UserSettings,
     access_users,
@@ -39,6 +40,10 @@ vhosts = ["orders", "tests"]
 message_bytes_max = "1 MiB"
 connections_max = 1000
 handshake_seconds = 5
+
+[interceptors]
+timestamp = "overwrite"
+message_id = "keep"
 
 [users.ann]
 password_hash = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
@@ -81,6 +86,7 @@ def test_the_defaults():
     assert config.memory_bytes_max(1000) == 600
     assert config.disk_free_min == 50_000_000
     assert config.limits.handshake_seconds == 10
+    assert not config.interceptors.used
 
 
 def test_the_default_user_is_guest_with_all_rights_from_loopback():
@@ -111,6 +117,8 @@ def test_a_whole_file(file: Path):
     assert config.limits.message_bytes_max == 2**20
     assert config.limits.connections_max == 1000
     assert config.limits.handshake_seconds == 5
+    assert config.interceptors == Interceptors(timestamp="overwrite", message_id="keep")
+    assert config.interceptors.used
 
     users = {user.name: user for user in access_users(config, SECRET)}
     assert list(users) == ["ann", "guest", "ben"]
@@ -253,20 +261,21 @@ def rows() -> dict[str, str]:
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, flags=re.M))
 
 
-@pytest.mark.parametrize("section", [Config, Limits, UserSettings])
+@pytest.mark.parametrize("section", [Config, Interceptors, Limits, UserSettings])
 def test_every_setting_stands_on_the_page(section: type):
-    elsewhere = {"users", "limits", "permissions"}
+    elsewhere = {"users", "interceptors", "limits", "permissions"}
     names = {field.name for field in dataclasses.fields(section)} - elsewhere
     assert names - rows().keys() == set()
 
 
 def test_no_setting_of_the_page_is_invented():
-    sections = (Config, Limits, UserSettings)
+    sections = (Config, Interceptors, Limits, UserSettings)
     known = {field.name for section in sections for field in dataclasses.fields(section)}
     assert rows().keys() - known == set()
 
 
-PLAIN = {field.name for field in dataclasses.fields(Config)} - {"data_dir", "users", "limits"}
+SECTIONS = {"users", "interceptors", "limits"}
+PLAIN = {field.name for field in dataclasses.fields(Config)} - {"data_dir"} - SECTIONS
 
 
 @pytest.mark.parametrize("key", sorted(PLAIN))
@@ -278,6 +287,11 @@ def test_defaults_of_the_page_are_the_defaults(key: str, file: Path):
 @pytest.mark.parametrize("field", dataclasses.fields(Limits), ids=lambda field: field.name)
 def test_default_limits_of_the_page_are_the_defaults(field: dataclasses.Field[int]):
     assert int(rows()[field.name].strip("`")) == field.default
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Interceptors), ids=lambda field: field.name)
+def test_interceptors_are_off_as_the_page_says(field: dataclasses.Field[str]):
+    assert rows()[field.name].strip("`") == f'"{field.default}"'
 
 
 def test_the_example_of_the_page_can_be_used(file: Path):

@@ -263,12 +263,17 @@ cdef class Channel:
         cdef Props props
         cdef Route route
         cdef uint64_t ttl_ms = 0
-        cdef bytes changed
+        cdef bytes changed, intercepted
         if walk_properties(properties, properties_len, &props):
             raise SyntaxFault("malformed content header: properties or headers do not parse")
         if bits[0] & IMMEDIATE_BIT:
             raise NotImplementedFault("immediate=true")
         self.deepest = 0
+        if self.plane.interceptor is not None:
+            intercepted = self.plane.interceptor.intercept(properties, properties_len,
+                                                           self.plane.wall_ms)
+            properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
+            properties_len = len(intercepted)
         route = self.route_of(method, key, properties, properties_len)
         if props.user_id != NULL and user_id and (
                 props.user_id_len != len(user_id)

@@ -6,6 +6,7 @@ cdef class Plane    # before the modules that know it, too
 
 from leporid.engine.burials cimport Burials
 from leporid.engine.index cimport BlockPool
+from leporid.engine.interceptor cimport Interceptor
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.timers cimport Timers
@@ -20,6 +21,7 @@ cdef class Plane:
     cdef readonly bint awaited          # and somebody waits for it
     cdef public bint publishers_blocked
     cdef public uint64_t message_bytes_max
+    cdef public Interceptor interceptor  # of what clients publish; None: nothing is changed
     cdef public object map_segment      # (number) -> buffer of the file, given by the server
     cdef readonly Log transient
     cdef readonly Log durable

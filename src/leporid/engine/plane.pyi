@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from typing_extensions import Buffer
 
 from leporid.engine.connection import Connection
+from leporid.engine.interceptor import Interceptor
 from leporid.engine.log import Log, Segment
 from leporid.engine.peer import _Session
 from leporid.engine.producers import Producers
@@ -30,6 +31,9 @@ class Plane:
     publishers_blocked: bool
     """Do not read from connections that have published."""
     message_bytes_max: int
+    interceptor: Interceptor | None
+    """Changes the properties of what clients publish; None: nobody does."""
+
     map_segment: Callable[[int], Buffer] | None
     map_stream_segment: Callable[[int, int], Buffer] | None
     """The file of a stream's segment: stream id, segment number."""

@@ -80,8 +80,14 @@ cdef class Publisher:
         cdef Queue queue
         cdef list taking
         cdef bint refused = False, fresh = True
+        cdef bytes intercepted
         if walk_properties(properties, properties_len, &props):
             raise AssertionError("encoded properties do not parse")
+        if self.plane.interceptor is not None:
+            intercepted = self.plane.interceptor.intercept(properties, properties_len,
+                                                           self.plane.wall_ms)
+            properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
+            properties_len = len(intercepted)
         route = self.route_of(names, properties, properties_len)
         if route.lost:
             self.plane.unroutable += 1

@@ -45,7 +45,15 @@ from leporid.server.settings import (
     whole,
 )
 
-__all__ = ["Config", "ConfigError", "Limits", "UserSettings", "access_users", "load"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Interceptors",
+    "Limits",
+    "UserSettings",
+    "access_users",
+    "load",
+]
 
 # AMQP's own minimum. RabbitMQ 4 wants 8192; clients that ask for 4096 exist and are let in.
 FRAME_MAX_LEAST = 4096
@@ -162,6 +170,25 @@ class Limits:
     handshake_seconds: int = setting(whole(1, 3600), 10)
 
 
+# What may be done with a property: nothing, set it where the publisher did not, set it always.
+_intercepting = choice("off", "keep", "overwrite")
+
+
+@dataclass(frozen=True, slots=True)
+class Interceptors:
+    """`[interceptors]`: what is set in the properties of every message that clients publish."""
+
+    # The time, in seconds, as RabbitMQ's set_header_timestamp.
+    timestamp: str = setting(_intercepting, "off")
+    # "M-" and a UUID.
+    message_id: str = setting(_intercepting, "off")
+
+    @property
+    def used(self) -> bool:
+        """Whether anything is set at all."""
+        return (self.timestamp, self.message_id) != ("off", "off")
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Everything a broker is told at its start."""
@@ -187,6 +214,7 @@ class Config:
     # None: only RabbitMQ's guest. Whoever names users has to name guest to keep it.
     users: Mapping[str, UserSettings] | None = setting(named(section(UserSettings)), None)
     limits: Limits = setting(section(Limits), Limits())
+    interceptors: Interceptors = setting(section(Interceptors), Interceptors())
     policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=False), ())
     operator_policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=True), ())
 

@@ -27,6 +27,7 @@ from leporid.amqp.errors import ConnectionForced
 from leporid.broker.access import Access
 from leporid.broker.broker import Broker, Limits
 from leporid.broker.changes import Change
+from leporid.engine.interceptor import Interceptor
 from leporid.engine.plane import Plane
 from leporid.management.application import routes
 from leporid.management.surroundings import Surroundings
@@ -168,6 +169,12 @@ class Node:
         )
         self._plane = Plane(secrets.randbits(32))
         self._plane.message_bytes_max = config.limits.message_bytes_max
+        if config.interceptors.used:
+            self._plane.interceptor = Interceptor(
+                timestamp=config.interceptors.timestamp,
+                message_id=config.interceptors.message_id,
+                random_bytes=secrets.token_bytes,
+            )
         self._turns = Turns(self._plane)
         self._durability = Durability(
             self._plane,

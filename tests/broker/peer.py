@@ -21,6 +21,7 @@ from leporid.broker.broker import Broker, Limits
 from leporid.broker.changes import Change
 from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import EVERYTHING, Permissions
+from leporid.broker.redeclaring import Redeclare
 from leporid.broker.session import Session
 
 M = TypeVar("M", bound=Method)
@@ -36,7 +37,9 @@ CAPABILITIES = {
 class World:
     """A broker over a fake engine, with the changes it recorded."""
 
-    def __init__(self, *users: User, limits: Limits | None = None) -> None:
+    def __init__(
+        self, *users: User, limits: Limits | None = None, redeclare: Redeclare = "strict"
+    ) -> None:
         counter = itertools.count(1)
         self.plane = FakePlane()
         self.changes: list[Change] = []
@@ -48,6 +51,7 @@ class World:
             record=self.changes.append,
             random_bytes=lambda size: next(counter).to_bytes(size, "big"),
             limits=limits,
+            redeclare=lambda vhost: redeclare if vhost == "/" else "strict",
             identity={"product": "Leporid", "version": "0"},
         )
         self.broker.add_vhost("/")

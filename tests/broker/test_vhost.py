@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -182,3 +184,14 @@ def test_statistics_leave_reply_queues_out(world: World):
     assert (statistics.name, statistics.exchange_count, statistics.binding_count) == ("/", 6, 1)
     assert [queue.name for queue in statistics.queues] == ["q"]
     assert repr(world.broker.vhosts["/"]) == "<VirtualHost '/' queues=2>"
+
+
+def test_what_a_quorum_queue_is_here_is_said_once(caplog: pytest.LogCaptureFixture):
+    world = World()
+    with caplog.at_level(logging.WARNING):
+        for name in ("one", "two"):
+            declare = QueueDeclare(queue=name, durable=True, arguments={"x-queue-type": "quorum"})
+            world.peer().call(declare)
+            world.peer(vhost="other").call(declare)
+    [record] = caplog.records
+    assert record.message.startswith("queue 'one' in vhost '/' is a quorum queue: there is one nod")

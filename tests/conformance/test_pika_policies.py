@@ -17,12 +17,22 @@ from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingConnection
 from pika.exceptions import NackError, UnroutableError
 from tests.conformance.marks import differs
-from tests.conformance.pika_steps import SECONDS, Inbox, depth, drain, publish_all, pump
+from tests.conformance.pika_steps import (
+    SECONDS,
+    Inbox,
+    channel_closed,
+    depth,
+    drain,
+    publish_all,
+    pump,
+)
 
 from leporid.broker.policy_keys import KEYS, PolicyError, check_definition
-from leporid.testing import BrokerProcess
+from leporid.server.config import load
+from leporid.testing import BrokerProcess, reserve_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
+DURABLE = "received 'false' but current is 'true'; that cannot change in place"
 PERSISTENT = BasicProperties(delivery_mode=2)
 
 
@@ -399,9 +409,11 @@ def test_policies_survive_a_kill(own_broker):
 @differs
 def test_the_examples_of_the_page_are_right(tmp_path):
     text = PAGE.read_text(encoding="utf-8")
-    [example] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    policies, redeclare = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     config = tmp_path / "leporid.toml"
-    config.write_text(f'vhosts = ["shop"]\n{example}')
+    config.write_text(f'vhosts = ["shop"]\n{redeclare}{policies}')
+    loaded = load(config)
+    assert (loaded.redeclare_in("/"), loaded.redeclare_in("shop")) == ("warn", "adopt")
     with BrokerProcess(tmp_path / "data", options=["--config", str(config)]) as broker:
         api = at(broker)
         found = api.client.get("/policies").json() + api.client.get("/operator-policies").json()
@@ -417,9 +429,37 @@ def test_the_examples_of_the_page_are_right(tmp_path):
 
 
 @differs
+def test_a_redeclaration_is_adopted_and_lasts(tmp_path):
+    config = tmp_path / "leporid.toml"
+    config.write_text('redeclare = "adopt"\n')
+    options = ["--config", str(config)]
+    with BrokerProcess(tmp_path / "data", amqp_port=reserve_port(), options=options) as broker:
+        with BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("q", durable=True, arguments={"x-max-length": 5})
+            for number in range(5):
+                channel.basic_publish("", "q", b"%d" % number, PERSISTENT)
+            channel.queue_declare("q", durable=True, arguments={"x-max-length": 2})
+            assert depth(channel, "q") == 2
+            refused = (
+                "PRECONDITION_FAILED - inequivalent arg 'durable' for queue 'q' in vhost '/': "
+            )
+            with channel_closed(406, refused + DURABLE):
+                channel.queue_declare("q")
+        broker.kill()
+        broker.start()
+        with BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("q", durable=True, arguments={"x-max-length": 2})
+            assert holds_at_most(channel, "q", 2)
+
+
+@differs
 def test_every_setting_stands_on_the_page():
     text = PAGE.read_text(encoding="utf-8")
-    rows = text.partition("## Settings")[2].partition("##")[0].replace("`-m", "`delayed-retry-m")
+    rows = text.partition("## Settings")[2].partition("\n##")[0].replace("`-m", "`delayed-retry-m")
     named = set(re.findall(r"`([a-z-]+)`", rows)) - {"x-"}
     assert named == set(KEYS)
     for row in rows.splitlines():

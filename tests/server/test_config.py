@@ -274,7 +274,7 @@ def test_no_setting_of_the_page_is_invented():
     assert rows().keys() - known == set()
 
 
-SECTIONS = {"users", "interceptors", "limits"}
+SECTIONS = {"users", "interceptors", "limits", "redeclare_by_vhost"}
 PLAIN = {field.name for field in dataclasses.fields(Config)} - {"data_dir"} - SECTIONS
 
 
@@ -301,3 +301,22 @@ def test_the_example_of_the_page_can_be_used(file: Path):
     till, admin = access_users(config, SECRET)
     assert (till.name, admin.name) == ("till", "admin")
     assert till.permissions.keys() == {"shop"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('redeclare = "always"', 'redeclare = "always": must be one of "strict", "warn", "adopt"'),
+        ('redeclare_by_vhost = { "/" = "x" }', 'redeclare_by_vhost."/" = "x": must be one of "st'),
+        ('redeclare_by_vhost = { shop = "warn" }', "redeclare_by_vhost.shop: no such virtual host"),
+    ],
+)
+def test_what_redeclare_may_be(text: str, message: str, file: Path):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        loaded(file, text)
+
+
+def test_a_virtual_host_may_redeclare_otherwise(file: Path):
+    assert load(None, {}, {}).redeclare_in("/") == "strict"
+    config = loaded(file, 'redeclare = "warn"\nredeclare_by_vhost = { "/" = "adopt" }')
+    assert (config.redeclare_in("/"), config.redeclare_in("other")) == ("adopt", "warn")

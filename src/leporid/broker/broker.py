@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leporid.broker.dataplane import Plane
     from leporid.broker.policies import Policy
     from leporid.broker.queues import QueueState
+    from leporid.broker.redeclaring import Redeclare
     from leporid.broker.session import Session
 
 logger = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class Broker:
         limits: Limits | None = None,
         identity: Mapping[str, Value] | None = None,
         policies: Mapping[str, Sequence[Policy]] | None = None,
+        redeclare: Callable[[str], Redeclare] = lambda _: "strict",
     ) -> None:
         """Makes it.
 
@@ -98,6 +100,8 @@ class Broker:
             limits: what clients are offered.
             identity: server properties beside the capabilities; `product` and `version` at least.
             policies: those of the configuration file, by virtual host.
+            redeclare: what becomes, in a virtual host, of declarations that differ from what is
+                there.
         """
         self.plane = plane
         self.access = access
@@ -118,6 +122,8 @@ class Broker:
         self._random_bytes = random_bytes
         self._next_queue_id = 1
         self._configured_policies = policies or {}
+        self._redeclare = redeclare
+        self._said_quorum = False
 
     def __repr__(self) -> str:
         return f"<Broker vhosts={len(self.vhosts)} sessions={len(self.sessions)}>"
@@ -138,6 +144,20 @@ class Broker:
         number = self._next_queue_id
         self._next_queue_id += 1
         return number
+
+    def made_quorum_queue(self, title: str) -> None:
+        """Say, once, what a quorum queue is here."""
+        if not self._said_quorum:
+            self._said_quorum = True
+            logger.warning(
+                "%s is a quorum queue: there is one node, so it has one copy, synced before it is "
+                "confirmed; this is said once, of all of them",
+                title,
+            )
+
+    def redeclare_in(self, vhost: str) -> Redeclare:
+        """Return what becomes of declarations that differ from what is there."""
+        return self._redeclare(vhost)
 
     def configured_policies(self, vhost: str) -> Iterable[Policy]:
         """Return the policies that the configuration file has for a virtual host."""

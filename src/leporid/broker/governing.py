@@ -1,9 +1,9 @@
-"""Setting policies, and having the queues and exchanges of one virtual host follow.
+"""Setting policies and arguments while queues and exchanges are there, and having these follow.
 
-Responsible for what changes when a policy comes, changes or goes: its record, and everything that
-it governs, at once. Must not know how a policy is matched (that is `policies`), nor what a setting
-does to a queue (that is `limits`). Invariant: what governs a queue or an exchange is always what
-the policies say now.
+Responsible for what changes when a policy comes, changes or goes, and when other arguments are
+adopted: the record, and everything concerned, at once. Must not know how a policy is matched (that
+is `policies`), what a setting does to a queue (that is `limits`), nor who may adopt what (that is
+`redeclaring`). Invariant: what governs a queue or an exchange is always what the policies say now.
 """
 
 from __future__ import annotations
@@ -17,18 +17,34 @@ from leporid.broker.policies import NOT_GOVERNED, POLICIES_MAX, Governed, Polici
 from leporid.broker.topology import DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
+    from leporid.broker.arguments import Arguments
     from leporid.broker.queues import QueueState
     from leporid.broker.recorder import Recorder
-    from leporid.broker.topology import Topology
+    from leporid.broker.redeclaring import Redeclare
+    from leporid.broker.topology import Exchange, Topology
     from leporid.broker.vhost import VirtualHost
 
 
 class Governor:
-    """The policies of one virtual host, and what they govern."""
+    """The policies of one virtual host, and what they govern.
+
+    Args:
+        vhost: whose.
+        recorder: told of what is to last.
+        topology: told of alternate exchanges.
+        policies: those of the configuration file.
+        redeclare: what becomes of a declaration that differs from what is there.
+    """
 
     def __init__(
-        self, vhost: VirtualHost, recorder: Recorder, topology: Topology, policies: Policies
+        self,
+        vhost: VirtualHost,
+        recorder: Recorder,
+        topology: Topology,
+        policies: Policies,
+        redeclare: Redeclare,
     ) -> None:
+        self.redeclare = redeclare
         self.policies = policies
         self._vhost = vhost
         self._recorder = recorder
@@ -89,6 +105,20 @@ class Governor:
             if not _is_same(found, exchange.governed):
                 exchange.governed = found
                 self._topology.set_alternate(exchange, exchange.wanted_alternate())
+
+    def adopt_queue(self, queue: QueueState, arguments: Arguments, *, auto_delete: bool) -> None:
+        """Give a queue other arguments, which were checked, now."""
+        queue.arguments, queue.auto_delete = arguments, auto_delete
+        limits.adjust(self._vhost, queue)
+        self._recorder.added_queue(queue)
+
+    def adopt_exchange(
+        self, exchange: Exchange, arguments: Arguments, *, auto_delete: bool
+    ) -> None:
+        """Give an exchange other arguments, which were checked, now."""
+        exchange.arguments, exchange.auto_delete = arguments, auto_delete
+        self._topology.set_alternate(exchange, exchange.wanted_alternate())
+        self._recorder.added_exchange(exchange)
 
     def _check_not_configured(self, name: str, *, operator: bool) -> None:
         if self.policies.is_configured(name, operator=operator):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from leporid.broker.dataplane import Plane
     from leporid.broker.dead_letters import DeadLetterCounts
     from leporid.broker.policies import Policy
+    from leporid.broker.redeclaring import Redeclare
     from leporid.broker.unused import UnusedQueues
 
 
@@ -29,6 +30,12 @@ class Registry(Protocol):
 
     def new_queue_id(self) -> int:
         """Return a number that no durable queue ever had."""
+
+    def made_quorum_queue(self, title: str) -> None:
+        """Say, once, what a quorum queue is here."""
+
+    def redeclare_in(self, vhost: str) -> Redeclare:
+        """Return what becomes of declarations that differ from what is there."""
 
     def configured_policies(self, vhost: str) -> Iterable[Policy]:
         """Return those of the configuration file."""

@@ -69,7 +69,7 @@ def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
         with _reported("policy", policy):
             _restore_policy(vhosts, policy)
     for vhost in vhosts.values():
-        vhost.follow_policies()  # the predeclared exchanges are there already
+        vhost.governor.follow()  # the predeclared exchanges are there already
     for exchange in snapshot.exchanges:
         with _reported("exchange", exchange):
             _restore_exchange(vhosts, exchange)

@@ -19,7 +19,7 @@ from leporid.amqp.methods import BasicPublish
 from leporid.broker import arguments as rules
 from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
-from leporid.broker.arguments import CLASSIC, STREAM, Arguments, QueueType
+from leporid.broker.arguments import CLASSIC, QUORUM, STREAM, Arguments, QueueType
 from leporid.broker.blame import blame
 from leporid.broker.dataplane import Plane, Queue
 from leporid.broker.exchanges import Binding, Message
@@ -62,7 +62,8 @@ class VirtualHost:
         self._recorder = Recorder(name, registry.record)
         self._topology = Topology()
         policies = Policies(registry.configured_policies(name))
-        self._governor = Governor(self, self._recorder, self._topology, policies)
+        redeclare = registry.redeclare_in(name)
+        self.governor = Governor(self, self._recorder, self._topology, policies, redeclare)
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
         self.bookmarks = Bookmarks(self._recorder)
@@ -103,23 +104,19 @@ class VirtualHost:
     @property
     def policies(self) -> Policies:
         """The policies and operator policies."""
-        return self._governor.policies
+        return self.governor.policies
 
     def set_policy(self, policy: Policy) -> bool:
         """Put a policy in force at once; see `Governor.set`."""
-        return self._governor.set(policy)
+        return self.governor.set(policy)
 
     def drop_policy(self, name: str, *, operator: bool = False) -> None:
         """Take a policy out of force at once; see `Governor.drop`."""
-        self._governor.drop(name, operator=operator)
+        self.governor.drop(name, operator=operator)
 
     def forget_routes_to(self, queue: QueueState) -> None:
         """A queue has become another to publishers."""
         self._topology.forget_routes_to(queue.name)
-
-    def follow_policies(self) -> None:
-        """Have everything follow policies that were put without `set_policy`."""
-        self._governor.follow()
 
     @property
     def plane(self) -> Plane:
@@ -216,7 +213,7 @@ class VirtualHost:
                 raise blame(fault, BasicPublish) from None
 
         source = self._registry.plane.source(name, resolve, True)
-        governed = self._governor.of_exchange(name)
+        governed = self.governor.of_exchange(name)
         chance = self._registry.random_number
         exchange = Exchange(
             name, kind, durable, auto_delete, internal, arguments, source, governed, chance
@@ -333,7 +330,9 @@ class VirtualHost:
             owner=owner,
             stream=stream,
         )
-        queue.governed = self._governor.of_queue(queue)
+        if kind is QUORUM:
+            self._registry.made_quorum_queue(queue.title)
+        queue.governed = self.governor.of_queue(queue)
         limits.apply(self, queue)
         self.used(queue)
         self._queues[name] = queue

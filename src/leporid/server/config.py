@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from leporid.broker.access import User, guest
 from leporid.broker.passwords import (
@@ -26,6 +26,7 @@ from leporid.broker.passwords import (
     parse_hash,
 )
 from leporid.broker.permissions import Pattern, PatternError, Permissions
+from leporid.broker.redeclaring import Redeclare
 from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
 from leporid.server.settings import (
     ConfigError,
@@ -65,6 +66,7 @@ MESSAGE_BYTES_MOST = 512 * 2**20
 SIZE_MOST = 2**60
 
 DEFAULT_VHOST = "/"
+REDECLARE = choice("strict", "warn", "adopt")
 
 
 def _address(path: str, value: Any) -> str:
@@ -215,8 +217,16 @@ class Config:
     users: Mapping[str, UserSettings] | None = setting(named(section(UserSettings)), None)
     limits: Limits = setting(section(Limits), Limits())
     interceptors: Interceptors = setting(section(Interceptors), Interceptors())
+    # What becomes of a declaration that differs from what is there; and the same by virtual host.
+    redeclare: str = setting(REDECLARE, "strict")
+    redeclare_by_vhost: Mapping[str, str] | None = setting(named(REDECLARE), None)
     policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=False), ())
     operator_policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=True), ())
+
+    def redeclare_in(self, vhost: str) -> Redeclare:
+        """Return what becomes of declarations that differ in a virtual host."""
+        chosen: Any = (self.redeclare_by_vhost or {}).get(vhost, self.redeclare)
+        return cast(Redeclare, chosen)
 
     def memory_bytes_max(self, memory_bytes: int) -> int:
         """Return the watermark in bytes for a machine with `memory_bytes` of memory."""
@@ -246,6 +256,8 @@ def load(
         values |= overrides or {}
         config = read(Config, values)
         _check_users(config)
+        for vhost in config.redeclare_by_vhost or ():
+            _check_vhost(config, join("redeclare_by_vhost", vhost), vhost)
         _check_policies(config, "policies", config.policies)
         _check_policies(config, "operator_policies", config.operator_policies)
     except ConfigError as error:

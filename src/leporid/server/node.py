@@ -232,6 +232,7 @@ class Node:
             record=lambda change: durability.record(as_stored(change)),
             random_bytes=secrets.token_bytes,
             offload=on_thread(self._turns),
+            redeclare=config.redeclare_in,
             policies=by_vhost((*config.policies, *config.operator_policies)),
             limits=Limits(config.channel_max, config.frame_max, config.heartbeat),
             identity={

@@ -23,13 +23,13 @@ from leporid.amqp.methods import (
     QueueUnbindOk,
 )
 from leporid.amqp.tables import Int64L, Value
-from leporid.broker import arguments as rules
 from leporid.broker.arguments import Arguments
 from leporid.broker.changes import DestinationKind
 from leporid.broker.channel import ChannelState
 from leporid.broker.exchanges import EXCHANGE_TYPES, STRICT_KEYS_ARGUMENT, Binding
 from leporid.broker.names import SYSTEM_PREFIX, check_new_name, exchange_in, without_line_breaks
-from leporid.broker.topology import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE, Exchange
+from leporid.broker.redeclaring import check_alternate_exchange, redeclare_exchange
+from leporid.broker.topology import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE
 
 
 def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:
@@ -48,7 +48,8 @@ def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:
     if exchange is None:
         _create(channel, name, method)
     else:
-        _check_same(channel, exchange, method)
+        compared = (ALTERNATE_ARGUMENT, STRICT_KEYS_ARGUMENT)
+        redeclare_exchange(session, exchange, method, compared)
     return None if method.no_wait else ExchangeDeclareOk()
 
 
@@ -67,10 +68,7 @@ def _create(channel: ChannelState, name: str, method: ExchangeDeclare) -> None:
     session = channel.session
     check_new_name("exchange", name)
     title = exchange_in(session.vhost.name, name)
-    alternate = rules.exchange_name(method.arguments, ALTERNATE_ARGUMENT, title)
-    if alternate is not None:
-        session.check("read", "exchange", name)
-        session.check("write", "exchange", alternate)
+    check_alternate_exchange(session, name, title, method.arguments)
     session.vhost.create_exchange(
         name,
         method.type,
@@ -79,16 +77,6 @@ def _create(channel: ChannelState, name: str, method: ExchangeDeclare) -> None:
         internal=method.internal,
         arguments=method.arguments,
     )
-
-
-def _check_same(channel: ChannelState, exchange: Exchange, method: ExchangeDeclare) -> None:
-    title = exchange_in(channel.session.vhost.name, exchange.name)
-    rules.check_same(title, "type", exchange.type, method.type)
-    rules.check_same(title, "durable", exchange.durable, method.durable)
-    rules.check_same(title, "auto_delete", exchange.auto_delete, method.auto_delete)
-    rules.check_same(title, "internal", exchange.internal, method.internal)
-    compared = (ALTERNATE_ARGUMENT, STRICT_KEYS_ARGUMENT)
-    rules.check_same_arguments(title, exchange.arguments, method.arguments, compared)
 
 
 def delete(channel: ChannelState, method: ExchangeDelete) -> Method | None:

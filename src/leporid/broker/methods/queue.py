@@ -6,8 +6,6 @@ what. Invariant: only the broker gives names that begin with `amq.`.
 
 from __future__ import annotations
 
-from typing import Final
-
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import (
     Method,
@@ -29,8 +27,7 @@ from leporid.broker.names import (
     without_line_breaks,
 )
 from leporid.broker.queues import QueueState
-
-DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
+from leporid.broker.redeclaring import check_dead_letter_exchange, redeclare_queue
 
 
 def declare(channel: ChannelState, method: QueueDeclare) -> Method | None:
@@ -69,26 +66,17 @@ def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueSta
     else:
         name = session.broker.new_name(GENERATED_QUEUE_PREFIX)
     session.check("configure", "queue", name)
-    owner = session if method.exclusive else None
-    # An exclusive queue ends with its connection, so it cannot be durable.
-    durable = method.durable and not method.exclusive
     queue = session.vhost.find_queue(name)
     if queue is not None:
-        queue.check_same(
-            durable=durable,
-            auto_delete=method.auto_delete,
-            arguments=method.arguments,
-            owner=owner,
-        )
+        redeclare_queue(session, queue, method)
         return queue
     title = queue_in(session.vhost.name, name)
-    exchange = rules.exchange_name(method.arguments, DEAD_LETTER_EXCHANGE, title)
-    if exchange is not None:
-        session.check("read", "queue", name)
-        session.check("write", "exchange", exchange)
+    check_dead_letter_exchange(session, name, title, method.arguments)
+    owner = session if method.exclusive else None
     queue = session.vhost.create_queue(
         name,
-        durable=durable,
+        # An exclusive queue ends with its connection, so it cannot be durable.
+        durable=method.durable and not method.exclusive,
         auto_delete=method.auto_delete,
         arguments=method.arguments,
         owner=owner,

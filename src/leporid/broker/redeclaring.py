@@ -1,0 +1,163 @@
+"""A declaration that differs from what is there: refused, let pass with a warning, or adopted.
+
+Responsible for what the setting `redeclare` says of queues and exchanges. Must not know how an
+argument takes effect. Invariant: what cannot change while a queue or exchange is there (whether it
+lasts, its type, how messages stand in it) is refused whatever the setting says, and nobody gets by
+a second declaration what the first one would have refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.broker import arguments as rules
+from leporid.broker.names import SYSTEM_PREFIX, exchange_in
+from leporid.broker.topology import ALTERNATE_ARGUMENT
+
+if TYPE_CHECKING:
+    from leporid.amqp.methods import ExchangeDeclare, QueueDeclare
+    from leporid.broker.arguments import Arguments
+    from leporid.broker.queues import QueueState
+    from leporid.broker.session import Session
+    from leporid.broker.topology import Exchange
+
+logger = logging.getLogger(__name__)
+
+Redeclare: TypeAlias = Literal["strict", "warn", "adopt"]
+
+DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
+
+# Of a queue's arguments, those that were built into it.
+_TYPE: Final = ("x-queue-type",)
+_BUILT_IN: Final = ("x-max-priority", "x-single-active-consumer")
+
+
+def redeclare_queue(session: Session, queue: QueueState, method: QueueDeclare) -> None:
+    """Agree that a queue is there already, as it is or as it is to be.
+
+    Raises:
+        ResourceLocked: it is exclusive to somebody else, or to nobody, and should not be.
+        PreconditionFailed: it differs, and stays as it is.
+        AccessRefused: the user may not have what is new.
+    """
+    owner = session if method.exclusive else None
+    durable = method.durable and not method.exclusive
+    try:
+        queue.check_same(
+            durable=durable,
+            auto_delete=method.auto_delete,
+            arguments=method.arguments,
+            owner=owner,
+        )
+    except PreconditionFailed as conflict:
+        mode = session.vhost.governor.redeclare
+        if mode == "strict":
+            raise
+        _check_lasting(queue, durable, method.arguments, _TYPE)
+        session.vhost.check_queue(
+            queue.name,
+            durable=durable,
+            auto_delete=method.auto_delete,
+            exclusive=method.exclusive,
+            arguments=method.arguments,
+        )
+        if mode == "warn":
+            _warn(session, conflict)
+            return
+        _check_lasting(queue, durable, method.arguments, _BUILT_IN)
+        check_dead_letter_exchange(session, queue.name, queue.title, method.arguments)
+        _say_adopted(session, conflict)
+        session.vhost.governor.adopt_queue(queue, method.arguments, auto_delete=method.auto_delete)
+
+
+def check_dead_letter_exchange(
+    session: Session, name: str, title: str, arguments: Arguments
+) -> None:
+    """Check that the user may read the queue and write to its dead-letter exchange, if it has one.
+
+    Raises:
+        AccessRefused: one of them is not allowed.
+        PreconditionFailed: the argument is no name.
+    """
+    exchange = rules.exchange_name(arguments, DEAD_LETTER_EXCHANGE, title)
+    if exchange is not None:
+        session.check("read", "queue", name)
+        session.check("write", "exchange", exchange)
+
+
+def redeclare_exchange(
+    session: Session, exchange: Exchange, method: ExchangeDeclare, compared: Iterable[str]
+) -> None:
+    """Agree that an exchange is there already; `compared` are the arguments that count.
+
+    Raises what `redeclare_queue` raises.
+    """
+    title = exchange_in(session.vhost.name, exchange.name)
+
+    def check(keys: Iterable[str]) -> None:
+        rules.check_same(title, "type", exchange.type, method.type)
+        rules.check_same(title, "durable", exchange.durable, method.durable)
+        if ALTERNATE_ARGUMENT in keys:
+            rules.check_same(title, "auto_delete", exchange.auto_delete, method.auto_delete)
+        rules.check_same(title, "internal", exchange.internal, method.internal)
+        rules.check_same_arguments(title, exchange.arguments, method.arguments, keys)
+
+    compared = tuple(compared)
+    try:
+        check(compared)
+    except PreconditionFailed as conflict:
+        mode = session.vhost.governor.redeclare
+        if mode == "strict" or exchange.name.startswith(SYSTEM_PREFIX):
+            raise
+        _fixed(lambda: check([key for key in compared if key != ALTERNATE_ARGUMENT]))
+        check_alternate_exchange(session, exchange.name, title, method.arguments)
+        if mode == "warn":
+            _warn(session, conflict)
+            return
+        _say_adopted(session, conflict)
+        session.vhost.governor.adopt_exchange(
+            exchange, method.arguments, auto_delete=method.auto_delete
+        )
+
+
+def check_alternate_exchange(session: Session, name: str, title: str, arguments: Arguments) -> None:
+    """Check that the user may read the exchange and write to its alternate, if it has one.
+
+    Raises what `check_dead_letter_exchange` raises.
+    """
+    alternate = rules.exchange_name(arguments, ALTERNATE_ARGUMENT, title)
+    if alternate is not None:
+        session.check("read", "exchange", name)
+        session.check("write", "exchange", alternate)
+
+
+def _check_lasting(
+    queue: QueueState, durable: bool, arguments: Arguments, keys: Iterable[str]
+) -> None:
+    _fixed(lambda: rules.check_same(queue.title, "durable", queue.durable, durable))
+    _fixed(lambda: rules.check_same_arguments(queue.title, queue.arguments, arguments, keys))
+
+
+def _fixed(check: Callable[[], None]) -> None:
+    """Run a check; who fails it is told that no setting would help."""
+    try:
+        check()
+    except PreconditionFailed as fault:
+        raise PreconditionFailed(f"{_reason(fault)}; that cannot change in place") from None
+
+
+def _warn(session: Session, conflict: PreconditionFailed) -> None:
+    logger.warning(
+        "%s declares otherwise, and gets what is there: %s", session.name, _reason(conflict)
+    )
+
+
+def _say_adopted(session: Session, conflict: PreconditionFailed) -> None:
+    logger.info("%s declares otherwise, which is adopted: %s", session.name, _reason(conflict))
+
+
+def _reason(fault: PreconditionFailed) -> str:
+    return fault.text.partition(" - ")[2]

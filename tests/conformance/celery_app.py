@@ -18,14 +18,22 @@ from celery.signals import worker_ready
 BROKER_VARIABLE = "CONFORMANCE_BROKER"
 PREFIX_VARIABLE = "CONFORMANCE_PREFIX"
 READY_VARIABLE = "CONFORMANCE_READY_FD"
+QUORUM_VARIABLE = "CONFORMANCE_QUORUM"
+
+LADDER_LEVELS = 28
 
 
-def make_app(broker_url: str, prefix: str) -> Celery:
-    """Make the application, as worker and caller both see it."""
+def make_app(broker_url: str, prefix: str, *, quorum: bool = False) -> Celery:
+    """Make the application, as worker and caller both see it.
+
+    With a quorum queue Celery has tasks for later wait in the broker, in its ladder of delays.
+    """
     app = Celery("conformance", broker=broker_url, backend="rpc://")
+    work = kombu.Exchange(f"{prefix}-work", type="topic" if quorum else "direct")
+    arguments = {"x-queue-type": "quorum"} if quorum else None
     app.conf.update(
         task_queues=[
-            kombu.Queue(f"{prefix}-work", kombu.Exchange(f"{prefix}-work"), f"{prefix}-work"),
+            kombu.Queue(f"{prefix}-work", work, f"{prefix}-work", queue_arguments=arguments),
             kombu.Queue(
                 f"{prefix}-urgent",
                 kombu.Exchange(f"{prefix}-urgent"),
@@ -41,6 +49,9 @@ def make_app(broker_url: str, prefix: str) -> Celery:
         worker_hijack_root_logger=False,
         broker_transport_options={"confirm_publish": True},
         broker_connection_retry_on_startup=True,
+        task_default_exchange=f"{prefix}-work",
+        task_default_exchange_type=work.type,
+        task_default_routing_key=f"{prefix}-work",
         broker_heartbeat=5,
     )
     return app
@@ -62,6 +73,10 @@ def register_tasks(app: Celery) -> None:
     @app.task(name="now")
     def now():
         return time.time()
+
+    @app.task(name="key_and_now", bind=True)
+    def key_and_now(self):
+        return self.request.delivery_info["routing_key"], time.time()
 
     @app.task(name="try_again", bind=True, max_retries=3)
     def try_again(self, successes_at):
@@ -85,7 +100,11 @@ def register_tasks(app: Celery) -> None:
 
 
 if BROKER_VARIABLE in os.environ:
-    app = make_app(os.environ[BROKER_VARIABLE], os.environ[PREFIX_VARIABLE])
+    app = make_app(
+        os.environ[BROKER_VARIABLE],
+        os.environ[PREFIX_VARIABLE],
+        quorum=QUORUM_VARIABLE in os.environ,
+    )
     register_tasks(app)
 
     @worker_ready.connect

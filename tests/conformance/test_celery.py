@@ -17,7 +17,9 @@ from celery.exceptions import TaskRevokedError
 from kombu import Connection
 from tests.conformance.celery_app import (
     BROKER_VARIABLE,
+    LADDER_LEVELS,
     PREFIX_VARIABLE,
+    QUORUM_VARIABLE,
     READY_VARIABLE,
     make_app,
 )
@@ -47,7 +49,7 @@ class Worker:
 
 
 @contextmanager
-def running_worker(url: str, log: Path) -> Iterator[Worker]:
+def running_worker(url: str, log: Path, *, quorum: bool = False) -> Iterator[Worker]:
     """Run a worker with one process for tasks; ended by SIGTERM, with exit code 0."""
     prefix = f"conf-{uuid.uuid4().hex[:8]}"
     name = f"{prefix}@here"
@@ -58,6 +60,8 @@ def running_worker(url: str, log: Path) -> Iterator[Worker]:
         READY_VARIABLE: str(tell),
         "PYTHONPATH": str(ROOT),
     }
+    if quorum:
+        environment[QUORUM_VARIABLE] = "1"
     arguments = ["--concurrency=1", "-E", f"--queues={prefix}-work", f"--hostname={name}"]
     command = [sys.executable, "-m", "celery", "-A", "tests.conformance.celery_app", "worker"]
     with log.open("wb") as output:
@@ -73,7 +77,7 @@ def running_worker(url: str, log: Path) -> Iterator[Worker]:
     try:
         assert select.select([ready], [], [], SECONDS)[0], log.read_text()
         assert os.read(ready, 6) == b"ready\n", log.read_text()
-        with calling(url, prefix) as app:
+        with calling(url, prefix, quorum=quorum) as app:
             yield Worker(app, name, prefix)
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 0, log.read_text()
@@ -82,12 +86,14 @@ def running_worker(url: str, log: Path) -> Iterator[Worker]:
         process.kill()
         process.wait()
         forget(url, prefix)
+        if quorum:
+            forget_ladder(url)
 
 
 @contextmanager
-def calling(url: str, prefix: str) -> Iterator[Celery]:
+def calling(url: str, prefix: str, *, quorum: bool = False) -> Iterator[Celery]:
     """Make an application that calls tasks, and close its connections afterwards."""
-    app = make_app(url, prefix)
+    app = make_app(url, prefix, quorum=quorum)
     yield app
     # The broker may be another one by now.
     with suppress(OSError, *app.connection_for_read().connection_errors):
@@ -106,6 +112,16 @@ def forget(url: str, prefix: str) -> None:
         for exchange in ("events", "control.pidbox"):
             channel.exchange_delete(f"{prefix}-{exchange}")
         channel.exchange_delete(f"reply.{prefix}-control.pidbox")
+
+
+def forget_ladder(url: str) -> None:
+    """Delete Celery's ladder of delays, whose names are the same for all applications."""
+    with Connection(url) as connection:
+        channel = connection.default_channel
+        channel.exchange_delete("celery_delayed_delivery")
+        for level in range(LADDER_LEVELS):
+            channel.queue_delete(f"celery_delayed_{level}")
+            channel.exchange_delete(f"celery_delayed_{level}")
 
 
 @pytest.fixture(scope="module")
@@ -222,3 +238,19 @@ def test_worker_outlives_a_killed_broker(own_broker, tmp_path):
         # The caller's application knows nothing of the crash; a new one does not wait for it.
         with calling(own_broker.url, worker.prefix) as app:
             assert app.signature("add", args=(2, 2)).apply_async().get(timeout=SECONDS) == 4
+
+
+def test_tasks_for_later_wait_in_the_broker(broker_url, tmp_path):
+    """Celery's native delayed delivery: the worker is given a task when its time has come."""
+    with running_worker(broker_url, tmp_path / "log", quorum=True) as worker:
+        sent = time.time()
+        delays = [3, 1, 2]
+        later = [worker.call("key_and_now", countdown=seconds) for seconds in delays]
+        assert worker.call("add", 1, 1).get(timeout=SECONDS) == 2
+        assert worker.ask("reserved") == worker.ask("scheduled") == []
+        for seconds, result in zip(delays, later, strict=True):
+            key, ran = result.get(timeout=SECONDS)
+            # Celery sends whole seconds on the ladder, and holds the fraction in the worker.
+            digits = f"{seconds - 1:028b}", f"{seconds:028b}"
+            assert key in [".".join([*each, f"{worker.prefix}-work"]) for each in digits]
+            assert sent + seconds - 0.02 <= ran < sent + seconds + 10

@@ -19,6 +19,7 @@ from tests.conformance.pika_steps import (
     drain,
     headers_only,
     publish_all,
+    pump,
     settle,
 )
 
@@ -130,3 +131,37 @@ def test_strict_patterns(channel, name, pattern):
 
 def test_product(connection):
     assert connection._impl.server_properties["product"] == "Leporid"
+
+
+def test_replies_wait_for_the_commit_of_their_transaction(channel, connect, name):
+    requests = name("requests")
+    channel.queue_declare(requests)
+    replies = Inbox(channel, REPLY_TO, auto_ack=True)
+    asks = BasicProperties(reply_to=REPLY_TO)
+    channel.basic_publish("", requests, b"question", asks)
+    server = connect().channel()
+    server.tx_select()
+    _, request, _ = server.basic_get(requests, auto_ack=True)
+    server.basic_publish("", request.reply_to, b"forgotten")
+    server.tx_rollback()
+    server.basic_publish("", request.reply_to, b"answer")
+    settle(server)
+    settle(channel)
+    assert replies.bodies == []
+    server.tx_commit()
+    assert replies.wait_for(1) == [b"answer"]
+
+
+def test_letters_of_several_consumers_come_in_the_order_of_their_deliveries(channel, name):
+    queue, dead = name("queue"), name("dead")
+    channel.queue_declare(dead)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel.queue_declare(queue, arguments=arguments)
+    inboxes = [Inbox(channel, queue, consumer_tag=tag) for tag in ("z", "a")]
+    numbers = [b"1", b"2", b"3", b"4"]
+    publish_all(channel, queue, numbers)
+    pump(channel.connection, lambda: sum(len(inbox.bodies) for inbox in inboxes) == len(numbers))
+    assert all(len(inbox.bodies) == 2 for inbox in inboxes)
+    channel.basic_nack(0, multiple=True, requeue=False)
+    settle(channel)
+    assert drain(channel, dead) == numbers

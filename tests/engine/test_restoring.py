@@ -80,6 +80,23 @@ def test_a_time_to_live_of_the_queue(plane, disk, peer):
     assert queue.ready_count == 0
 
 
+def test_what_expired_meanwhile_goes_in_the_order_in_which_it_did(plane, disk, peer):
+    peer.queues["d"] = plane.queue(1, "d", True)
+    for expiration in (900, 200, 500, 10_000, 400):
+        send(peer, f"{expiration}", expiration=f"{expiration}")
+    disk.sync(plane)
+    graves = []
+
+    def arrange(queue: Queue) -> None:
+        queue.dead_letters = lambda *message: graves.append(message)
+
+    plane, queue, reader = again(disk, arrange, later_ms=1000)
+    reader.channel.consume(queue, "c", True, 0, 0)
+    assert reader.bodies() == [b"10000"]
+    assert [message[-1] for message in graves] == [b"200", b"400", b"500", b"900"]
+    assert plane.expired == 4
+
+
 def test_a_clock_that_was_set_back(plane, disk, peer):
     peer.queues["d"] = plane.queue(1, "d", True)
     send(peer, "a", expiration="1000")

@@ -300,8 +300,13 @@ cdef class Queue:
         if ttl_ms == NO_LIMIT:
             return 0
         over_ms = record.timestamp_ms + ttl_ms
-        ttl_ms = over_ms - self.plane.wall_ms if over_ms > self.plane.wall_ms else 0
-        return self.set_ttl(seq, ttl_ms)
+        if over_ms > self.plane.wall_ms:
+            return self.set_ttl(seq, over_ms - self.plane.wall_ms)
+        # It was over while nobody ran: due in the past, so that the first turn keeps the order.
+        self.plane.timed_count += 1
+        slot.expires_at_ms = self.plane.now_ms - min(self.plane.now_ms - 1,
+                                                     self.plane.wall_ms - over_ms)
+        return self.plane.timers.push(slot.expires_at_ms, self.id, seq)
 
     cdef int expire(self, uint64_t seq) except -1:
         """Drop an entry if it is ready and its time is over; returns whether it was dropped."""

@@ -89,7 +89,7 @@ def test_a_name_of_255_bytes():
     assert not selector(f'"{name}" = 1').matches_message("", "", encoded(**{name[1:]: 1}))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=80), st.sampled_from(Dialect))
 @example(b"\xff\xff", JMS)
 @example(b"\x20\x00\xff\xff\xff\xff", JMS)
@@ -133,7 +133,7 @@ def test_type_errors_are_counted():
 # ------------------------------------------------------------------ patterns
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(PATTERNS) | st.text("ab_%é", max_size=12),
     octets | st.text("abé", max_size=12).map(str.encode),
@@ -220,7 +220,7 @@ def loaded(code: bytes) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_changed_programs_do_no_harm(data):
     code = bytearray(GOOD)
@@ -229,7 +229,7 @@ def test_changed_programs_do_no_harm(data):
     loaded(bytes(code))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(Opcode), st.integers(0, 3), st.integers(0, 12)), max_size=12)
 )

@@ -24,7 +24,7 @@ def test_jms_is_what_is_meant_when_nothing_is_said():
     assert parse("a LIKE 'x'") == parse("a LIKE 'x'", Dialect.JMS)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(expressions)
 def test_an_expression_is_read_as_it_was_meant(expression):
     dialect, tree = expression
@@ -61,20 +61,32 @@ def test_any_text(text, dialect):
     parses(text, dialect)
 
 
-@settings(deadline=None, max_examples=200)
-@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), st.sampled_from(Dialect))
+words = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
+
+
+@settings(deadline=None, max_examples=50)
+@given(words, st.sampled_from(Dialect))
 def test_any_words(text, dialect):
     parses(text, dialect)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=60), st.sampled_from(Dialect))
 def test_any_bytes(raw, dialect):
     parses(raw.decode("utf-8", "surrogateescape"), dialect)
     parses(raw.decode("latin-1"), dialect)
 
 
-@settings(deadline=None)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=3000)
+@given(words | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")))
+def test_many_texts(text):
+    for dialect in Dialect:
+        parses(text, dialect)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=500)
 @given(expressions, st.data())
 def test_an_expression_with_something_left_out_or_put_in(expression, data):
     dialect, tree = expression

@@ -5,7 +5,7 @@ A RabbitMQ without the plugin of a type is not asked about it.
 
 import pytest
 from pika import BasicProperties, BlockingConnection, URLParameters
-from pika.exceptions import ConnectionClosedByBroker, UnroutableError
+from pika.exceptions import AMQPConnectionError, ConnectionClosedByBroker, UnroutableError
 from tests.conformance.marks import differs, foreign
 from tests.conformance.pika_steps import channel_closed, depth, drain, publish_all, pump
 
@@ -405,3 +405,35 @@ def test_what_has_expired_is_no_longer_recent(channel, declare, name):
     publish_bodies(channel, exchange, b"2")
     pump(channel.connection, lambda: depth(channel, early) == 1)
     assert drain(channel, bound(channel, name, exchange)) == [b"2"]
+
+
+@differs
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_after_a_restart_queues_have_their_messages_and_nothing_is_recent(own_broker, end):
+    connection = BlockingConnection(URLParameters(own_broker.url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.exchange_declare("x", RECENT, durable=True)
+    channel.queue_declare("q", durable=True)
+    channel.queue_bind("q", "x")
+    persistent = BasicProperties(delivery_mode=2)
+    publish_bodies(channel, "x", b"1", b"2", b"3", properties=persistent)
+    assert channel.basic_get("q", auto_ack=True)[2] == b"1"
+    if end == "stop":
+        connection.close()
+        assert own_broker.stop() == 0
+    else:
+        own_broker.kill()
+        with pytest.raises(AMQPConnectionError):
+            depth(channel, "q")
+    assert own_broker.check()[0] == 0
+    own_broker.start()
+    connection = BlockingConnection(URLParameters(own_broker.url))
+    channel = connection.channel()
+    channel.queue_declare("late")
+    channel.queue_bind("late", "x")
+    assert drain(channel, "late") == []
+    assert drain(channel, "q")[-2:] == [b"2", b"3"]
+    publish_bodies(channel, "x", b"4")
+    assert drain(channel, "late") == drain(channel, "q") == [b"4"]
+    connection.close()

@@ -44,6 +44,24 @@ def test_what_is_synced_is_there_again(broker):
     assert second.redelivered
 
 
+def test_a_queue_that_is_not_durable_is_empty_even_if_it_is_there_before(broker):
+    passing = broker.plane.queue(0, "passing", False)
+    broker.plane.publish([broker.queues["q"], passing], "x", "k", PERSISTENT, b"one")
+    broker.disk.sync(broker.plane)
+    assert passing.ready_count == 1
+    made = []
+
+    def declare(plane):
+        made.append(plane.queue(0, "another", False))
+        broker.queues["q"] = plane.queue(1, "q", True)
+
+    plane, _, _ = recover(broker.disk.copy(), declare, durable_segment_bytes=4096)
+    assert made[0].id == passing.id
+    assert plane.recall(made[0]) == []
+    assert (made[0].ready_count, broker.queues["q"].ready_count) == (0, 1)
+    assert [body for *_, body in plane.recall(broker.queues["q"])] == [b"one"]
+
+
 def test_numbers_go_on_where_they_were(broker):
     for number in range(600):
         broker.send("q", b"%d" % number)

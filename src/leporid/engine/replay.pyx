@@ -236,6 +236,8 @@ cdef class Replay:
                 self.plane.producers.meet(record)
             position = <uint64_t> (segment.number | DURABLE_BIT) << 32 | at
             for i in range(record.targets):
+                if target[i].queue >= TRANSIENT_IDS:
+                    continue  # some other queue has that number by now
                 queue = self.plane.queues.get(target[i].queue)
                 if queue is not None:
                     apply_publish(queue, target[i].seq, position)

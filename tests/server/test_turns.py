@@ -126,3 +126,17 @@ async def test_what_is_due_beside_the_plane_has_its_turn_too():
     await client.call(declare, QueueDeclareOk)
     await stack.until(lambda: stack.broker.vhosts["/"].find_queue("q") is None)
     stack.stop()
+
+
+async def test_a_queue_goes_unused_after_its_last_consumer_was_lost_although_nothing_comes():
+    stack = Stack()
+    client = await stack.client()
+    declare = QueueDeclare(queue="q", arguments={"x-expires": 20})
+    await client.call(declare, QueueDeclareOk)
+    await client.consume("q")
+    stack.listener.stop()
+    client.close()
+    await stack.turns.without_links()
+    assert stack.broker.vhosts["/"].find_queue("q") is not None
+    await stack.until(lambda: stack.broker.vhosts["/"].find_queue("q") is None)
+    stack.stop()

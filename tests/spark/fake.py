@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leporid.spark.schema import READABLE, WRITABLE
+from leporid.spark.schema import QUEUE_READABLE, READABLE, WRITABLE
 
 # 2026-01-01; the record with offset n came n milliseconds later.
 EPOCH_MS = 1_767_225_600_000
@@ -68,6 +68,8 @@ class FakeBroker:
         self.bindings: dict[str, str] = {}
         self.producers: dict[str, int] = {}
         self.readers: dict[tuple[str, int, str], int] = {}
+        self.queues: dict[str, list[int]] = {}
+        self.leases: dict[str, list[int]] = {}
         self.calls: list[tuple[float, str, str]] = []
         self.posted: list[tuple[str, dict[str, str], pa.Table]] = []
         self.faults: list[Fault] = []
@@ -189,6 +191,51 @@ class FakeBroker:
             rows = rows.filter(pc.starts_with(rows.column("routing_key"), prefix))
         return rows.select(query["columns"].split(",")), int(query["batch_rows"])
 
+    def queue(self, name: str) -> list[int]:
+        if name in self.forbidden:
+            raise Refusal(403, "access_refused", f"no read access to {name}")
+        if name not in self.queues:
+            raise Refusal(404, "not-found", f"no queue '{name}'")
+        return self.queues[name]
+
+    def messages(self, name: str, numbers: list[int], query: dict[str, str]) -> pa.Table:
+        values: dict[str, Any] = {
+            "stream": name,
+            "partition": 0,
+            "timestamp": EPOCH_MS * 1000,
+            "exchange": "",
+            "routing_key": name,
+            "properties": {"content_type": "text/plain"},
+            "headers": [("h", "1")],
+            "redelivered": False,
+            "state": "ready",
+            "headers_json": '{"h":1}',
+        }
+        rows = [{**values, "offset": at, "body": b"%d" % at} for at in numbers]
+        return pa.Table.from_pylist(rows, QUEUE_READABLE).select(query["columns"].split(","))
+
+    def take(self, name: str, query: dict[str, str]) -> Any:
+        ready = self.queue(name)
+        taken = ready[: int(query["max"])]
+        if not taken:
+            return {"lease": None, "messages": 0, "ttl_ms": int(query["ttl_ms"])}
+        del ready[: len(taken)]
+        lease = f"lease-{len(self.calls)}"
+        self.leases[lease] = taken
+        return {"lease": lease, "messages": len(taken), "ttl_ms": int(query["ttl_ms"])}
+
+    def leased(self, lease: str) -> list[int]:
+        if lease not in self.leases:
+            raise Refusal(410, "gone", f"lease '{lease}' was expired")
+        return self.leases[lease]
+
+    def end(self, name: str, lease: str, *, back: bool) -> Any:
+        taken = self.leased(lease)
+        del self.leases[lease]
+        if back:
+            self.queues[name][:0] = taken
+        return {}
+
     def publish(self, exchange: str, query: dict[str, str], body: bytes) -> Any:
         try:
             table = pa.ipc.open_stream(body).read_all()
@@ -257,6 +304,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer()
 
+    def do_DELETE(self) -> None:
+        self._answer()
+
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         broker = self.broker
@@ -317,9 +367,31 @@ class Handler(BaseHTTPRequestHandler):
                 key = (name, int(query["partition"]), reader)
                 broker.readers[key] = json.loads(body)["offset"]
                 return {}
+            case ["api", "queues", "/", name, *rest]:
+                return self._queue(name, rest, query, fault)
             case ["api", "publish", "/", exchange]:
                 return broker.publish(exchange, query, body)
         raise Refusal(404, "not_found", self.path)
+
+    def _queue(self, name: str, rest: list[str], query: dict[str, str], fault: Fault | None) -> Any:
+        broker = self.broker
+        match rest:
+            case ["messages"]:
+                numbers = broker.queue(name)[: int(query.get("limit", 10**9))]
+            case ["leases", lease, "messages"]:
+                numbers = broker.leased(lease)[int(query["from"]) : int(query["to"])]
+            case ["leases"]:
+                return broker.take(name, query)
+            case ["leases", lease]:
+                return broker.end(name, lease, back=False)
+            case ["leases", lease, "release"]:
+                return broker.end(name, lease, back=True)
+            case _:
+                raise Refusal(404, "not_found", self.path)
+        rows = broker.messages(name, numbers, query)
+        batch_rows = int(query.get("batch_rows", 1000))
+        self._records(rows, batch_rows, {"compression": "none", **query}, fault)
+        return None
 
     def _json(self, status: int, body: Any) -> None:
         data = json.dumps(body).encode()

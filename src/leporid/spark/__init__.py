@@ -11,6 +11,7 @@ is the only truth about a query's position; what the broker is told of it is for
     filters    Spark's predicates as parameters of a request
     schema     the columns, read and written
     reader     batch reading; stream_reader: streaming
+    queue_reader  batches over queues; drain: taking messages out of them
     writer     publishing, from batches and streaming queries
     source     the class that Spark starts from
     session    a Spark session with the settings that all this wants; java: what it runs on

@@ -8,6 +8,7 @@ happened, to what, and what to do.
     ├── BrokerError       the broker refused, with a status and a word
     ├── CutError          an answer ended before its end, or the broker cannot be reached
     ├── DataLossError     records that should be read are gone
+    ├── LeaseError        a lease of messages ended before the work on them was done
     └── PublishError      the broker did not take all rows
 """
 
@@ -48,6 +49,10 @@ class CutError(SparkSourceError, ConnectionError):
 
 class DataLossError(SparkSourceError):
     """Records that should be read are gone, or the stream is another one than before."""
+
+
+class LeaseError(SparkSourceError):
+    """A lease of messages ended before the work on them was done: they come again."""
 
 
 class PublishError(SparkSourceError):

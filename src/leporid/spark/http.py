@@ -149,8 +149,57 @@ class Client:
             BrokerError: the broker refused.
             CutError: the broker cannot be reached. Not tried again: the caller knows from where.
         """
-        what = f"{self.to.url}: records of stream {stream!r}"
         path = with_query(self._path("streams", stream, "records"), query)
+        with self._table(path, f"{self.to.url}: records of stream {stream!r}") as body:
+            yield body
+
+    @contextmanager
+    def messages(self, queue: str, lease: str | None, query: Mapping[str, Any]) -> Iterator[Body]:
+        """Ask for the messages of a queue, or of a lease of it; as `records`."""
+        parts = (queue, "messages") if lease is None else (queue, "leases", lease, "messages")
+        path = with_query(self._path("queues", *parts), query)
+        with self._table(path, f"{self.to.url}: messages of queue {queue!r}") as body:
+            yield body
+
+    def check_queue(self, queue: str) -> None:
+        """Ask once, so that a wrong name or a missing right shows now.
+
+        Raises:
+            BrokerError: the broker refuses.
+        """
+        pauses = Pauses(self.to.retry_ms / 1000)
+        while True:
+            try:
+                with self.messages(queue, None, {"limit": 0, "columns": "offset"}) as body:
+                    body.file.read()
+                return
+            except CutError:
+                if self._closed or not pauses.pause():
+                    raise
+            except BrokerError as error:
+                if self._closed or error.status not in BUSY or not pauses.pause():
+                    raise
+
+    def lease(self, queue: str, most: int, ttl_ms: int) -> tuple[str | None, int]:
+        """Take messages out of a queue for a while: the lease and how many; None of an empty one.
+
+        Sent again when it is not clear what became of it: a lease that nobody knows of ends by
+        itself.
+        """
+        query = {"max": most, "ttl_ms": ttl_ms, "answer": "json"}
+        found = self._json("POST", self._path("queues", queue, "leases"), query)
+        return found["lease"], found["messages"]
+
+    def acknowledge(self, queue: str, lease: str) -> None:
+        """End a lease whose messages are done with; returns when that is on disk."""
+        self._json("DELETE", self._path("queues", queue, "leases", lease), {})
+
+    def release(self, queue: str, lease: str) -> None:
+        """End a lease whose messages shall come again."""
+        self._json("POST", self._path("queues", queue, "leases", lease, "release"), {})
+
+    @contextmanager
+    def _table(self, path: str, what: str) -> Iterator[Body]:
         connection, response = self._send("GET", path, None, {}, fresh=False)
         try:
             if response.status != http.client.OK:

@@ -106,6 +106,21 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueReading:
+    """Which messages of a queue to read: all that are ready, or those of a lease."""
+
+    queue: str
+    unacked: bool
+    limit: int | None
+    lease: str | None
+    lease_messages: int
+    partitions_min: int
+    headers_json: bool
+    batch_rows: int
+    compression: str
+
+
+@dataclass(frozen=True, slots=True)
 class Writing:
     """Where to publish, and under which identity."""
 
@@ -156,6 +171,18 @@ READING: dict[str, Check] = {
     "pushDownFilters": truth,
 }
 
+# What a batch over a queue may say; the last ones as for streams.
+QUEUE_READING: dict[str, Check] = {
+    "queue": text,
+    "unacked": truth,
+    "limit": number(0),
+    "lease": text,
+    "leaseMessages": number(1),
+    **{
+        name: READING[name] for name in ("minPartitions", "headersJson", "batchRows", "compression")
+    },
+}
+
 WRITING: dict[str, Check] = {
     "exchange": text,
     "routingKey": any_text,
@@ -177,7 +204,7 @@ def check_all(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         OptionError: for the first one that is unknown or not allowed.
     """
-    table = CONNECTION | READING | WRITING
+    table = CONNECTION | READING | QUEUE_READING | WRITING
     by_lower = {name.lower(): name for name in table}
     checked = {}
     for given, value in options.items():
@@ -232,10 +259,11 @@ def reading(values: Mapping[str, Any]) -> Reading:
         OptionError: two of them contradict each other, or no stream is named.
     """
     refuse(values, WRITING, READING, "reading")
+    refuse(values, QUEUE_READING, READING, "reading a stream")
     which = [name for name in ("stream", "streams", "streamPattern") if name in values]
     if not which:
         raise OptionError(
-            "no stream is named: give one of the options stream, streams, streamPattern "
+            "no stream is named: give one of the options stream, streams, streamPattern, queue "
             "(a table made by CREATE TABLE … USING forgets its options when Spark reads it: "
             "use CREATE TEMPORARY VIEW … USING)"
         )
@@ -275,6 +303,32 @@ def reading(values: Mapping[str, Any]) -> Reading:
     )
 
 
+def queue_reading(values: Mapping[str, Any]) -> QueueReading:
+    """Make the options of a batch over a queue from checked values.
+
+    Raises:
+        OptionError: some of them mean nothing for a queue.
+    """
+    refuse(values, WRITING, QUEUE_READING, "reading")
+    refuse(values, READING, QUEUE_READING, "reading a queue")
+    lease = values.get("lease")
+    if (lease is None) != ("leaseMessages" not in values):
+        raise OptionError("options lease and leaseMessages are given both or not at all")
+    if lease is not None and {"unacked", "limit"} & values.keys():
+        raise OptionError("options unacked and limit have no meaning with lease")
+    return QueueReading(
+        queue=values["queue"],
+        unacked=values.get("unacked", False),
+        limit=values.get("limit"),
+        lease=lease,
+        lease_messages=values.get("leaseMessages", 0),
+        partitions_min=values.get("minPartitions", 1),
+        headers_json=values.get("headersJson", False),
+        batch_rows=values.get("batchRows", BATCH_ROWS),
+        compression=values.get("compression", "none"),
+    )
+
+
 def place(values: Mapping[str, Any], word: str) -> Start | None:
     """Make the start (`starting`) or the end (`ending`); None when nothing is said of it."""
     forms = [f"{word}Offsets", f"{word}Timestamp", f"{word}OffsetsByTimestamp"]
@@ -299,7 +353,7 @@ def writing(values: Mapping[str, Any], *, has_exchange: bool, streaming: bool) -
     Raises:
         OptionError: it is not said where to publish, or options contradict each other.
     """
-    refuse(values, READING, WRITING, "writing")
+    refuse(values, READING | QUEUE_READING, WRITING, "writing")
     if "stream" in values and ({"exchange", "routingKey"} & values.keys() or has_exchange):
         raise OptionError("option stream already says the exchange and the key: leave those out")
     if not {"stream", "exchange"} & values.keys() and not has_exchange:

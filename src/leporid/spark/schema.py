@@ -56,6 +56,12 @@ HEADERS_JSON = pa.field("headers_json", pa.string())
 
 READABLE = COLUMNS.append(HEADERS_JSON)
 
+# What a queue is read as: `offset` is the message's number in it.
+QUEUE_COLUMNS = COLUMNS.append(pa.field("redelivered", pa.bool_())).append(
+    pa.field("state", pa.string())
+)
+QUEUE_READABLE = QUEUE_COLUMNS.append(HEADERS_JSON)
+
 # What can be published, by column. `properties` may have some of the fields only, and body may be
 # a string as well.
 WRITABLE = pa.schema(
@@ -75,6 +81,7 @@ _DDL = {
     pa.int32(): "int",
     pa.int64(): "bigint",
     pa.binary(): "binary",
+    pa.bool_(): "boolean",
     TIMESTAMP: "timestamp",
     HEADERS: "map<string,string>",
 }
@@ -96,28 +103,30 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema)
 
 
-def default_schema(*, headers_json: bool = False) -> pa.Schema:
-    """Return the columns of a stream when the user names none."""
-    return READABLE if headers_json else COLUMNS
+def default_schema(*, headers_json: bool = False, queue: bool = False) -> pa.Schema:
+    """Return the columns of a stream or a queue when the user names none."""
+    columns = QUEUE_COLUMNS if queue else COLUMNS
+    return columns.append(HEADERS_JSON) if headers_json else columns
 
 
-def projection(asked: Iterable[tuple[str, str, bool]]) -> pa.Schema:
+def projection(asked: Iterable[tuple[str, str, bool]], readable: pa.Schema = READABLE) -> pa.Schema:
     """Return the Arrow schema of the columns that a user's `.schema(…)` names.
 
     Args:
         asked: name, Spark SQL type and nullability of each column.
+        readable: the columns that there are.
 
     Raises:
         OptionError: no such column, another type, or `not null`.
     """
     fields: list[Any] = []
     for name, kind, nullable in asked:
-        at = READABLE.get_field_index(name)
+        at = readable.get_field_index(name)
         if at < 0:
-            known = ", ".join(READABLE.names)
-            near = nearest(name, READABLE.names)
-            raise OptionError(f"a stream has no column {name!r}{near}; its columns are {known}")
-        expected = spark_type(READABLE.field(at).type)
+            known = ", ".join(readable.names)
+            near = nearest(name, readable.names)
+            raise OptionError(f"there is no column {name!r}{near}; the columns are {known}")
+        expected = spark_type(readable.field(at).type)
         if kind != expected:
             raise OptionError(
                 f"column {name!r} is {expected}, not {kind}: "
@@ -127,9 +136,9 @@ def projection(asked: Iterable[tuple[str, str, bool]]) -> pa.Schema:
             raise OptionError(f"column {name!r} may be null: leave NOT NULL out of .schema()")
         if name in {field.name for field in fields}:
             raise OptionError(f"column {name!r} is named twice in .schema()")
-        fields.append(READABLE.field(at))
+        fields.append(readable.field(at))
     if not fields:
-        raise OptionError(f".schema() names no column; choose from {', '.join(READABLE.names)}")
+        raise OptionError(f".schema() names no column; choose from {', '.join(readable.names)}")
     return pa.schema(fields)
 
 

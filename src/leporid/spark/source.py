@@ -1,4 +1,4 @@
-"""The data source `leporid`, from which Spark starts whatever it does with a stream.
+"""The data source `leporid`, from which Spark starts whatever it does with a stream or a queue.
 
 Responsible for checking options and schemas, and for choosing the class that does the work.
 """
@@ -15,8 +15,17 @@ from leporid.spark import options as said
 from leporid.spark.checks import LATEST
 from leporid.spark.errors import OptionError
 from leporid.spark.http import client_for
+from leporid.spark.queue_reader import QueueReader
 from leporid.spark.reader import PushingReader, Reader
-from leporid.spark.schema import ddl, default_schema, nearest, projection, publishing
+from leporid.spark.schema import (
+    QUEUE_READABLE,
+    READABLE,
+    ddl,
+    default_schema,
+    nearest,
+    projection,
+    publishing,
+)
 from leporid.spark.stream_reader import StreamReader
 from leporid.spark.survey import Survey
 from leporid.spark.writer import BatchWriter, Job, StreamWriter
@@ -30,6 +39,10 @@ class DefaultSource(DataSource):
 
         >>> spark.read.format("leporid").option("stream", "orders").load()  # doctest: +SKIP
         >>> spark.readStream.format("leporid").option("stream", "orders").load()  # doctest: +SKIP
+
+        What is in a queue, which stays as it is:
+
+        >>> spark.read.format("leporid").option("queue", "orders").load()  # doctest: +SKIP
 
         Rows to an exchange; the column `body` is needed:
 
@@ -48,12 +61,22 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns; called at load(), if the user names none."""
+        if "queue" in self.values:
+            queue = said.queue_reading(self.values)
+            client_for(said.connection(self.values)).check_queue(queue.queue)
+            return ddl(default_schema(headers_json=queue.headers_json, queue=True))
         reading = said.reading(self.values)
         Survey(client_for(said.connection(self.values)), reading).check()
         return ddl(default_schema(headers_json=reading.headers_json))
 
-    def reader(self, schema: StructType) -> Reader:
+    def reader(self, schema: StructType) -> Reader | QueueReader:
         """Make what reads a batch."""
+        if "queue" in self.values:
+            return QueueReader(
+                said.connection(self.values),
+                said.queue_reading(self.values),
+                _projection(schema, QUEUE_READABLE),
+            )
         reading = said.reading(self.values)
         if reading.start is not None and reading.start.at == LATEST:
             raise OptionError("option startingOffsets = latest: a batch would always be empty")
@@ -62,6 +85,11 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Make what reads micro-batches."""
+        if "queue" in self.values:
+            raise OptionError(
+                "a queue is read as a batch: what streams has to be a stream, which keeps what was "
+                "read; to take messages out of a queue see leporid.spark.drain"
+            )
         reading = said.reading(self.values)
         if reading.end is not None:
             raise OptionError("a streaming query has no end: leave the ending… options out")
@@ -100,7 +128,6 @@ class DefaultSource(DataSource):
         return Job(said.connection(self.values), writing, publishing(kinds, extra))
 
 
-def _projection(schema: StructType) -> pa.Schema:
-    return projection(
-        (field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields
-    )
+def _projection(schema: StructType, readable: pa.Schema = READABLE) -> pa.Schema:
+    asked = ((field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields)
+    return projection(asked, readable)

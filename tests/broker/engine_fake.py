@@ -346,6 +346,11 @@ class FakePlane:
         self.queues.append(queue)
         return queue
 
+    def unique_queue(self, queue_id: int, name: str, durable: bool) -> FakeQueue:
+        queue = self.queue(queue_id, name, durable)
+        queue.limits["unique"] = True
+        return queue
+
     def stream(self, queue_id: int, name: str) -> FakeStream:
         stream = FakeStream(queue_id, name, True, plane=self)
         self.queues.append(stream)

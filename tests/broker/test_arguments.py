@@ -31,6 +31,7 @@ from leporid.broker.arguments import (
 )
 
 QUEUE = "queue 'q' in vhost '/'"
+STREAM_REFUSES = " of queue type rabbit_stream_queue"
 KEYS = CLASSIC.queue_arguments
 
 
@@ -83,6 +84,8 @@ def test_any_size_of_number_will_do(kind: type[int]):
         ({"x-max-priority": -1}, "{value_negative,-1}"),
         ({"x-single-active-consumer": "true"}, "{unacceptable_type,longstr}"),
         ({"x-single-active-consumer": Int32(1)}, "{unacceptable_type,signedint}"),
+        ({"x-message-deduplication": "true"}, "{unacceptable_type,longstr}"),
+        ({"x-queue-type": "stream", "x-message-deduplication": True}, STREAM_REFUSES),
         ({"x-queue-mode": "fast"}, "\"unsupported queue mode 'fast'\""),
         ({"x-queue-mode": Int32(1)}, "{unacceptable_type,signedint}"),
         ({"x-queue-type": "other"}, "\"unsupported queue type 'other'\""),

@@ -50,6 +50,8 @@ def test_bounds(arguments: dict[str, Value], length: int, size: int, overflow: s
         ("x-max-priority", 0, {"priorities": 0}),
         ("x-max-priority", 255, {"priorities": 255}),
         ("x-single-active-consumer", True, {"single": True}),
+        ("x-message-deduplication", True, {"unique": True}),
+        ("x-message-deduplication", False, {}),
     ],
 )
 def test_each_argument(argument: str, value: Value, limits: dict[str, object]):

@@ -8,8 +8,10 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from tests.engine.browsing import bodies
 from tests.management.arrows import stream_of, table_of
 from tests.management.conftest import World, serving
+from tests.management.queues import queue_of
 
 from leporid.broker.exchanges import Binding
 from leporid.management import publishing as module
@@ -247,3 +249,22 @@ async def test_limits(world: World, monkeypatch: pytest.MonkeyPatch):
         answer = await publish(client, table_of(body=["x"]))
         assert (answer.status_code, answer.json()["error"]) == (503, "busy")
     assert stream.next_offset == 0
+
+
+async def test_what_a_queue_has_already_is_a_duplicate(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world, "jobs", {"x-message-deduplication": True})
+    headers = pa.array([[("x-deduplication-header", key)] for key in "abab"], HEADERS_TYPE)
+    data = table_of(body=["1", "2", "3", "4"], routing_key=["jobs"] * 4, headers=headers)
+    for accepted in (2, 0):
+        answer = await publish(client, data)
+        assert answer.json() == {
+            "rows": 4,
+            "accepted": accepted,
+            "duplicates": 4 - accepted,
+            "unroutable": 0,
+            "refused": 0,
+        }
+    assert bodies(queue) == [b"1", b"2"]
+    # A producer's own numbers come first.
+    answer = await client.post(URL, content=data, params={"producer": "p", "sequence": 0})
+    assert answer.json()["duplicates"] == 4

@@ -32,6 +32,9 @@ EXPIRY_MS_MAX: Final = 315_360_000_000
 PRIORITY_MAX: Final = 255
 """The largest x-max-priority; a priority is one octet in the message."""
 
+DEDUPLICATION: Final = "x-message-deduplication"
+"""The queue argument of the community's plugin of that name: no message comes twice."""
+
 READER: Final = "x-reader"
 """The consumer argument that names a reader of a stream, whose offset is stored."""
 
@@ -155,6 +158,7 @@ _QUEUE_CHECKS: Final[dict[str, Check]] = {
     "x-queue-mode": _one_of(("default", "lazy"), "\"unsupported queue mode '{}'\""),
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
+    DEDUPLICATION: _boolean,
     "x-quorum-initial-group-size": _group_size,
     "x-max-age": _max_age,
     "x-stream-max-segment-size-bytes": _size,
@@ -199,6 +203,7 @@ CLASSIC: Final = QueueType(
         "x-queue-mode",
         "x-queue-version",
         "x-single-active-consumer",
+        DEDUPLICATION,
         "x-queue-type",
         "x-queue-master-locator",
     ),
@@ -220,6 +225,7 @@ QUORUM: Final = QueueType(
         "x-max-in-memory-bytes",
         "x-overflow",
         "x-single-active-consumer",
+        DEDUPLICATION,
         "x-queue-type",
         "x-quorum-initial-group-size",
         "x-delivery-limit",

@@ -219,6 +219,9 @@ class Plane(Protocol):
     def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
         """Make the engine's half of a queue; the number is 0 for one that is not durable."""
 
+    def unique_queue(self, queue_id: int, name: str, durable: bool) -> Queue:
+        """Make the engine's half of a queue that takes no message twice."""
+
     def stream(self, queue_id: int, name: str) -> Stream:
         """Make the engine's half of a stream."""
 

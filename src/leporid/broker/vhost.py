@@ -318,6 +318,8 @@ class VirtualHost:
         durable = queue_id != 0
         plane = self._registry.plane
         stream = plane.stream(queue_id, name) if kind is STREAM else None
+        unique = (arguments or {}).get(rules.DEDUPLICATION) is True
+        make = plane.unique_queue if unique else plane.queue
         queue = QueueState(
             id=queue_id,
             vhost=self.name,
@@ -326,7 +328,7 @@ class VirtualHost:
             auto_delete=auto_delete,
             arguments=arguments or {},
             type=kind,
-            engine=stream or plane.queue(queue_id, name, durable),
+            engine=stream or make(queue_id, name, durable),
             owner=owner,
             stream=stream,
         )

@@ -13,6 +13,7 @@ from cpython.ref cimport Py_DECREF
 
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.confirms cimport Confirms, Pending
+from leporid.engine.dedup cimport unguarded
 from leporid.engine.index cimport UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.outbox cimport Outbox
@@ -316,9 +317,11 @@ cdef class Channel:
                              or props.delivery_mode == 2 and route.durable)
         cdef Queue queue
         cdef list burying = None
+        if route.guarded:
+            route = unguarded(route, props)
         if route.lost:
-            self.plane.unroutable += 1
-            if mandatory:
+            self.plane.unroutable += not route.duplicate
+            if mandatory and not route.duplicate:
                 self.give_back(names, names_len, properties, properties_len, body, body_len)
         elif route.refusing and not flags:
             burying = []

@@ -63,6 +63,7 @@ cdef class Plane:
     cdef void *spare_outputs[16]
     cdef int spare_output_count
     cdef Record *record(self, uint64_t position)
+    cdef uint32_t new_transient_id(self)
     cdef int release(self, uint64_t position) except -1
     cdef int work(self) except -1
     cdef int expire(self) except -1

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from typing_extensions import Buffer
 
 from leporid.engine.connection import Connection
+from leporid.engine.dedup import UniqueQueue
 from leporid.engine.interceptor import Interceptor
 from leporid.engine.log import Log, Segment
 from leporid.engine.peer import _Session
@@ -126,6 +127,9 @@ class Plane:
 
     def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
         """A new queue; the number is 0 for one that a restart forgets."""
+
+    def unique_queue(self, queue_id: int, name: str, durable: bool) -> UniqueQueue:
+        """A new queue that takes no message twice."""
 
     def stream(self, queue_id: int, name: str) -> Stream:
         """A new stream, made before replay."""

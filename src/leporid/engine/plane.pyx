@@ -18,6 +18,7 @@ from leporid.engine.burials cimport Burials
 from leporid.engine.channel cimport Channel
 from leporid.engine.cleaning cimport clean, compact
 from leporid.engine.connection cimport Connection
+from leporid.engine.dedup cimport UniqueQueue, unguarded
 from leporid.engine.facts cimport flush_settles, mark_clean
 from leporid.engine.index cimport GONE, BlockPool, Slot
 from leporid.engine.log cimport Log, Segment
@@ -106,14 +107,20 @@ cdef class Plane:
 
         Durable queues are made before replay, which gives them their messages.
         """
-        cdef Queue queue
-        if not queue_id:
-            queue_id = self.next_transient_id
-            self.next_transient_id += 1
-            if self.next_transient_id < TRANSIENT_IDS:
-                self.next_transient_id = TRANSIENT_IDS
-        queue = Queue(self, queue_id, name, durable)
-        self.queues[queue_id] = queue
+        cdef Queue queue = Queue(self, queue_id or self.new_transient_id(), name, durable)
+        self.queues[queue.id] = queue
+        return queue
+
+    cdef uint32_t new_transient_id(self):
+        cdef uint32_t number = self.next_transient_id
+        self.next_transient_id = max(TRANSIENT_IDS, number + 1)
+        return number
+
+    def unique_queue(self, uint32_t queue_id, str name not None, bint durable):
+        """A queue that takes no message twice (x-message-deduplication)."""
+        cdef Queue queue = UniqueQueue(
+            self, queue_id or self.new_transient_id(), name, durable)
+        self.queues[queue.id] = queue
         return queue
 
     def stream(self, uint32_t queue_id, str name not None):
@@ -252,11 +259,13 @@ cdef class Plane:
         cdef Props props
         cdef bytes names = b"".join(
             bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
-        if not route.queues and route.streams is None:
-            return False
         if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                            &props):
             raise ValueError("properties do not parse")
+        if route.guarded:
+            route = unguarded(route, &props)
+        if not route.queues and route.streams is None:
+            return False
         if producer is not None:
             return store_produced(
                 self, route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),

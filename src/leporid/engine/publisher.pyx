@@ -9,6 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.dedup cimport unguarded
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.rows cimport Row, Rows
@@ -89,12 +90,18 @@ cdef class Publisher:
             properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
             properties_len = len(intercepted)
         route = self.route_of(names, properties, properties_len)
+        # What was there already may not be on disk yet, either.
+        if route.streams is not None or props.delivery_mode == PERSISTENT and route.durable:
+            self.generation = self.plane.generation
+            self.plane.awaited = True
+        if route.guarded:
+            route = unguarded(route, &props)
         if route.lost:
-            self.plane.unroutable += 1
+            self.plane.unroutable += not route.duplicate
             if route.queues:
                 store(self.plane, route, names, names_len, properties, properties_len, body,
                       body_len, &props, 0)
-            return UNROUTABLE
+            return DUPLICATE if route.duplicate else UNROUTABLE
         if route.refusing:
             taking = []
             for queue in route.queues:
@@ -116,10 +123,6 @@ cdef class Publisher:
             fresh = store_produced(self.plane, route, names, names_len, properties,
                                    properties_len, body, body_len, &props, self.producer,
                                    sequence)
-        # What was there already may not be on disk yet, either.
-        if route.streams is not None or props.delivery_mode == PERSISTENT and route.durable:
-            self.generation = self.plane.generation
-            self.plane.awaited = True
         return REFUSED if refused else PUBLISHED if fresh else DUPLICATE
 
     cdef Route route_of(self, const uint8_t *names, const uint8_t *properties,

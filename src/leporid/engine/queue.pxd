@@ -18,6 +18,7 @@ cdef class Queue:
     cdef readonly str name
     cdef readonly bint durable
     cdef readonly bint retired
+    cdef readonly bint remembers        # the keys of its messages: it is a UniqueQueue
     cdef readonly uint64_t ready_count
     cdef readonly uint64_t unacked_count
     cdef readonly uint64_t ready_bytes

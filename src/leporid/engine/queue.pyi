@@ -25,6 +25,10 @@ class Queue:
 
     def __init__(self, plane: Plane, queue_id: int, name: str, durable: bool) -> None: ...
     @property
+    def remembers(self) -> bool:
+        """Whether it knows the keys of its messages, and takes none twice."""
+
+    @property
     def id(self) -> int:
         """Its number in the log."""
 

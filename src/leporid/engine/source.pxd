@@ -10,6 +10,8 @@ cdef class Route:
     cdef bint durable               # one of the queues is
     cdef bint lost                  # it leads to no queue, or to private ones only
     cdef bint refusing              # one of them may refuse a publish when it is full
+    cdef bint guarded               # one of them takes no duplicates
+    cdef bint duplicate             # something was left out because it is one
     cdef bytes key
     cdef uint64_t hash
 

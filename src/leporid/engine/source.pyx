@@ -44,6 +44,8 @@ cdef Route make_route(object queues):
             route.durable = True
         if queue.overflow != DROP_HEAD:
             route.refusing = True
+        if queue.remembers:
+            route.guarded = True
     if len(route.queues) > TARGETS_MAX:
         raise ResourceError(
             f"a message may go to {TARGETS_MAX} queues, and would go to {len(route.queues)}")

@@ -9,6 +9,7 @@ number that the entry has.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from leporid.engine.dedup cimport unguarded
 from leporid.engine.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log
 from leporid.engine.plane cimport Plane
 from leporid.engine.producers cimport Producer
@@ -32,6 +33,10 @@ cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names
     Returns the ready messages of the longest of these queues that has consumers.
     """
     cdef Stream stream
+    if route.guarded:
+        route = unguarded(route, props)
+        if not route.queues and route.streams is None:
+            return 0
     if route.streams is not None:
         for stream in route.streams:
             stream.append_message(names, names_len, properties, properties_len, body,
@@ -54,6 +59,8 @@ cdef bint store_produced(Plane plane, Route route, const uint8_t *names, size_t 
     cdef Stream stream
     cdef Producer producer
     cdef bint fresh = False
+    if route.guarded:
+        route = unguarded(route, props)
     for stream in route.streams or ():
         producer = stream.producers.get(stream.log, reference, plane.wall_ms)
         if sequence >= producer.next:

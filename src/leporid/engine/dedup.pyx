@@ -1,0 +1,205 @@
+"""Deduplication: no two messages of a queue have the same header x-deduplication-header.
+
+Responsible for what is the same, and for queues that remember the keys of their entries. It does
+not say what becomes of a duplicate: it is left out of the route, and its publisher is not told.
+
+Invariant: what a queue remembers follows from its entries alone, so that it is what the log says,
+whatever came in between; a key is free from when the last entry that has it leaves the queue,
+also if that goes on as a dead letter and comes back.
+"""
+
+from libc.stdint cimport (
+    int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
+)
+from libc.string cimport memcmp, memcpy
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from hashlib import blake2b
+
+from leporid.engine.index cimport Slot
+from leporid.engine.queue cimport Queue
+from leporid.engine.source cimport Route, make_route
+from leporid.engine.text cimport next_value
+from leporid.engine.wire cimport (
+    Props, Record, Target, load16, load32, load64, walk_properties,
+)
+
+cdef enum:
+    # Longer ones are remembered by their hash: a queue of a million must not keep a million times
+    # what a peer likes to send.
+    KEY_BYTES_MAX = 64
+    HASH_BYTES = 32
+
+cdef const uint8_t *HEADER = <const uint8_t *> b"\x16x-deduplication-header"
+
+
+cdef const uint8_t *find_header(const Props *props, const uint8_t *name, uint8_t *type,
+                                uint32_t *size) noexcept nogil:
+    """The content of the first header of that name, a short string; NULL: it is not there."""
+    cdef const uint8_t *p = props.headers
+    cdef const uint8_t *end = p + props.headers_len
+    cdef const uint8_t *key
+    cdef const uint8_t *content
+    while p != NULL and p < end and end - p - 1 >= p[0]:
+        key = p
+        p += 1 + p[0]
+        if next_value(&p, end, type, &content, size):
+            break
+        if not memcmp(key, name, 1 + min(key[0], name[0])):
+            return content
+    return NULL
+
+
+cdef bint as_integer(uint8_t type, const uint8_t *p, int64_t *number) noexcept nogil:
+    """A value of any of the integer types, a time among them."""
+    if type == c"b":
+        number[0] = <int8_t> p[0]
+    elif type == c"B":
+        number[0] = p[0]
+    elif type == c"s":
+        number[0] = <int16_t> load16(p)
+    elif type == c"u":
+        number[0] = load16(p)
+    elif type == c"I":
+        number[0] = <int32_t> load32(p)
+    elif type == c"i":
+        number[0] = load32(p)
+    elif type == c"l" or type == c"L" or type == c"T":
+        number[0] = <int64_t> load64(p)
+    else:
+        return False
+    return True
+
+
+cdef bytes key_of(const Props *props):
+    """What a message is compared by; None: it has no such header.
+
+    As in the plugin that this comes from, the width of a number does not matter, nor whether a text
+    came as bytes; but 1, 1.0 and "1" are three.
+    """
+    cdef uint8_t type
+    cdef uint32_t size, bits
+    cdef int64_t number
+    cdef float single
+    cdef double value
+    cdef const uint8_t *content = find_header(props, HEADER, &type, &size)
+    cdef bytes raw
+    if content == NULL:
+        return None
+    if as_integer(type, content, &number):
+        return b"l" + (<uint8_t *> &number)[:8]
+    if type == c"f":
+        bits = load32(content)
+        memcpy(&single, &bits, 4)
+        value = single
+        return b"d" + (<uint8_t *> &value)[:8]
+    if type == c"d":
+        number = load64(content)
+        return b"d" + (<uint8_t *> &number)[:8]
+    if type == c"t":
+        return b"t1" if content[0] else b"t0"
+    raw = content[:size]
+    if size > KEY_BYTES_MAX:
+        raw = b"#" + blake2b(raw, digest_size=HASH_BYTES).digest()
+    return (b"S" if type == c"x" else bytes((type,))) + raw
+
+
+def dedup_key(bytes properties not None):
+    """What a message with these encoded properties is compared by; None: it is not compared."""
+    cdef Props props
+    if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties), &props):
+        return None
+    return key_of(&props)
+
+
+cdef int props_of(const Record *record, Props *props) noexcept nogil:
+    """The properties of a message that was stored."""
+    return walk_properties(
+        <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
+        + record.names_len, record.properties_len, props)
+
+
+cdef Route unguarded(Route route, const Props *props):
+    """The route without the queues that have such a message already."""
+    cdef bytes key = key_of(props)
+    cdef Queue queue
+    cdef list taking
+    if key is None:
+        return route
+    taking = []
+    for queue in route.queues:
+        if not queue.remembers or not (<UniqueQueue> queue).holds(key):
+            taking.append(queue)
+    if len(taking) == len(route.queues):
+        return route
+    route = make_route(taking + (route.streams or []))
+    route.duplicate = True
+    return route
+
+
+cdef class UniqueQueue(Queue):
+    """A queue of which no two messages have the same key; made by `Plane.unique_queue`."""
+
+    def __cinit__(self, *_):
+        self.remembers = True
+        self.keys = {}
+        self.leaving = set()
+
+    def __repr__(self):
+        return (f"<UniqueQueue {self.name!r} ready={self.ready_count} "
+                f"unacked={self.unacked_count} known={len(self.keys)}>")
+
+    @property
+    def known(self):
+        """How many keys are in it."""
+        return len(self.keys)
+
+    cdef bint holds(self, bytes key):
+        return key in self.keys
+
+    cdef int enter(self, uint64_t position) except -1:
+        """An entry is here, whose key counts from now on."""
+        cdef Props props
+        cdef bytes key
+        if props_of(self.plane.record(position), &props) == 0:
+            key = key_of(&props)
+            if key is not None:
+                # Twice only after a crash: the first was settled, and that is not on disk.
+                self.keys[key] = self.keys.get(key, 0) + 1
+        return 0
+
+    cdef int leave(self, uint64_t position) except -1:
+        """An entry's key counts no more."""
+        cdef Props props
+        cdef bytes key
+        if props_of(self.plane.record(position), &props) == 0:
+            key = key_of(&props)
+            if key is not None:
+                count = self.keys[key] - 1
+                if count:
+                    self.keys[key] = count
+                else:
+                    del self.keys[key]
+        return 0
+
+    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
+        Queue.push(self, position, body_len, priority)
+        return self.enter(position)
+
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
+        self.enter(position)
+        return Queue.restore_entry(self, seq, position)
+
+    cdef int forget(self, uint64_t seq, Slot *slot) except -1:
+        if seq in self.leaving:
+            self.leaving.discard(seq)
+        else:
+            self.leave(slot.position)
+        return Queue.forget(self, seq, slot)
+
+    cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
+        """Its dead letter may lead here again, and is no duplicate then."""
+        if self.dead_letters is not None and seq not in self.leaving:
+            self.leave(slot.position)
+            self.leaving.add(seq)
+        return Queue.drop(self, seq, slot, reason)

@@ -122,6 +122,8 @@ def test_wrong_values(key: str, value: Any, text: str):
         ({"ha-mode": "all", "ha-params": 1}, 'ha-mode="all" does not take parameters'),
         ({"ha-mode": "exactly", "ha-params": 0}, 'ha-mode="exactly" takes an integer, 0 given'),
         ({"ha-mode": "nodes", "ha-params": []}, 'ha-mode="nodes" takes a list, [] given'),
+        ({"ha-mode": "nodes", "ha-params": ["a"] * 256},
+         'ha-mode="nodes" takes a list of at most 255 names'),
         ({"ha-mode": "all", "ha-sync-mode": "x"},
          'ha-sync-mode must be "manual" or "automatic", got <<"x">>'),
         ({"ha-mode": "all", "ha-sync-batch-size": 0},

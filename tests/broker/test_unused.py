@@ -273,3 +273,18 @@ class UseMachine(RuleBasedStateMachine):
 
 TestUses = UseMachine.TestCase
 TestUses.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_queue_that_cannot_be_deleted_keeps_nobody_else(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+):
+    scene.declare("a")
+    scene.declare("b")
+
+    def fail() -> int:
+        raise RuntimeError("made by this test")
+
+    scene.world.queue("a").retire = fail  # type: ignore[method-assign]
+    scene.wait(100)
+    assert not scene.is_there("b")
+    assert "defect: queue 'a' in vhost '/' could not be deleted" in caplog.text

@@ -137,6 +137,7 @@ async def test_operator_policies_know_fewer_keys(client: httpx.AsyncClient):
         (b"[]", "not_json"),
         (b"[" * 100_000, "not_json"),
         (b"\xff", "not_json"),
+        (b'{"pattern":"","definition":{"expires":' + b"[" * 900 + b"]" * 900 + b"}}", "not_json"),
     ],
 )
 async def test_what_is_no_body(client: httpx.AsyncClient, body: bytes, reason: str):

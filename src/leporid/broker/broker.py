@@ -137,7 +137,11 @@ class Broker:
     def _expire(self, queue: QueueState) -> None:
         """Nobody has used a queue for as long as it may be unused."""
         logger.debug("%s: nobody used it for %s ms", queue.title, queue.in_force.expires_ms)
-        self.vhosts[queue.vhost].delete_queue(queue)
+        try:
+            self.vhosts[queue.vhost].delete_queue(queue)
+        except Exception:
+            # Everybody's turn goes on.
+            logger.exception("defect: %s could not be deleted", queue.title)
 
     def new_queue_id(self) -> int:
         """Return a number that no durable queue ever had."""

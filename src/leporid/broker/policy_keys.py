@@ -27,6 +27,10 @@ TEXT_BYTES_MAX: Final = 255
 """Names of exchanges and routing keys are short strings."""
 
 
+NODES_MAX: Final = 255
+"""Names in ha-params; a definition must fit into an AMQP table, and there is one node anyway."""
+
+
 class PolicyError(ValueError):
     """A policy that cannot be used; the message is RabbitMQ's sentence, where it has one."""
 
@@ -297,6 +301,8 @@ def _wrong_mode(mode: Any, params: Any) -> str | None:
     if mode == "exactly":
         right = _whole(1)(params)
         return None if right else f'ha-mode="exactly" takes an integer, {given} given'
+    if mode == "nodes" and isinstance(params, list) and len(params) > NODES_MAX:
+        return f'ha-mode="nodes" takes a list of at most {NODES_MAX} names'
     if mode == "nodes":
         right = isinstance(params, list) and bool(params) and all(map(_text, params))
         return None if right else f'ha-mode="nodes" takes a list, {given} given'

@@ -98,6 +98,8 @@ class PolicyRoutes:
             )
         except PolicyError as error:
             raise Refusal(400, "bad_request", f"Validation failed\n\n{error}\n") from None
+        except RecursionError:
+            raise _no_json() from None  # it is, but too deep to be told what is wrong with it
         try:
             new = vhost.set_policy(policy)
         except PreconditionFailed as fault:
@@ -160,11 +162,15 @@ def _given(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise Refusal(400, "bad_request", "not_json")
+        raise _no_json()
     missing = [f"{{key_missing,{key}}}" for key in ("pattern", "definition") if key not in given]
     if missing:
         raise Refusal(400, "bad_request", f"[{','.join(missing)}]")
     return given
+
+
+def _no_json() -> Refusal:
+    return Refusal(400, "bad_request", "not_json")
 
 
 def _missing() -> Refusal:

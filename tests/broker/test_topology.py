@@ -1,4 +1,5 @@
 import pytest
+from tests.broker.exchanges.bindings import message
 from tests.broker.fake_source import FakeSource
 from tests.broker.topology_world import World
 
@@ -302,3 +303,33 @@ def test_ten_thousand_bindings_are_added_found_and_removed_without_looking_at_ea
     assert not topic.in_use
     # Some because a binding was looked up by an equal one, none because of all the others.
     assert compared < 100_000
+
+
+def test_exchanges_with_a_history_that_a_message_passes_keep_it(world: World):
+    world.exchange("top")
+    for name in ("one", "two"):
+        world.exchange(name, "x-recent-history")
+        world.bind("top", name)
+    world.bind("one", "two")
+    world.exchange("elsewhere", "x-recent-history")
+    world.queues("q")
+    world.bind("two", "q")
+    reached = world.resolve("top", "k")
+    assert (reached.queues, sorted(reached.keepers)) == (["q"], ["one", "two"])
+    not_kept = {"x-recent-history-no-store": True}
+    assert world.resolve("top", "k", headers=not_kept).keepers == []
+
+
+def test_being_kept_is_not_being_routed(world: World):
+    world.exchange("x", "x-recent-history", alternate="ae")
+    world.exchange("ae")
+    world.queues("lost")
+    world.bind("ae", "lost")
+    assert world.resolve("x", "k") == (["lost"], ["x"])
+
+
+def test_strict_keys_are_asked_for_by_the_exchange_that_is_published_to_only(world: World):
+    exchange = world.exchange("strict", strict=True)
+    world.queues("q")
+    world.bind("strict", "q", "k")
+    assert world.topology.reach(exchange, message("not strict!")).queues == ["q"]

@@ -3,6 +3,7 @@
 import pytest
 from tests.broker.topology_world import World
 
+from leporid.amqp.tables import Value
 from leporid.broker.topology import DEFAULT_EXCHANGE
 
 
@@ -115,6 +116,40 @@ def test_routes_that_pass_a_headers_exchange_are_not_cacheable(world: World):
     assert cacheable(world) == {"top", "x"}
     assert None in world.sources["top"].forgotten
     assert None in world.sources["x"].forgotten
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("x-random", {}),
+        ("x-recent-history", {}),
+        ("x-consistent-hash", {"hash-header": "h"}),
+        ("x-consistent-hash", {"hash-property": "timestamp"}),
+    ],
+)
+def test_nor_are_those_that_pass_another_that_looks_at_each_message(
+    world: World, kind: str, arguments: dict[str, Value]
+):
+    world.exchange("top")
+    world.exchange("below", kind, more=arguments)
+    assert cacheable(world) == {"top"}
+    way = world.bind("top", "below", "1")
+    assert cacheable(world) == set()
+    world.topology.unbind(way)
+    assert cacheable(world) == {"top"}
+
+
+@pytest.mark.parametrize("kind", ["x-consistent-hash", "x-modulus-hash", "x-super-stream"])
+def test_routes_that_a_key_decides_are_cacheable(world: World, kind: str):
+    world.exchange("top")
+    world.exchange("below", kind)
+    world.bind("top", "below")
+    world.queues("q", "r")
+    world.told()
+    world.bind("below", "q", "1")
+    # Another binding may take any key from those that are there.
+    assert world.told() == {"below": [None], "top": [None]}
+    assert cacheable(world) == {"top", "below"}
 
 
 def test_alternate_exchanges_count_for_cacheability(world: World):

@@ -18,9 +18,14 @@ class World:
         self.sources: dict[str, FakeSource] = {}
 
     def exchange(
-        self, name: str, kind: str = "fanout", alternate: str | None = None, strict: bool = False
+        self,
+        name: str,
+        kind: str = "fanout",
+        alternate: str | None = None,
+        strict: bool = False,
+        more: Mapping[str, Value] | None = None,
     ) -> Exchange:
-        arguments: dict[str, Value] = {}
+        arguments = dict(more or {})
         if alternate is not None:
             arguments["alternate-exchange"] = alternate
         if strict:

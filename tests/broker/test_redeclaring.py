@@ -161,7 +161,13 @@ def test_refused_in_any_case(mode: Redeclare, changed: QueueDeclare, text: str):
 
 
 @pytest.mark.parametrize(
-    "argument", [{"x-max-priority": 2}, {"x-single-active-consumer": True}], ids=str
+    "argument",
+    [
+        {"x-max-priority": 2},
+        {"x-single-active-consumer": True},
+        {"x-message-deduplication": True},
+    ],
+    ids=str,
 )
 def test_what_is_built_into_a_queue_is_not_adopted(argument: dict[str, Value]):
     world = World(redeclare="adopt")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker import arguments as rules
 from leporid.broker.names import SYSTEM_PREFIX, exchange_in
+from leporid.broker.policy_keys import KEYS
 from leporid.broker.topology import ALTERNATE_ARGUMENT
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ Redeclare: TypeAlias = Literal["strict", "warn", "adopt"]
 
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 
-# Of a queue's arguments, those that were built into it.
 _TYPE: Final = ("x-queue-type",)
-_BUILT_IN: Final = ("x-max-priority", "x-single-active-consumer")
 
 
 def redeclare_queue(session: Session, queue: QueueState, method: QueueDeclare) -> None:
@@ -67,7 +66,7 @@ def redeclare_queue(session: Session, queue: QueueState, method: QueueDeclare) -
         if mode == "warn":
             _warn(session, conflict)
             return
-        _check_lasting(queue, durable, method.arguments, _BUILT_IN)
+        _check_lasting(queue, durable, method.arguments, _built_in(queue))
         check_dead_letter_exchange(session, queue.name, queue.title, method.arguments)
         _say_adopted(session, conflict)
         session.vhost.governor.adopt_queue(queue, method.arguments, auto_delete=method.auto_delete)
@@ -132,6 +131,11 @@ def check_alternate_exchange(session: Session, name: str, title: str, arguments:
     if alternate is not None:
         session.check("read", "exchange", name)
         session.check("write", "exchange", alternate)
+
+
+def _built_in(queue: QueueState) -> list[str]:
+    """Return the arguments that a queue keeps for ever: those that no policy can change."""
+    return [key for key in queue.type.queue_arguments if key.removeprefix("x-") not in KEYS]
 
 
 def _check_lasting(

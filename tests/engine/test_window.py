@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.streams import World, numbered
+from tests.engine.streams import STREAM, World, numbered
+
+from leporid.engine.arrow import columns_of
+from leporid.engine.window import Window
 
 
 @settings(deadline=None, max_examples=30)
@@ -34,6 +37,58 @@ def test_windows_cover_a_range_without_gaps(sizes, rows_max, bytes_max, data):
             rows += window.rows
             at = window.end
     assert (at, rows) == (end, end - first)
+
+
+def offsets_in(window: Window) -> list[int]:
+    rows, ((_, (_, values), _),) = columns_of(window, ["offset"], stream="s")
+    assert values is not None
+    found = list(memoryview(values).cast("q"))
+    assert len(found) == rows == window.rows
+    return found
+
+
+@pytest.fixture(scope="module")
+def long() -> World:
+    """Thousands of messages in a few segments, with facts of syncs between them."""
+    world = World(segment_bytes=200_000)
+    for number in range(5000):
+        world.send(b"%d" % number)
+        if number % 97 == 0:
+            world.sync()
+    world.sync()
+    return world
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_a_window_counts_the_messages_it_did_not_look_at(long, data):
+    first = data.draw(st.integers(0, 5000))
+    end = data.draw(st.integers(first, 5000))
+    rows_max = data.draw(st.integers(1, 6000))
+    bytes_max = data.draw(st.sampled_from([1, 5000, 100_000, 10**7]))
+    with long.stream.window(first, end, rows_max, bytes_max) as window:
+        assert offsets_in(window) == list(range(first, window.end))
+        assert window.rows <= rows_max
+        if bytes_max == 10**7:
+            assert window.rows == min(rows_max, end - first)
+        else:
+            assert window.rows <= 1 or window.bytes <= bytes_max
+
+
+def test_a_window_over_damage_has_what_is_left():
+    world = World(segment_bytes=200_000)
+    for number in range(2000):
+        world.send(b"%d." % number)
+        if number % 97 == 0:
+            world.sync()
+    world.sync()
+    (number, file), *_ = world.disk.streams[STREAM].items()
+    at = file.index(b"700.")
+    world.disk.streams[STREAM][number] = file[:at] + b"#" + file[at + 1 :]
+    world.restart()
+    with world.stream.window(300, 1200, 10_000, 10**7) as window:
+        assert window.lost == [(700, 701)]
+        assert offsets_in(window) == [*range(300, 700), *range(701, 1200)]
 
 
 def test_a_window_beyond_the_stream_is_refused():

@@ -16,6 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.arrays cimport (
     TEXT, Array, close_array, give, mark, open_array, put_row, reach,
 )
+from leporid.engine.log cimport KIND_PUBLISH
 from leporid.engine.text cimport (
     DONE, NO_MEMORY, SECONDS_MAX, bytes_room, next_value, put, put_json_table, put_value,
 )
@@ -129,7 +130,7 @@ cdef class _Table:
             while p < stretches[at].end and self.rows < most:
                 record = <const Record *> p
                 p += record.size
-                if passes(record, filter):
+                if record.kind == KIND_PUBLISH and passes(record, filter):
                     self.records[self.rows] = record
                     self.rows += 1
         return DONE

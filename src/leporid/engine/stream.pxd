@@ -34,6 +34,7 @@ cdef class Stream(Queue):
     cdef uint32_t retained              # the segment that was the newest when retention looked
     cdef Mark *marks
     cdef size_t mark_start, mark_end, mark_capacity
+    cdef bint gaps                  # some offsets are not there: damage cost their messages
     cdef uint64_t newest_ms             # timestamps never go back
     cdef uint64_t end_ms                # of the newest message that may be read
     cdef uint64_t closing               # `end` after the sync under way
@@ -49,6 +50,8 @@ cdef class Stream(Queue):
     cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                   uint32_t at) except -1
     cdef Mark *mark_before(self, uint64_t offset)
+    cdef size_t mark_after(self, uint64_t offset) noexcept
+    cdef bint whole_step(self, size_t mark, Cursor *cursor, Segment segment) noexcept
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1
     cdef Record *message_at(self, Cursor *cursor) except? NULL
     cdef Record *look(self, Cursor *cursor) except? NULL

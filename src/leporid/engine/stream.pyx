@@ -225,6 +225,11 @@ cdef class Stream(Queue):
 
     cdef Mark *mark_before(self, uint64_t offset):
         """The last marked place at or before an offset; NULL when there is none."""
+        cdef size_t after = self.mark_after(offset)
+        return NULL if after == self.mark_start else &self.marks[after - 1]
+
+    cdef size_t mark_after(self, uint64_t offset) noexcept:
+        """The index of the first marked place beyond an offset; `mark_end` if there is none."""
         cdef size_t low = self.mark_start, high = self.mark_end, middle
         while low < high:
             middle = (low + high) // 2
@@ -232,7 +237,18 @@ cdef class Stream(Queue):
                 low = middle + 1
             else:
                 high = middle
-        return NULL if low == self.mark_start else &self.marks[low - 1]
+        return low
+
+    cdef bint whole_step(self, size_t mark, Cursor *cursor, Segment segment) noexcept:
+        """Whether every offset from a cursor up to the next mark has its record in between.
+
+        Offsets are dense but for what was damaged, and each readable one stands before `end`.
+        """
+        if self.gaps or mark == self.mark_start or mark >= self.mark_end or segment.holes:
+            return False
+        return (self.marks[mark - 1].offset == cursor.offset
+                and self.marks[mark].segment == cursor.segment
+                and self.marks[mark].offset <= self.end)
 
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1:
         """Point a cursor at an offset, which may be one that does not exist yet."""

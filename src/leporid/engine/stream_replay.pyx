@@ -102,6 +102,7 @@ cdef class StreamReplay(Replay):
         if stream.mark_end == stream.mark_start:
             stream.first = stream.next_seq = offset  # retention dropped them
             return 0
+        stream.gaps = True
         report.lost.append((stream.next_seq, offset))
         for start, length in report.damaged:
             if self.good_end <= start < at and is_unwritten(base, start, start + length, at):

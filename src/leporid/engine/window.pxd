@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from leporid.engine.wire cimport Record
 
 cdef struct Stretch:
-    # Records of messages, one after another, nothing in between.
+    # Records one after another; between messages there may be other facts.
     const uint8_t *start
     const uint8_t *end
 

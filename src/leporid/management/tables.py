@@ -87,13 +87,18 @@ class Encoder:
     def __init__(self, schema: pa.Schema, compression: str = "none") -> None:
         self.schema = schema
         self.opening: bytes = schema.serialize().to_pybytes()
-        self._options = pa.ipc.IpcWriteOptions(
-            compression=None if compression == "none" else compression
-        )
+        self._options = None
+        if compression != "none":
+            self._options = pa.ipc.IpcWriteOptions(compression=compression)
+        # Arrow's own gives memory back to the kernel between two batches.
+        self._pool = pa.system_memory_pool()
 
     def encode(self, batch: pa.RecordBatch) -> memoryview:
         """Return one batch's message; any thread may."""
-        sink = pa.BufferOutputStream()
+        if self._options is None:
+            # Its size is known before, so it is written to its place at once.
+            return memoryview(batch.serialize(self._pool))
+        sink = pa.BufferOutputStream(self._pool)
         # A writer always writes the schema first; what comes after it is the message. Not closed,
         # because that would end the stream.
         writer = pa.ipc.new_stream(sink, self.schema, options=self._options)

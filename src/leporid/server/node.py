@@ -33,6 +33,7 @@ from leporid.management.application import routes
 from leporid.management.surroundings import Surroundings
 from leporid.server import addresses
 from leporid.server.alarms import Alarms, memory_there_is
+from leporid.server.allocator import keep_freed_memory
 from leporid.server.config import Config, access_users
 from leporid.server.counts import Counts
 from leporid.server.durability import Durability
@@ -80,6 +81,7 @@ REMEDIES: Final = {
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    keep_freed_memory()
     # A descriptor for each client: as many as we may have, not as many as a shell thinks usual.
     most = descriptors()
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -7,7 +7,7 @@ import pytest
 import leporid
 from leporid.spark import session
 from leporid.spark.java import Java
-from leporid.spark.session import prepare_environment
+from leporid.spark.session import ARROW_OPTIONS, COLLECTOR, java_options, prepare_environment
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +32,21 @@ def test_workers_find_this_python_and_this_package(java):
 def test_one_kind_of_session_at_a_time():
     with pytest.raises(ValueError, match="master or remote"):
         session.session(master="local", remote="sc://x")
+
+
+def test_java_is_started_with_what_reading_needs():
+    for role in ("driver", "executor"):
+        options = java_options({}, {})[f"spark.{role}.defaultJavaOptions"]
+        assert options == f"{ARROW_OPTIONS} {COLLECTOR}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ"),
+    [
+        ({"spark.driver.extraJavaOptions": "-XX:+UseZGC"}, {}),
+        ({}, {"JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC"}),
+        ({}, {"SPARK_CONF_DIR": "/etc/spark"}),
+    ],
+)
+def test_the_collector_is_left_to_whoever_chooses_one(settings, environ):
+    assert java_options(settings, environ)["spark.driver.defaultJavaOptions"] == ARROW_OPTIONS

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include "text.h"
 
 /* 255 places and the state behind the last make four words. */
 enum { PLACES_MAX = 255, LIMBS_MAX = 4, ANY_ONE = 0xfe, ANY_MANY = 0xff };
@@ -28,9 +29,8 @@ static inline int continues(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
 static inline void set_bit(uint64_t *bits, uint32_t at) { bits[at >> 6] |= 1ull << (at & 63); }
 
-/* From the bytes of a program, in which ANY_ONE and ANY_MANY cannot be text. NULL: no memory, or
-   too many places. */
-static Pattern *pattern_open(const uint8_t *p, uint32_t n) {
+/* From the bytes of a program, in which ANY_ONE and ANY_MANY cannot be text. */
+static int pattern_open(const uint8_t *p, uint32_t n, Pattern **opened) {
     uint32_t places = 0, classes = 2, at = 0;
     uint8_t class_of[256];
     for (int byte = 0; byte < 256; byte++) class_of[byte] = continues(byte);
@@ -39,10 +39,10 @@ static Pattern *pattern_open(const uint8_t *p, uint32_t n) {
         places++;
         if (p[i] != ANY_ONE && class_of[p[i]] < 2) class_of[p[i]] = classes++;
     }
-    if (places > PLACES_MAX) return NULL;
+    if (places > PLACES_MAX) return MALFORMED;
     uint32_t limbs = places / 64 + 1;
     Pattern *pattern = calloc(1, sizeof *pattern + (size_t) classes * limbs * 8);
-    if (!pattern) return NULL;
+    if (!pattern) return NO_MEMORY;
     pattern->places = places;
     pattern->limbs = limbs;
     memcpy(pattern->class_of, class_of, sizeof class_of);
@@ -60,7 +60,8 @@ static Pattern *pattern_open(const uint8_t *p, uint32_t n) {
         }
         at++;
     }
-    return pattern;
+    *opened = pattern;
+    return DONE;
 }
 
 /* The usual one: below 64 places. */

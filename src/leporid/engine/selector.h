@@ -111,9 +111,7 @@ static int load_constant(Constant *constant, const uint8_t **at, const uint8_t *
         if (!isfinite(constant->value.number)) return MALFORMED;
         break;
     case 4: set_text(&constant->value, p + 2, length); break;
-    default:
-        constant->pattern = pattern_open(p + 2, length);
-        if (!constant->pattern) return length > 4 * PLACES_MAX ? MALFORMED : NO_MEMORY;
+    default: return pattern_open(p + 2, length, &constant->pattern);
     }
     return DONE;
 }

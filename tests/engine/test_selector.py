@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from decimal import Decimal
 
 import pytest
 from hypothesis import example, given, settings
@@ -66,6 +67,8 @@ def test_the_first_of_a_name_counts():
         raw = b"\x20\x00" + struct.pack(">I", len(fields)) + fields
         assert selector("a = 1").outcome("", "", raw) == (first == 1)
         assert selector("a IS NULL").outcome("", "", raw) == (first is None)
+        # The walk goes on, for a name that does not come.
+        assert selector("b = 5 OR a = 1").outcome("", "", raw) == (first == 1)
 
 
 def test_many_headers_and_many_names():
@@ -113,6 +116,27 @@ def test_properties_cut_short_or_changed_do_no_harm(message, data):
     assert filter_.outcome("", "", bytes(raw[:at])) in (1, 0, -1)
     raw[at] = data.draw(st.integers(0, 255))
     assert filter_.outcome("", "", bytes(raw)) in (1, 0, -1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(1, 255))
+def test_decimals_are_the_nearest_double(unscaled, scale):
+    value = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+    assert selector(f"a = {float(value)!r}").matches_message("", "", encoded(a=value))
+
+
+@pytest.mark.parametrize("field", ["d7ff8000000000000", "dfff0000000000000", "f7fc00000"])
+def test_what_is_no_finite_number_is_like_a_table(field):
+    value = field[0].encode() + bytes.fromhex(field[1:])
+    raw = b"\x20\x00" + struct.pack(">I", 2 + len(value)) + b"\x01a" + value
+    for text in ("a = 1", "a <> 1", "a > 1", "NOT (a > 1)", "a + 1 > 0"):
+        assert selector(text).outcome("", "", raw) == -1
+    assert selector("a IS NOT NULL").outcome("", "", raw) == 1
+
+
+def test_a_second_word_of_flags_is_malformed():
+    for flags in (b"\x20\x01", b"\x20\x02"):
+        assert selector("a IS NULL").outcome("", "", flags + bytes(4)) == -1
 
 
 def test_malformed_properties_are_no_match_and_counted():

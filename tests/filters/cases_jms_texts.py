@@ -202,4 +202,22 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
             ("NOT (carrier = 'AA' OR carrier = 'UA')", "T"),
         ],
     ),
+    (
+        "times far away",
+        Message(Properties(timestamp=2**63 // 1000 + 1)),
+        [
+            ("JMSTimestamp > 9223372036854775807", "T"),
+            ("JMSTimestamp = 9223372036854776000.0", "T"),
+            ("p.timestamp = 9223372036854776", "T"),
+        ],
+    ),
+    (
+        "the last second there is",
+        Message(Properties(timestamp=2**64 - 1)),
+        [
+            ("p.timestamp = 18446744073709551616.0", "T"),
+            ("p.timestamp > 9223372036854775807", "T"),
+            ("JMSTimestamp > 1.8e22", "T"),
+        ],
+    ),
 ]

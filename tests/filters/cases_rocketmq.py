@@ -121,6 +121,8 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
             i="3000000000",
             l="9223372036854775807",
             o="9223372036854775808",
+            least="-9223372036854775808",
+            below="-9223372036854775809",
             z="000000000000000000012",
         ),
         [
@@ -131,6 +133,9 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
             ("o > 1.5", "T"),
             ("z = 12", "T"),
             ("l = 9223372036854775807.", "T"),
+            ("least = -9223372036854775807", "F"),
+            ("least < -9223372036854775807", "T"),
+            ("below < 0", "E"),
         ],
     ),
     (
@@ -198,6 +203,9 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
             ("5 <> m", "T"),
             ("a = m", "F"),
             ("a <> m", "T"),
+            ("s = m", "F"),
+            ("s <> m", "T"),
+            ("p.priority = m", "T"),
             ("m = a", "U"),
             ("m = k", "T"),
             ("m <> k", "F"),
@@ -421,6 +429,14 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
         [
             ("TAGS = 'TagB'", "T"),
             ("TAGS in ('TagA')", "F"),
+        ],
+    ),
+    (
+        "a tag that is no text",
+        headers(**{"x-tag": 5, "x-stream-filter-value": 5}),
+        [
+            ("TAGS is null", "T"),
+            ("TAGS = 5", "U"),
         ],
     ),
 ]

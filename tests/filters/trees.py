@@ -270,7 +270,7 @@ properties = st.builds(
     priority=st.none() | st.sampled_from((0, 5, 255)),
     delivery_mode=st.none() | st.sampled_from((0, 1, 2)),
     timestamp=st.none()
-    | st.sampled_from((0, 5, 2**63 // 1000, 2**63 // 1000 + 1, 2**63, 2**64 - 1)),
+    | st.sampled_from((0, 5, 2**63 // 1000, 2**63 // 1000 + 1, 2**63 - 1, 2**63, 2**64 - 1)),
     **{name: st.none() | _short_texts for name in _text_properties},
 )
 messages = st.builds(Message, properties, _short_texts, _short_texts)

@@ -1,7 +1,7 @@
 /* Values of a message as filters see them: from encoded bytes, compared, converted, calculated.
  *
- * Texts stay where they are in the record. Nothing here allocates, and nothing reads past the end it
- * was given. filters/values.py does the same with Python's values.
+ * Texts stay where they are in the record. Nothing here allocates, and nothing reads past the end
+ * it was given. filters/values.py does the same with Python's values.
  */
 #ifndef LEPORID_MATCHING_H
 #define LEPORID_MATCHING_H

@@ -73,7 +73,7 @@ class Message:
                 return b"PERSISTENT" if persistent else b"NON_PERSISTENT"
             case JmsTimestamp():
                 seconds = self.properties.timestamp
-                return None if seconds is None else _number(seconds * 1000)
+                return None if seconds is None else _milliseconds(seconds)
         raise AssertionError(f"{name} is no name")
 
     def tag(self) -> bytes | None:
@@ -113,3 +113,8 @@ def _octets(text: str) -> bytes:
 
 def _number(value: int) -> int | float:
     return value if value <= _INTEGER_MAX else float(value)
+
+
+def _milliseconds(seconds: int) -> int | float:
+    whole = seconds * 1000
+    return whole if whole <= _INTEGER_MAX else float(seconds) * 1000

@@ -73,6 +73,16 @@ class FakeQueue:
 
 
 @dataclass(eq=False)
+class FakeCache(FakeQueue):
+    """Remembers the properties that a test puts in."""
+
+    known: set[bytes] = field(default_factory=set)
+
+    def has(self, properties: bytes, /) -> bool:
+        return properties in self.known
+
+
+@dataclass(eq=False)
 class FakeStream(FakeQueue):
     """Keeps what is pushed, delivers at once; a message comes at the time `plane.wall_ms`."""
 
@@ -350,6 +360,14 @@ class FakePlane:
         queue = self.queue(queue_id, name, durable)
         queue.limits["unique"] = True
         return queue
+
+    def cache(
+        self, queue_id: int, name: str, durable: bool, *, size: int, ttl_ms: int | None
+    ) -> FakeCache:
+        cache = FakeCache(queue_id, name, durable, private=True)
+        cache.limits |= {"size": size, "ttl_ms": ttl_ms}
+        self.queues.append(cache)
+        return cache
 
     def stream(self, queue_id: int, name: str) -> FakeStream:
         stream = FakeStream(queue_id, name, True, plane=self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.engine_fake import FakeQueue
+from tests.broker.engine_fake import FakeCache, FakeQueue
 from tests.broker.peer import Peer, World
 
 from leporid.amqp.methods import (
@@ -160,3 +160,45 @@ def test_it_goes_with_its_virtual_host(world: World):
     declare(peer, "recent")
     world.broker.drop_vhost("other")
     assert [each.retired for each in histories(world)] == [True]
+
+
+# ------------------------------------------------------------------ what an exchange remembers
+
+ONCE = encode_properties(Properties(headers={"x-deduplication-header": "a"}))
+
+
+def memory(world: World, name: str) -> FakeCache:
+    found = [one for one in world.plane.queues if one.name == f"cache of {name}"]
+    assert isinstance(found[0], FakeCache)
+    return found[0]
+
+
+def test_a_message_is_remembered_where_it_comes_by_and_goes_elsewhere_when_it_comes_again(
+    world: World, peer: Peer
+):
+    declare(peer, "other", "fanout")
+    declare(peer, "once", "x-message-deduplication", x_cache_size=5, alternate_exchange="other")
+    declare(peer, "above", "fanout")
+    peer.call(ExchangeBind(destination="once", source="above"))
+    bind(peer, "new", "once")
+    bind(peer, "again", "other")
+    vhost = peer.session.vhost
+    cache = memory(world, "once")
+    exchange = vhost.exchange("above")
+    new, again = found(peer, "new"), found(peer, "again")
+    assert vhost.route(exchange, ["k"], ONCE) == [new, cache]
+    cache.known.add(ONCE)
+    assert vhost.route(exchange, ["k"], ONCE) == [again, cache]
+    assert vhost.route(exchange, ["k"], NOT_KEPT) == [new]
+    # Nobody who is bound later gets what is only remembered.
+    assert bind(peer, "late", "once").ready == []
+
+
+def test_it_is_forgotten_with_the_exchange_or_the_virtual_host(world: World, peer: Peer):
+    declare(peer, "one", "x-message-deduplication", x_cache_size=5)
+    declare(peer, "two", "x-message-deduplication", x_cache_size=5)
+    one, two = memory(world, "one"), memory(world, "two")
+    peer.call(ExchangeDelete(exchange="one"))
+    assert (one.retired, two.retired) == (True, False)
+    world.broker.drop_vhost("/")
+    assert two.retired

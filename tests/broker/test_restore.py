@@ -7,7 +7,7 @@ import logging
 from dataclasses import astuple, dataclass, field
 
 import pytest
-from tests.broker.engine_fake import FakeQueue
+from tests.broker.engine_fake import FakeCache, FakeQueue
 from tests.broker.peer import World
 
 from leporid.amqp.methods import (
@@ -24,12 +24,14 @@ from leporid.amqp.tables import Value, encode_table
 from leporid.broker.changes import (
     Change,
     DropBinding,
+    DropCache,
     DropExchange,
     DropPolicy,
     DropQueue,
     DropReaderOffset,
     DropVhost,
     PutBinding,
+    PutCache,
     PutExchange,
     PutPolicy,
     PutQueue,
@@ -38,6 +40,7 @@ from leporid.broker.changes import (
 )
 from leporid.broker.restore import (
     RecordedBinding,
+    RecordedCache,
     RecordedExchange,
     RecordedPolicy,
     RecordedQueue,
@@ -53,6 +56,7 @@ class Recording:
 
     vhosts: list[str] = field(default_factory=list)
     exchanges: list[RecordedExchange] = field(default_factory=list)
+    caches: list[RecordedCache] = field(default_factory=list)
     queues: list[RecordedQueue] = field(default_factory=list)
     bindings: list[RecordedBinding] = field(default_factory=list)
     reader_offsets: list[RecordedReaderOffset] = field(default_factory=list)
@@ -76,21 +80,28 @@ class Recording:
                 self.next_queue_id = max(self.next_queue_id, change.id + 1)
             case DropQueue(number):
                 self.queues = [each for each in self.queues if each[0] != number]
+            case PutCache() | DropCache():
+                self._change_cache(change)
             case PutBinding():
                 self.bindings.append(astuple(change))
             case DropBinding():
                 self.bindings.remove(astuple(change))
             case PutPolicy() | DropPolicy():
                 self._change_policy(change)
-            case PutReaderOffset():
-                self._forget_reader(change)
-                self.reader_offsets.append(astuple(change))
-            case DropReaderOffset():
-                self._forget_reader(change)
+            case PutReaderOffset() | DropReaderOffset():
+                self._change_reader(change)
 
-    def _forget_reader(self, change: PutReaderOffset | DropReaderOffset) -> None:
+    def _change_reader(self, change: PutReaderOffset | DropReaderOffset) -> None:
         key = (change.vhost, change.stream, change.reader)
         self.reader_offsets = [each for each in self.reader_offsets if each[:3] != key]
+        if isinstance(change, PutReaderOffset):
+            self.reader_offsets.append(astuple(change))
+
+    def _change_cache(self, change: PutCache | DropCache) -> None:
+        self.caches = [each for each in self.caches if each[0] != change.id]
+        if isinstance(change, PutCache):
+            self.caches.append(astuple(change))
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
 
     def _change_policy(self, change: PutPolicy | DropPolicy) -> None:
         key = (change.vhost, change.operator, change.name)
@@ -191,3 +202,41 @@ def test_what_makes_no_sense_is_left_out_and_reported(caplog: pytest.LogCaptureF
     assert len(caplog.records) == 5
     assert world.peer().connection.publish(1, "good", "k") == 1
     assert world.peer().connection.publish(1, "amq.direct", "k") == 1
+
+
+def deduplicating(name: str, *, durable: bool = True, **more: Value) -> ExchangeDeclare:
+    arguments = {"x-cache-size": 5, **{key.replace("_", "-"): more[key] for key in more}}
+    kind = "x-message-deduplication"
+    return ExchangeDeclare(exchange=name, type=kind, durable=durable, arguments=arguments)
+
+
+def test_what_a_durable_exchange_remembers_has_the_number_that_it_had():
+    world, recording = World(), Recording(vhosts=["/"])
+    peer = world.peer()
+    peer.call(deduplicating("one"))
+    peer.call(deduplicating("gone"))
+    peer.call(deduplicating("two", x_cache_ttl=9))
+    peer.call(deduplicating("passing", durable=False))
+    peer.call(deduplicating("memory", x_cache_persistence="memory"))
+    peer.call(ExchangeDelete(exchange="gone"))
+    for change in world.changes:
+        recording.apply(change)
+    assert [exchange for _, _, exchange in recording.caches] == ["one", "two"]
+    again = World()
+    again.broker.restore(recording)
+    assert again.changes == []
+    caches = {
+        one.id: (one.name, one.durable, one.limits)
+        for one in again.plane.queues
+        if isinstance(one, FakeCache) and one.id
+    }
+    assert caches == {
+        recording.caches[0][0]: ("cache of one", True, {"size": 5, "ttl_ms": None}),
+        recording.caches[1][0]: ("cache of two", True, {"size": 5, "ttl_ms": 9}),
+    }
+    assert again.broker.new_queue_id() > max(caches)
+    again.peer().call(ExchangeDelete(exchange="one"))
+    assert [each for each in again.changes if isinstance(each, DropCache)] == [
+        DropCache(recording.caches[0][0])
+    ]
+    assert [one.retired for one in again.plane.queues if one.name == "cache of one"] == [True]

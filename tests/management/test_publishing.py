@@ -268,3 +268,33 @@ async def test_what_a_queue_has_already_is_a_duplicate(world: World, client: htt
     # A producer's own numbers come first.
     answer = await client.post(URL, content=data, params={"producer": "p", "sequence": 0})
     assert answer.json()["duplicates"] == 4
+
+
+async def test_what_an_exchange_remembers_is_a_duplicate(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world, "jobs")
+    world.vhost.create_exchange(
+        "once",
+        "x-message-deduplication",
+        durable=True,
+        auto_delete=False,
+        internal=False,
+        arguments={"x-cache-size": 10},
+    )
+    world.vhost.bind(Binding("once", "jobs", "queue", "", {}), None)
+    headers = pa.array([[("x-deduplication-header", key)] for key in "aba"], HEADERS_TYPE)
+    data = table_of(body=["1", "2", "3"], headers=headers)
+    url = "/api/publish/%2F/once"
+    answer = await publish(client, data, url=url)
+    assert (answer.json()["accepted"], answer.json()["duplicates"]) == (2, 1)
+    for _ in range(2):  # with numbers, too, it is no row for which there is no queue
+        answer = await client.post(url, content=data, params={"producer": "p", "sequence": 0})
+        assert (answer.json()["duplicates"], answer.json()["unroutable"]) == (3, 0)
+    assert bodies(queue) == [b"1", b"2"]
+    # What goes to a stream, too.
+    world.vhost.bind(Binding("once", world.stream().name, "queue", "", {}), None)
+    headers = pa.array([[("x-deduplication-header", "s")]], HEADERS_TYPE)
+    for accepted in (1, 0):
+        answer = await publish(client, table_of(body=["s"], headers=headers), url=url)
+        assert answer.json()["accepted"] == accepted
+    assert [row["body"] for row in await rows(client)] == [b"s"]
+    assert bodies(queue) == [b"1", b"2", b"s"]

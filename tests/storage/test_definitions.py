@@ -16,6 +16,7 @@ from leporid.storage.definitions import (
     Definitions,
     DefinitionsError,
     StoredBinding,
+    StoredCache,
     StoredExchange,
     StoredPolicy,
     StoredQueue,
@@ -85,6 +86,10 @@ def policy(name: str, **changed: Any) -> Change:
     return ("put_policy", fields | changed)
 
 
+def cache(number: int, name: str, vhost: str = "/") -> Change:
+    return ("put_cache", {"id": number, "vhost": vhost, "exchange": name})
+
+
 def committed(path: Path, *changes: Change) -> None:
     definitions = Definitions(path)
     definitions.commit(changes)
@@ -103,6 +108,8 @@ EVERYTHING = (
     binding("x", "y", kind="exchange"),
     reader_offset("q", "r", 2**63 - 1),
     reader_offset("s", "r", 0, vhost="orders"),
+    cache(14, "x"),
+    cache(11, "x", "orders"),
     policy("p"),
     policy("p", operator=True, vhost="orders", pattern=""),
 )
@@ -110,7 +117,7 @@ EVERYTHING = (
 
 def test_a_new_file_holds_nothing(path: Path):
     definitions = Definitions(path)
-    assert definitions.load() == ((), (), (), (), (), (), 1)
+    assert definitions.load() == ((), (), (), (), (), (), (), 1)
     assert definitions.report == ()
     assert repr(definitions) == f"<Definitions {path}>"
     definitions.close()
@@ -144,7 +151,8 @@ def test_what_was_committed_is_back_after_closing(path: Path):
         StoredPolicy("orders", True, "p", "", "queues", -3, b"\1\2"),
     )
     assert snapshot.policies[0].operator is False
-    assert snapshot.next_queue_id == 10
+    assert snapshot.caches == (StoredCache(11, "orders", "x"), StoredCache(14, "/", "x"))
+    assert snapshot.next_queue_id == 15
     # True and not 1: rows go straight into the broker's own types.
     assert snapshot.queues[0].auto_delete is True
 
@@ -172,6 +180,7 @@ def test_every_change_may_be_repeated(path: Path):
         ("drop_queue", {"id": 1}),
         ("drop_reader_offset", {"vhost": "/", "stream": "q", "reader": "r"}),
         ("drop_policy", {"vhost": "/", "operator": False, "name": "p"}),
+        ("drop_cache", {"id": 14}),
     ]
     committed(path, *EVERYTHING, *EVERYTHING, *drops, *drops)
     definitions = Definitions(path)
@@ -250,7 +259,7 @@ def test_one_damaged_file_costs_nothing(path: Path, damage: str, which: str):
         victim.write_bytes(b"")
     definitions = Definitions(path)
     assert len(definitions.load().bindings) == 3
-    assert definitions.load().next_queue_id == 10
+    assert definitions.load().next_queue_id == 15
     lost_copy = which == "copy" and damage in ("deleted", "emptied")
     assert len(definitions.report) == (0 if lost_copy else 1)
     assert all(str(victim) in line for line in definitions.report)

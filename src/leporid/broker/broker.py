@@ -190,8 +190,8 @@ class Broker:
         """Rebuild what was recorded, without recording it again; for start-up."""
         for name in snapshot.vhosts:
             self.vhosts[name] = VirtualHost(name, self)
-        restore(snapshot, self.vhosts)
         self._next_queue_id = snapshot.next_queue_id
+        restore(snapshot, self.vhosts)
 
     def drop_vhost(self, name: str) -> None:
         """Delete a virtual host, and end the connections to it."""

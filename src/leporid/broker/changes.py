@@ -109,6 +109,22 @@ class DropReaderOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class PutCache:
+    """A durable exchange remembers messages under a number, as a queue has one."""
+
+    id: int
+    vhost: str
+    exchange: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropCache:
+    """What was remembered under that number is forgotten."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class PutPolicy:
     """A policy, or an operator policy, is in force."""
 
@@ -141,6 +157,8 @@ Change: TypeAlias = (
     | DropBinding
     | PutReaderOffset
     | DropReaderOffset
+    | PutCache
+    | DropCache
     | PutPolicy
     | DropPolicy
 )

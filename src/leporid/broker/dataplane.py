@@ -67,6 +67,13 @@ class Queue(Protocol):
         """Drop everything for good; return how many were ready. Consumers are gone by then."""
 
 
+class Cache(Queue, Protocol):
+    """The engine's half of what an exchange remembers; stands among the queues of a route."""
+
+    def has(self, properties: bytes, /) -> bool:
+        """Whether a message with these properties came before."""
+
+
 class Stream(Queue, Protocol):
     """The engine's half of a stream: messages that stay, numbered by offset from 0."""
 
@@ -221,6 +228,11 @@ class Plane(Protocol):
 
     def unique_queue(self, queue_id: int, name: str, durable: bool) -> Queue:
         """Make the engine's half of a queue that takes no message twice."""
+
+    def cache(
+        self, queue_id: int, name: str, durable: bool, *, size: int, ttl_ms: int | None
+    ) -> Cache:
+        """Make the engine's half of what an exchange remembers, in bounds."""
 
     def stream(self, queue_id: int, name: str) -> Stream:
         """Make the engine's half of a stream."""

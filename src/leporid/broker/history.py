@@ -1,23 +1,25 @@
-"""The last messages that an exchange was given, for those who are bound to it later.
+"""The last messages of an exchange: for those who are bound later, or to know them again.
 
 Responsible for keeping them, in a queue that nobody sees, so that a message that is kept is one
 more entry for its record and is dropped from the head as in any queue with limits; and for giving
 them away. Must not know which messages are kept; the exchange's type does.
 
-Invariant: what is kept is bounded in messages and in bytes, and is gone after a restart.
+Invariant: what is kept is bounded. A history is gone after a restart; what a durable exchange
+remembers is there again, as its queue has a number that was recorded before the first message.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from leporid.broker.exchanges import Message
+from leporid.broker.exchanges import DeduplicationRouter, Message
 from leporid.broker.queues import QueueState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from leporid.broker.dataplane import Plane, Queue, Stored
+    from leporid.broker.recorder import Recorder
     from leporid.broker.topology import Exchange
     from leporid.broker.vhost import VirtualHost
 
@@ -54,18 +56,56 @@ class History:
         self.engine.retire()
 
 
+class Memory:
+    """What one exchange remembers; stands among the queues of a route, as a History does.
+
+    Attributes:
+        id: The number it is recorded under; 0 if it ends with the process.
+    """
+
+    name: Final = ""
+
+    def __init__(self, plane: Plane, exchange: Exchange, number: int) -> None:
+        router = exchange.router
+        assert isinstance(router, DeduplicationRouter)
+        self.id = number
+        self.engine = router.cache = plane.cache(
+            number,
+            f"cache of {exchange.name}",
+            number != 0,
+            size=router.cache_size,
+            ttl_ms=router.ttl_ms,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Memory messages={self.engine.ready_count}>"
+
+    def messages(self) -> list[Stored]:
+        """There are none to give: nobody gets them twice."""
+        return []
+
+    def forget(self) -> None:
+        """The exchange is gone."""
+        self.engine.retire()
+
+
 class Histories:
-    """The histories of a virtual host's exchanges.
+    """What a virtual host's exchanges keep and remember.
 
     Args:
         vhost: where a message goes that comes to an exchange once more.
+        recorder: told of the memories that last.
+        new_id: gives a number that no durable queue ever had.
     """
 
-    def __init__(self, vhost: VirtualHost) -> None:
+    def __init__(self, vhost: VirtualHost, recorder: Recorder, new_id: Callable[[], int]) -> None:
         self._vhost = vhost
-        self._kept: dict[str, History] = {}
+        self._recorder = recorder
+        self._new_id = new_id
+        self._recorded: dict[str, int] = {}
+        self._kept: dict[str, History | Memory] = {}
 
-    def of(self, exchanges: Iterable[str]) -> list[History]:
+    def of(self, exchanges: Iterable[str]) -> list[History | Memory]:
         """Return those of the exchanges of these names, which have one."""
         return [self._kept[name] for name in exchanges]
 
@@ -74,12 +114,28 @@ class Histories:
         length = exchange.router.history_length
         if length:
             self._kept[exchange.name] = History(self._vhost.plane, exchange.name, length)
+        if isinstance(exchange.router, DeduplicationRouter):
+            number = 0
+            if exchange.durable and exchange.router.lasting:
+                number = self._recorded.pop(exchange.name, 0) or self._new_memory(exchange.name)
+            self._kept[exchange.name] = Memory(self._vhost.plane, exchange, number)
+
+    def expect(self, exchange: str, number: int) -> None:
+        """What an exchange remembers was recorded under that number; before it is made again."""
+        self._recorded[exchange] = number
+
+    def _new_memory(self, exchange: str) -> int:
+        number = self._new_id()
+        self._recorder.added_cache(number, exchange)
+        return number
 
     def end(self, exchange: Exchange) -> None:
         """An exchange is gone."""
-        history = self._kept.pop(exchange.name, None)
-        if history is not None:
-            history.forget()
+        kept = self._kept.pop(exchange.name, None)
+        if kept is not None:
+            kept.forget()
+        if isinstance(kept, Memory) and kept.id:
+            self._recorder.dropped_cache(kept.id)
 
     def end_all(self) -> None:
         """The virtual host is going."""

@@ -15,11 +15,13 @@ from leporid.broker.changes import (
     Change,
     DestinationKind,
     DropBinding,
+    DropCache,
     DropExchange,
     DropPolicy,
     DropQueue,
     DropReaderOffset,
     PutBinding,
+    PutCache,
     PutExchange,
     PutPolicy,
     PutQueue,
@@ -80,6 +82,14 @@ class Recorder:
     def dropped_reader(self, queue: QueueState, reader: str) -> None:
         """A named reader has none any more."""
         self._record(DropReaderOffset(self._vhost, queue.name, reader))
+
+    def added_cache(self, number: int, exchange: str) -> None:
+        """A durable exchange remembers messages."""
+        self._record(PutCache(number, self._vhost, exchange))
+
+    def dropped_cache(self, number: int) -> None:
+        """It is gone."""
+        self._record(DropCache(number))
 
     def put_policy(self, policy: Policy) -> None:
         """A policy was set."""

@@ -27,6 +27,7 @@ RecordedExchange: TypeAlias = tuple[str, str, str, bool, bool, bytes]
 RecordedQueue: TypeAlias = tuple[int, str, str, bool, bytes]
 RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
 RecordedReaderOffset: TypeAlias = tuple[str, str, str, int]
+RecordedCache: TypeAlias = tuple[int, str, str]
 RecordedPolicy: TypeAlias = tuple[str, bool, str, str, str, int, bytes]
 
 
@@ -44,6 +45,10 @@ class Snapshot(Protocol):
     @property
     def exchanges(self) -> Iterable[RecordedExchange]:
         """The durable exchanges."""
+
+    @property
+    def caches(self) -> Iterable[RecordedCache]:
+        """What they remember of messages."""
 
     @property
     def queues(self) -> Iterable[RecordedQueue]:
@@ -70,6 +75,9 @@ def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
             _restore_policy(vhosts, policy)
     for vhost in vhosts.values():
         vhost.governor.follow()  # the predeclared exchanges are there already
+    for number, vhost_name, name in snapshot.caches:
+        with _reported("cache of an exchange", (number, vhost_name, name)):
+            vhosts[vhost_name].histories.expect(name, number)
     for exchange in snapshot.exchanges:
         with _reported("exchange", exchange):
             _restore_exchange(vhosts, exchange)

@@ -110,7 +110,7 @@ class Reached(NamedTuple):
 
     Attributes:
         queues: Names of the queues that it goes to, each once.
-        keepers: Names of the exchanges that keep it in their history.
+        keepers: Names of the exchanges that keep or remember it.
     """
 
     queues: list[str]
@@ -297,7 +297,8 @@ class Topology:
         pending = [exchange]
         while pending:
             visiting = pending.pop()
-            if visiting.router.history_length and visiting.router.keeps(message):
+            router = visiting.router
+            if (router.history_length or router.cache_size) and router.keeps(message):
                 keepers.append(visiting.name)
             for below in _visit(visiting, message, queues):
                 reached = self.exchanges.get(below)

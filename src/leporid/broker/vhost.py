@@ -24,7 +24,7 @@ from leporid.broker.blame import blame
 from leporid.broker.dataplane import Plane, Queue
 from leporid.broker.exchanges import Binding, Message
 from leporid.broker.governing import Governor
-from leporid.broker.history import Histories, History
+from leporid.broker.history import Histories, History, Memory
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policies import Policies, Policy
 from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
@@ -67,7 +67,7 @@ class VirtualHost:
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
         self.bookmarks = Bookmarks(self._recorder)
-        self._histories = Histories(self)
+        self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
         for exchange, kind in PREDECLARED:
             self.add_exchange(
@@ -89,16 +89,18 @@ class VirtualHost:
 
     def route_states(
         self, exchange: Exchange, keys: Sequence[str], properties: bytes
-    ) -> list[QueueState | History]:
+    ) -> list[QueueState | History | Memory]:
         """The same, as the rules know the queues."""
         return self._states(self._topology.resolve(exchange, Message(keys, properties)))
 
-    def states_below(self, exchange: Exchange, message: Message) -> list[QueueState | History]:
+    def states_below(
+        self, exchange: Exchange, message: Message
+    ) -> list[QueueState | History | Memory]:
         """The same for a message that was not published to this exchange but comes to it."""
         return self._states(self._topology.reach(exchange, message))
 
-    def _states(self, reached: Reached) -> list[QueueState | History]:
-        kept = self._histories.of(reached.keepers)
+    def _states(self, reached: Reached) -> list[QueueState | History | Memory]:
+        kept = self.histories.of(reached.keepers)
         return [*(self._queues[name] for name in reached.queues), *kept]
 
     @property
@@ -219,7 +221,7 @@ class VirtualHost:
             name, kind, durable, auto_delete, internal, arguments, source, governed, chance
         )
         self._topology.add_exchange(exchange)
-        self._histories.begin(exchange)
+        self.histories.begin(exchange)
         return exchange
 
     def delete_exchange(self, exchange: Exchange, *, if_unused: bool) -> None:
@@ -242,7 +244,7 @@ class VirtualHost:
             removed = self._topology.remove_exchange(exchange.name)
             self._record_unbound(removed, exchange)
             self._recorder.removed_exchange(exchange)
-            self._histories.end(exchange)
+            self.histories.end(exchange)
             pending.extend(self._left_unused(removed))
 
     def _left_unused(self, removed: Iterable[Binding]) -> list[Exchange]:
@@ -442,7 +444,7 @@ class VirtualHost:
             destination.check_access(asker)
         if self._topology.bind(binding):
             self._recorder.bound(binding, source, destination)
-            self._histories.give(source, destination)
+            self.histories.give(source, destination)
 
     def unbind(self, binding: Binding, asker: Owner) -> None:
         """Unbind; without such a binding, or without its ends, nothing changes.
@@ -485,7 +487,7 @@ class VirtualHost:
         """Delete queues and histories; the virtual host is going, and nobody is connected to it."""
         for queue in tuple(self._queues.values()):
             self.delete_queue(queue)
-        self._histories.end_all()
+        self.histories.end_all()
 
     def statistics(self) -> VirtualHostStatistics:
         """Count what there is."""

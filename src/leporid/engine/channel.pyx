@@ -13,7 +13,7 @@ from cpython.ref cimport Py_DECREF
 
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.confirms cimport Confirms, Pending
-from leporid.engine.dedup cimport unguarded
+from leporid.engine.dedup cimport unguarded, without_caches
 from leporid.engine.index cimport UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.outbox cimport Outbox
@@ -297,6 +297,7 @@ cdef class Channel:
                 text = key[1:1 + key[0]].decode("utf-8", "surrogateescape")
                 route = make_route(self.session.copies(
                     self.source, self.source.name, [text, *keys], changed))
+                route.keys = [text, *keys]
         if self.transactional:
             self.tx_bytes += names_len + properties_len + body_len
             if self.tx_bytes > TX_BYTES_MAX:
@@ -358,6 +359,8 @@ cdef class Channel:
             refused[0] = True
             if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
                 burying.append(queue)
+        if refused[0] and route.caching:
+            taking = without_caches(taking)  # it will be published again, and is none then
         return make_route(taking + (route.streams or []))
 
     cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,

@@ -143,7 +143,8 @@ cdef int copy_records(Plane plane, Log log, Segment segment) except -1:
 cdef int copy_record(Log log, Segment segment, Record *record, list queues) except -1:
     """Append a record again, for these (queue, sequence number) alone."""
     cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
-    cdef size_t rest = record.names_len + record.properties_len + record.body_len
+    cdef uint32_t body_len = record.body_len if has_readers(queues) else 0
+    cdef size_t rest = record.names_len + record.properties_len + body_len
     cdef size_t size = (sizeof(Record) + len(queues) * sizeof(Target) + rest + 7) & ~<size_t> 7
     cdef Record *copy = log.begin(size)
     cdef Target *kept = <Target *> (<uint8_t *> copy + sizeof(Record))
@@ -154,6 +155,7 @@ cdef int copy_record(Log log, Segment segment, Record *record, list queues) exce
     copy.size = <uint32_t> size
     copy.flags = 0
     copy.targets = <uint16_t> len(queues)
+    copy.body_len = body_len
     for queue, seq in queues:
         kept.queue = queue.id
         kept.seq = seq
@@ -166,7 +168,18 @@ cdef int copy_record(Log log, Segment segment, Record *record, list queues) exce
     for queue, seq in queues:
         queue.slot_of(seq).position = position
         segment.live -= 1
+        if not body_len:
+            queue.ready_bytes -= record.body_len
     return 0
+
+
+cdef bint has_readers(list queues) except -1:
+    """Whether the message is still in a queue, not only known to caches of exchanges."""
+    cdef Queue queue
+    for queue, _ in queues:
+        if not (queue.remembers and queue.private):
+            return True
+    return False
 
 
 cdef int relocate(Plane plane, Segment segment) except -1:

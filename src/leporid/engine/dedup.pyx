@@ -1,16 +1,15 @@
 """Deduplication: no two messages of a queue have the same header x-deduplication-header.
 
-Responsible for what is the same, and for queues that remember the keys of their entries. It does
-not say what becomes of a duplicate: it is left out of the route, and its publisher is not told.
+Responsible for what is the same, for queues that remember the keys of their entries (those of
+exchanges are in `cache`), and for what a route is without those that have a message. It does not
+say what becomes of a duplicate: its publisher is not told.
 
 Invariant: what a queue remembers follows from its entries alone, so that it is what the log says,
 whatever came in between; a key is free from when the last entry that has it leaves the queue,
 also if that goes on as a dead letter and comes back.
 """
 
-from libc.stdint cimport (
-    int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
-)
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from cpython.bytes cimport PyBytes_AS_STRING
 
@@ -123,18 +122,28 @@ cdef Route unguarded(Route route, const Props *props):
     """The route without the queues that have such a message already."""
     cdef bytes key = key_of(props)
     cdef Queue queue
-    cdef list taking
-    if key is None:
-        return route
-    taking = []
+    cdef Route left
+    cdef list taking = []
+    cdef bint duplicate = False
     for queue in route.queues:
-        if not queue.remembers or not (<UniqueQueue> queue).holds(key):
+        # What a transaction publishes was compared with caches before it was put together.
+        if queue.remembers and key is not None and not (route.decided and queue.private) and (
+                <UniqueQueue> queue).holds(key):
+            duplicate = True
+        else:
             taking.append(queue)
-    if len(taking) == len(route.queues):
-        return route
-    route = make_route(taking + (route.streams or []))
-    route.duplicate = True
-    return route
+    left = make_route(taking + (route.streams or []))
+    if left.lost:
+        # Nobody has it, so nobody need be kept from having it twice.
+        left.queues = without_caches(left.queues)
+    left.duplicate, left.decided = duplicate, route.decided
+    return left
+
+
+cdef list without_caches(list queues):
+    """Those in which messages are, not only what is known of them."""
+    cdef Queue queue
+    return [queue for queue in queues if not (queue.remembers and queue.private)]
 
 
 cdef class UniqueQueue(Queue):
@@ -154,10 +163,10 @@ cdef class UniqueQueue(Queue):
         """How many keys are in it."""
         return len(self.keys)
 
-    cdef bint holds(self, bytes key):
+    cdef bint holds(self, bytes key) except -1:
         return key in self.keys
 
-    cdef int enter(self, uint64_t position) except -1:
+    cdef int enter(self, uint64_t seq, uint64_t position) except -1:
         """An entry is here, whose key counts from now on."""
         cdef Props props
         cdef bytes key
@@ -168,7 +177,7 @@ cdef class UniqueQueue(Queue):
                 self.keys[key] = self.keys.get(key, 0) + 1
         return 0
 
-    cdef int leave(self, uint64_t position) except -1:
+    cdef int leave(self, uint64_t seq, uint64_t position) except -1:
         """An entry's key counts no more."""
         cdef Props props
         cdef bytes key
@@ -184,22 +193,22 @@ cdef class UniqueQueue(Queue):
 
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
         Queue.push(self, position, body_len, priority)
-        return self.enter(position)
+        return self.enter(self.next_seq - 1, position)
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
-        self.enter(position)
+        self.enter(seq, position)
         return Queue.restore_entry(self, seq, position)
 
     cdef int forget(self, uint64_t seq, Slot *slot) except -1:
         if seq in self.leaving:
             self.leaving.discard(seq)
         else:
-            self.leave(slot.position)
+            self.leave(seq, slot.position)
         return Queue.forget(self, seq, slot)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
         """Its dead letter may lead here again, and is no duplicate then."""
         if self.dead_letters is not None and seq not in self.leaving:
-            self.leave(slot.position)
+            self.leave(seq, slot.position)
             self.leaving.add(seq)
         return Queue.drop(self, seq, slot, reason)

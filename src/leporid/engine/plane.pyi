@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from typing_extensions import Buffer
 
+from leporid.engine.cache import Cache
 from leporid.engine.connection import Connection
 from leporid.engine.dedup import UniqueQueue
 from leporid.engine.interceptor import Interceptor
@@ -130,6 +131,11 @@ class Plane:
 
     def unique_queue(self, queue_id: int, name: str, durable: bool) -> UniqueQueue:
         """A new queue that takes no message twice."""
+
+    def cache(
+        self, queue_id: int, name: str, durable: bool, *, size: int, ttl_ms: int | None
+    ) -> Cache:
+        """What an exchange remembers of messages, at most so many and for so long."""
 
     def stream(self, queue_id: int, name: str) -> Stream:
         """A new stream, made before replay."""

@@ -15,6 +15,7 @@ from libc.stdlib cimport free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.burials cimport Burials
+from leporid.engine.cache cimport Cache
 from leporid.engine.channel cimport Channel
 from leporid.engine.cleaning cimport clean, compact
 from leporid.engine.connection cimport Connection
@@ -122,6 +123,13 @@ cdef class Plane:
             self, queue_id or self.new_transient_id(), name, durable)
         self.queues[queue.id] = queue
         return queue
+
+    def cache(self, uint32_t queue_id, str name not None, bint durable, *, size, ttl_ms):
+        """What an exchange remembers; `size` and `ttl_ms` bound it (None: no time)."""
+        cdef Cache cache = Cache(self, queue_id or self.new_transient_id(), name, durable)
+        self.queues[cache.id] = cache
+        cache.set_cache(size, ttl_ms)
+        return cache
 
     def stream(self, uint32_t queue_id, str name not None):
         """A stream; made before replay, which gives it its messages."""

@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.dedup cimport unguarded
+from leporid.engine.dedup cimport unguarded, without_caches
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.rows cimport Row, Rows
@@ -113,6 +113,8 @@ cdef class Publisher:
                     self.plane.burials.hand_over(queue, names[:names_len],
                                                  properties[:properties_len], body[:body_len],
                                                  "maxlen")
+            if refused and route.caching:
+                taking = without_caches(taking)
             route = make_route(taking + (route.streams or []))
         if not route.queues and route.streams is None:
             return REFUSED

@@ -12,6 +12,9 @@ cdef class Route:
     cdef bint refusing              # one of them may refuse a publish when it is full
     cdef bint guarded               # one of them takes no duplicates
     cdef bint duplicate             # something was left out because it is one
+    cdef bint caching               # one of them is the cache of an exchange
+    cdef bint decided               # what they remember was asked already
+    cdef list keys                  # routing keys of a message with CC or BCC
     cdef bytes key
     cdef uint64_t hash
 

@@ -46,6 +46,7 @@ cdef Route make_route(object queues):
             route.refusing = True
         if queue.remembers:
             route.guarded = True
+            route.caching = route.caching or queue.private
     if len(route.queues) > TARGETS_MAX:
         raise ResourceError(
             f"a message may go to {TARGETS_MAX} queues, and would go to {len(route.queues)}")

@@ -9,12 +9,12 @@ number that the entry has.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from leporid.engine.dedup cimport unguarded
+from leporid.engine.dedup cimport unguarded, without_caches
 from leporid.engine.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log
 from leporid.engine.plane cimport Plane
 from leporid.engine.producers cimport Producer
 from leporid.engine.queue cimport Queue
-from leporid.engine.source cimport Route
+from leporid.engine.source cimport Route, make_route
 from leporid.engine.stream cimport Stream
 from leporid.engine.wire cimport TTL_SET, Props, Record, Target, parse_ttl
 
@@ -37,6 +37,8 @@ cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names
         route = unguarded(route, props)
         if not route.queues and route.streams is None:
             return 0
+    if route.streams is not None and route.caching:
+        route = remember_apart(plane, route, names, names_len, properties, properties_len, props)
     if route.streams is not None:
         for stream in route.streams:
             stream.append_message(names, names_len, properties, properties_len, body,
@@ -46,6 +48,24 @@ cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names
             return 0
     return enqueue(plane, route, names, names_len, properties, properties_len, body, body_len,
                    props, flags, None, 0)
+
+
+cdef Route remember_apart(Plane plane, Route route, const uint8_t *names, size_t names_len,
+                          const uint8_t *properties, size_t properties_len, const Props *props):
+    """Have caches of exchanges remember a message that goes to a stream until the next restart.
+
+    A stream has a log of its own: a crash might keep the memory and lose the message, which would
+    then be refused for ever. Twice is better than never.
+    """
+    cdef Props passing = props[0]
+    cdef list queues = without_caches(route.queues)
+    cdef Route rest = make_route(queues + (route.streams or []))
+    cdef Queue queue
+    passing.delivery_mode = 1
+    enqueue(plane, make_route([queue for queue in route.queues if queue not in queues]), names,
+            names_len, properties, properties_len, NULL, 0, &passing, 0, None, 0)
+    rest.duplicate, rest.decided = route.duplicate, route.decided
+    return rest
 
 
 cdef bint store_produced(Plane plane, Route route, const uint8_t *names, size_t names_len,
@@ -61,6 +81,8 @@ cdef bint store_produced(Plane plane, Route route, const uint8_t *names, size_t 
     cdef bint fresh = False
     if route.guarded:
         route = unguarded(route, props)
+    if route.streams is not None and route.caching:
+        route = remember_apart(plane, route, names, names_len, properties, properties_len, props)
     for stream in route.streams or ():
         producer = stream.producers.get(stream.log, reference, plane.wall_ms)
         if sequence >= producer.next:

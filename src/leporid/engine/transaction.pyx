@@ -8,8 +8,10 @@ Invariant: between the first of these facts and COMMIT nothing else is appended.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.cache cimport reserve, routed_anew
 from leporid.engine.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel
 from leporid.engine.consumer cimport Consumer
+from leporid.engine.dedup cimport unguarded
 from leporid.engine.ledger cimport Unacked
 from leporid.engine.facts cimport append_commit, flush_settles
 from leporid.engine.log cimport FLAG_IN_TX
@@ -36,9 +38,12 @@ cdef uint64_t commit(Channel channel) except? 0:
     publishes, settles = begin_commit(channel)
     durable = False
     for route, names, properties, body, _, _ in publishes:
-        durable = durable or route.durable or route.streams is not None
+        # That what a duplicate is one of is on disk is promised as well.
+        durable = durable or route.durable or route.duplicate or route.streams is not None
         size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
         size += len(route.queues) * sizeof(Target)
+        if route.caching:
+            size += len(route.queues) * (2 * sizeof(Record) + 32)   # what caches forget for it
     for queue, _, _, _ in settles:
         durable = durable or queue.durable
         size += 2 * sizeof(Record) + 32
@@ -70,12 +75,19 @@ cdef tuple begin_commit(Channel channel):
     cdef Queue queue
     cdef Consumer consumer
     cdef Route route
+    cdef Props props
     cdef bytes names, properties, body
-    cdef bint refused
+    cdef bint refused, duplicate
     publishes, settles = [], []
     for route, names, properties, body, mandatory in channel.tx_publishes:
-        route = make_route([queue for queue in route.queues + (route.streams or [])
-                            if not queue.retired])
+        if route.caching:
+            walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                            &props)
+            route = unguarded(routed_anew(channel, route, names, properties), &props)
+        else:
+            route = make_route([queue for queue in route.queues + (route.streams or [])
+                                if not queue.retired])
+        duplicate = route.duplicate
         refused = False
         if route.refusing:
             burying = []
@@ -83,6 +95,9 @@ cdef tuple begin_commit(Channel channel):
             for queue in burying:
                 channel.plane.burials.hand_over(queue, names, properties, body, "maxlen")
             mandatory = False
+        if route.caching:
+            reserve(route, properties)
+        route.duplicate = duplicate
         publishes.append((route, names, properties, body, mandatory, refused))
     for _, queue, seq, consumer, how in channel.tx_settles:
         if how == SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):

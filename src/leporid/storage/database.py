@@ -97,6 +97,14 @@ READER_OFFSETS = Table(
     "vhost TEXT, stream TEXT, reader TEXT, offset INTEGER NOT NULL,"
     " PRIMARY KEY (vhost, stream, reader)",
 )
+# Since version 3. What durable exchanges remember of messages; ids as queues have them.
+CACHES = Table(
+    "caches",
+    ("id",),
+    ("vhost", "exchange"),
+    "id INTEGER, vhost TEXT NOT NULL, exchange TEXT NOT NULL,"
+    " PRIMARY KEY (id), UNIQUE (vhost, exchange)",
+)
 # Since version 3. Policies, and operator policies, which have names of their own.
 POLICIES = Table(
     "policies",
@@ -119,10 +127,15 @@ TABLES = {
     "binding": BINDINGS,
     "reader_offset": READER_OFFSETS,
     "policy": POLICIES,
+    "cache": CACHES,
     "state": STATE,
 }
 # The tables that came after version 1.
-ADDED = {2: (READER_OFFSETS,), 3: (POLICIES,)}
+ADDED = {2: (READER_OFFSETS,), 3: (POLICIES, CACHES)}
+
+
+# What is in the log under an id that is never given twice.
+WITH_QUEUE_ID = ("put_queue", "put_cache")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +197,7 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             for kind, fields in changes:
                 self._apply_one(kind, fields)
-            ids = (fields["id"] for kind, fields in changes if kind == "put_queue")
+            ids = (fields["id"] for kind, fields in changes if kind in WITH_QUEUE_ID)
             self._advance(max(ids, default=0) + 1)
             self._connection.execute("COMMIT")
         except BaseException as error:
@@ -204,7 +217,7 @@ class Database:
             raise ValueError(f"unknown kind of change: {kind}")
         self._drop(table, table.key, [fields[column] for column in table.key])
         if table is VHOSTS:
-            for inside in (EXCHANGES, QUEUES, BINDINGS, READER_OFFSETS, POLICIES):
+            for inside in (EXCHANGES, QUEUES, BINDINGS, READER_OFFSETS, POLICIES, CACHES):
                 self._drop(inside, ("vhost",), [fields["name"]])
 
     def _put(self, table: Table, values: Sequence[Any]) -> None:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from leporid.storage.database import (
     BINDINGS,
+    CACHES,
     EXCHANGES,
     POLICIES,
     QUEUES,
@@ -43,6 +44,7 @@ __all__ = [
     "DefinitionsError",
     "Snapshot",
     "StoredBinding",
+    "StoredCache",
     "StoredExchange",
     "StoredPolicy",
     "StoredQueue",
@@ -87,6 +89,14 @@ class StoredBinding(NamedTuple):
     arguments: bytes
 
 
+class StoredCache(NamedTuple):
+    """What a durable exchange remembers of messages."""
+
+    id: int
+    vhost: str
+    exchange: str
+
+
 class StoredReaderOffset(NamedTuple):
     """The last message of a stream that a named reader has read."""
 
@@ -113,6 +123,7 @@ class Snapshot(NamedTuple):
 
     vhosts: tuple[str, ...]
     exchanges: tuple[StoredExchange, ...]
+    caches: tuple[StoredCache, ...]
     queues: tuple[StoredQueue, ...]
     bindings: tuple[StoredBinding, ...]
     reader_offsets: tuple[StoredReaderOffset, ...]
@@ -160,6 +171,7 @@ class Definitions:
                 StoredExchange(vhost, name, kind, bool(auto_delete), bool(internal), arguments)
                 for vhost, name, kind, auto_delete, internal, arguments in rows(EXCHANGES)
             ),
+            caches=tuple(StoredCache(*row) for row in rows(CACHES)),
             queues=tuple(
                 StoredQueue(number, vhost, name, bool(auto_delete), arguments)
                 for number, vhost, name, auto_delete, arguments in rows(QUEUES)
@@ -180,7 +192,7 @@ class Definitions:
             changes: in order: `("put_queue", {"id": 7, "vhost": "/", …})`, and so on with
                 put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
                 drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset,
-                put_policy, drop_policy. Any of them may be repeated.
+                put_cache, drop_cache, put_policy, drop_policy. Any of them may be repeated.
 
         Raises:
             DefinitionsError: nothing was changed; the disk may be full.

@@ -7,6 +7,7 @@
     modulus_hash     one binding for each key, by the hash of `phash2`
     random_choice    any one binding
     recent_history   all bindings, also later ones
+    deduplication    all bindings, for what did not come before
     message       what a message is routed by
     strict_keys   the x-strict-keys rule, which any type may be given
     values        how RabbitMQ compares and prints table values
@@ -24,6 +25,7 @@ from leporid.amqp.tables import Value
 from leporid.amqp.values import type_name
 from leporid.broker.exchanges.base import Binding, DestinationKind, Router
 from leporid.broker.exchanges.consistent_hash import ConsistentHashRouter
+from leporid.broker.exchanges.deduplication import DeduplicationRouter
 from leporid.broker.exchanges.direct import DirectRouter
 from leporid.broker.exchanges.fanout import FanoutRouter
 from leporid.broker.exchanges.headers import HeadersRouter
@@ -39,6 +41,7 @@ __all__ = [
     "EXCHANGE_TYPES",
     "STRICT_KEYS_ARGUMENT",
     "Binding",
+    "DeduplicationRouter",
     "DestinationKind",
     "Message",
     "Router",
@@ -55,6 +58,7 @@ EXCHANGE_TYPES: Final[dict[str, type[Router]]] = {
     "x-modulus-hash": ModulusHashRouter,
     "x-random": RandomRouter,
     "x-recent-history": RecentHistoryRouter,
+    "x-message-deduplication": DeduplicationRouter,
 }
 """Every exchange type by the name it is declared with."""
 

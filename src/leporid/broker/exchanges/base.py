@@ -57,10 +57,12 @@ class Router(ABC):
         takes_patterns: Whether binding keys are patterns and not plain keys.
         strict_keys: Whether the exchange was declared with `x-strict-keys`.
         history_length: How many messages the exchange keeps for those who are bound later.
+        cache_size: How many messages it remembers, to take none of them twice.
     """
 
     per_message: bool = False
     history_length: int = 0
+    cache_size: int = 0
     takes_patterns: ClassVar[bool] = False
 
     def __init__(self, *, strict_keys: bool = False) -> None:
@@ -113,7 +115,7 @@ class Router(ABC):
         """Returns the bindings that a message meets, each once, to be used before any change."""
 
     def keeps(self, message: Message) -> bool:
-        """Whether the exchange keeps a message in its history; only asked if it has one."""
+        """Whether the exchange keeps or remembers a message; only asked if it does with some."""
         return True
 
     def only_key(self, key: str) -> str | None:

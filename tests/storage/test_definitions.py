@@ -296,6 +296,12 @@ def test_a_flipped_byte_in_the_header_is_found_and_costs_nothing(path: Path):
     flip(path, range(0, 100, 2))
 
 
+def test_a_flipped_byte_in_a_condition_of_a_table_is_found_and_costs_nothing(path: Path):
+    committed(path, *EVERYTHING)
+    at = path.read_bytes().index(b"CHECK (id > 0)")
+    flip(path, range(at, at + len(b"CHECK (id > 0)")))
+
+
 @pytest.mark.slow
 def test_a_flipped_byte_anywhere_is_found_and_costs_nothing(path: Path):
     committed(path, *EVERYTHING)

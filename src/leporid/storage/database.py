@@ -261,11 +261,7 @@ class Database:
         self._connection.execute("COMMIT")
 
     def _create_table(self, table: Table) -> None:
-        # An INTEGER PRIMARY KEY is SQLite's own row id; every other table goes without.
-        options = "STRICT" if table.key == ("id",) else "STRICT, WITHOUT ROWID"
-        self._connection.execute(
-            f"CREATE TABLE {table.name} ({_with_checksum(table.sql)}) {options}"
-        )
+        self._connection.execute(_creation(table))
 
 
 def checksum(values: Sequence[Any]) -> int:
@@ -335,10 +331,13 @@ def _tables_at(version: int) -> list[Table]:
 
 def _wrong_tables(connection: sqlite3.Connection, version: int) -> Iterator[str]:
     """The version is a number without a checksum; the tables must agree with it."""
-    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    there = dict(connection.execute("SELECT name, sql FROM sqlite_schema"))
     for table in TABLES.values():
         if (table.name in there) != (version > 0 and table in _tables_at(version)):
             yield f"{table.name} does not belong to schema {version}"
+        elif table.name in there and there[table.name] != _creation(table):
+            # SQLite itself finds a damaged condition only when it opens the file to write.
+            yield f"{table.name} was not made so"
 
 
 def _wrong_checksums(connection: sqlite3.Connection, version: int) -> Iterator[str]:
@@ -347,6 +346,13 @@ def _wrong_checksums(connection: sqlite3.Connection, version: int) -> Iterator[s
         for number, (*values, expected) in enumerate(connection.execute(query), 1):
             if checksum(values) != expected:
                 yield f"{table.name}: row {number} does not match its checksum"
+
+
+def _creation(table: Table) -> str:
+    """Return what makes a table; SQLite keeps the text."""
+    # An INTEGER PRIMARY KEY is SQLite's own row id; every other table goes without.
+    options = "STRICT" if table.key == ("id",) else "STRICT, WITHOUT ROWID"
+    return f"CREATE TABLE {table.name} ({_with_checksum(table.sql)}) {options}"
 
 
 def _with_checksum(sql: str) -> str:

@@ -1,9 +1,14 @@
 """Output: frames of the size that was agreed, sent in any pieces."""
 
+from dataclasses import replace
+
 import pytest
 from tests.engine import frames
 from tests.engine.frames import frames_of, publish
 from tests.engine.session_fake import Peer
+
+from leporid.amqp.properties import decode_properties
+from leporid.amqp.values import type_name
 
 
 @pytest.mark.parametrize("frame_max", [4096, 8192, 131072])
@@ -78,3 +83,55 @@ def test_many_connections_share_what_buffers_there_are(plane, queue, peer):
             assert reader.channel.get(queue, True)
         for number, reader in enumerate(readers):
             assert len(reader.take()) > 1000, number
+
+
+# ------------------------------------------------------------------ the header of the count
+
+
+def count_of(raw: bytes) -> int:
+    """The header x-delivery-count, which must be there once; a 64-bit number as in RabbitMQ."""
+    headers = decode_properties(raw).headers
+    assert headers is not None
+    assert raw.count(b"\x10x-delivery-count") == 1
+    assert type_name(headers["x-delivery-count"]) == "long"
+    return headers["x-delivery-count"]
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        frames.NO_PROPERTIES,
+        frames.PERSISTENT,
+        frames.properties(headers=frames.table()),
+        frames.properties(headers=frames.table(a=b"t\x01", b=b"V"), message_id="m", priority=3),
+        frames.properties(headers=frames.table(**{"x-delivery-count": b"V", "b": b"V"})),
+    ],
+)
+def test_deliveries_say_how_often_they_came_back(plane, queue, peer, raw, fetched):
+    queue.set_delivery_limit(None, True)
+    peer.feed(publish(1, "q", b"body", raw=raw))
+    if not fetched:
+        peer.channel.consume(queue, "c", False, 0, 1)
+    expected = decode_properties(raw)
+    for count in range(3):
+        if fetched:
+            found = peer.get(queue, no_ack=False)
+        else:
+            (found,) = peer.deliveries()
+        assert (found.body, found.redelivered) == (b"body", count > 0)
+        assert count_of(found.raw) == count
+        others = dict(expected.headers or {})
+        others.pop("x-delivery-count", None)
+        others["x-delivery-count"] = count
+        assert decode_properties(found.raw) == replace(expected, headers=others)
+        peer.feed(frames.nack(1, found.tag))
+
+
+def test_what_is_stored_is_not_changed(queue, peer, graves):
+    raw = frames.properties(headers=frames.table(a=b"V"))
+    queue.set_delivery_limit(0, True)
+    peer.feed(publish(1, "q", b"x", raw=raw))
+    peer.get(queue, no_ack=False)
+    peer.feed(frames.nack(1, 1))
+    assert graves.found == [("delivery_limit", "", "q", raw, b"x")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.frames import Confirm, nack, properties, publish
+from tests.engine.frames import Confirm, nack, properties, publish, reject
 from tests.engine.session_fake import Peer
 
 
@@ -297,3 +297,91 @@ def test_purge_and_time_to_live_with_priorities(plane, queue, peer):
 
 
 # ------------------------------------------------------------------ many queues
+
+
+# ------------------------------------------------------------------ how often it may come back
+
+
+def give_back(peer: Peer, queue, how=nack) -> bool | None:
+    """Fetch a message and return it; whether it was marked redelivered."""
+    got = peer.get(queue, no_ack=False)
+    if got is None:
+        return None
+    peer.feed(how(1, got.tag))
+    return got.redelivered
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5])
+@pytest.mark.parametrize("how", [nack, reject])
+def test_a_message_is_redelivered_so_often(queue, peer, graves, limit, how):
+    """RabbitMQ's count: a limit of one is two deliveries."""
+    queue.set_delivery_limit(limit, False)
+    send(peer, "x")
+    for number in range(limit + 1):
+        assert give_back(peer, queue, how) is (number > 0)
+    assert give_back(peer, queue) is None
+    assert [(each[0], each[-1]) for each in graves.found] == [("delivery_limit", b"x")]
+    assert (queue.ready_count, queue.unacked_count) == (0, 0)
+
+
+def test_without_dead_letters_it_is_gone(queue, peer):
+    queue.set_delivery_limit(0, False)
+    send(peer, "x", "y")
+    give_back(peer, queue)
+    assert peer.drain(queue) == [b"y"]
+
+
+def test_every_way_back_counts(plane, queue, peer, graves):
+    queue.set_delivery_limit(3, False)
+    send(peer, "x")
+    give_back(peer, queue)
+    peer.get(queue, no_ack=False)
+    peer.channel.recover()
+    other = Peer(plane, {"q": queue})
+    other.get(queue, no_ack=False)
+    other.connection.lost()
+    assert (queue.ready_count, graves.found) == (1, [])
+    peer.get(queue, no_ack=False)
+    peer.connection.close_channel(1)
+    assert (queue.ready_count, graves.bodies) == (0, [b"x"])
+
+
+def test_in_a_transaction_it_counts_at_commit(queue, peer, graves):
+    queue.set_delivery_limit(0, False)
+    peer.channel.select_tx()
+    send(peer, "x")
+    peer.channel.commit()
+    give_back(peer, queue)
+    assert graves.found == []
+    peer.channel.rollback()
+    peer.feed(nack(1, 1))
+    peer.channel.commit()
+    assert graves.bodies == [b"x"]
+
+
+def test_a_limit_may_change(queue, peer, graves):
+    send(peer, "x")
+    for _ in range(5):
+        give_back(peer, queue)
+    queue.set_delivery_limit(2, False)
+    assert queue.ready_count == 1
+    give_back(peer, queue)
+    assert graves.bodies == [b"x"]
+    send(peer, "y")
+    queue.set_delivery_limit(None, False)
+    for _ in range(5):
+        give_back(peer, queue)
+    assert peer.drain(queue) == [b"y"]
+
+
+def test_no_message_comes_back_too_often_to_be_counted(queue, peer, graves):
+    """The count has 15 bits."""
+    send(peer, "x")
+    for _ in range(2**15 + 5):
+        assert peer.channel.get(queue, False)
+        peer.channel.recover()
+        peer.take()
+    assert (queue.ready_count, graves.found) == (1, [])
+    queue.set_delivery_limit(2**15 - 2, True)
+    give_back(peer, queue)
+    assert graves.bodies == [b"x"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tests.engine.disk_fake import recover
-from tests.engine.frames import PERSISTENT, nack, properties, publish
+from tests.engine.frames import PERSISTENT, ack, nack, properties, publish
+from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer
 
+from leporid.amqp.properties import decode_properties
 from leporid.engine.plane import Plane
 from leporid.engine.queue import Queue
 
@@ -183,3 +185,84 @@ def test_dead_letters_fill_segments_and_none_is_lost_or_doubled(plane, disk, pee
 
     recover(disk.copy(), declare, durable_segment_bytes=4096)
     assert (found["d"].ready_count, found["g"].ready_count) == (0, 120)
+
+
+# ------------------------------------------------------------------ how often it was delivered
+
+
+def counts(broker: Broker) -> list[tuple[bytes, bool, int]]:
+    """Of everything in the queue, which keeps it: redelivered, and how often it came back."""
+    queue = broker.queues["q"]
+    queue.set_delivery_limit(None, True)
+    reader = Peer(broker.plane)
+    found = []
+    while (got := reader.get(queue, no_ack=False)) is not None:
+        headers = decode_properties(got.raw).headers
+        assert headers is not None
+        found.append((got.body, got.redelivered, headers["x-delivery-count"]))
+    return found
+
+
+def returned(broker: Broker, times: int) -> None:
+    """The first message comes back so often."""
+    for _ in range(times):
+        got = broker.peer.get(broker.queues["q"], no_ack=False)
+        broker.peer.feed(nack(1, got.tag))
+
+
+def test_an_orderly_stop_keeps_how_often_a_message_came_back():
+    broker = Broker()
+    for body in (b"a", b"b", b"c"):
+        broker.send("q", body)
+    returned(broker, 3)
+    broker.disk.sync(broker.plane)
+    broker.stop()
+    found = counts(broker)
+    assert found == [(b"a", True, 3), (b"b", False, 0), (b"c", False, 0)]
+    broker.stop()  # each of them was delivered once more, and given back
+    assert counts(broker) == [(b"a", True, 4), (b"b", True, 1), (b"c", True, 1)]
+
+
+def test_after_a_crash_they_count_from_the_last_orderly_stop():
+    broker = Broker()
+    for body in (b"a", b"b"):
+        broker.send("q", body)
+    returned(broker, 2)
+    broker.disk.sync(broker.plane)
+    broker.stop()
+    returned(broker, 5)
+    broker.disk.sync(broker.plane)
+    broker.restart()
+    assert counts(broker) == [(b"a", True, 2), (b"b", True, 0)]
+
+
+def test_a_message_that_may_have_been_delivered_has_all_its_returns_left():
+    broker = Broker()
+    broker.send("q", b"x")
+    broker.disk.sync(broker.plane)
+    broker.restart()
+    broker.queues["q"].set_delivery_limit(1, True)
+    returned(broker, 1)
+    assert broker.queues["q"].ready_count == 1
+    returned(broker, 1)
+    assert broker.queues["q"].ready_count == 0
+
+
+def test_counts_of_very_many():
+    """Blocks of the index, and messages that went in between."""
+    broker = Broker(segment_bytes=65536)
+    queue = broker.queues["q"]
+    for number in range(700):
+        broker.send("q", b"%d" % number)
+    for _ in range(700):
+        broker.peer.get(queue, no_ack=False)
+    for tag in range(1, 701):
+        broker.peer.feed(ack(1, tag) if tag % 7 == 0 else nack(1, tag))
+    for _ in range(300):
+        broker.peer.get(queue, no_ack=False)
+    broker.disk.sync(broker.plane)
+    broker.stop()
+    numbers = [number for number in range(700) if (number + 1) % 7]
+    assert counts(broker) == [
+        (b"%d" % number, True, 2 if at < 300 else 1) for at, number in enumerate(numbers)
+    ]

@@ -14,7 +14,8 @@ from leporid.engine.wire cimport Props
 cdef enum:
     SETTLE_ACK = 0
     SETTLE_DROP = 1
-    SETTLE_REQUEUE = 2
+    SETTLE_REQUEUE = 2              # those from here on requeue: the consumer did not want it now,
+    SETTLE_FAIL = 3                 # or it failed (RabbitMQ: basic.reject, the end of a channel)
 
 cdef class Channel:
     cdef readonly uint16_t number
@@ -38,6 +39,10 @@ cdef class Channel:
     cdef list tx_publishes
     cdef uint64_t tx_bytes
     cdef list tx_settles
+    # Of `timeouts`: the number it is known by there, when it is looked at, the shortest timeout.
+    cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
+    cdef dict forgiven              # tags that were taken back and not settled since; or None
+    cdef uint64_t forgiven_upto     # up to here, which ones is not known any more
     # The last exchange and route, for the usual publisher that repeats itself.
     cdef Source source
     cdef Route route
@@ -51,7 +56,9 @@ cdef class Channel:
     cdef uint64_t assembling_left
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
-    cdef int give_back_unsettled(self) except -1
+    cdef int give_back_unsettled(self, int how) except -1
+    cdef int take_back(self, size_t at) except -1
+    cdef bint forgives(self, uint64_t tag) except -1
     cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1
     cdef int settle_at(self, size_t at, int how) except -1
     cdef int settle_entry(self, Queue queue, uint64_t seq, Taker taker, int how) except -1

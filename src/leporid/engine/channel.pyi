@@ -46,9 +46,19 @@ class Channel:
     @prefetch_global.setter
     def prefetch_global(self, limit: int) -> None: ...
     def consume(
-        self, queue: _Queue, tag: str, no_ack: bool, priority: int, prefetch: int
+        self,
+        queue: _Queue,
+        tag: str,
+        no_ack: bool,
+        priority: int,
+        prefetch: int,
+        timeout_ms: int | None = None,
+        timeout_requeues: bool | None = None,
     ) -> Consumer:
-        """Start a consumer; deliveries begin with the next `Plane.run`."""
+        """Start a consumer; deliveries begin with the next `Plane.run`.
+
+        Its timeout, and what becomes of what is overdue, are its queue's unless they are given.
+        """
 
     def consume_stream(self, stream: _Queue, tag: str, prefetch: int, offset: int) -> Reader:
         """Start a consumer of a stream at an offset."""

@@ -14,7 +14,7 @@ from cpython.ref cimport Py_DECREF
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.confirms cimport Confirms, Pending
 from leporid.engine.dedup cimport unguarded, without_caches
-from leporid.engine.index cimport UNACKED, Slot
+from leporid.engine.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.outbox cimport Outbox
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
@@ -23,6 +23,7 @@ from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.storing cimport store
 from leporid.engine.stream cimport Stream
 from leporid.engine.takers cimport Taker
+from leporid.engine.timeouts cimport timeout_of
 from leporid.engine.transaction cimport commit, rollback
 from leporid.engine.wire cimport TTL_INVALID, Props, parse_ttl, walk_properties
 
@@ -40,6 +41,9 @@ cdef extern from *:
 cdef enum:
     # Kept in memory until commit, and then one segment of the log, whose places are 32-bit numbers.
     TX_BYTES_MAX = 512 * 1024 * 1024
+    # Deliveries that were taken back, each of which may be settled late; of more than these, the
+    # oldest are not told from any other that is as old.
+    FORGIVEN_MAX = 4096
 
 
 cdef class Channel:
@@ -73,11 +77,21 @@ cdef class Channel:
         self.global_limit = limit
         self.wake_consumers()
 
-    def consume(self, Queue queue not None, str tag, bint no_ack, int priority, uint32_t prefetch):
-        """Start a consumer; deliveries begin with the next `Plane.run`."""
+    def consume(self, Queue queue not None, str tag, bint no_ack, int priority, uint32_t prefetch,
+                timeout_ms=None, timeout_requeues=None):
+        """Start a consumer; deliveries begin with the next `Plane.run`.
+
+        Its timeout, and what becomes of what is overdue, are its queue's unless they are given.
+        """
         cdef Consumer consumer = Consumer(self, queue, tag, no_ack, priority, prefetch)
+        if timeout_ms is not None:
+            consumer.timeout_ms = timeout_ms
+        if timeout_requeues is not None:
+            consumer.timeout_requeues = timeout_requeues
         self.consumers.append(consumer)
         queue.attach(consumer)
+        if not no_ack:
+            self.plane.timeouts.watch(self, timeout_of(self.plane, queue, consumer))
         return consumer
 
     def consume_stream(self, Stream stream not None, str tag, uint32_t prefetch, uint64_t offset):
@@ -109,14 +123,16 @@ cdef class Channel:
         if slot.deliveries:
             self.plane.redelivered += 1
         self.out.write_got(self.number, self.delivery_tag, slot.deliveries > 0,
-                           <uint32_t> queue.ready_count, self.plane.record(slot.position))
-        if slot.deliveries < 65535:
+                           <uint32_t> queue.ready_count, self.plane.record(slot.position),
+                           queue.counted, slot.deliveries & DELIVERIES_MAX)
+        if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
         if no_ack:
             queue.settle(seq, slot)
         else:
             self.unacked_count += 1
-            self.ledger.add(self.delivery_tag, seq, queue, None)
+            self.ledger.add(self.delivery_tag, seq, queue, None, self.plane.now_ms)
+            self.plane.timeouts.watch(self, timeout_of(self.plane, queue, None))
         return True
 
     def set_flow(self, bint active):
@@ -140,7 +156,11 @@ cdef class Channel:
         else:
             upto = self.ledger.find(tag)
             if upto < 0:
-                raise PreconditionFailed(f"unknown delivery tag {tag}")
+                if not self.forgives(tag):
+                    raise PreconditionFailed(f"unknown delivery tag {tag}")
+                if not multiple:
+                    return 0
+                upto = self.ledger.upto(tag)
         if how != SETTLE_ACK:
             self.refuse_streams(self.ledger.start if multiple else upto, upto,
                                 "basic.nack and basic.reject")
@@ -156,6 +176,30 @@ cdef class Channel:
             self.settle_at(upto, how)
         self.ledger.trim()
         return 0
+
+    cdef int take_back(self, size_t at) except -1:
+        """A delivery is overdue and goes back alone; settling it later is no fault, once."""
+        cdef bint transactional = self.transactional
+        if self.forgiven is None:
+            self.forgiven = {}
+        self.forgiven[self.ledger.entries[at].tag] = None
+        if len(self.forgiven) > FORGIVEN_MAX:
+            tag = next(iter(self.forgiven))
+            del self.forgiven[tag]
+            self.forgiven_upto = max(self.forgiven_upto, <uint64_t> tag)
+        self.transactional = False
+        self.settle_at(at, SETTLE_REQUEUE)
+        self.transactional = transactional
+        return 0
+
+    cdef bint forgives(self, uint64_t tag) except -1:
+        """Whether a delivery was taken back that is being settled now."""
+        if self.forgiven is None:
+            return False
+        if tag not in self.forgiven:
+            return 0 < tag <= self.forgiven_upto
+        del self.forgiven[tag]
+        return True
 
     cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1:
         """What is read from a stream can only be acknowledged."""
@@ -178,7 +222,7 @@ cdef class Channel:
             consumer = <Consumer> taken.consumer
             Py_DECREF(consumer)
         if self.transactional:
-            self.tx_settles.append((taken.tag, queue, taken.seq, consumer, how))
+            self.tx_settles.append((taken.tag, queue, taken.seq, consumer, taken.since_ms, how))
             return 0
         return self.settle_entry(queue, taken.seq, consumer, how)
 
@@ -201,8 +245,8 @@ cdef class Channel:
             if type(queue) is Stream:
                 self.plane.acked += 1
             return 0
-        if how == SETTLE_REQUEUE:
-            return queue.requeue(seq, slot)
+        if how >= SETTLE_REQUEUE:
+            return queue.requeue(seq, slot, how == SETTLE_FAIL)
         self.plane.acked += 1
         if how == SETTLE_DROP:
             return queue.drop(seq, slot, "rejected")
@@ -231,14 +275,14 @@ cdef class Channel:
             for seq in numbers:
                 self.settle_entry(queue, seq, consumer, SETTLE_REQUEUE)
 
-    cdef int give_back_unsettled(self) except -1:
+    cdef int give_back_unsettled(self, int how) except -1:
         cdef size_t at
         cdef bint transactional = self.transactional
         self.transactional = False  # what is recovered goes back now, not at commit
         self.ledger.walks += 1
         for at in range(self.ledger.start, self.ledger.end):
             if self.ledger.entries[at].queue != NULL:
-                self.settle_at(at, SETTLE_REQUEUE)
+                self.settle_at(at, how)
         self.ledger.walks -= 1
         self.ledger.trim()
         self.transactional = transactional
@@ -441,10 +485,11 @@ cdef class Channel:
         """Give everything back: consumers end, what is unsettled is requeued."""
         if self.closed:
             return 0
+        self.plane.timeouts.forget(self)
         self.forget_consumers()
         self.rollback()
         self.transactional = False
-        self.give_back_unsettled()
+        self.give_back_unsettled(SETTLE_FAIL)
         self.expecting = 0
         self.assembling_body = None
         self.closed = True

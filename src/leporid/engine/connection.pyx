@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
 
 from leporid.engine.channel cimport (
-    SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel,
+    SETTLE_ACK, SETTLE_DROP, SETTLE_FAIL, SETTLE_REQUEUE, Channel,
 )
 from leporid.engine.peer cimport Peer
 from leporid.engine.wire cimport load16, load32, load64
@@ -444,7 +444,7 @@ cdef class Connection(Peer):
         if method == 80:
             multiple = payload[12] & 1
         elif method == 90:
-            how = SETTLE_REQUEUE if payload[12] & 1 else SETTLE_DROP
+            how = SETTLE_FAIL if payload[12] & 1 else SETTLE_DROP
         else:
             multiple = payload[12] & 1
             how = SETTLE_REQUEUE if payload[12] & 2 else SETTLE_DROP
@@ -454,7 +454,7 @@ cdef class Connection(Peer):
             raise settle_fault(fault, method)
         if self.plane.noted != noted:
             self.settle_generation = self.plane.noted_by
-        self.buries = self.buries or how == SETTLE_DROP and self.plane.burials.dying
+        self.buries = self.buries or how != SETTLE_ACK and self.plane.burials.dying
         return 0
 
     cdef int drained(self) except -1:

@@ -1,6 +1,6 @@
 """A consumer of a queue."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.channel cimport Channel
 from leporid.engine.queue cimport Queue
@@ -12,5 +12,7 @@ cdef class Consumer(Taker):
     cdef readonly Channel channel
     cdef readonly bint no_ack
     cdef readonly uint32_t prefetch
+    cdef uint64_t timeout_ms        # UINT64_MAX: as its queue says
+    cdef int timeout_requeues       # -1: as its queue says
     cdef bint replies               # to direct reply-to: such deliveries use up no tag
     cdef bytes head

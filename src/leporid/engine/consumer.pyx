@@ -5,11 +5,11 @@ does not choose what it gets; the queue does. Invariant: what is unsettled stand
 ledger and is counted here.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.channel cimport Channel
-from leporid.engine.index cimport Slot
+from leporid.engine.index cimport DELIVERIES_MAX, Slot
 from leporid.engine.outbox cimport OUTPUT_HIGH_BYTES, Outbox
 from leporid.engine.queue cimport Queue
 from leporid.engine.takers cimport Taker
@@ -31,6 +31,8 @@ cdef class Consumer(Taker):
         self.priority = priority
         self.prefetch = 0 if no_ack else prefetch
         self.active = True
+        self.timeout_ms = UINT64_MAX
+        self.timeout_requeues = -1
         self.replies = queue.name.startswith(REPLY_QUEUE)
         self.head = b"\x00\x3c\x00\x3c" + bytes((len(raw),)) + raw
 
@@ -60,10 +62,15 @@ cdef class Consumer(Taker):
         channel.plane.delivered += 1
         if slot.deliveries:
             channel.plane.redelivered += 1
-        channel.out.write_delivery(
-            channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
-            tag, slot.deliveries > 0, record)
-        if slot.deliveries < 65535:
+        if self.queue.counted:
+            channel.out.write_counted(
+                channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+                tag, slot.deliveries > 0, record, slot.deliveries & DELIVERIES_MAX)
+        else:
+            channel.out.write_delivery(
+                channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+                tag, slot.deliveries > 0, record)
+        if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
         if self.no_ack:
             self.queue.settle(seq, slot)
@@ -71,7 +78,7 @@ cdef class Consumer(Taker):
             self.unacked_count += 1
             channel.outstanding += 1
             channel.unacked_count += 1
-            channel.ledger.add(tag, seq, self.queue, self)
+            channel.ledger.add(tag, seq, self.queue, self, channel.plane.now_ms)
         return 0
 
     cdef int resume(self) except -1:

@@ -8,13 +8,13 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from leporid.engine.index cimport BLOCK_SLOTS, GONE, Block
+from leporid.engine.index cimport BLOCK_SLOTS, GONE, Block, Slot
 from leporid.engine.log cimport (
     DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_SETTLE, Segment,
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue, merge_ranges
-from leporid.engine.wire cimport Range, Record
+from leporid.engine.wire cimport RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range, Record
 
 cdef enum:
     RANGES_MAX = 4096               # in one SETTLE record
@@ -98,13 +98,38 @@ cdef bint settle_with_letter(Plane plane, uint32_t queue, uint64_t position,
     return True
 
 
+cdef uint32_t delivered_ranges(const Block *block, Range *ranges) noexcept nogil:
+    """What was delivered of a block, as DELIVERED has it: neighbours that are alike in one range.
+
+    A range's `count` has how often in its upper half.
+    """
+    cdef const Slot *slot
+    cdef uint64_t first = block.number * BLOCK_SLOTS
+    cdef uint32_t count = 0, at, segment, alike
+    for at in range(BLOCK_SLOTS):
+        slot = &block.slots[at]
+        if slot.state == GONE or not slot.deliveries or not slot.position >> 63:
+            continue
+        segment = <uint32_t> (slot.position >> 32) & ~<uint32_t> DURABLE_BIT
+        alike = ranges[count - 1].count & RANGE_COUNT_MAX if count else 0
+        if (alike and ranges[count - 1].segment == segment
+                and ranges[count - 1].first + alike == first + at
+                and ranges[count - 1].count >> RANGE_COUNT_BITS == slot.deliveries):
+            ranges[count - 1].count += 1
+            continue
+        ranges[count].segment, ranges[count].first = segment, first + at
+        ranges[count].count = <uint32_t> slot.deliveries << RANGE_COUNT_BITS | 1
+        count += 1
+    return count
+
+
 cdef int mark_clean(Plane plane) except -1:
     """The last facts of an orderly shutdown: what was delivered before, and CLEAN."""
     cdef Queue queue
     cdef Range *ranges
     cdef Record *record
     cdef Block *block
-    cdef uint32_t at, count
+    cdef uint32_t count
     flush_settles(plane, 0)
     ranges = <Range *> malloc(BLOCK_SLOTS * sizeof(Range))
     if ranges == NULL:
@@ -112,16 +137,7 @@ cdef int mark_clean(Plane plane) except -1:
     for queue in plane.queues.values():
         block = queue.index.block_from(0) if queue.durable else NULL
         while block != NULL:
-            count = 0
-            for at in range(BLOCK_SLOTS):
-                if (block.slots[at].state != GONE and block.slots[at].deliveries
-                        and block.slots[at].position >> 63):
-                    ranges[count].segment = (
-                        <uint32_t> (block.slots[at].position >> 32) & ~<uint32_t> DURABLE_BIT)
-                    ranges[count].first = block.number * BLOCK_SLOTS + at
-                    ranges[count].count = 1
-                    count += 1
-            count = merge_ranges(ranges, count)
+            count = delivered_ranges(block, ranges)
             if count:
                 append_ranges(plane, KIND_DELIVERED, 0, queue.id, ranges, count)
             block = queue.index.block_from(block.number + 1)

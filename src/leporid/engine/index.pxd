@@ -8,12 +8,15 @@ cdef enum:
     GONE = 0
     READY = 1
     UNACKED = 2
+    HELD = 3                        # came back, and is not ready yet
+    DELIVERIES_MAX = 0x7fff         # counting ends there
+    MAYBE_DELIVERED = 0x8000        # by a broker that was killed; how often, nobody knows
 
 ctypedef struct Slot:               # 24 bytes
     uint64_t position
     uint64_t expires_at_ms
     uint32_t tag_hash
-    uint16_t deliveries             # more than 0: the next one is a redelivery
+    uint16_t deliveries             # how many, and MAYBE_DELIVERED; 0: the next is the first
     uint8_t state
     uint8_t priority
 

@@ -6,6 +6,7 @@ from cpython.object cimport PyObject
 ctypedef struct Unacked:
     uint64_t tag
     uint64_t seq
+    uint64_t since_ms               # when it was delivered
     PyObject *queue                 # owned; NULL: settled
     PyObject *consumer              # owned; NULL: basic.get
 
@@ -13,8 +14,10 @@ cdef class Ledger:
     cdef Unacked *entries
     cdef size_t start, end, capacity, holes
     cdef int walks                  # by place under way: until they end, no entry moves
-    cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer) except -1
+    cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
+                 uint64_t since_ms) except -1
     cdef ssize_t find(self, uint64_t tag)
+    cdef ssize_t upto(self, uint64_t tag)
     cdef Unacked take(self, size_t at)
     cdef void trim(self)
     cdef void forget(self)

@@ -30,7 +30,8 @@ cdef class Ledger:
                     Py_DECREF(<object> self.entries[at].consumer)
         self.start = self.end = self.holes = 0
 
-    cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer) except -1:
+    cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
+                 uint64_t since_ms) except -1:
         """Enter a delivery whose tag is the highest so far."""
         cdef Unacked *entry
         cdef size_t kept = 0, at, count = self.end - self.start
@@ -53,7 +54,7 @@ cdef class Ledger:
                 self.capacity = max(16, self.capacity * 2)
         entry = &self.entries[self.end]
         self.end += 1
-        entry.tag, entry.seq = tag, seq
+        entry.tag, entry.seq, entry.since_ms = tag, seq, since_ms
         Py_INCREF(queue)
         entry.queue = <PyObject *> queue
         entry.consumer = NULL
@@ -80,6 +81,17 @@ cdef class Ledger:
         if low < self.end and self.entries[low].tag == tag:
             return <ssize_t> low if self.entries[low].queue != NULL else -1
         return -1
+
+    cdef ssize_t upto(self, uint64_t tag):
+        """Where the last delivery up to a tag stands, settled or not; -1 when there is none."""
+        cdef size_t low = self.start, high = self.end, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.entries[middle].tag <= tag:
+                low = middle + 1
+            else:
+                high = middle
+        return <ssize_t> low - 1 if low > self.start else -1
 
     cdef Unacked take(self, size_t at):
         """Make a hole; the caller owns the references of what is returned."""

@@ -26,10 +26,18 @@ cdef class Outbox:
     cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
                             uint64_t tag, bint redelivered, Record *record) except -1
     cdef int grow_scratch(self, size_t size) except -1
+    cdef int write_delivery_with(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                                 uint64_t tag, bint redelivered, Record *record,
+                                 const uint8_t *field, uint64_t value) except -1
     cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
                                uint64_t tag, uint64_t offset, Record *record) except -1
+    cdef int write_counted(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                           uint64_t tag, bint redelivered, Record *record,
+                           uint64_t count) except -1
+    cdef int write_content_with(self, uint16_t channel, const uint8_t *properties, Record *record,
+                                const uint8_t *field, uint64_t value) except -1
     cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
-                       Record *record) except -1
+                       Record *record, bint counted, uint64_t count) except -1
     cdef int write_settled(self, uint16_t channel, uint16_t method, uint64_t tag,
                            bint multiple) except -1
     cdef int write_method(self, uint16_t channel, const uint8_t *payload, size_t size) except -1

@@ -14,7 +14,8 @@ from cpython.buffer cimport PyBUF_READ
 from leporid.engine.plane cimport Plane
 from leporid.engine.takers cimport Taker
 from leporid.engine.wire cimport (
-    OFFSET_HEADER_BYTES, Record, Target, store16, store32, store64, with_offset,
+    ADDED_BYTES_MAX, DELIVERY_COUNT_FIELD, STREAM_OFFSET_FIELD, Record, Target, store16, store32,
+    store64, with_field,
 )
 
 cdef extern from *:
@@ -182,26 +183,44 @@ cdef class Outbox:
         return self.write_content(channel, names, record.properties_len,
                                   names + record.properties_len, record.body_len)
 
-    cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
-                               uint64_t tag, uint64_t offset, Record *record) except -1:
-        """basic.deliver of a stream's message, with the header x-stream-offset in front."""
+    cdef int write_delivery_with(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                                 uint64_t tag, bint redelivered, Record *record,
+                                 const uint8_t *field, uint64_t value) except -1:
+        """The same, with a header in front of the message's own."""
         cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
                                      + record.targets * sizeof(Target))
-        cdef const uint8_t *properties = names + record.names_len
-        cdef size_t names_len = record.names_len, length = record.properties_len
+        cdef size_t names_len = record.names_len
         cdef uint32_t size = <uint32_t> (head_len + 9 + names_len)
         cdef uint8_t *p = self.room(size + 8)
         p = frame_head(p, 1, channel, size)
         memcpy(p, head, head_len)
         p += head_len
         store64(p, tag)
-        p[8] = 0
+        p[8] = redelivered
         memcpy(p + 9, names, names_len)
         p[9 + names_len] = FRAME_END
         self.out_end += size + 8
-        if self.scratch_len < length + OFFSET_HEADER_BYTES:
-            self.grow_scratch(length + OFFSET_HEADER_BYTES)
-        length = with_offset(self.scratch, properties, length, offset)
+        return self.write_content_with(channel, names + names_len, record, field, value)
+
+    cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                               uint64_t tag, uint64_t offset, Record *record) except -1:
+        """basic.deliver of a stream's message, with the header x-stream-offset."""
+        return self.write_delivery_with(channel, head, head_len, tag, False, record,
+                                        STREAM_OFFSET_FIELD, offset)
+
+    cdef int write_counted(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                           uint64_t tag, bint redelivered, Record *record,
+                           uint64_t count) except -1:
+        """basic.deliver with the header x-delivery-count: how often it came back before."""
+        return self.write_delivery_with(channel, head, head_len, tag, redelivered, record,
+                                        DELIVERY_COUNT_FIELD, count)
+
+    cdef int write_content_with(self, uint16_t channel, const uint8_t *properties, Record *record,
+                                const uint8_t *field, uint64_t value) except -1:
+        cdef size_t length = record.properties_len
+        if self.scratch_len < length + ADDED_BYTES_MAX:
+            self.grow_scratch(length + ADDED_BYTES_MAX)
+        length = with_field(self.scratch, properties, length, field, value)
         return self.write_content(channel, self.scratch, length,
                                   properties + record.properties_len, record.body_len)
 
@@ -214,8 +233,8 @@ cdef class Outbox:
         return 0
 
     cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
-                       Record *record) except -1:
-        """basic.get-ok with content."""
+                       Record *record, bint counted, uint64_t count) except -1:
+        """basic.get-ok with content; `counted` says whether it has the header of the count."""
         cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
                                      + record.targets * sizeof(Target))
         cdef size_t names_len = record.names_len
@@ -231,6 +250,8 @@ cdef class Outbox:
         p[17 + names_len] = FRAME_END
         self.out_end += size + 8
         names += names_len
+        if counted:
+            return self.write_content_with(channel, names, record, DELIVERY_COUNT_FIELD, count)
         return self.write_content(channel, names, record.properties_len,
                                   names + record.properties_len, record.body_len)
 

@@ -9,6 +9,8 @@ from leporid.engine.index cimport BlockPool
 from leporid.engine.interceptor cimport Interceptor
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producer, Producers
+from leporid.engine.retries cimport Retries
+from leporid.engine.timeouts cimport Timeouts
 from leporid.engine.timers cimport Timers
 from leporid.engine.wire cimport Record
 
@@ -26,7 +28,7 @@ cdef class Plane:
     cdef readonly Log transient
     cdef readonly Log durable
     cdef readonly uint64_t published, delivered, got, acked, confirmed, returned, redelivered
-    cdef readonly uint64_t unroutable, requeued, expired
+    cdef readonly uint64_t unroutable, requeued, expired, timed_out
     cdef readonly uint64_t received_bytes, sent_bytes
     cdef list hungry                    # queues that may have something for somebody
     cdef list touched                   # connections with output
@@ -49,6 +51,9 @@ cdef class Plane:
     cdef list dropped                   # segments whose files may go
     cdef dict queues                    # by id, for replay and cleaning
     cdef uint32_t next_transient_id
+    cdef Retries retries                # entries that are held before they are ready again
+    cdef Timeouts timeouts              # deliveries that nobody settles
+    cdef public uint64_t consumer_timeout_ms    # of those that say nothing else; 0: none
     cdef Timers timers                  # of entries with a time to live
     cdef uint64_t timed_count           # entries that have one, settled ones not counted
     cdef list momentary                 # (queue, seq) with a time to live of 0

@@ -35,6 +35,8 @@ class Plane:
     message_bytes_max: int
     interceptor: Interceptor | None
     """Changes the properties of what clients publish; None: nobody does."""
+    consumer_timeout_ms: int
+    """How long a delivery may be unsettled whose queue and consumer say nothing; 0: for ever."""
 
     map_segment: Callable[[int], Buffer] | None
     map_stream_segment: Callable[[int, int], Buffer] | None
@@ -106,6 +108,10 @@ class Plane:
     def requeued(self) -> int: ...
     @property
     def expired(self) -> int: ...
+    @property
+    def timed_out(self) -> int:
+        """Deliveries that were not settled in time."""
+
     @property
     def received_bytes(self) -> int: ...
     @property

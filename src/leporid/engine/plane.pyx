@@ -10,7 +10,7 @@ confirm, a held answer) goes on. Invariant: nothing that waits for a generation 
 every byte and every definition of that generation is on disk.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING
 
@@ -25,19 +25,15 @@ from leporid.engine.index cimport GONE, BlockPool, Slot
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producers
 from leporid.engine.queue cimport Queue
+from leporid.engine.retries cimport Retries
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.storing cimport store, store_produced
 from leporid.engine.stream cimport Stream
+from leporid.engine.timeouts cimport Timeouts
 from leporid.engine.timers cimport Due, Timers
 from leporid.engine.wire cimport Props, Record, walk_properties
 
 from leporid.engine.recall import recall
-
-cdef extern from *:
-    """
-    #define NO_LIMIT UINT64_MAX
-    """
-    uint64_t NO_LIMIT
 
 # One message at most (RabbitMQ 3.13's max_message_size).
 MESSAGE_BYTES_MAX = 128 * 1024 * 1024
@@ -84,6 +80,8 @@ cdef class Plane:
         self.dropped = []
         self.momentary = []
         self.timers = Timers()
+        self.retries = Retries(self)
+        self.timeouts = Timeouts(self)
         self.blocks = BlockPool()
         self.queues = {}
         self.next_transient_id = TRANSIENT_IDS
@@ -179,6 +177,7 @@ cdef class Plane:
                 stream.retain()
         if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
             self.prune_timers()
+        self.timeouts.turn()
         self.work()
         if self.confirming:
             waiting, self.confirming = self.confirming, []
@@ -193,6 +192,7 @@ cdef class Plane:
         """Let queues deliver what came, and drop what may not stay."""
         cdef Queue queue
         cdef uint64_t seq
+        self.retries.turn()
         if self.timers.count:
             self.expire()
         # What is dropped may become a dead letter in another queue, which then has a turn too.
@@ -240,12 +240,14 @@ cdef class Plane:
     @property
     def next_due_ms(self):
         """When `run` must be called although nothing came; 0: never."""
-        return self.timers.heap[0].at_ms if self.timers.count else 0
+        cdef uint64_t earliest_ms = min(self.timers.next_ms(), self.retries.timers.next_ms(),
+                                        self.timeouts.timers.next_ms())
+        return 0 if earliest_ms == UINT64_MAX else earliest_ms
 
     @property
     def busy(self):
         """Whether `run` would find something to do."""
-        return bool(self.hungry or self.resuming or self.burials.dying)
+        return bool(self.hungry or self.resuming or self.burials.dying or self.timeouts.changed)
 
     def take_touched(self):
         """Connections that have output or want to be closed, since the last call."""

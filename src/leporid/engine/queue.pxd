@@ -12,6 +12,8 @@ cdef enum:
     DROP_HEAD = 0
     REJECT_PUBLISH = 1
     REJECT_PUBLISH_DLX = 2
+    HOLD_RETURNED = 1               # what a consumer did not want now is held before it is ready
+    HOLD_FAILED = 2                 # and what one failed with
 
 cdef class Queue:
     cdef readonly uint32_t id
@@ -22,6 +24,8 @@ cdef class Queue:
     cdef readonly uint64_t ready_count
     cdef readonly uint64_t unacked_count
     cdef readonly uint64_t ready_bytes
+    cdef readonly uint64_t held_count
+    cdef uint64_t held_bytes
     cdef readonly uint64_t next_seq
     cdef readonly uint64_t published, delivered
     cdef readonly int consumer_count
@@ -32,6 +36,12 @@ cdef class Queue:
     cdef public object dead_letters
     cdef public bint private            # what comes to no other queue is unroutable all the same
     cdef readonly bint limited          # has a limit of length or bytes
+    cdef readonly bint counted          # deliveries say how often they came back
+    cdef int delivery_limit
+    cdef int retries                    # HOLD_RETURNED, HOLD_FAILED, both or none: who is held back
+    cdef uint64_t retry_min_ms, retry_max_ms
+    cdef uint64_t timeout_ms            # of its consumers; NO_LIMIT: it says nothing
+    cdef bint timeout_requeues          # what is overdue goes back alone
     cdef Plane plane
     cdef Index index
     cdef Takers takers
@@ -49,7 +59,9 @@ cdef class Queue:
     cdef int settle(self, uint64_t seq, Slot *slot) except -1
     cdef int forget(self, uint64_t seq, Slot *slot) except -1
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
-    cdef int requeue(self, uint64_t seq, Slot *slot) except -1
+    cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1
+    cdef int come_back(self, uint64_t seq, Slot *slot) except -1
+    cdef int let_go(self, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1
     cdef int prune(self, Order order) except -1
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from leporid.engine.plane import Plane
 
 OVERFLOW: Final[dict[str, int]]
+RETRIES: Final[dict[str, int]]
 
 class _DeadLetters(Protocol):
     """Takes what died in a queue: why, and the message."""
@@ -53,6 +54,14 @@ class Queue:
         """Bytes of the bodies that wait."""
 
     @property
+    def held_count(self) -> int:
+        """Messages that came back, and are not ready again yet."""
+
+    @property
+    def counted(self) -> bool:
+        """Its deliveries say how often they came back."""
+
+    @property
     def next_seq(self) -> int:
         """Sequence number of the next entry."""
 
@@ -90,6 +99,32 @@ class Queue:
     def set_message_ttl(self, ttl_ms: int | None) -> None:
         """How long a message stays at most, from when it enters; None: for ever."""
 
+    def set_delivery_limit(self, limit: int | None, counted: bool) -> None:
+        """How often a message may come back from consumers before it is dropped; None: always.
+
+        Args:
+            limit: of returns, up to 32766.
+            counted: deliveries say how often that was (header x-delivery-count).
+        """
+
+    def set_retries(self, kind: str, min_ms: int, max_ms: int) -> None:
+        """Hold what comes back `min_ms` for each time that it did, `max_ms` at most.
+
+        Args:
+            kind: what is held: "failed" (rejected, or its channel ended), "returned" (the rest),
+                "all" or "disabled".
+            min_ms: for each time.
+            max_ms: at most.
+        """
+
+    def set_consumer_timeout(self, timeout_ms: int | None, requeues: bool) -> None:
+        """How long a delivery may be unsettled; 0: for ever, None: as long as anywhere.
+
+        Args:
+            timeout_ms: since it was delivered.
+            requeues: what is overdue goes back alone, and its channel lives.
+        """
+
     def set_priorities(self, highest: int) -> None:
         """Messages leave by priority first, 0 to `highest`; only while the queue is empty."""
 
@@ -97,7 +132,7 @@ class Queue:
         """One consumer at a time gets messages."""
 
     def purge(self) -> int:
-        """Drop the ready messages; returns how many there were."""
+        """Drop every message that is ready or held; returns how many there were."""
 
     def retire(self) -> int:
         """The queue was deleted; returns how many were ready."""

@@ -16,7 +16,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 
 from leporid.engine.index cimport (
-    BLOCK_SLOTS, GONE, READY, UNACKED, Block, Index, Slot,
+    BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Block, Index, Slot,
 )
 from leporid.engine.log cimport DURABLE_BIT
 from leporid.engine.order cimport Order
@@ -37,6 +37,8 @@ cdef enum:
 
 OVERFLOW = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
             "reject-publish-dlx": REJECT_PUBLISH_DLX}
+RETRIES = {"disabled": 0, "returned": HOLD_RETURNED, "failed": HOLD_FAILED,
+           "all": HOLD_RETURNED | HOLD_FAILED}
 
 
 cdef int compare_ranges(const void *a, const void *b) noexcept nogil:
@@ -74,7 +76,8 @@ cdef class Queue:
         self.index = Index(plane.blocks)
         self.takers = Takers()
         self.returned = Order()
-        self.length_limit = self.bytes_limit = self.ttl = NO_LIMIT
+        self.length_limit = self.bytes_limit = self.ttl = self.timeout_ms = NO_LIMIT
+        self.delivery_limit = DELIVERIES_MAX
 
     def __dealloc__(self):
         free(self.ranges)
@@ -96,6 +99,32 @@ cdef class Queue:
     def set_message_ttl(self, ttl_ms):
         """How long a message stays at most, from when it enters; None: for ever."""
         self.ttl = NO_LIMIT if ttl_ms is None else ttl_ms
+
+    def set_delivery_limit(self, limit, bint counted):
+        """How often a message may come back from consumers before it is dropped; None: always.
+
+        `counted` says whether deliveries tell how often that was (header x-delivery-count).
+        """
+        self.delivery_limit = DELIVERIES_MAX if limit is None else min(limit, DELIVERIES_MAX)
+        self.counted = counted
+
+    def set_retries(self, str kind not None, uint64_t min_ms, uint64_t max_ms):
+        """Hold what comes back `min_ms` for each time that it did, `max_ms` at most.
+
+        `kind` says what: "failed" (rejected, or its channel ended), "returned" (the rest), "all".
+        """
+        self.retries = RETRIES[kind]
+        self.retry_min_ms, self.retry_max_ms = min_ms, max_ms
+
+    def set_consumer_timeout(self, timeout_ms, bint requeues):
+        """How long a delivery may be unsettled; 0: for ever, None: as long as anywhere.
+
+        `requeues` says that what is overdue goes back alone, and its channel lives.
+        """
+        self.timeout_ms = NO_LIMIT if timeout_ms is None else timeout_ms
+        self.timeout_requeues = requeues
+        if self.consumer_count or self.unacked_count:
+            self.plane.timeouts.changed = True
 
     def set_priorities(self, int highest):
         """Messages leave by priority first, 0 to `highest`; only while the queue is empty."""
@@ -191,6 +220,8 @@ cdef class Queue:
         cdef uint64_t position = slot.position
         if slot.state == UNACKED:
             self.unacked_count -= 1
+        elif slot.state == HELD:
+            self.let_go(slot)
         else:
             self.ready_count -= 1
             self.ready_bytes -= self.plane.record(position).body_len
@@ -253,14 +284,32 @@ cdef class Queue:
         order.rebuild()
         return 0
 
-    cdef int requeue(self, uint64_t seq, Slot *slot) except -1:
-        """Put an unacked entry back to where it was; its next delivery is a redelivery."""
+    cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1:
+        """An unacked entry comes back, to where it was; too often, and it is a dead letter.
+
+        `failed` tells a consumer that failed from one that did not want it now.
+        """
+        if slot.deliveries & DELIVERIES_MAX > self.delivery_limit:
+            return self.drop(seq, slot, "delivery_limit")
+        self.plane.requeued += 1
+        if self.retries & (HOLD_FAILED if failed else HOLD_RETURNED):
+            return self.plane.retries.hold(self, seq, slot)
+        self.unacked_count -= 1
+        return self.come_back(seq, slot)
+
+    cdef int let_go(self, Slot *slot) except -1:
+        """An entry is held no more."""
+        self.held_count -= 1
+        self.held_bytes -= self.plane.record(slot.position).body_len
+        self.plane.retries.count -= 1
+        return 0
+
+    cdef int come_back(self, uint64_t seq, Slot *slot) except -1:
+        """An entry that is counted nowhere is ready, in its place."""
         self.stand(seq, slot)
         slot.state = READY
-        self.unacked_count -= 1
         self.ready_count += 1
         self.ready_bytes += self.plane.record(slot.position).body_len
-        self.plane.requeued += 1
         if slot.expires_at_ms:
             # Its timer rang meanwhile, or will ring.
             if slot.expires_at_ms <= self.plane.now_ms:
@@ -319,7 +368,8 @@ cdef class Queue:
         return 1
 
     cdef bint over_limit(self):
-        return self.ready_count > self.length_limit or self.ready_bytes > self.bytes_limit
+        return (self.ready_count + self.held_count > self.length_limit
+                or self.ready_bytes + self.held_bytes > self.bytes_limit)
 
     cdef bint refuses(self, uint32_t body_len) except -1:
         """Whether a publish must be refused (overflow reject-publish), as it would go over a limit.
@@ -334,8 +384,8 @@ cdef class Queue:
     cdef bint is_full(self, uint32_t body_len):
         """Whether a message more would be over a limit, and is refused for it."""
         return (self.overflow != DROP_HEAD and self.limited
-                and (self.ready_count >= self.length_limit
-                     or self.ready_bytes + body_len > self.bytes_limit))
+                and (self.ready_count + self.held_count >= self.length_limit
+                     or self.ready_bytes + self.held_bytes + body_len > self.bytes_limit))
 
     cdef int drop_excess(self) except -1:
         """Drop from the head what is over the limit (overflow drop-head)."""
@@ -343,6 +393,8 @@ cdef class Queue:
         cdef uint64_t seq
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
             slot = self.pop(&seq)
+            if slot == NULL:
+                break  # all that is left is held
             self.drop(seq, slot, "maxlen")
         return 0
 
@@ -364,9 +416,11 @@ cdef class Queue:
         return 0
 
     def purge(self):
-        """Drop every ready message; returns how many there were."""
-        cdef uint64_t count = self.ready_count
+        """Drop every message that is ready or held; returns how many there were."""
+        cdef uint64_t count = self.ready_count + self.held_count
         self.drop_all(READY)
+        if self.held_count:
+            self.drop_all(HELD)
         self.returned = Order()
         if self.lanes is not None:
             self.lanes = [Order() for _ in self.lanes]

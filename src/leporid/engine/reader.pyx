@@ -64,7 +64,8 @@ cdef class Reader(Consumer):
                 self.unacked_count += 1
                 channel.outstanding += 1
                 channel.unacked_count += 1
-                channel.ledger.add(channel.delivery_tag, self.cursor.offset, stream, self)
+                channel.ledger.add(channel.delivery_tag, self.cursor.offset, stream, self,
+                                   channel.plane.now_ms)
             self.cursor.at += record.size
             self.cursor.offset += 1
         return 0

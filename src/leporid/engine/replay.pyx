@@ -10,14 +10,15 @@ from libc.string cimport memset
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 from leporid.engine.cleaning cimport relocate
-from leporid.engine.index cimport GONE, Slot
 from leporid.engine.log cimport (
     DURABLE_BIT, FLAG_IN_TX, FLAG_PRODUCED, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_LAST,
     KIND_PRODUCER, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
-from leporid.engine.restoring cimport apply_publish, apply_settle, finish_restore
+from leporid.engine.restoring cimport (
+    apply_delivered, apply_publish, apply_settle, finish_restore,
+)
 from leporid.engine.wire cimport Range, Record, Target, crc32c, header_check
 
 from leporid.engine.log import FORMAT_VERSION, MAGIC
@@ -223,8 +224,7 @@ cdef class Replay:
         cdef const uint32_t *head = <const uint32_t *> target
         cdef Range *ranges = <Range *> (head + 2)
         cdef Queue queue
-        cdef Slot *slot
-        cdef uint64_t position, seq
+        cdef uint64_t position
         cdef uint32_t i
         if record.kind == KIND_PUBLISH:
             report.publishes += 1
@@ -260,10 +260,7 @@ cdef class Replay:
                 if record.kind == KIND_SETTLE:
                     apply_settle(queue, &ranges[i])
                     continue
-                for seq in range(ranges[i].first, ranges[i].first + ranges[i].count):
-                    slot = queue.slot_of(seq)
-                    if slot != NULL and slot.state != GONE:
-                        slot.deliveries = max(1, slot.deliveries)
+                apply_delivered(queue, &ranges[i])
         return 0
 
     cdef void meet(self, uint32_t queue):

@@ -7,4 +7,5 @@ from leporid.engine.wire cimport Range
 
 cdef int apply_publish(Queue queue, uint64_t seq, uint64_t position) except -1
 cdef int apply_settle(Queue queue, Range *settled) except -1
+cdef int apply_delivered(Queue queue, Range *delivered) except -1
 cdef int finish_restore(Queue queue, bint redelivered) except -1

@@ -5,12 +5,12 @@ Invariant: a fact applied twice changes nothing, and after `finish_restore` the 
 had never been away, but that everything is ready.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
-from leporid.engine.index cimport BLOCK_SLOTS, GONE, READY, Block, Slot
+from leporid.engine.index cimport BLOCK_SLOTS, GONE, MAYBE_DELIVERED, READY, Block, Slot
 from leporid.engine.log cimport DURABLE_BIT
 from leporid.engine.queue cimport Queue
-from leporid.engine.wire cimport Range
+from leporid.engine.wire cimport RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range
 
 
 cdef int apply_publish(Queue queue, uint64_t seq, uint64_t position) except -1:
@@ -46,6 +46,18 @@ cdef int apply_settle(Queue queue, Range *settled) except -1:
     return 0
 
 
+cdef int apply_delivered(Queue queue, Range *delivered) except -1:
+    """How often, as far as it is known: never less than before."""
+    cdef uint64_t seq
+    cdef Slot *slot
+    cdef uint16_t deliveries = max(1, delivered.count >> RANGE_COUNT_BITS)
+    for seq in range(delivered.first, delivered.first + (delivered.count & RANGE_COUNT_MAX)):
+        slot = queue.index.slot_of(seq)
+        if slot != NULL and slot.state != GONE:
+            slot.deliveries = max(deliveries, slot.deliveries)
+    return 0
+
+
 cdef int finish_restore(Queue queue, bint redelivered) except -1:
     """All facts were applied: count what is ready."""
     cdef Block *block = queue.index.block_from(0)
@@ -57,7 +69,7 @@ cdef int finish_restore(Queue queue, bint redelivered) except -1:
                 queue.ready_count += 1
                 queue.ready_bytes += queue.plane.record(block.slots[at].position).body_len
                 if redelivered:
-                    block.slots[at].deliveries = max(1, block.slots[at].deliveries)
+                    block.slots[at].deliveries |= MAYBE_DELIVERED
                 queue.restore_entry(block.number * BLOCK_SLOTS + at, block.slots[at].position)
         block = queue.index.block_from(block.number + 1)
     queue.index.end_restore(queue.next_seq)

@@ -13,4 +13,5 @@ cdef class Timers:
     cdef size_t capacity
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
     cdef Due pop(self)
+    cdef uint64_t next_ms(self)
     cdef void rebuild(self)

@@ -5,7 +5,7 @@ whoever settles an entry leaves its timer, and whoever owns the heap filters it 
 stale. Invariant: heap[0] is due first.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 
@@ -52,6 +52,10 @@ cdef class Timers:
             self.heap[0] = self.heap[self.count]
             sift(self.heap, self.count, 0)
         return first
+
+    cdef uint64_t next_ms(self):
+        """When the first is due; far beyond any time when there is none."""
+        return self.heap[0].at_ms if self.count else UINT64_MAX
 
     cdef void rebuild(self):
         """Order the first `count` structs again, after somebody filtered them."""

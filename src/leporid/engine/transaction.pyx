@@ -99,8 +99,8 @@ cdef tuple begin_commit(Channel channel):
             reserve(route, properties)
         route.duplicate = duplicate
         publishes.append((route, names, properties, body, mandatory, refused))
-    for _, queue, seq, consumer, how in channel.tx_settles:
-        if how == SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
+    for _, queue, seq, consumer, _, how in channel.tx_settles:
+        if how >= SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
             # commit-ok promises them, so none waits for another turn
             channel.plane.burials.count = 0
             channel.settle_entry(queue, seq, consumer, how)
@@ -118,16 +118,18 @@ cdef int rollback(Channel channel) except -1:
     settles, channel.tx_settles = channel.tx_settles, []
     if not settles:
         return 0
-    entries = [(tag, seq, queue, consumer) for tag, queue, seq, consumer, _ in settles]
+    entries = [(tag, seq, queue, consumer, since_ms)
+               for tag, queue, seq, consumer, since_ms, _ in settles]
     for at in range(channel.ledger.start, channel.ledger.end):
         taken = channel.ledger.entries[at]
         if taken.queue != NULL:
             entries.append((taken.tag, taken.seq, <object> taken.queue,
-                            <object> taken.consumer if taken.consumer != NULL else None))
+                            <object> taken.consumer if taken.consumer != NULL else None,
+                            taken.since_ms))
     channel.ledger.forget()
     entries.sort(key=tag_of)
-    for tag, seq, queue, consumer in entries:
-        channel.ledger.add(tag, seq, queue, consumer)
+    for tag, seq, queue, consumer, since_ms in entries:
+        channel.ledger.add(tag, seq, queue, consumer, since_ms)
     return 0
 
 

@@ -254,27 +254,32 @@ static int walk_properties(const uint8_t *p, size_t n, Props *out) {
     return p == end ? 0 : -1;
 }
 
-/* What a delivery from a stream adds: a table's length, and x-stream-offset as 'l' (RabbitMQ). */
-enum { OFFSET_HEADER_BYTES = 4 + 1 + 15 + 1 + 8 };
+/* What a delivery may add to the headers: a name and the type 'l', as they stand in a table. */
+#define STREAM_OFFSET_FIELD ((const uint8_t *)"\x0fx-stream-offsetl")
+#define DELIVERY_COUNT_FIELD ((const uint8_t *)"\x10x-delivery-countl")
+enum { ADDED_BYTES_MAX = 4 + 1 + 16 + 1 + 8 };  /* a table's length, the longer field, its value */
 
 /* Copies the fields of a table that was walked before, but those of that name; returns their
-   length. A publisher may have written anything, or read the message from a stream. */
-static size_t without_offset(uint8_t *to, const uint8_t *p, const uint8_t *end) {
+   length. A publisher may have written anything, or got the message from another queue. */
+static size_t without_field(uint8_t *to, const uint8_t *p, const uint8_t *end,
+                            const uint8_t *name) {
     uint8_t *q = to;
     while (p < end) {
         const uint8_t *field = p;
         p += 1 + *p;
         if (walk_value(&p, end, 1)) p = end;
-        if (field[0] == 15 && memcmp(field + 1, "x-stream-offset", 15) == 0) continue;
+        if (field[0] == name[0] && memcmp(field + 1, name + 1, name[0]) == 0) continue;
         memcpy(q, field, (size_t)(p - field));
         q += p - field;
     }
     return (size_t)(q - to);
 }
 
-/* Copies properties that were walked before, with the header in front of the others; returns their
-   new length. `to` has room for OFFSET_HEADER_BYTES more. */
-static size_t with_offset(uint8_t *to, const uint8_t *properties, size_t n, uint64_t offset) {
+/* Copies properties that were walked before, with a header in front of the others; returns their
+   new length. `to` has room for ADDED_BYTES_MAX more. */
+static size_t with_field(uint8_t *to, const uint8_t *properties, size_t n, const uint8_t *field,
+                         uint64_t value) {
+    const size_t added = 4 + 1 + (size_t)field[0] + 1 + 8;
     const uint8_t *p = properties + 2, *end = properties + n;
     uint8_t *q = to;
     uint16_t flags = load16(properties);
@@ -285,11 +290,11 @@ static size_t with_offset(uint8_t *to, const uint8_t *properties, size_t n, uint
     memcpy(q + 2, properties + 2, (size_t)(p - properties) - 2);
     q += p - properties;
     if (flags & 0x2000) { size = load32(p); p += 4; }
-    copied = (uint32_t)without_offset(q + OFFSET_HEADER_BYTES, p, p + size);
-    store32(q, copied + OFFSET_HEADER_BYTES - 4);
-    memcpy(q + 4, "\x0fx-stream-offsetl", 17);
-    store64(q + 21, offset);
-    q += OFFSET_HEADER_BYTES + copied;
+    copied = (uint32_t)without_field(q + added, p, p + size, field);
+    store32(q, copied + (uint32_t)added - 4);
+    memcpy(q + 4, field, added - 12);
+    store64(q + added - 8, value);
+    q += added + copied;
     p += size;
     memcpy(q, p, (size_t)(end - p));
     return (size_t)(q - to) + (size_t)(end - p);
@@ -338,7 +343,9 @@ static inline uint16_t header_check(const Record *record, uint32_t seed) {
 
 typedef struct __attribute__((packed)) { uint32_t queue; uint64_t seq; } Target;
 
-/* Settled sequence numbers. */
+/* Settled or delivered sequence numbers. Of delivered ones the upper half of `count` says how
+   often; 0 there, by an older version, is at least once. */
 typedef struct { uint32_t segment; uint32_t count; uint64_t first; } Range;
+enum { RANGE_COUNT_BITS = 16, RANGE_COUNT_MAX = 0xffff };
 
 #endif

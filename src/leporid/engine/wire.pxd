@@ -32,8 +32,11 @@ cdef extern from "wire.h" nogil:
 
     int walk_properties(const uint8_t *p, size_t n, Props *out)
 
-    int OFFSET_HEADER_BYTES
-    size_t with_offset(uint8_t *to, const uint8_t *properties, size_t n, uint64_t offset)
+    int ADDED_BYTES_MAX
+    const uint8_t *STREAM_OFFSET_FIELD
+    const uint8_t *DELIVERY_COUNT_FIELD
+    size_t with_field(uint8_t *to, const uint8_t *properties, size_t n, const uint8_t *field,
+                      uint64_t value)
 
     int TTL_NONE
     int TTL_SET
@@ -57,6 +60,9 @@ cdef extern from "wire.h" nogil:
     ctypedef struct Target:
         uint32_t queue
         uint64_t seq
+
+    int RANGE_COUNT_BITS
+    int RANGE_COUNT_MAX
 
     ctypedef struct Range:
         uint32_t segment

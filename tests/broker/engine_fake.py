@@ -26,6 +26,7 @@ class FakeQueue:
     ready: list[str] = field(default_factory=list)
     consumers: list[FakeConsumer] = field(default_factory=list)
     unacked_count: int = 0
+    held_count: int = 0
     retired: bool = False
 
     dead_letters: DeadLetterPort | None = None
@@ -37,6 +38,15 @@ class FakeQueue:
 
     def set_message_ttl(self, ttl_ms: int | None) -> None:
         self.limits["ttl_ms"] = ttl_ms
+
+    def set_delivery_limit(self, limit: int | None, counted: bool) -> None:
+        self.limits["returns"] = (limit, counted)
+
+    def set_retries(self, kind: str, min_ms: int, max_ms: int) -> None:
+        self.limits["retries"] = (kind, min_ms, max_ms)
+
+    def set_consumer_timeout(self, timeout_ms: int | None, requeues: bool) -> None:
+        self.limits["timeout"] = (timeout_ms, requeues)
 
     def set_priorities(self, highest: int) -> None:
         self.limits["priorities"] = highest
@@ -162,6 +172,7 @@ class FakeConsumer:
     no_ack: bool
     priority: int
     prefetch: int
+    timeout: tuple[int | None, bool | None] = (None, None)
 
 
 @dataclass(eq=False)
@@ -200,10 +211,18 @@ class FakeChannel:
     log: list[str] = field(default_factory=list)
 
     def consume(
-        self, queue: Queue, tag: str, no_ack: bool, priority: int, prefetch: int
+        self,
+        queue: Queue,
+        tag: str,
+        no_ack: bool,
+        priority: int,
+        prefetch: int,
+        timeout_ms: int | None = None,
+        timeout_requeues: bool | None = None,
     ) -> FakeConsumer:
         assert isinstance(queue, FakeQueue)
-        consumer = FakeConsumer(self, queue, tag, no_ack, priority, prefetch)
+        timeout = timeout_ms, timeout_requeues
+        consumer = FakeConsumer(self, queue, tag, no_ack, priority, prefetch, timeout)
         self.consumers.append(consumer)
         queue.consumers.append(consumer)
         queue.deliver()
@@ -211,7 +230,7 @@ class FakeChannel:
 
     def consume_stream(self, stream: Stream, tag: str, prefetch: int, offset: int) -> FakeReader:
         assert isinstance(stream, FakeStream)
-        reader = FakeReader(self, stream, tag, False, 0, prefetch, offset)
+        reader = FakeReader(self, stream, tag, False, 0, prefetch, offset=offset)
         self.consumers.append(reader)
         self.readers.append(reader)
         stream.consumers.append(reader)

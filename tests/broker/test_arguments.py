@@ -98,7 +98,27 @@ def test_any_size_of_number_will_do(kind: type[int]):
         ),
         ({"x-max-age": "1h"}, " of queue type rabbit_classic_queue"),
         ({"x-dead-letter-strategy": "at-most-once"}, " of queue type rabbit_classic_queue"),
-        ({"x-delivery-limit": 2}, " of queue type rabbit_classic_queue"),
+        ({"x-delivery-limit": "2"}, '"expected integer, got longstr"'),
+        ({"x-delivery-limit": 32_767}, "{value_too_large,32767}"),
+        ({"x-consumer-timeout": -1}, "{value_negative,-1}"),
+        ({"x-consumer-timeout": 1 << 40}, "{value_too_large,1099511627776}"),
+        ({"x-consumer-timeout-action": "cancel"}, "invalid_consumer_timeout_action"),
+        ({"x-consumer-timeout-action": True}, "{unacceptable_type,bool}"),
+        ({"x-delayed-retry-type": "some"}, "invalid_delayed_retry_type"),
+        ({"x-delayed-retry-min": 0}, "{value_zero,0}"),
+        ({"x-delayed-retry-max": 1 << 40}, "{value_too_large,1099511627776}"),
+        (
+            {"x-delayed-retry-min": 10, "x-delayed-retry-max": 9},
+            '"delayed-retry-max (9) must not be smaller than delayed-retry-min (10)"',
+        ),
+        (
+            {"x-queue-type": "stream", "x-delivery-limit": 1},
+            " of queue type rabbit_stream_queue",
+        ),
+        (
+            {"x-queue-type": "stream", "x-consumer-timeout": 1},
+            " of queue type rabbit_stream_queue",
+        ),
         ({"x-queue-type": "quorum", "x-max-priority": 2}, " of queue type rabbit_quorum_queue"),
         ({"x-queue-type": "quorum", "x-dead-letter-strategy": "x"}, "invalid_dlx_strategy"),
         ({"x-queue-type": "quorum", "x-quorum-initial-group-size": 0}, "{value_zero,0}"),
@@ -120,6 +140,28 @@ def test_what_no_queue_knows_is_kept():
     assert check_queue_arguments(QUEUE, {"x-unknown": None, "y": [1]}) is CLASSIC
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_what_becomes_of_messages_that_come_back(kind: str):
+    """On every queue whose messages do come back; RabbitMQ has it on quorum queues only."""
+    for limit in (-1, -5, 0, Int8(20), 32_766):
+        check_queue_arguments(QUEUE, {"x-queue-type": kind, "x-delivery-limit": limit})
+    arguments: dict[str, Value] = {
+        "x-queue-type": kind,
+        "x-consumer-timeout": 0,
+        "x-consumer-timeout-action": "requeue",
+        "x-delayed-retry-type": "failed",
+        "x-delayed-retry-min": 10,
+        "x-delayed-retry-max": 10,
+    }
+    check_queue_arguments(QUEUE, arguments)
+
+
+def test_what_is_ours_alone_is_kept_by_queues_that_do_not_know_it():
+    check_queue_arguments(
+        QUEUE, {"x-queue-type": "stream", "x-consumer-timeout-action": "no matter"}
+    )
+
+
 def test_types_by_name():
     assert queue_type({}) is CLASSIC
     assert queue_type({"x-queue-type": "quorum"}) is QUORUM
@@ -132,6 +174,11 @@ def test_consumer_arguments():
         ({"x-priority": "1"}, 'x-priority\' for {}: "expected integer, got longstr"'),
         ({"x-cancel-on-ha-failover": "1"}, "failover' for {}: {{unacceptable_type,longstr}}"),
         ({"x-stream-offset": "1"}, "x-stream-offset' for {} of queue type rabbit_classic_queue"),
+        ({"x-consumer-timeout": -1}, "x-consumer-timeout' for {}: {{value_negative,-1}}"),
+        (
+            {"x-consumer-timeout-action": "wait"},
+            "x-consumer-timeout-action' for {}: invalid_consumer_timeout_action",
+        ),
     ]
     for arguments, text in cases:
         with pytest.raises(PreconditionFailed) as raised:

@@ -7,6 +7,8 @@ from tests.broker.engine_fake import FakeQueue
 from tests.broker.peer import World
 
 from leporid.amqp.tables import Int8, Value
+from leporid.broker import limits
+from leporid.broker.arguments import queue_type
 from leporid.broker.dead_letters import DeadLetters
 
 
@@ -56,6 +58,50 @@ def test_bounds(arguments: dict[str, Value], length: int, size: int, overflow: s
 )
 def test_each_argument(argument: str, value: Value, limits: dict[str, object]):
     assert make({argument: value}).limits == limits
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"x-delivery-limit": 0}, {"returns": (0, True)}),
+        ({"x-delivery-limit": 32_766}, {"returns": (32_766, True)}),
+        ({"x-delivery-limit": -1}, {}),
+        ({"x-queue-type": "quorum"}, {"returns": (20, True)}),
+        ({"x-queue-type": "quorum", "x-delivery-limit": 3}, {"returns": (3, True)}),
+        ({"x-queue-type": "quorum", "x-delivery-limit": -1}, {"returns": (None, True)}),
+        ({"x-consumer-timeout": 5}, {"timeout": (5, False)}),
+        ({"x-consumer-timeout-action": "requeue"}, {"timeout": (None, True)}),
+        ({"x-consumer-timeout-action": "close"}, {}),
+        (
+            {"x-delayed-retry-type": "all", "x-delayed-retry-min": 5},
+            {"returns": (None, True), "retries": ("all", 5, 5)},
+        ),
+        (
+            {
+                "x-delayed-retry-type": "failed",
+                "x-delayed-retry-min": 5,
+                "x-delayed-retry-max": 60,
+            },
+            {"returns": (None, True), "retries": ("failed", 5, 60)},
+        ),
+        ({"x-delayed-retry-type": "all"}, {}),
+        ({"x-delayed-retry-type": "disabled", "x-delayed-retry-min": 5}, {}),
+        ({"x-delayed-retry-min": 5}, {}),
+    ],
+)
+def test_what_comes_back(arguments: dict[str, Value], told: dict[str, object]):
+    kind = queue_type(arguments)
+    vhost = World().broker.vhosts["/"]
+    queue = vhost.make_queue("q", arguments=arguments, kind=kind).engine
+    assert isinstance(queue, FakeQueue)
+    assert queue.limits == told
+
+
+def test_a_limit_that_an_older_version_recorded_is_none():
+    """It was not looked at when it was declared, and counting ends below it."""
+    queue = World().broker.vhosts["/"].make_queue("q")
+    queue.arguments = {"x-delivery-limit": 2**40}
+    assert limits.wanted(queue).delivery_limit is None
 
 
 def test_all_at_once():

@@ -80,5 +80,5 @@ def test_what_it_says_of_itself():
     queue.deleted = True
     assert "deleted" in repr(queue)
     assert queue.statistics() == QueueStatistics(
-        "/", "q", False, True, False, {"x-single-active-consumer": True}, 0, 0, 0, 0
+        "/", "q", False, True, False, {"x-single-active-consumer": True}, 0, 0, 0, 0, 0
     )

@@ -62,9 +62,11 @@ def test_the_time_of_each_delivery_begins_when_it_is_sent(plane, queue, peer, re
     send(peer, "b")
     assert deliver(plane, reader) == [(2, b"b")]
     reader.feed(ack(1, 1))
-    deliver(plane, reader, 999)
+    deliver(plane, reader, 500)  # "a" would be overdue
     assert reader.faults == []
-    assert plane.next_due_ms == plane.now_ms + 1
+    assert plane.next_due_ms == plane.now_ms + 500
+    deliver(plane, reader, 499)
+    assert reader.faults == []
     deliver(plane, reader, 1)
     assert reader.faults == [(1, 406)]
 
@@ -295,11 +297,11 @@ def test_several_at_once_up_to_one_that_went_back(plane, queue, peer, reader, ta
 
 
 def test_of_very_many_the_oldest_are_forgiven_for_ever(plane, queue, peer, reader):
-    queue.set_consumer_timeout(10, True)
+    queue.set_consumer_timeout(100, True)
     reader.channel.consume(queue, "c", False, 0, 100)
     peer.feed(publish(2, "q") * 100)
     for _ in range(60):
-        deliver(plane, reader, 10)
+        deliver(plane, reader, 100)
     assert plane.timed_out >= 5000
     reader.feed(ack(1, 1) + ack(1, 1) + ack(1, 900) + ack(1, 5000))
     assert reader.faults == []
@@ -332,3 +334,10 @@ def test_a_few_overdue_among_very_many_that_are_not(plane, queue, peer, reader):
     assert plane.timed_out == 1
     assert reader.channel.unacked_count == 20_001
     assert plane.next_due_ms == plane.now_ms + 100
+
+
+def test_a_very_short_timeout_does_not_keep_the_broker_busy(plane, queue, reader):
+    reader.channel.consume(queue, "c", False, 0, 0, 1)
+    plane.now_ms += 1
+    plane.run()
+    assert plane.next_due_ms == plane.now_ms + 20

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, fields
 
-from tests.server.stack import Stack
+from tests.server.stack import Clock, Stack
 
 from leporid.amqp.methods import (
     BasicAck,
@@ -52,11 +52,13 @@ async def test_a_broker_at_work(stack: Stack):
         "consumers": 1,
         "messages_ready": 1,
         "messages_unacked": 2,
+        "messages_held": 0,
         "messages_received_total": 5,
         "messages_confirmed_total": 5,
         "messages_delivered_total": 3,
         "messages_redelivered_total": 0,
         "messages_acknowledged_total": 1,
+        "deliveries_timed_out_total": 0,
         "dead_lettered_total": {},
         "dead_letters_dropped_total": {},
     }
@@ -79,6 +81,26 @@ async def test_a_broker_at_work(stack: Stack):
         "messages_delivered_total": 6,
         "messages_redelivered_total": 2,
     }
+
+
+async def test_what_is_held_and_what_was_too_late(stack: Stack, clock: Clock):
+    counts = Counts(stack.broker, stack.plane)
+    client = await stack.client()
+    arguments: dict[str, Value] = {
+        "x-delayed-retry-type": "all",
+        "x-delayed-retry-min": 60_000,
+        "x-consumer-timeout": 1,
+        "x-consumer-timeout-action": "requeue",
+    }
+    await client.call(QueueDeclare(queue="slow", arguments=arguments), QueueDeclareOk)
+    await client.publish("slow", b"message")
+    await client.consume("slow", no_ack=False)
+    await client.delivered()
+    clock.move(1)
+    await stack.until(lambda: stack.plane.timed_out == 1)
+    now = counts.now()
+    assert (now.messages_ready, now.messages_unacked, now.messages_held) == (0, 0, 1)
+    assert now.deliveries_timed_out_total == 1
 
 
 async def test_dead_letters(stack: Stack):

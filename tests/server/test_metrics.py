@@ -16,11 +16,13 @@ class Counted:
     consumers: int = 4
     messages_ready: int = 50
     messages_unacked: int = 6
+    messages_held: int = 700
     messages_received_total: int = 70
     messages_confirmed_total: int = 8
     messages_delivered_total: int = 9
     messages_redelivered_total: int = 10
     messages_acknowledged_total: int = 11
+    deliveries_timed_out_total: int = 14
     dead_lettered_total: Mapping[tuple[str, str], int] = field(
         default_factory=lambda: {("expired", "rabbit_quorum_queue"): 12}
     )
@@ -49,7 +51,9 @@ def test_names_and_values():
         ("rabbitmq_consumers", ()): 4,
         ("rabbitmq_queue_messages_ready", ()): 50,
         ("rabbitmq_queue_messages_unacked", ()): 6,
-        ("rabbitmq_queue_messages", ()): 56,
+        ("leporid_queue_messages_held", ()): 700,
+        ("rabbitmq_queue_messages", ()): 756,
+        ("leporid_deliveries_timed_out_total", ()): 14,
         ("rabbitmq_global_messages_received_total", amqp): 70,
         ("rabbitmq_global_messages_confirmed_total", amqp): 8,
         ("rabbitmq_global_messages_delivered_total", amqp): 9,

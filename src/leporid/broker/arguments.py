@@ -29,11 +29,23 @@ INTEGER_TYPES: Final = frozenset(
 EXPIRY_MS_MAX: Final = 315_360_000_000
 """RabbitMQ's limit of ten years for anything that expires."""
 
+DELIVERY_LIMIT_MAX: Final = 32_766
+"""The largest x-delivery-limit; the engine counts one further."""
+
 PRIORITY_MAX: Final = 255
 """The largest x-max-priority; a priority is one octet in the message."""
 
 DEDUPLICATION: Final = "x-message-deduplication"
 """The queue argument of the community's plugin of that name: no message comes twice."""
+
+TIMEOUT_ACTION: Final = "x-consumer-timeout-action"
+"""The argument of a queue or consumer that says what becomes of an overdue delivery."""
+
+TIMEOUT_ACTIONS: Final = ("close", "requeue")
+"""The channel is closed, as in RabbitMQ 3.13; or the message alone goes back."""
+
+RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
+"""Which messages that come back are held before they are ready again (RabbitMQ 4.3)."""
 
 READER: Final = "x-reader"
 """The consumer argument that names a reader of a stream, whose offset is stored."""
@@ -74,6 +86,25 @@ def _number_from(low: int, high: int, over: str) -> Check:
         return f"{{{over},{value:d}}}" if value > high else None
 
     return check
+
+
+def _delivery_limit(value: Value, arguments: Arguments) -> str | None:
+    """Any negative number means that there is no limit, as in RabbitMQ."""
+    wrong = _integer(value, arguments)
+    if wrong is None and isinstance(value, int) and value > DELIVERY_LIMIT_MAX:
+        return f"{{value_too_large,{value:d}}}"
+    return wrong
+
+
+def _retry_max(value: Value, arguments: Arguments) -> str | None:
+    least = arguments.get("x-delayed-retry-min")
+    wrong = _retry_delay(value, arguments)
+    if wrong is None and isinstance(value, int) and isinstance(least, int) and value < least:
+        return (
+            f'"delayed-retry-max ({value:d}) must not be smaller than delayed-retry-min '
+            f'({least:d})"'
+        )
+    return wrong
 
 
 def _boolean(value: Value, _arguments: Arguments) -> str | None:
@@ -140,6 +171,10 @@ _UNBOUNDED: Final = 1 << 64
 _size = _number_from(0, _UNBOUNDED, "value_too_large")
 _group_size = _number_from(1, _UNBOUNDED, "value_too_large")
 
+_timeout = _number_from(0, EXPIRY_MS_MAX, "value_too_large")
+_timeout_action = _one_of(TIMEOUT_ACTIONS, "invalid_consumer_timeout_action")
+_retry_delay = _number_from(1, EXPIRY_MS_MAX, "value_too_large")
+
 # The checks of queue arguments in the order in which RabbitMQ makes them.
 _QUEUE_CHECKS: Final[dict[str, Check]] = {
     "x-expires": _number_from(1, EXPIRY_MS_MAX, "value_too_large"),
@@ -159,6 +194,12 @@ _QUEUE_CHECKS: Final[dict[str, Check]] = {
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
     DEDUPLICATION: _boolean,
+    "x-delivery-limit": _delivery_limit,
+    "x-consumer-timeout": _timeout,
+    TIMEOUT_ACTION: _timeout_action,
+    "x-delayed-retry-type": _one_of(RETRY_TYPES, "invalid_delayed_retry_type"),
+    "x-delayed-retry-min": _retry_delay,
+    "x-delayed-retry-max": _retry_max,
     "x-quorum-initial-group-size": _group_size,
     "x-max-age": _max_age,
     "x-stream-max-segment-size-bytes": _size,
@@ -170,9 +211,22 @@ _QUEUE_CHECKS: Final[dict[str, Check]] = {
 _CONSUMER_CHECKS: Final[dict[str, Check]] = {
     "x-priority": _integer,
     "x-cancel-on-ha-failover": _boolean,
+    "x-consumer-timeout": _timeout,
+    TIMEOUT_ACTION: _timeout_action,
     "x-stream-offset": _stream_offset,
     READER: _reader,
 }
+
+
+# What RabbitMQ has on quorum queues only, or not at all.
+_RETURNS: Final = (
+    "x-delivery-limit",
+    "x-consumer-timeout",
+    TIMEOUT_ACTION,
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +260,15 @@ CLASSIC: Final = QueueType(
         DEDUPLICATION,
         "x-queue-type",
         "x-queue-master-locator",
+        *_RETURNS,
     ),
-    consumer_arguments=("x-cancel-on-ha-failover", "x-priority", "x-credit"),
+    consumer_arguments=(
+        "x-cancel-on-ha-failover",
+        "x-priority",
+        "x-credit",
+        "x-consumer-timeout",
+        TIMEOUT_ACTION,
+    ),
     transient=True,
 )
 # Accepted because clients ask for it by name; on one node it is a durable queue.
@@ -228,11 +289,11 @@ QUORUM: Final = QueueType(
         DEDUPLICATION,
         "x-queue-type",
         "x-quorum-initial-group-size",
-        "x-delivery-limit",
         "x-message-ttl",
         "x-queue-leader-locator",
+        *_RETURNS,
     ),
-    consumer_arguments=("x-priority", "x-credit"),
+    consumer_arguments=("x-priority", "x-credit", "x-consumer-timeout", TIMEOUT_ACTION),
     transient=False,
 )
 STREAM: Final = QueueType(
@@ -255,10 +316,10 @@ QUEUE_TYPES: Final = {kind.name: kind for kind in (CLASSIC, QUORUM, STREAM)}
 # it keeps without effect, and so do we.
 _ALL_QUEUE_ARGUMENTS: Final = frozenset(
     key for kind in QUEUE_TYPES.values() for key in kind.queue_arguments
-)
+) - {TIMEOUT_ACTION}
 _ALL_CONSUMER_ARGUMENTS: Final = frozenset(
     key for kind in QUEUE_TYPES.values() for key in kind.consumer_arguments
-) - {READER}
+) - {READER, TIMEOUT_ACTION}
 _check_queue_type = _one_of(QUEUE_TYPES, "\"unsupported queue type '{}'\"")
 
 

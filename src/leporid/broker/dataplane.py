@@ -42,6 +42,10 @@ class Queue(Protocol):
     def ready_bytes(self) -> int:
         """Bytes of the bodies that wait."""
 
+    @property
+    def held_count(self) -> int:
+        """Messages that came back, and are not ready again yet."""
+
     dead_letters: DeadLetterPort | None
     """Called with each message that leaves unacknowledged."""
 
@@ -54,6 +58,15 @@ class Queue(Protocol):
     def set_message_ttl(self, ttl_ms: int | None) -> None:
         """How long a message stays at most."""
 
+    def set_delivery_limit(self, limit: int | None, counted: bool) -> None:
+        """How often a message may come back; and whether it says how often it did."""
+
+    def set_retries(self, kind: str, min_ms: int, max_ms: int) -> None:
+        """Hold what comes back before it is ready again."""
+
+    def set_consumer_timeout(self, timeout_ms: int | None, requeues: bool) -> None:
+        """How long a delivery may be unsettled; and whether it then goes back alone."""
+
     def set_priorities(self, highest: int) -> None:
         """Have messages leave by priority, 0 to `highest`."""
 
@@ -61,7 +74,7 @@ class Queue(Protocol):
         """Have one consumer at a time."""
 
     def purge(self) -> int:
-        """Drop the ready messages; return how many there were."""
+        """Drop what is ready or held; return how many there were."""
 
     def retire(self) -> int:
         """Drop everything for good; return how many were ready. Consumers are gone by then."""
@@ -155,9 +168,19 @@ class Channel(Protocol):
         """Whether publishes and settles wait for commit."""
 
     def consume(
-        self, queue: Queue, tag: str, no_ack: bool, priority: int, prefetch: int
+        self,
+        queue: Queue,
+        tag: str,
+        no_ack: bool,
+        priority: int,
+        prefetch: int,
+        timeout_ms: int | None = None,
+        timeout_requeues: bool | None = None,
     ) -> Consumer:
-        """Subscribe; deliveries may be sent before this returns."""
+        """Subscribe; deliveries may be sent before this returns.
+
+        What it says of its timeout counts instead of what its queue says.
+        """
 
     def consume_stream(self, stream: Stream, tag: str, prefetch: int, offset: int) -> Reader:
         """Subscribe to a stream, from an offset on."""

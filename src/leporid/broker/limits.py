@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from leporid.broker import streams
+from leporid.broker.arguments import DELIVERY_LIMIT_MAX, QUORUM
 from leporid.broker.dead_letters import DeadLetters
 from leporid.broker.streams import Retention
 
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from leporid.amqp.tables import Value
     from leporid.broker.queues import QueueState
     from leporid.broker.vhost import VirtualHost
+
+
+QUORUM_DELIVERY_LIMIT: Final = 20
+"""Of a quorum queue that says nothing, as in RabbitMQ 4; RabbitMQ 3.10 has none."""
+
+NO_RETRIES: Final = ("disabled", 0, 0)
+"""What comes back is ready at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,14 @@ class InForce:
     dead_letter_exchange: str | None = None
     dead_letter_key: str | None = None
     expires_ms: int | None = None
+    delivery_limit: int | None = None
+    counted: bool = False
+    """Deliveries say how often they came back."""
+    retries: tuple[str, int, int] = NO_RETRIES
+    """What is held when it comes back; for how long, each time; and at most."""
+    consumer_timeout_ms: int | None = None
+    timeout_requeues: bool = False
+    """What is overdue goes back alone."""
     retention: Retention | None = None
     """Of a stream."""
 
@@ -45,6 +61,16 @@ class InForce:
     def refuses(self) -> bool:
         """Whether publishes may be refused."""
         return self.overflow in ("reject-publish", "reject-publish-dlx")
+
+    @property
+    def returns(self) -> tuple[int | None, bool]:
+        """How often a message may come back, and whether it says how often it did."""
+        return self.delivery_limit, self.counted
+
+    @property
+    def timeout(self) -> tuple[int | None, bool]:
+        """How long a delivery may be unsettled, and what then."""
+        return self.consumer_timeout_ms, self.timeout_requeues
 
     @property
     def dead_letters(self) -> tuple[str | None, str | None]:
@@ -91,6 +117,12 @@ def adjust(vhost: VirtualHost, queue: QueueState) -> None:
         engine.set_message_ttl(now.message_ttl_ms)
     if now.dead_letters != before.dead_letters:
         engine.dead_letters = _dead_letters(vhost, queue)
+    if now.returns != before.returns:
+        engine.set_delivery_limit(*now.returns)
+    if now.retries != before.retries:
+        engine.set_retries(*now.retries)
+    if now.timeout != before.timeout:
+        engine.set_consumer_timeout(*now.timeout)
 
 
 def wanted(queue: QueueState) -> InForce:
@@ -98,6 +130,7 @@ def wanted(queue: QueueState) -> InForce:
     if queue.stream is not None:
         return InForce(retention=streams.retention(queue.effective))
     effective = queue.effective
+    limit, retries = _delivery_limit(queue), _retries(queue)
     return InForce(
         max_length=_whole(effective("max-length")),
         max_bytes=_whole(effective("max-length-bytes")),
@@ -106,7 +139,28 @@ def wanted(queue: QueueState) -> InForce:
         dead_letter_exchange=_text(effective("dead-letter-exchange")),
         dead_letter_key=_text(effective("dead-letter-routing-key")),
         expires_ms=_whole(effective("expires")),
+        delivery_limit=limit,
+        counted=queue.type is QUORUM or limit is not None or retries is not NO_RETRIES,
+        retries=retries,
+        consumer_timeout_ms=_whole(effective("consumer-timeout")),
+        timeout_requeues=effective("consumer-timeout-action") == "requeue",
     )
+
+
+def _delivery_limit(queue: QueueState) -> int | None:
+    limit = _whole(queue.effective("delivery-limit"))
+    if limit is None:
+        return QUORUM_DELIVERY_LIMIT if queue.type is QUORUM else None
+    # Above, it was recorded by a version that did not look at it.
+    return limit if 0 <= limit <= DELIVERY_LIMIT_MAX else None
+
+
+def _retries(queue: QueueState) -> tuple[str, int, int]:
+    kind = queue.effective("delayed-retry-type") or "disabled"
+    least, most = (_whole(queue.effective(f"delayed-retry-{each}")) for each in ("min", "max"))
+    if kind == "disabled" or least is None:
+        return NO_RETRIES
+    return str(kind), least, least if most is None else most
 
 
 def _dead_letters(vhost: VirtualHost, queue: QueueState) -> DeadLetters | None:

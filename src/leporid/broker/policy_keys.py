@@ -14,7 +14,16 @@ from typing import Any, Final, TypeAlias
 
 from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text
-from leporid.broker.arguments import CLASSIC, EXPIRY_MS_MAX, QUORUM, STREAM, QueueType
+from leporid.broker.arguments import (
+    CLASSIC,
+    DELIVERY_LIMIT_MAX,
+    EXPIRY_MS_MAX,
+    QUORUM,
+    RETRY_TYPES,
+    STREAM,
+    TIMEOUT_ACTIONS,
+    QueueType,
+)
 from leporid.broker.durations import milliseconds
 from leporid.broker.streams import SEGMENT_BYTES_LIMIT
 
@@ -106,7 +115,7 @@ KEYS: Final[Mapping[str, Key]] = {
         _whole(0, EXPIRY_MS_MAX), "{} is not a valid consumer timeout", least=True
     ),
     "consumer-timeout-action": Key(
-        _word("close", "requeue"), "{} is not a valid consumer timeout action"
+        _word(*TIMEOUT_ACTIONS), "{} is not a valid consumer timeout action"
     ),
     "dead-letter-exchange": Key(_text, "{} is not a valid dead letter exchange name"),
     "dead-letter-routing-key": Key(_text, "{} is not a valid dead letter routing key"),
@@ -114,7 +123,7 @@ KEYS: Final[Mapping[str, Key]] = {
         _word("at-most-once", "at-least-once"), "{} is not a valid dead letter strategy"
     ),
     "delayed-retry-type": Key(
-        _word("all", "failed", "returned", "disabled"),
+        _word(*RETRY_TYPES),
         "{} is not a valid delayed retry type. Must be one of: all, failed, returned, disabled",
         merge=_operators,
     ),
@@ -124,7 +133,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "delayed-retry-max": Key(
         _retry_delay, f"{{}} is not a valid {_RETRY.format('maximum')}", merge=min
     ),
-    "delivery-limit": _limit("delivery limit"),
+    "delivery-limit": _limit("delivery limit", 0, DELIVERY_LIMIT_MAX),
     "expires": _limit("queue expiry", 1, EXPIRY_MS_MAX),
     "initial-cluster-size": Key(_whole(0), "{} is not a valid cluster size"),
     "max-age": Key(_age, "{} is not a valid max age"),
@@ -228,7 +237,8 @@ def counting(name: str, argument: Value, by_policy: Value, kind: QueueType) -> V
     if policy_first is None or name in policy_first:
         return by_policy
     if KEYS[name].least and isinstance(argument, int) and isinstance(by_policy, int):
-        return min(argument, by_policy)
+        # Only a delivery limit may be negative: none.
+        return by_policy if argument < 0 else min(argument, by_policy)
     return argument
 
 

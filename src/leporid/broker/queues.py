@@ -64,6 +64,8 @@ class QueueStatistics:
     ready_count: int
     ready_bytes: int
     unacked_count: int
+    held_count: int
+    """Came back, and is not ready again yet."""
     consumer_count: int
 
 
@@ -174,5 +176,6 @@ class QueueState:
             ready_count=self.engine.ready_count,
             ready_bytes=self.engine.ready_bytes,
             unacked_count=self.engine.unacked_count,
+            held_count=self.engine.held_count,
             consumer_count=len(self.subscriptions),
         )

@@ -62,7 +62,8 @@ cdef class Consumer(Taker):
         channel.plane.delivered += 1
         if slot.deliveries:
             channel.plane.redelivered += 1
-        if self.queue.counted:
+        # As in RabbitMQ, the first delivery says nothing; basic.get says 0.
+        if self.queue.counted and slot.deliveries & DELIVERIES_MAX:
             channel.out.write_counted(
                 channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
                 tag, slot.deliveries > 0, record, slot.deliveries & DELIVERIES_MAX)

@@ -21,6 +21,7 @@ from leporid.amqp.errors import PreconditionFailed
 
 cdef enum:
     STALE_MAX = 1024                # timers that count no more, before it is worth looking
+    LOOK_EVERY_MS = 20              # at a channel; a timeout of a millisecond costs no more
     # Where timeouts of different lengths meet on a channel, all of its deliveries are gone through.
     # So many of them cost it a millisecond of its precision, so that the broker is left its time.
     LOOKS_PER_MS = 5000
@@ -144,7 +145,8 @@ cdef class Timeouts:
             return self.forget(channel)
         channel.ring_at_ms = UINT64_MAX
         if earliest_ms != UINT64_MAX:
-            self.ring_at(channel, max(earliest_ms, plane.now_ms + looked // LOOKS_PER_MS))
+            self.ring_at(channel, max(
+                earliest_ms, plane.now_ms + max(LOOK_EVERY_MS, looked // LOOKS_PER_MS)))
         return 0
 
     cdef int ring_at(self, object given, uint64_t at_ms) except -1:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from leporid.broker.access import User, guest
+from leporid.broker.arguments import EXPIRY_MS_MAX
 from leporid.broker.passwords import (
     Argon2Hash,
     PasswordHashError,
@@ -207,6 +208,8 @@ class Config:
     heartbeat: int = setting(whole(0, 65535), 60)
     frame_max: int = setting(size(FRAME_MAX_LEAST, FRAME_MAX_MOST), 131072)
     channel_max: int = setting(whole(1, 65535), 2047)
+    # How long a delivery may be unsettled before its channel is closed; 0: for ever.
+    consumer_timeout_ms: int = setting(whole(0, EXPIRY_MS_MAX), 1_800_000)
     # Above: publishers are not read. A share of the memory there is, or bytes.
     memory_watermark: int | float = setting(_watermark, 0.6)
     # Below: publishers are not read.

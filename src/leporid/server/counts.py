@@ -22,11 +22,13 @@ class Count:
     consumers: int
     messages_ready: int
     messages_unacked: int
+    messages_held: int
     messages_received_total: int
     messages_confirmed_total: int
     messages_delivered_total: int
     messages_redelivered_total: int
     messages_acknowledged_total: int
+    deliveries_timed_out_total: int
     dead_lettered_total: Mapping[tuple[str, str], int]
     dead_letters_dropped_total: Mapping[tuple[str, str], int]
 
@@ -51,11 +53,13 @@ class Counts:
             consumers=sum(queue.consumer_count for queue in queues),
             messages_ready=sum(queue.ready_count for queue in queues),
             messages_unacked=sum(queue.unacked_count for queue in queues),
+            messages_held=sum(queue.held_count for queue in queues),
             messages_received_total=plane.published + plane.unroutable,
             messages_confirmed_total=plane.confirmed,
             messages_delivered_total=plane.delivered + plane.got,
             messages_redelivered_total=plane.redelivered,
             messages_acknowledged_total=plane.acked,
+            deliveries_timed_out_total=plane.timed_out,
             dead_lettered_total=dict(dead_letters.deaths),
             dead_letters_dropped_total=dict(dead_letters.dropped),
         )

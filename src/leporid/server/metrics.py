@@ -37,6 +37,8 @@ class Statistics(Protocol):
     @property
     def messages_unacked(self) -> int: ...
     @property
+    def messages_held(self) -> int: ...
+    @property
     def messages_received_total(self) -> int: ...
     @property
     def messages_confirmed_total(self) -> int: ...
@@ -46,6 +48,8 @@ class Statistics(Protocol):
     def messages_redelivered_total(self) -> int: ...
     @property
     def messages_acknowledged_total(self) -> int: ...
+    @property
+    def deliveries_timed_out_total(self) -> int: ...
     @property
     def dead_lettered_total(self) -> Mapping[tuple[str, str], int]: ...
     @property
@@ -67,6 +71,11 @@ GAUGES = (
         "messages_unacked",
         "rabbitmq_queue_messages_unacked",
         "Messages delivered to consumers but not yet acknowledged",
+    ),
+    (
+        "messages_held",
+        "leporid_queue_messages_held",
+        "Messages that came back from consumers and are not ready again yet",
     ),
 )
 COUNTERS = (
@@ -99,8 +108,8 @@ class BrokerCollector(Collector):
             yield GaugeMetricFamily(name, text, value=getattr(now, attribute))
         yield GaugeMetricFamily(
             "rabbitmq_queue_messages",
-            "Sum of ready and unacknowledged messages",
-            value=now.messages_ready + now.messages_unacked,
+            "Sum of ready, held and unacknowledged messages",
+            value=now.messages_ready + now.messages_held + now.messages_unacked,
         )
         for attribute, event, text in COUNTERS:
             counter = CounterMetricFamily(
@@ -108,6 +117,11 @@ class BrokerCollector(Collector):
             )
             counter.add_metric(("amqp091",), getattr(now, attribute))
             yield counter
+        yield CounterMetricFamily(
+            "leporid_deliveries_timed_out",
+            "Total number of deliveries that were not settled in time",
+            value=now.deliveries_timed_out_total,
+        )
         yield from _dead_letters(now)
 
 

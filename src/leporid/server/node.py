@@ -177,6 +177,7 @@ class Node:
                 message_id=config.interceptors.message_id,
                 random_bytes=secrets.token_bytes,
             )
+        self._plane.consumer_timeout_ms = config.consumer_timeout_ms
         self._turns = Turns(self._plane)
         self._durability = Durability(
             self._plane,

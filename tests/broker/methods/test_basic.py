@@ -65,6 +65,22 @@ def test_what_the_engine_is_told(world: World):
     assert world.queue("q").consumers[1].priority == -(2**31 - 1)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "timeout"),
+    [
+        ({}, (None, None)),
+        ({"x-consumer-timeout": 100}, (100, None)),
+        ({"x-consumer-timeout": 0}, (0, None)),
+        ({"x-consumer-timeout-action": "requeue"}, (None, True)),
+        ({"x-consumer-timeout-action": "close", "x-consumer-timeout": 5}, (5, False)),
+    ],
+)
+def test_a_timeout_of_its_own(world: World, arguments: dict[str, Value], timeout: object):
+    world.peer().call(BasicConsume(queue="q", arguments=arguments))
+    (consumer,) = world.queue("q").consumers
+    assert consumer.timeout == timeout
+
+
 def test_a_tag_is_used_once_on_a_channel(world: World):
     peer = world.peer()
     peer.call(ChannelOpen(), 2)

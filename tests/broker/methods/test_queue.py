@@ -212,6 +212,13 @@ def test_delete_counts_and_asks_first_if_told_to(world: World):
     assert world.peer().call(QueueDelete(queue="q", if_empty=True)) == QueueDeleteOk(0)
 
 
+def test_a_queue_with_messages_that_are_not_ready_again_is_not_empty(world: World):
+    world.peer().call(QueueDeclare(queue="q"))
+    world.queue("q").held_count = 1
+    text = world.peer().refused(QueueDelete(queue="q", if_empty=True))
+    assert text == "PRECONDITION_FAILED - queue 'q' in vhost '/' not empty"
+
+
 def test_delete_if_unused(world: World):
     peer = world.peer()
     peer.call(QueueDeclare(queue="q"))

@@ -29,7 +29,7 @@ from leporid.amqp.methods import (
     Method,
 )
 from leporid.broker import streams
-from leporid.broker.arguments import READER, check_consumer_arguments, plain
+from leporid.broker.arguments import READER, TIMEOUT_ACTION, check_consumer_arguments, plain
 from leporid.broker.channel import ChannelState
 from leporid.broker.dataplane import Stream
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE
@@ -70,8 +70,17 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
     subscription = channel.subscribe(queue, tag, exclusive=method.exclusive)
     if not method.no_wait:
         session.send(channel.number, BasicConsumeOk(tag))
+    timeout_ms, action = (
+        method.arguments.get(key) for key in ("x-consumer-timeout", TIMEOUT_ACTION)
+    )
     subscription.consumer = channel.engine.consume(
-        queue.engine, tag, method.no_ack, _priority(method), channel.engine.prefetch_count
+        queue.engine,
+        tag,
+        method.no_ack,
+        _priority(method),
+        channel.engine.prefetch_count,
+        timeout_ms if isinstance(timeout_ms, int) else None,
+        None if action is None else action == "requeue",
     )
 
 

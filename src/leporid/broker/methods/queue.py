@@ -95,7 +95,7 @@ def delete(channel: ChannelState, method: QueueDelete) -> Method | None:
     ready = 0
     if queue is not None:
         queue.check_access(session)
-        if method.if_empty and queue.engine.ready_count:
+        if method.if_empty and (queue.engine.ready_count or queue.engine.held_count):
             raise PreconditionFailed(f"{queue.title} not empty")
         if method.if_unused and queue.subscriptions:
             raise PreconditionFailed(f"{queue.title} in use")
@@ -104,7 +104,7 @@ def delete(channel: ChannelState, method: QueueDelete) -> Method | None:
 
 
 def purge(channel: ChannelState, method: QueuePurge) -> Method | None:
-    """queue.purge: only what is ready goes."""
+    """queue.purge: what is delivered stays."""
     session = channel.session
     name = channel.queue_name(method.queue)
     session.check("read", "queue", name)

@@ -1,8 +1,9 @@
 """One queue against a list: order, redelivery, who gets what, what is left.
 
 Two connections with a channel each, consumers of several priorities and limits, messages with a
-time to live, priorities and a maximal length in some runs. The model is `ModelQueue`: entries in a
-list, and the consumers of each priority in a list that turns.
+time to live; in some runs priorities, a maximal length, a delivery limit, retries that are held,
+and timeouts after which a message goes back alone. The model is `ModelQueue`: entries in a list,
+the consumers of each priority in a list that turns, and dead letters in the order of death.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from tests.engine.session_fake import Peer, make_plane
 from leporid.engine.consumer import Consumer
 
 SIDES = [0, 1]
-READY, UNACKED = "ready", "unacked"
+READY, UNACKED, HELD = "ready", "unacked", "held"
+RETRY_MIN_MS, RETRY_MAX_MS = 20, 50
+TIMEOUT_MS = 40
+LOOK_EVERY_MS = 20  # at what may be overdue
+IMPATIENT = 0  # the side whose consumers time out
 
 
 @dataclass(eq=False)
@@ -34,8 +39,13 @@ class Entry:
     priority: int
     expires_ms: int | None
     momentary: bool = False  # to be gone by the end of the turn, unless it is delivered
-    delivered: bool = False
+    deliveries: int = 0
     state: str = READY
+    held_until_ms: int = 0
+
+    @property
+    def delivered(self) -> bool:
+        return self.deliveries > 0
 
 
 @dataclass(eq=False)
@@ -57,6 +67,10 @@ class ModelChannel:
     last_tag: int = 0
     consumers: list[ModelConsumer] = field(default_factory=list)
     unacked: dict[int, tuple[Entry, ModelConsumer | None]] = field(default_factory=dict)
+    since_ms: dict[int, int] = field(default_factory=dict)
+    forgiven: set[int] = field(
+        default_factory=set
+    )  # tags that timed out and were not settled since
 
     @property
     def outstanding(self) -> int:
@@ -66,11 +80,15 @@ class ModelChannel:
 class ModelQueue:
     """What a queue does, plainly."""
 
-    def __init__(self, max_length: int | None) -> None:
+    def __init__(self, max_length: int | None, limit: int | None, retries: str) -> None:
         self.entries: list[Entry] = []  # in order of arrival; settled ones are gone
         self.rings: dict[int, list[ModelConsumer]] = {}
         self.channels = [ModelChannel(), ModelChannel()]
         self.max_length = max_length
+        self.delivery_limit = limit
+        self.retries = retries
+        self.buried: list[tuple[str, int]] = []
+        self.now_ms = 0
 
     def ready(self) -> list[Entry]:
         """In the order in which they leave."""
@@ -92,39 +110,70 @@ class ModelQueue:
             return False
         return not channel.limit or channel.outstanding < channel.limit
 
-    def expire(self, now_ms: int) -> None:
-        self.entries = [
+    def bury(self, entry: Entry, reason: str) -> None:
+        self.entries.remove(entry)
+        self.buried.append((reason, entry.number))
+
+    def expire(self) -> None:
+        """Order of expiry, then of arrival."""
+        over = [
             entry
             for entry in self.entries
-            if entry.state != READY
-            or entry.momentary
-            or entry.expires_ms is None
-            or entry.expires_ms > now_ms
+            if entry.state == READY
+            and not entry.momentary
+            and entry.expires_ms is not None
+            and entry.expires_ms <= self.now_ms
         ]
+        for entry in sorted(over, key=lambda entry: (entry.expires_ms, entry.number)):
+            self.bury(entry, "expired")
+
+    def let_go(self) -> None:
+        """What was held long enough is ready, in the order in which that came."""
+        over = [each for each in self.entries if each.state == HELD]
+        for entry in sorted(over, key=lambda entry: (entry.held_until_ms, entry.number)):
+            if entry.held_until_ms <= self.now_ms:
+                entry.state = READY
+                self.drop_excess()
+
+    def come_back(self, entry: Entry, failed: bool) -> None:
+        if self.delivery_limit is not None and entry.deliveries > self.delivery_limit:
+            self.bury(entry, "delivery_limit")
+            return
+        entry.momentary = False
+        entry.state = READY
+        if self.retries in ("all", "failed" if failed else "returned"):
+            entry.state = HELD
+            held_ms = min(RETRY_MIN_MS * entry.deliveries, RETRY_MAX_MS)
+            entry.held_until_ms = self.now_ms + held_ms
+        self.drop_excess()
 
     def hand(self, side: int, entry: Entry, consumer: ModelConsumer | None, no_ack: bool) -> None:
         channel = self.channels[side]
         channel.last_tag += 1
-        entry.delivered = True
+        entry.deliveries += 1
         entry.state = UNACKED
         if no_ack:
             self.entries.remove(entry)
             return
         channel.unacked[channel.last_tag] = entry, consumer
+        channel.since_ms[channel.last_tag] = self.now_ms
         if consumer is not None:
             consumer.unacked += 1
 
     def drop_excess(self) -> None:
-        while self.max_length is not None and len(self.ready()) > self.max_length:
-            self.entries.remove(self.ready()[0])
+        if self.max_length is None:
+            return
+        held = sum(entry.state == HELD for entry in self.entries)
+        while (ready := self.ready()) and len(ready) + held > self.max_length:
+            self.bury(ready[0], "maxlen")
 
-    def turn(self, now_ms: int) -> list[tuple[int, str, int, bool, int]]:
+    def turn(self) -> list[tuple[int, str, int, bool, int]]:
         """(side, consumer, message, redelivered, delivery tag) of each delivery."""
-        self.expire(now_ms)
+        self.let_go()
+        self.expire()
         taken = self.deliver()
-        self.entries = [
-            entry for entry in self.entries if entry.state != READY or not entry.momentary
-        ]
+        for entry in [each for each in self.entries if each.state == READY and each.momentary]:
+            self.bury(entry, "expired")
         for entry in self.entries:
             entry.momentary = False
         return taken
@@ -156,24 +205,36 @@ class ModelQueue:
         for tags in groups.values():
             if self.max_length is not None:
                 taken += self.deliver()
-            self.settle(side, tags, True)
+            self.settle(side, tags, "recover")
         return taken
 
-    def settle(self, side: int, tags: list[int], requeue: bool) -> None:
+    def time_out(self) -> None:
+        """What is overdue goes back alone."""
+        channel = self.channels[IMPATIENT]
+        over = [
+            tag
+            for tag, since_ms in channel.since_ms.items()
+            if since_ms + TIMEOUT_MS <= self.now_ms and channel.unacked[tag][1] is not None
+        ]
+        self.settle(IMPATIENT, over, "timeout")
+        channel.forgiven.update(over)
+
+    def settle(self, side: int, tags: list[int], how: str) -> None:
         channel = self.channels[side]
         for tag in tags:
             full = bool(channel.limit) and channel.outstanding >= channel.limit
             entry, consumer = channel.unacked.pop(tag)
+            del channel.since_ms[tag]
             if consumer is not None:
                 consumer.unacked -= 1
                 for each in channel.consumers if full else [consumer]:
                     self.enter(each)
-            if not requeue:
+            if how in ("reject", "nack"):
+                self.bury(entry, "rejected")
+            elif how == "ack":
                 self.entries.remove(entry)
-                continue
-            entry.state = READY
-            entry.momentary = False
-            self.drop_excess()
+            else:
+                self.come_back(entry, failed=how in ("requeue", "close"))
 
     def leave(self, consumer: ModelConsumer) -> None:
         consumer.active = False
@@ -188,9 +249,20 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize(
         max_priority=st.sampled_from([0, 0, 0, 2]),
         max_length=st.sampled_from([None, None, None, 3]),
+        limit=st.sampled_from([None, None, 0, 2]),
+        retries=st.sampled_from(["disabled", "disabled", "all", "failed", "returned"]),
+        timeouts=st.booleans(),
         blocks=st.sampled_from([0, 0, 250, 600]),
     )
-    def begin(self, max_priority: int, max_length: int | None, blocks: int) -> None:
+    def begin(
+        self,
+        max_priority: int,
+        max_length: int | None,
+        limit: int | None,
+        retries: str,
+        timeouts: bool,
+        blocks: int,
+    ) -> None:
         self.plane = make_plane(transient_segment_bytes=4096)
         self.queue = self.plane.queue(0, "q", False)
         self.max_priority = max_priority
@@ -198,12 +270,21 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.set_priorities(max_priority)
         if max_length is not None:
             self.queue.set_limits(max_length=max_length)
-        self.model = ModelQueue(max_length)
+        self.queue.set_delivery_limit(limit, True)
+        self.queue.set_retries(retries, RETRY_MIN_MS, RETRY_MAX_MS)
+        self.timeouts = timeouts
+        self.queue.set_consumer_timeout(0, True)
+        self.buried: list[tuple[str, int]] = []
+        self.model = ModelQueue(max_length, limit, retries)
+        self.model.now_ms = self.plane.now_ms
         self.numbers = self.tags = 0
         self.peers = [Peer(self.plane, {"q": self.queue}) for _ in SIDES]
         for _ in range(blocks):  # so that numbers cross the blocks of the index
             self.peers[0].feed(frames.publish(1, "q"))
         self.queue.purge()
+        self.queue.dead_letters = lambda reason, _exchange, _key, _raw, body: self.buried.append(
+            (reason, int(body))
+        )
 
     # ------------------------------------------------------------- rules
 
@@ -234,7 +315,10 @@ class QueueMachine(RuleBasedStateMachine):
     def consume(self, side: int, no_ack: bool, priority: int, prefetch: int) -> None:
         self.tags += 1
         tag = f"c{self.tags}"
-        real = self.peers[side].channel.consume(self.queue, tag, no_ack, priority, prefetch)
+        timeout_ms = TIMEOUT_MS if self.timeouts and side == IMPATIENT else None
+        real = self.peers[side].channel.consume(
+            self.queue, tag, no_ack, priority, prefetch, timeout_ms
+        )
         consumer = ModelConsumer(side, tag, no_ack, priority, prefetch, real)
         self.model.channels[side].consumers.append(consumer)
         self.model.enter(consumer)
@@ -303,7 +387,19 @@ class QueueMachine(RuleBasedStateMachine):
             }[how]
         )
         assert not self.peers[side].faults
-        self.model.settle(side, tags, "requeue" in how)
+        self.model.settle(side, tags, how)
+
+    @precondition(lambda self: any(each.unacked for each in self.model.channels))
+    @rule(data=st.data(), failed=st.booleans(), later=st.sampled_from([[20], [20, 20], [1, 30]]))
+    def give_back_and_wait(self, data: st.DataObject, failed: bool, later: list[int]) -> None:
+        side = data.draw(st.sampled_from([at for at in SIDES if self.model.channels[at].unacked]))
+        tag = min(self.model.channels[side].unacked)
+        how = frames.reject if failed else frames.nack
+        self.peers[side].feed(how(1, tag))
+        self.model.settle(side, [tag], "requeue" if failed else "nack and requeue")
+        for ms in later:
+            self.time_passes(ms)
+            self.counts_are_the_models()
 
     @rule(side=st.sampled_from(SIDES))
     def recover(self, side: int) -> None:
@@ -312,9 +408,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        ready = self.model.ready()
-        assert self.queue.purge() == len(ready)
-        self.model.entries = [each for each in self.model.entries if each not in ready]
+        left = [each for each in self.model.entries if each.state == UNACKED]
+        assert self.queue.purge() == len(self.model.entries) - len(left)
+        self.model.entries = left
 
     @rule(side=st.sampled_from(SIDES))
     def close_channel(self, side: int) -> None:
@@ -323,17 +419,32 @@ class QueueMachine(RuleBasedStateMachine):
         peer.connection.close_channel(1)
         for consumer in list(channel.consumers):
             self.model.leave(consumer)
-        self.model.settle(side, sorted(channel.unacked), True)
+        self.model.settle(side, sorted(channel.unacked), "close")
         self.model.channels[side] = ModelChannel()
         peer.channels[1] = peer.connection.open_channel(1)
 
-    @rule(ms=st.sampled_from([1, 5, 30]))
+    @rule(ms=st.sampled_from([1, 5, 20, 20, 30, 120]))
     def time_passes(self, ms: int) -> None:
-        self.plane.now_ms += ms
+        """And there is a turn, in which what is overdue goes back first."""
+        self.plane.now_ms += max(ms, LOOK_EVERY_MS) if self.timeouts else ms
+        self.model.now_ms = self.plane.now_ms
+        if self.timeouts:
+            self.model.time_out()
+        self.turn()
+
+    @precondition(lambda self: self.timeouts)
+    @rule(tag=st.integers(1, 20))
+    def settle_late(self, tag: int) -> None:
+        """What went back alone may still be settled, which does nothing, once."""
+        forgiven = self.model.channels[IMPATIENT].forgiven
+        if tag in forgiven:
+            self.peers[IMPATIENT].feed(frames.ack(1, tag))
+            forgiven.remove(tag)
+            assert not self.peers[IMPATIENT].faults
 
     @rule()
     def turn(self) -> None:
-        expected = self.model.turn(self.plane.now_ms)
+        expected = self.model.turn()
         self.plane.run()
         self.compare(expected)
 
@@ -353,10 +464,13 @@ class QueueMachine(RuleBasedStateMachine):
     def counts_are_the_models(self) -> None:
         if not hasattr(self, "queue"):
             return
+        assert self.buried == self.model.buried
         ready = self.model.ready()
+        held = sum(entry.state == HELD for entry in self.model.entries)
+        assert self.queue.held_count == held
         assert self.queue.ready_count == len(ready)
         assert self.queue.ready_bytes == sum(len(str(entry.number)) for entry in ready)
-        assert self.queue.unacked_count == len(self.model.entries) - len(ready)
+        assert self.queue.unacked_count == len(self.model.entries) - len(ready) - held
         assert self.queue.consumer_count == sum(
             len(channel.consumers) for channel in self.model.channels
         )
@@ -370,18 +484,17 @@ class QueueMachine(RuleBasedStateMachine):
         """Whoever leaves gives everything back, to its place."""
         if not hasattr(self, "queue"):
             return
-        for peer in self.peers:
+        for side, peer in enumerate(self.peers):
+            channel = self.model.channels[side]
+            for consumer in list(channel.consumers):
+                self.model.leave(consumer)
             peer.connection.lost()
-        left = sorted(self.model.entries, key=lambda entry: entry.number)
-        for entry in left:
-            entry.state = READY
-            entry.momentary = False
-        self.model.max_length = None
-        if len(left) > self.queue.ready_count:
-            return  # the maximal length took some on the way
-        self.model.expire(self.plane.now_ms)
+            self.model.settle(side, sorted(channel.unacked), "close")
+        self.plane.now_ms += RETRY_MAX_MS
+        self.model.now_ms = self.plane.now_ms
+        self.turn()
+        self.counts_are_the_models()
         reader = Peer(self.plane, {"q": self.queue})
-        self.plane.run()
         assert [int(body) for body in reader.drain(self.queue)] == [
             entry.number for entry in self.model.ready()
         ]

@@ -9,7 +9,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from leporid.engine.browse cimport QueueWindow
-from leporid.engine.index cimport UNACKED, Slot
+from leporid.engine.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.queue cimport Queue
 
 
@@ -31,7 +31,7 @@ cdef class Lease:
                 break
             if slot.deliveries:
                 queue.plane.redelivered += 1
-            if slot.deliveries < 65535:
+            if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
                 slot.deliveries += 1
             queue.delivered += 1
             queue.plane.delivered += 1
@@ -86,7 +86,7 @@ cdef class Lease:
             if slot == NULL or slot.state != UNACKED:
                 continue
             if requeue:
-                self.queue.requeue(self.numbers[at], slot)
+                self.queue.requeue(self.numbers[at], slot, False)
             else:
                 self.queue.plane.acked += 1
                 self.queue.settle(self.numbers[at], slot)

@@ -9,7 +9,7 @@ is overdue before `ring_at_ms` of that channel.
 
 from libc.stdint cimport UINT64_MAX, uint64_t
 
-from leporid.engine.channel cimport SETTLE_REQUEUE, Channel
+from leporid.engine.channel cimport Channel
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.ledger cimport Unacked
 from leporid.engine.plane cimport Plane
@@ -109,6 +109,7 @@ cdef class Timeouts:
                 least_ms = min(least_ms, timeout_ms)
         if least_ms != UINT64_MAX:
             earliest_ms = plane.now_ms + least_ms  # what is delivered from now on
+        channel.ledger.walks += 1
         while at < channel.ledger.end:
             entry = &channel.ledger.entries[at]
             at += 1
@@ -132,6 +133,7 @@ cdef class Timeouts:
                 channel.take_back(at - 1)
             else:
                 plane.timed_out += 1
+                channel.ledger.walks -= 1
                 self.forget(channel)
                 channel.session.on_fault(channel.number, PreconditionFailed(
                     f"delivery acknowledgement on channel {channel.number} timed out. Timeout "
@@ -140,6 +142,7 @@ cdef class Timeouts:
                 return 0
         else:
             channel.timeout_least_ms = least_ms
+        channel.ledger.walks -= 1
         channel.ledger.trim()
         if not channel.consumers and channel.ledger.start == channel.ledger.end:
             return self.forget(channel)

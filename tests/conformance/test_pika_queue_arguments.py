@@ -13,7 +13,14 @@ from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingConnection
 from pika.exceptions import AMQPError, NackError
 from tests.conformance.marks import differs
-from tests.conformance.pika_steps import Inbox, depth, drain, publish_all
+from tests.conformance.pika_steps import (
+    Inbox,
+    channel_closed,
+    depth,
+    drain,
+    publish_all,
+    settle,
+)
 
 # For what must not expire while a test runs.
 LONG_MS = 600_000
@@ -397,3 +404,35 @@ def test_a_dead_letter_is_not_lost_in_a_crash(revived):
         reject_next(channel, "q")
     channel = revived()
     assert {*drain(channel, "q"), *drain(channel, "morgue")} == bodies
+
+
+def test_get_from_a_quorum_queue_with_a_single_active_consumer(channel, name):
+    queue = name()
+    arguments = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    channel.queue_declare(queue, durable=True, arguments=arguments)
+    text = (
+        f"RESOURCE_LOCKED - cannot obtain access to locked queue '{queue}' in vhost '/'. basic.get "
+        "operations are not supported by quorum queues with single active consumer"
+    )
+    with channel_closed(405, text):
+        channel.basic_get(queue)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_the_single_active_consumer_stays_whatever_the_priorities(connection, name, kind):
+    """And what it leaves unsettled when it is cancelled is still its own."""
+    queue = name()
+    channels = [connection.channel() for _ in range(2)]
+    arguments = {"x-queue-type": kind, "x-single-active-consumer": True}
+    channels[0].queue_declare(queue, durable=True, arguments=arguments)
+    first = Inbox(channels[0], queue)
+    settle(channels[0])
+    second = Inbox(channels[1], queue, arguments={"x-priority": 10})
+    settle(channels[1])
+    channels[0].basic_publish("", queue, b"1")
+    first.wait_for(1)
+    channels[0].basic_cancel(first.tag)
+    channels[0].basic_publish("", queue, b"2")
+    second.wait_for(1)
+    channels[0].close()
+    assert second.wait_for(2) == [b"2", b"1"]

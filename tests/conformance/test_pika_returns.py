@@ -67,7 +67,7 @@ def test_a_message_that_always_comes_back_is_a_dead_letter(channel, limited, lim
     queue, morgue = limited(limit)
     channel.basic_publish("", queue, b"poison", MINE)
     inbox, dead = Inbox(channel, queue), Inbox(channel, morgue, auto_ack=True)
-    return_all(channel, inbox, lambda: dead.bodies)
+    return_all(channel, inbox, lambda: bool(dead.bodies))
     assert dead.bodies == [b"poison"]
     assert counts_of(inbox) == counts_up_to(limit)
     assert [each.redelivered for each in inbox.deliveries] == [False] + [True] * limit
@@ -88,7 +88,7 @@ def test_the_end_of_a_channel_counts(connection, channel, limited):
         inbox.wait_for(1)
         assert counts_of(inbox) == [count or None]
         other.close()
-    pump(connection, lambda: dead.bodies)
+    dead.wait_for(1)
     assert dead.bodies == [b"poison"]
 
 
@@ -175,7 +175,7 @@ def timed_out(channel, number, timeout_ms):
     channel._impl.add_on_close_callback(
         lambda _, why: closed.append((why.reply_code, why.reply_text))
     )
-    pump(channel.connection, lambda: closed)
+    pump(channel.connection, lambda: bool(closed))
     assert closed == [(406, text)]
 
 
@@ -281,7 +281,8 @@ def test_each_retry_waits_for_longer(channel, name, kind):
     }
     channel.queue_declare(queue, durable=True, arguments=arguments)
     channel.basic_publish("", queue, b"x")
-    inbox, came = Inbox(channel, queue), []
+    inbox = Inbox(channel, queue)
+    came: list[float] = []
 
     def arrived():
         while len(came) < len(inbox.deliveries):

@@ -199,7 +199,9 @@ def counts(broker: Broker) -> list[tuple[bytes, bool, int]]:
     while (got := reader.get(queue, no_ack=False)) is not None:
         headers = decode_properties(got.raw).headers
         assert headers is not None
-        found.append((got.body, got.redelivered, headers["x-delivery-count"]))
+        count = headers["x-delivery-count"]
+        assert isinstance(count, int)
+        found.append((got.body, got.redelivered, count))
     return found
 
 
@@ -207,6 +209,7 @@ def returned(broker: Broker, times: int) -> None:
     """The first message comes back so often."""
     for _ in range(times):
         got = broker.peer.get(broker.queues["q"], no_ack=False)
+        assert got is not None
         broker.peer.feed(nack(1, got.tag))
 
 

@@ -13,6 +13,7 @@ from leporid.amqp.errors import (
     NotAllowed,
     NotImplementedFault,
     PreconditionFailed,
+    ResourceLocked,
 )
 from leporid.amqp.methods import (
     BasicCancel,
@@ -29,7 +30,7 @@ from leporid.amqp.methods import (
     Method,
 )
 from leporid.broker import streams
-from leporid.broker.arguments import READER, TIMEOUT_ACTION, check_consumer_arguments, plain
+from leporid.broker.arguments import QUORUM, READER, TIMEOUT_ACTION, check_consumer_arguments, plain
 from leporid.broker.channel import ChannelState
 from leporid.broker.dataplane import Stream
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE
@@ -180,6 +181,11 @@ def get(channel: ChannelState, method: BasicGet) -> Method | None:
     queue = session.vhost.queue_for(name, session)
     if queue.stream is not None:
         raise streams.unsupported("basic.get", queue.title)
+    if queue.type is QUORUM and queue.single_active_consumer:
+        raise ResourceLocked(
+            f"cannot obtain access to locked {queue.title}. basic.get operations are not supported "
+            "by quorum queues with single active consumer"
+        )
     session.vhost.used(queue)
     return None if channel.engine.get(queue.engine, method.no_ack) else BasicGetEmpty()
 

@@ -71,6 +71,30 @@ def test_a_queue_that_comes_later_has_it_from_the_start(vhost: VirtualHost):
     assert vhost.queue("q").effective("message-ttl") == 7
 
 
+def test_what_comes_back_by_policy(vhost: VirtualHost):
+    limits = limits_of(vhost)
+    definition = {
+        "delivery-limit": 4,
+        "consumer-timeout": 500,
+        "consumer-timeout-action": "requeue",
+        "delayed-retry-type": "failed",
+        "delayed-retry-min": 10,
+        "delayed-retry-max": 20,
+    }
+    vhost.set_policy(policy(definition))
+    assert limits == {
+        "returns": (4, True),
+        "timeout": (500, True),
+        "retries": ("failed", 10, 20),
+    }
+    vhost.drop_policy("p")
+    assert limits == {
+        "returns": (None, False),
+        "timeout": (None, False),
+        "retries": ("disabled", 0, 0),
+    }
+
+
 def test_dead_letters_by_policy(vhost: VirtualHost):
     queue = vhost.make_queue("q", arguments={"x-dead-letter-routing-key": "mine"})
     morgue = vhost.make_queue("morgue").engine

@@ -178,6 +178,8 @@ def test_an_operator_policy_is_put_over_a_policy():
         ("expires", 5, 6, CLASSIC, 5),
         ("expires", 5, 6, QUORUM, 6),
         ("max-length", Int8(5), 6, QUORUM, 5),
+        ("delivery-limit", 3, 2, CLASSIC, 2),
+        ("delivery-limit", -1, 2, QUORUM, 2),
         ("overflow", "drop-head", "reject-publish", CLASSIC, "drop-head"),
         ("overflow", "drop-head", "reject-publish", QUORUM, "reject-publish"),
         ("dead-letter-exchange", "a", "b", CLASSIC, "a"),

@@ -18,7 +18,8 @@ from leporid.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from leporid.amqp.tables import Value
+from leporid.amqp.tables import Value, decode_table
+from leporid.broker.changes import PutExchange
 from leporid.broker.policies import make_policy
 from leporid.broker.redeclaring import Redeclare
 
@@ -223,6 +224,24 @@ def test_an_exchange_adopts_its_alternate():
     recorded = recording.exchanges[-1]
     assert recorded[3] is True
     assert b"amq.fanout" in recorded[5]
+
+
+def test_an_exchange_adopts_nothing_that_it_could_not_keep():
+    world = World(redeclare="adopt")
+    vhost, peer = world.broker.vhosts["/"], world.peer()
+    hashing = {"type": "x-consistent-hash", "exchange": "e"}
+    peer.call(exchange({"hash-header": "customer"}, **hashing))
+    # Both are none of what declarations are compared by, and the second would be refused at first.
+    wrong: dict[str, Value] = {"hash-header": 5, "hash-property": "nothing"}
+    nothing: dict[str, Value] = {}
+    for others in (nothing, wrong):
+        peer.call(exchange({"alternate-exchange": "amq.fanout", **others}, **hashing))
+        assert vhost.exchange("e").alternate == "amq.fanout"
+        peer.call(exchange(others, **hashing))
+        assert vhost.exchange("e").arguments == {"hash-header": "customer"}
+    recorded = [change for change in world.changes if isinstance(change, PutExchange)]
+    # The last one takes nothing that a restart would make another exchange of.
+    assert decode_table(recorded[-1].arguments)[0] == {"hash-header": "customer"}
 
 
 def test_an_exchange_is_left_as_it_is(caplog: pytest.LogCaptureFixture):

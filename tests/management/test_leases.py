@@ -213,8 +213,22 @@ async def test_a_queue_that_is_deleted_takes_its_leases_with_it(
     assert (await client.delete(f"{LEASES}/{lease}")).status_code == 404
     queue = queue_of(world)
     fill(world, queue, 1)
-    await client.delete(f"{LEASES}/{lease}")
+    # Another queue has its name by now.
+    assert (await client.get(f"{LEASES}/{lease}/messages")).status_code == 404
+    assert (await client.delete(f"{LEASES}/{lease}")).status_code == 404
     assert queue.ready_count == 1
+
+
+async def test_leases_of_deleted_queues_take_no_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "LEASES_MAX", 1)
+    async with serving(world) as client:
+        for _ in range(2):
+            fill(world, queue_of(world), 1)
+            assert await lease_of(client)
+            assert (await client.post(LEASES)).status_code == 503
+            world.vhost.delete_queue(world.vhost.queue("orders"))
 
 
 async def test_taking_uses_a_queue_that_would_go_unused(world: World, client: httpx.AsyncClient):

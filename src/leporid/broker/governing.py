@@ -14,7 +14,7 @@ from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.broker import limits
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.policies import NOT_GOVERNED, POLICIES_MAX, Governed, Policies, Policy
-from leporid.broker.topology import DEFAULT_EXCHANGE
+from leporid.broker.topology import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments
@@ -115,8 +115,15 @@ class Governor:
     def adopt_exchange(
         self, exchange: Exchange, arguments: Arguments, *, auto_delete: bool
     ) -> None:
-        """Give an exchange other arguments, which were checked, now."""
-        exchange.arguments, exchange.auto_delete = arguments, auto_delete
+        """Give an exchange another alternate exchange, which was checked, now.
+
+        Its other arguments it was made with, and a restart makes it with them again.
+        """
+        adopted = {key: value for key, value in exchange.arguments.items()
+                   if key != ALTERNATE_ARGUMENT}  # fmt: skip
+        if ALTERNATE_ARGUMENT in arguments:
+            adopted[ALTERNATE_ARGUMENT] = arguments[ALTERNATE_ARGUMENT]
+        exchange.arguments, exchange.auto_delete = adopted, auto_delete
         self._topology.set_alternate(exchange, exchange.wanted_alternate())
         self._recorder.added_exchange(exchange)
 

@@ -94,6 +94,8 @@ class LeaseRoutes:
         if as_table:
             await self._around.on_thread(need_arrow)
         if len(self._held) >= LEASES_MAX:
+            self._forget_retired()
+        if len(self._held) >= LEASES_MAX:
             raise busy(f"there are {LEASES_MAX} leases at a time")
         if found.engine.retired:
             raise Refusal(404, "not-found", f"no {found.state.title}")
@@ -186,6 +188,13 @@ class LeaseRoutes:
         self._held[number] = Holding(number, *names, lease, timer)
         return self._held[number]
 
+    def _forget_retired(self) -> None:
+        """Leases of queues that were deleted hold nothing."""
+        for holding in tuple(self._held.values()):
+            if holding.lease.queue.retired:
+                holding.timer.cancel()
+                del self._held[holding.id]
+
     async def _find(self, request: Request, how: str = "") -> tuple[FoundQueue, Holding]:
         """Return the lease in the path, if the user holds it.
 
@@ -197,7 +206,8 @@ class LeaseRoutes:
         number = name_of(request, "lease")
         key = (number, found.user.name, found.vhost.name, found.state.name)
         holding = self._held.get(number)
-        if holding is not None and _key(holding) == key:
+        # A queue that was deleted may have its name given to another.
+        if holding is not None and _key(holding) == key and not holding.lease.queue.retired:
             return found, holding
         ended, generation = self._ended.get(key, ("", 0))
         if ended and ended == how:

@@ -223,6 +223,20 @@ def test_a_full_queue_that_has_the_message_says_so(unique: UniqueQueue, peer: Pe
     assert unique.ready_count == 1  # what was refused is not remembered
 
 
+def test_in_a_transaction_a_full_queue_buries_no_duplicate(unique: UniqueQueue, peer: Peer):
+    buried: list[bytes] = []
+    unique.set_limits(max_length=1, overflow="reject-publish-dlx")
+    unique.dead_letters = lambda *letter: buried.append(letter[-1])
+    send(peer, "a", b"1")
+    peer.channel.select_tx()
+    for key_, body in (("a", b"2"), ("b", b"3")):
+        peer.feed(publish(1, "u", body, raw=raw(key_), mandatory=True))
+    peer.channel.commit()
+    assert buried == [b"3"]
+    assert bodies(unique) == [b"1"]
+    assert not [event for event in peer.events() if isinstance(event, Returned)]
+
+
 # ------------------------------------------------------------------ restarts
 
 

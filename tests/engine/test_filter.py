@@ -62,6 +62,18 @@ def test_counts_what_passes_of_a_window(stream):
         assert Tags([b"A"]).count_in(window) == 1
 
 
+def test_counts_messages_and_no_facts_between_them():
+    world = World()
+    for number in range(3000):
+        world.send(b"%d" % number)
+        if number % 97 == 0:
+            world.sync()
+    world.sync()
+    with world.stream.window(0, 3000, 3000, 1 << 20) as window:
+        assert window.rows == 3000
+        assert Filter().count_in(window) == 3000
+
+
 def test_type_errors_are_counted_on_any_thread(stream):
     selector = Selector(program("n > 'a'").code)
     assert selector.type_errors == 0

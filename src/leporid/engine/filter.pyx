@@ -7,6 +7,7 @@ from. Invariant: the answer depends on nothing but the message's bytes, so any t
 from libc.stdint cimport uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
+from leporid.engine.log cimport KIND_PUBLISH
 from leporid.engine.window cimport Window
 from leporid.engine.wire cimport Record, Target
 
@@ -58,8 +59,9 @@ cdef class Filter:
                 while p < window.stretches[at].end:
                     record = <const Record *> p
                     names = p + sizeof(Record) + record.targets * sizeof(Target)
-                    count += self.matches(names, record.names_len, names + record.names_len,
-                                          record.properties_len) == 1
+                    if record.kind == KIND_PUBLISH:
+                        count += self.matches(names, record.names_len, names + record.names_len,
+                                              record.properties_len) == 1
                     p += record.size
         return count
 

@@ -89,6 +89,11 @@ cdef tuple begin_commit(Channel channel):
                                 if not queue.retired])
         duplicate = route.duplicate
         refused = False
+        if route.refusing and route.guarded:
+            # What a queue has already it does not refuse.
+            walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                            &props)
+            route = unguarded(route, &props)
         if route.refusing:
             burying = []
             route = channel.open_queues(route, len(body), &refused, burying)

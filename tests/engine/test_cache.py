@@ -192,6 +192,20 @@ def test_a_transaction_counts_when_it_is_committed(world: World):
     assert world.there()[-1] == b"c"
 
 
+def test_what_a_transaction_brought_to_no_queue_may_come_again(world: World):
+    unique = world.queues["q"] = world.plane.unique_queue(0, "q", False)
+    world.bound = [unique]
+    tx = world.peer.channels[2]
+    tx.select_tx()
+    world.peer.feed(publish(2, "q", b"1", raw=raw("a")))
+    world.to_x("a", b"in the queue already", channel=2)
+    tx.commit()
+    assert world.peer.drain(unique) == [b"1"]
+    assert not world.cache.has(raw("a"))
+    world.to_x("a", b"2")
+    assert world.there() == [b"2"]
+
+
 def test_a_transaction_of_duplicates_waits_until_the_first_is_on_disk(world: World):
     world.to_x("a", b"1")
     tx = world.peer.channels[2]

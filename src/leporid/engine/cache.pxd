@@ -13,4 +13,4 @@ cdef class Cache(UniqueQueue):
     cdef uint64_t ttl_of(self, const Props *props)
 
 cdef Route routed_anew(Channel channel, Route route, bytes names, bytes properties)
-cdef int reserve(Route route, bytes properties) except -1
+cdef int reserve(Route route, bytes properties, list reserving) except -1

@@ -184,8 +184,11 @@ cdef Route routed_anew(Channel channel, Route route, bytes names, bytes properti
                            if not (<Queue> queue).retired])
 
 
-cdef int reserve(Route route, bytes properties) except -1:
-    """This message will be remembered: another one of the same transaction is a duplicate."""
+cdef int reserve(Route route, bytes properties, list reserving) except -1:
+    """This message will be remembered: another one of the same transaction is a duplicate.
+
+    Caches that this is said to are added to `reserving`.
+    """
     cdef Props props
     cdef Queue queue
     cdef bytes key
@@ -194,5 +197,6 @@ cdef int reserve(Route route, bytes properties) except -1:
     for queue in route.queues:
         if queue.remembers and queue.private and key is not None:
             (<Cache> queue).reserved.add(key)
+            reserving.append(queue)
     route.decided = True
     return 0

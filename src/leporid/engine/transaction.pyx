@@ -8,7 +8,7 @@ Invariant: between the first of these facts and COMMIT nothing else is appended.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.cache cimport reserve, routed_anew
+from leporid.engine.cache cimport Cache, reserve, routed_anew
 from leporid.engine.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.dedup cimport unguarded
@@ -27,6 +27,18 @@ cdef uint64_t commit(Channel channel) except? 0:
     The facts of one transaction lie next to each other in one segment and count only when the
     COMMIT fact after them is there. Returns the generation to wait for, 0 for none.
     """
+    cdef Cache cache
+    cdef list reserving = []
+    try:
+        return append_all(channel, reserving)
+    finally:
+        # What came to no queue in the end may come again.
+        for cache in reserving:
+            cache.reserved.clear()
+
+
+cdef uint64_t append_all(Channel channel, list reserving) except? 0:
+    """Begin a commit, and append what is whole or not there."""
     cdef Plane plane = channel.plane
     cdef Route route
     cdef Props props
@@ -35,7 +47,7 @@ cdef uint64_t commit(Channel channel) except? 0:
     cdef Queue queue
     cdef uint64_t before, noted = plane.noted
     cdef bint durable, refused
-    publishes, settles = begin_commit(channel)
+    publishes, settles = begin_commit(channel, reserving)
     durable = False
     for route, names, properties, body, _, _ in publishes:
         # That what a duplicate is one of is on disk is promised as well.
@@ -69,7 +81,7 @@ cdef uint64_t commit(Channel channel) except? 0:
     return max(plane.generation, plane.noted_by)
 
 
-cdef tuple begin_commit(Channel channel):
+cdef tuple begin_commit(Channel channel, list reserving):
     """What a commit does outside of its all-or-nothing facts, because it may append others:
     refusals and dead letters (which may double in a crash, not vanish), requeues, returns."""
     cdef Queue queue
@@ -87,13 +99,13 @@ cdef tuple begin_commit(Channel channel):
         else:
             route = make_route([queue for queue in route.queues + (route.streams or [])
                                 if not queue.retired])
+            if route.refusing and route.guarded:
+                # What a queue has already it does not refuse.
+                walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties),
+                                len(properties), &props)
+                route = unguarded(route, &props)
         duplicate = route.duplicate
         refused = False
-        if route.refusing and route.guarded:
-            # What a queue has already it does not refuse.
-            walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                            &props)
-            route = unguarded(route, &props)
         if route.refusing:
             burying = []
             route = channel.open_queues(route, len(body), &refused, burying)
@@ -101,7 +113,7 @@ cdef tuple begin_commit(Channel channel):
                 channel.plane.burials.hand_over(queue, names, properties, body, "maxlen")
             mandatory = False
         if route.caching:
-            reserve(route, properties)
+            reserve(route, properties, reserving)
         route.duplicate = duplicate
         publishes.append((route, names, properties, body, mandatory, refused))
     for _, queue, seq, consumer, _, how in channel.tx_settles:

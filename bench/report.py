@@ -17,6 +17,7 @@ from typing import Any
 # A figure's name ends in one of these; how it is shown, and with how many decimals.
 UNITS = {
     "_per_s": ("/s", 0),
+    "_bytes": ("B", 0),
     "_cores": ("cores", 2),
     "_mb": ("MB", 1),
     "_kb": ("KB", 1),

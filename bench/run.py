@@ -21,7 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import bench.tables  # noqa: F401 - for its workloads
+import bench.delays
+import bench.tables  # noqa: F401
 from bench.brokers import Broker, busy_share, own_broker
 from bench.client import Refused
 from bench.load import LoadFailed

@@ -6,7 +6,7 @@ must agree with is `leporid.broker.dataplane`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -148,11 +148,38 @@ class FakeStream(FakeQueue):
 
 
 @dataclass(eq=False)
+class FakeDelays(FakeQueue):
+    """Keeps bodies until they are fired by hand."""
+
+    source: object = None
+    routed: Callable[[Sequence[str], bytes], Sequence[Queue]] = lambda keys, raw: []
+    fired: int = 0
+    cancelled: int = 0
+    unroutable: int = 0
+
+    def message(self, seq: int) -> tuple[int, int, str, str, bytes, bytes] | None:
+        if seq >= len(self.ready) or not self.ready[seq]:
+            return None
+        return 1000 + seq, 900, "exchange", "key", b"\0\0", self.ready[seq].encode()
+
+    def cancel(self, seq: int) -> bool:
+        self.ready[seq] = ""
+        self.cancelled += 1
+        return True
+
+    def upcoming(self, limit: int, after: tuple[int, int] | None = None) -> list[int]:
+        first = 0 if after is None else after[1] + 1
+        return [number for number in range(first, len(self.ready)) if self.ready[number]][:limit]
+
+
+@dataclass(eq=False)
 class FakeSource:
     name: str
     resolve: Resolve
     cacheable: bool
     retired: bool = False
+    make_delays: Callable[[], object] | None = None
+    delaying: bool = False
 
     def forget(self) -> None:
         pass
@@ -396,6 +423,16 @@ class FakePlane:
     def recall(self, queue: Queue) -> list[Stored]:
         assert isinstance(queue, FakeQueue)
         return [("published", "k", b"\0\0", body.encode()) for body in queue.ready]
+
+    def delays(
+        self,
+        queue_id: int,
+        source: object,
+        routed: Callable[[Sequence[str], bytes], Sequence[Queue]],
+    ) -> FakeDelays:
+        delays = FakeDelays(queue_id, "", queue_id != 0, source=source, routed=routed)
+        self.queues.append(delays)
+        return delays
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> FakeSource:
         return FakeSource(name, resolve, cacheable)

@@ -18,6 +18,8 @@ class FakeSource:
         self, resolve: Callable[[str, Mapping[str, Value]], list[str]] | None = None
     ) -> None:
         self.cacheable = True
+        self.delaying = False
+        self.make_delays: Callable[[], object] | None = None
         self.forgotten: list[str | None] = []
         self.retired = False
         self.routes: dict[str, list[str]] = {}

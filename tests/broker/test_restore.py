@@ -25,6 +25,7 @@ from leporid.broker.changes import (
     Change,
     DropBinding,
     DropCache,
+    DropDelays,
     DropExchange,
     DropPolicy,
     DropQueue,
@@ -32,6 +33,7 @@ from leporid.broker.changes import (
     DropVhost,
     PutBinding,
     PutCache,
+    PutDelays,
     PutExchange,
     PutPolicy,
     PutQueue,
@@ -41,6 +43,7 @@ from leporid.broker.changes import (
 from leporid.broker.restore import (
     RecordedBinding,
     RecordedCache,
+    RecordedDelays,
     RecordedExchange,
     RecordedPolicy,
     RecordedQueue,
@@ -57,6 +60,7 @@ class Recording:
     vhosts: list[str] = field(default_factory=list)
     exchanges: list[RecordedExchange] = field(default_factory=list)
     caches: list[RecordedCache] = field(default_factory=list)
+    delays: list[RecordedDelays] = field(default_factory=list)
     queues: list[RecordedQueue] = field(default_factory=list)
     bindings: list[RecordedBinding] = field(default_factory=list)
     reader_offsets: list[RecordedReaderOffset] = field(default_factory=list)
@@ -69,8 +73,8 @@ class Recording:
                 self.vhosts.append(name)
             case DropVhost(name):
                 self.vhosts.remove(name)
-                assert all(each[0] != name for each in self.exchanges)
-                assert all(each[1] != name for each in self.queues)
+                inside = [each[0] for each in self.exchanges] + [each[1] for each in self.queues]
+                assert name not in inside
             case PutExchange():
                 self.exchanges.append(astuple(change))
             case DropExchange(vhost, name):
@@ -80,8 +84,8 @@ class Recording:
                 self.next_queue_id = max(self.next_queue_id, change.id + 1)
             case DropQueue(number):
                 self.queues = [each for each in self.queues if each[0] != number]
-            case PutCache() | DropCache():
-                self._change_cache(change)
+            case PutCache() | DropCache() | PutDelays() | DropDelays():
+                self._change_hidden(change)
             case PutBinding():
                 self.bindings.append(astuple(change))
             case DropBinding():
@@ -97,10 +101,13 @@ class Recording:
         if isinstance(change, PutReaderOffset):
             self.reader_offsets.append(astuple(change))
 
-    def _change_cache(self, change: PutCache | DropCache) -> None:
-        self.caches = [each for each in self.caches if each[0] != change.id]
-        if isinstance(change, PutCache):
-            self.caches.append(astuple(change))
+    def _change_hidden(self, change: PutCache | DropCache | PutDelays | DropDelays) -> None:
+        there: list[tuple[int, str, str]] = (
+            self.caches if isinstance(change, PutCache | DropCache) else self.delays
+        )
+        there[:] = [each for each in there if each[0] != change.id]
+        if isinstance(change, PutCache | PutDelays):
+            there.append(astuple(change))
             self.next_queue_id = max(self.next_queue_id, change.id + 1)
 
     def _change_policy(self, change: PutPolicy | DropPolicy) -> None:

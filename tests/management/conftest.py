@@ -58,10 +58,14 @@ class World:
             broker=self.broker,
             plane=self.plane,
             is_loopback=is_loopback,
+            set_clock=self.set_clock,
             wake=self.turn,
             until_synced=self.until_synced,
             monotonic=time.monotonic,
         )
+
+    def set_clock(self) -> None:
+        """The time stands still."""
 
     def turn(self) -> None:
         self.plane.run()

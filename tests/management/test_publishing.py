@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -111,6 +112,54 @@ async def test_a_full_queue_refuses_rows(world: World, client: httpx.AsyncClient
     assert (answer.json()["accepted"], answer.json()["refused"]) == (2, 3)
 
 
+async def test_rows_may_wait(world: World, client: httpx.AsyncClient):
+    stream = world.stream()
+    now_s = world.plane.wall_ms // 1000
+    table = {
+        "body": ["now", "delay", "moment", "both null", "past", "header"],
+        "routing_key": ["orders"] * 6,
+        "delay_ms": pa.array([None, 5000, None, None, -5, None], pa.int32()),
+        "deliver_at": [None, None, datetime.fromtimestamp(now_s + 10, UTC), None, None, None],
+        "headers": pa.array(
+            [None, [("a", "b")], [], None, None, [("x-deliver-at", str((now_s + 20) * 1000))]],
+            HEADERS_TYPE,
+        ),
+    }
+    answer = await publish(client, table_of(**table))
+    assert answer.json()["accepted"] == 6
+    assert stream.next_offset == 3
+    delays = world.vhost.delays("")
+    assert [each.body for each in delays.list()] == [b"delay", b"moment", b"header"]
+    assert [each.due_ms // 1000 - now_s for each in delays.list()] == [5, 10, 20]
+    world.plane.now_ms += 20_001
+    world.sync()
+    world.sync()
+    read = await rows(client)
+    assert [row["body"] for row in read] == [
+        b"now", b"both null", b"past", b"delay", b"moment", b"header"
+    ]  # fmt: skip
+    assert read[3]["headers"] == [("x-deliver-at", str(now_s * 1000 + 5000)), ("a", "b")]
+
+
+async def test_what_waits_is_published_once(world: World, client: httpx.AsyncClient):
+    """By whom was noted when it began to wait."""
+    world.stream()
+    table = table_of(body=["x", "y"], routing_key=["orders"] * 2, delay_ms=[500, 500])
+    url = URL + "?producer=p&sequence=0"
+    assert (await publish(client, table, url=url)).json()["accepted"] == 2
+    assert (await publish(client, table, url=url)).json()["duplicates"] == 2
+    assert world.vhost.delays("").count == 2
+
+
+async def test_a_moment_is_never_cut_short(world: World, client: httpx.AsyncClient):
+    world.stream()
+    moment = datetime.fromtimestamp(world.plane.wall_ms // 1000, UTC).replace(microsecond=7001)
+    table = table_of(body=["x"], routing_key=["orders"], deliver_at=[moment])
+    await publish(client, table)
+    (waiting,) = world.vhost.delays("").list()
+    assert waiting.due_ms == world.plane.wall_ms + 8
+
+
 async def test_batches_and_compression(world: World, client: httpx.AsyncClient):
     stream = world.stream()
     batch = pa.record_batch({"body": ["x" * 100] * 1000, "routing_key": ["orders"] * 1000})
@@ -143,7 +192,29 @@ async def test_batches_and_compression(world: World, client: httpx.AsyncClient):
         ({"body": ["x"], "properties": [{"user_id": "root"}]}, "user_id is not the name"),
         ({"body": ["x"], "properties": [{"app_id": "a" * 256}]}, "a property has more than 255"),
         ({"body": ["x"], "properties": [{"reply_to": "amq.rabbitmq.reply-to"}]}, "reply_to"),
-        ({"body": ["x"], "delay_ms": [5]}, "delays are not there yet"),
+        ({"body": ["x"], "delay_ms": ["soon"]}, "'delay_ms' is string and must be int64"),
+        ({"body": ["x"], "delay_ms": [315_360_000_001]}, "may wait for ten years at most"),
+        ({"body": ["x"], "deliver_at": [datetime(2999, 1, 1, tzinfo=UTC)]}, "for ten years"),
+        (
+            {"body": ["x"], "delay_ms": [5], "deliver_at": [datetime(2020, 1, 1, tzinfo=UTC)]},
+            "only one of delay_ms, deliver_at",
+        ),
+        (
+            {
+                "body": ["x"],
+                "delay_ms": [5],
+                "headers": pa.array([[("x-deliver-at", "5")]], HEADERS_TYPE),
+            },
+            "only one of delay_ms, deliver_at",
+        ),
+        (
+            {"body": ["x"], "headers": pa.array([[("x-deliver-at", "soon")]], HEADERS_TYPE)},
+            "x-deliver-at must be a number",
+        ),
+        (
+            {"body": ["x"], "headers": pa.array([[("x-delay", "9" * 20)]], HEADERS_TYPE)},
+            "for ten years",
+        ),
         ({"body": pa.array(["x"]).dictionary_encode()}, "dictionary-encoded"),
         (
             {"body": ["x"], "headers": pa.array([[("CC", "q")]], HEADERS_TYPE)},

@@ -16,11 +16,13 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.amqp.tables import Value
+from leporid.broker.delays import DelayStatistics
 from leporid.server.counts import Count, Counts
 
 NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count)), 0) | {
     "dead_lettered_total": {},
     "dead_letters_dropped_total": {},
+    "delays": {"/": DelayStatistics(0, 0, 0, 0)},
 }
 
 
@@ -61,6 +63,7 @@ async def test_a_broker_at_work(stack: Stack):
         "deliveries_timed_out_total": 0,
         "dead_lettered_total": {},
         "dead_letters_dropped_total": {},
+        "delays": NOTHING["delays"],
     }
 
     other.close()

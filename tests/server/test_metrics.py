@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from leporid.broker.delays import DelayStatistics
 from leporid.server.metrics import Metrics
 
 
@@ -28,6 +29,9 @@ class Counted:
     )
     dead_letters_dropped_total: Mapping[tuple[str, str], int] = field(
         default_factory=lambda: {("maxlen", "no_exchange"): 13}
+    )
+    delays: Mapping[str, DelayStatistics] = field(
+        default_factory=lambda: {"/": DelayStatistics(14, 15, 16, 17)}
     )
 
 
@@ -70,6 +74,10 @@ def test_names_and_values():
             "leporid_dead_letters_dropped_total",
             (("cause", "no_exchange"), ("reason", "maxlen")),
         ): 13,
+        ("leporid_delayed_messages", (("vhost", "/"),)): 14,
+        ("leporid_delayed_messages_fired_total", (("vhost", "/"),)): 15,
+        ("leporid_delayed_messages_cancelled_total", (("vhost", "/"),)): 16,
+        ("leporid_delayed_messages_unroutable_total", (("vhost", "/"),)): 17,
     }
 
 

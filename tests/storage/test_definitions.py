@@ -17,6 +17,7 @@ from leporid.storage.definitions import (
     DefinitionsError,
     StoredBinding,
     StoredCache,
+    StoredDelays,
     StoredExchange,
     StoredPolicy,
     StoredQueue,
@@ -90,6 +91,10 @@ def cache(number: int, name: str, vhost: str = "/") -> Change:
     return ("put_cache", {"id": number, "vhost": vhost, "exchange": name})
 
 
+def delays(number: int, name: str, vhost: str = "/") -> Change:
+    return ("put_delays", {"id": number, "vhost": vhost, "exchange": name})
+
+
 def committed(path: Path, *changes: Change) -> None:
     definitions = Definitions(path)
     definitions.commit(changes)
@@ -112,12 +117,14 @@ EVERYTHING = (
     cache(11, "x", "orders"),
     policy("p"),
     policy("p", operator=True, vhost="orders", pattern=""),
+    delays(12, "x"),
+    delays(10, "x", "orders"),
 )
 
 
 def test_a_new_file_holds_nothing(path: Path):
     definitions = Definitions(path)
-    assert definitions.load() == ((), (), (), (), (), (), (), 1)
+    assert definitions.load() == ((), (), (), (), (), (), (), (), 1)
     assert definitions.report == ()
     assert repr(definitions) == f"<Definitions {path}>"
     definitions.close()
@@ -152,6 +159,7 @@ def test_what_was_committed_is_back_after_closing(path: Path):
     )
     assert snapshot.policies[0].operator is False
     assert snapshot.caches == (StoredCache(11, "orders", "x"), StoredCache(14, "/", "x"))
+    assert snapshot.delays == (StoredDelays(10, "orders", "x"), StoredDelays(12, "/", "x"))
     assert snapshot.next_queue_id == 15
     # True and not 1: rows go straight into the broker's own types.
     assert snapshot.queues[0].auto_delete is True
@@ -181,6 +189,7 @@ def test_every_change_may_be_repeated(path: Path):
         ("drop_reader_offset", {"vhost": "/", "stream": "q", "reader": "r"}),
         ("drop_policy", {"vhost": "/", "operator": False, "name": "p"}),
         ("drop_cache", {"id": 14}),
+        ("drop_delays", {"id": 12}),
     ]
     committed(path, *EVERYTHING, *EVERYTHING, *drops, *drops)
     definitions = Definitions(path)

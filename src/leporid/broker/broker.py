@@ -19,8 +19,9 @@ from leporid.amqp.errors import ConnectionForced
 from leporid.broker.changes import Change, DropVhost, PutVhost
 from leporid.broker.dead_letters import DeadLetterCounts
 from leporid.broker.restore import Snapshot, restore
+from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.unused import UnusedQueues
-from leporid.broker.vhost import VirtualHost, VirtualHostStatistics
+from leporid.broker.vhost import VirtualHost
 
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value

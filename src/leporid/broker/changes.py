@@ -48,6 +48,22 @@ class DropExchange:
 
 
 @dataclass(frozen=True, slots=True)
+class PutDelays:
+    """A durable exchange keeps delayed messages, under a number as queues have them."""
+
+    id: int
+    vhost: str
+    exchange: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropDelays:
+    """What an exchange kept is gone; this comes before its exchange goes."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class PutQueue:
     """A durable queue exists under a number that is never used again."""
 
@@ -151,6 +167,8 @@ Change: TypeAlias = (
     | DropVhost
     | PutExchange
     | DropExchange
+    | PutDelays
+    | DropDelays
     | PutQueue
     | DropQueue
     | PutBinding

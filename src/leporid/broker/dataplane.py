@@ -87,6 +87,31 @@ class Cache(Queue, Protocol):
         """Whether a message with these properties came before."""
 
 
+class Delays(Queue, Protocol):
+    """What waits in an exchange; entries have numbers."""
+
+    @property
+    def fired(self) -> int:
+        """Messages that went their way, since the start."""
+
+    @property
+    def cancelled(self) -> int:
+        """Messages that were cancelled."""
+
+    @property
+    def unroutable(self) -> int:
+        """Messages that went their way and came to no queue."""
+
+    def message(self, seq: int) -> tuple[int, int, str, str, bytes, bytes] | None:
+        """(due_ms, came_ms, exchange, key, properties, body) of what waits under a number."""
+
+    def cancel(self, seq: int) -> bool:
+        """Drop what waits under a number; returns whether it was there."""
+
+    def upcoming(self, limit: int, after: tuple[int, int] | None = None) -> list[int]:
+        """The numbers of what is due next; `after` is (due_ms, number) of the last one known."""
+
+
 class Stream(Queue, Protocol):
     """The engine's half of a stream: messages that stay, numbered by offset from 0."""
 
@@ -122,6 +147,12 @@ class Source(Protocol):
     """The engine's half of an exchange: a cache of routes."""
 
     cacheable: bool
+
+    make_delays: Callable[[], object] | None
+    """Asked for what waits in the exchange when the first message is to wait."""
+
+    delaying: bool
+    """Whether x-delay counts here, and not only x-deliver-at."""
 
     def forget(self) -> None:
         """Drop all cached routes."""
@@ -271,6 +302,17 @@ class Plane(Protocol):
 
     def recall(self, queue: Queue) -> list[Stored]:
         """Return what is ready in a queue, oldest first."""
+
+    def delays(
+        self,
+        queue_id: int,
+        source: object,
+        routed: Callable[[Sequence[str], bytes], Sequence[Queue]],
+    ) -> Delays:
+        """Make what waits in an exchange; the number is 0 for one that is not durable.
+
+        `routed` is asked for the queues of a message with several keys.
+        """
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:
         """Make the engine's half of an exchange."""

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Final
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
+from leporid.engine.delays import delay_of
 
 if TYPE_CHECKING:
     from leporid.broker.queues import QueueState
-    from leporid.broker.vhost import VirtualHost
+    from leporid.broker.topology import Exchange
+    from leporid.broker.vhost import Target, VirtualHost
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +119,7 @@ class DeadLetters:
             # It died in so many queues that nobody could read its headers any more.
             return "too_large"
         try:
-            found = self._vhost.route_states(target, keys, changed)
+            found = self._route(target, keys, changed)
         except PreconditionFailed:
             return "invalid_key"  # of an exchange with strict keys
         queues = [
@@ -131,6 +133,11 @@ class DeadLetters:
         if queues:
             return "refused"
         return "cycle" if found else "no_queue"
+
+    def _route(self, target: Exchange, keys: Sequence[str], properties: bytes) -> list[Target]:
+        if target.delaying and delay_of(properties):
+            return [self._vhost.delay_stores.held(target)]
+        return self._vhost.route_states(target, keys, properties)
 
     def _tell(self) -> None:
         """Say once that letters are lost: it may be a spelling mistake."""

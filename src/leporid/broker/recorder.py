@@ -16,12 +16,14 @@ from leporid.broker.changes import (
     DestinationKind,
     DropBinding,
     DropCache,
+    DropDelays,
     DropExchange,
     DropPolicy,
     DropQueue,
     DropReaderOffset,
     PutBinding,
     PutCache,
+    PutDelays,
     PutExchange,
     PutPolicy,
     PutQueue,
@@ -60,6 +62,14 @@ class Recorder:
         """An exchange is gone."""
         if exchange.durable:
             self._record(DropExchange(self._vhost, exchange.name))
+
+    def added_delays(self, number: int, exchange: Exchange) -> None:
+        """An exchange that is durable keeps messages from now on."""
+        self._record(PutDelays(number, self._vhost, exchange.name))
+
+    def removed_delays(self, number: int) -> None:
+        """It does not any more."""
+        self._record(DropDelays(number))
 
     def added_queue(self, queue: QueueState) -> None:
         """A queue was declared."""

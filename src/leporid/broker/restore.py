@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 # The fields of the changes that put them, in that order.
 RecordedExchange: TypeAlias = tuple[str, str, str, bool, bool, bytes]
+RecordedDelays: TypeAlias = tuple[int, str, str]
 RecordedQueue: TypeAlias = tuple[int, str, str, bool, bytes]
 RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
 RecordedReaderOffset: TypeAlias = tuple[str, str, str, int]
@@ -49,6 +50,10 @@ class Snapshot(Protocol):
     @property
     def caches(self) -> Iterable[RecordedCache]:
         """What they remember of messages."""
+
+    @property
+    def delays(self) -> Iterable[RecordedDelays]:
+        """Where durable exchanges keep delayed messages."""
 
     @property
     def queues(self) -> Iterable[RecordedQueue]:
@@ -81,6 +86,9 @@ def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
     for exchange in snapshot.exchanges:
         with _reported("exchange", exchange):
             _restore_exchange(vhosts, exchange)
+    for delays in snapshot.delays:
+        with _reported("store of delayed messages", delays):
+            _restore_delays(vhosts, delays)
     for queue in snapshot.queues:
         with _reported("queue", queue):
             _restore_queue(vhosts, queue)
@@ -124,6 +132,11 @@ def _restore_exchange(vhosts: Mapping[str, VirtualHost], recorded: RecordedExcha
         internal=internal,
         arguments=decode_table(arguments)[0],
     )
+
+
+def _restore_delays(vhosts: Mapping[str, VirtualHost], recorded: RecordedDelays) -> None:
+    number, vhost, exchange = recorded
+    vhosts[vhost].delay_stores.restore(number, vhosts[vhost].exchange(exchange))
 
 
 def _restore_queue(vhosts: Mapping[str, VirtualHost], recorded: RecordedQueue) -> None:

@@ -15,7 +15,8 @@ binding or because the other is its alternate exchange.
 
 Invariant: after every change, each cache whose routes may differ has been told (the exchange's
 own and those of all exchanges above it), and a cache may keep routes (`cacheable`) exactly if no
-exchange can be reached from its exchange that must be asked for every message.
+exchange can be reached from its exchange that must be asked for every message, and none further
+down that may keep a message for some time: whoever publishes to that one directly has looked.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,11 +24,21 @@ from dataclasses import InitVar, dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from leporid.amqp.tables import Value
-from leporid.broker.exchanges import Binding, Message, Router, make_router
+from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Message, Router, make_router
 from leporid.broker.policies import NOT_GOVERNED, Governed
 
 DEFAULT_EXCHANGE: Final = ""
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
+
+PREDECLARED: Final = (
+    (DEFAULT_EXCHANGE, "direct"),
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+)
+"""Exchanges that are in every virtual host, and their types."""
 
 
 class SourcePort(Protocol):
@@ -35,6 +46,12 @@ class SourcePort(Protocol):
 
     cacheable: bool
     """False: routes depend on more than the routing key, so ask for every message."""
+
+    make_delays: Callable[[], object] | None
+    """Asked for what waits in the exchange when the first message is to wait."""
+
+    delaying: bool
+    """Whether x-delay counts here, and not only x-deliver-at."""
 
     def forget(self) -> None:
         """Drops all routes."""
@@ -100,6 +117,11 @@ class Exchange:
         return alternate if isinstance(alternate, str) else None
 
     @property
+    def delaying(self) -> bool:
+        """Whether it keeps messages with x-delay until they are due."""
+        return self.type == DELAYED_MESSAGE
+
+    @property
     def in_use(self) -> bool:
         """Whether a binding leads from it: what `if-unused` and auto-delete ask."""
         return bool(self.outgoing)
@@ -111,10 +133,12 @@ class Reached(NamedTuple):
     Attributes:
         queues: Names of the queues that it goes to, each once.
         keepers: Names of the exchanges that keep or remember it.
+        delaying: Exchanges further down that keep it for some time before they route it.
     """
 
     queues: list[str]
     keepers: list[str]
+    delaying: list[Exchange]
 
 
 class Topology:
@@ -280,18 +304,23 @@ class Topology:
             message: Its keys; its properties may be missing unless the exchange is `per_message`.
 
         Raises:
-            PreconditionFailed: The exchange has `x-strict-keys` and does not take a key. Only
-                this exchange is asked, not those below: a publisher need not know them.
+            PreconditionFailed: The delay is too long, or the exchange has `x-strict-keys` and does
+                not take a key. Only this exchange is asked for that, not those below: a publisher
+                need not know them.
         """
         for key in message.keys:
             exchange.router.check_published(key)
-        if exchange.name == DEFAULT_EXCHANGE:
-            return Reached([key for key in message.keys if key in self._queues], [])
         return self.reach(exchange, message)
 
     def reach(self, exchange: Exchange, message: Message) -> Reached:
-        """Returns what a message comes to that comes to an exchange, published to it or not."""
+        """Returns what a message comes to that comes to an exchange, published to it or not.
+
+        What that exchange itself does about a delay was decided before.
+        """
+        if exchange.name == DEFAULT_EXCHANGE:
+            return Reached([key for key in message.keys if key in self._queues], [], [])
         queues: dict[str, None] = {}
+        delaying: list[Exchange] = []
         keepers: list[str] = []
         visited = {exchange: None}
         pending = [exchange]
@@ -304,8 +333,11 @@ class Topology:
                 reached = self.exchanges.get(below)
                 if reached is not None and reached not in visited:
                     visited[reached] = None
-                    pending.append(reached)
-        return Reached(list(queues), keepers)
+                    if reached.delaying and message.delay_ms:
+                        delaying.append(reached)
+                    else:
+                        pending.append(reached)
+        return Reached(list(queues), keepers, delaying)
 
     # ------------------------------------------------------------------ caches
 
@@ -364,7 +396,7 @@ def _forget(changed: Iterable[Exchange], key: str | None = None) -> None:
 def _link(above: Exchange, below: Exchange) -> None:
     ways = above.below.get(below, 0)
     above.below[below] = below.above[above] = ways + 1
-    if not ways and below.per_message:
+    if not ways and (below.per_message or below.delaying):
         _mark([above])
 
 
@@ -398,7 +430,7 @@ def _unmark(exchanges: Iterable[Exchange]) -> None:
     for exchange in doubtful:
         _set_per_message(exchange, False)
     for exchange in doubtful:
-        if any(below.per_message for below in exchange.below):
+        if any(below.per_message or below.delaying for below in exchange.below):
             _mark([exchange])
 
 

@@ -11,8 +11,7 @@ everything as it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import TypeAlias
 
 from leporid.amqp.errors import Fault, NotFound, PreconditionFailed
 from leporid.amqp.methods import BasicPublish
@@ -22,35 +21,20 @@ from leporid.broker import partitions as partitioned
 from leporid.broker.arguments import CLASSIC, QUORUM, STREAM, Arguments, QueueType
 from leporid.broker.blame import blame
 from leporid.broker.dataplane import Plane, Queue
+from leporid.broker.delays import DelayedMessages, DelayStores, Held
 from leporid.broker.exchanges import Binding, Message
 from leporid.broker.governing import Governor
 from leporid.broker.history import Histories, History, Memory
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policies import Policies, Policy
-from leporid.broker.queues import Owner, QueueState, QueueStatistics, Subscription
+from leporid.broker.queues import Owner, QueueState, Subscription
 from leporid.broker.readers import Bookmarks
 from leporid.broker.recorder import Recorder
 from leporid.broker.registry import Registry
-from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, Reached, Topology
+from leporid.broker.statistics import VirtualHostStatistics
+from leporid.broker.topology import PREDECLARED, Exchange, Reached, Topology
 
-PREDECLARED: Final = (
-    (DEFAULT_EXCHANGE, "direct"),
-    ("amq.direct", "direct"),
-    ("amq.fanout", "fanout"),
-    ("amq.topic", "topic"),
-    ("amq.headers", "headers"),
-    ("amq.match", "headers"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class VirtualHostStatistics:
-    """What there is to know about one virtual host at one moment."""
-
-    name: str
-    exchange_count: int
-    binding_count: int
-    queues: tuple[QueueStatistics, ...]
+Target: TypeAlias = QueueState | History | Memory | Held
 
 
 class VirtualHost:
@@ -69,6 +53,9 @@ class VirtualHost:
         self.bookmarks = Bookmarks(self._recorder)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
+        self.delay_stores = DelayStores(
+            registry.plane, self._recorder, registry.new_queue_id, self._route_due
+        )
         for exchange, kind in PREDECLARED:
             self.add_exchange(
                 exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}
@@ -85,23 +72,27 @@ class VirtualHost:
         Raises:
             PreconditionFailed: the exchange takes no such key.
         """
-        return [queue.engine for queue in self.route_states(exchange, keys, properties)]
+        return [each.engine for each in self.route_states(exchange, keys, properties)]
 
-    def route_states(
-        self, exchange: Exchange, keys: Sequence[str], properties: bytes
-    ) -> list[QueueState | History | Memory]:
+    def route_states(self, exchange: Exchange, keys: Sequence[str], raw: bytes) -> list[Target]:
         """The same, as the rules know the queues."""
-        return self._states(self._topology.resolve(exchange, Message(keys, properties)))
+        return self._states(self._topology.resolve(exchange, Message(keys, raw)))
 
-    def states_below(
-        self, exchange: Exchange, message: Message
-    ) -> list[QueueState | History | Memory]:
+    def states_below(self, exchange: Exchange, message: Message) -> list[Target]:
         """The same for a message that was not published to this exchange but comes to it."""
+        if exchange.delaying and message.delay_ms:
+            return [self.delay_stores.held(exchange)]
         return self._states(self._topology.reach(exchange, message))
 
-    def _states(self, reached: Reached) -> list[QueueState | History | Memory]:
+    def _route_due(self, exchange: Exchange, keys: Sequence[str], raw: bytes) -> list[Queue]:
+        """Return the queues for a message that waited in an exchange, and does not any more."""
+        reached = self._topology.reach(exchange, Message(keys, raw))
+        return [each.engine for each in self._states(reached)]
+
+    def _states(self, reached: Reached) -> list[Target]:
         kept = self.histories.of(reached.keepers)
-        return [*(self._queues[name] for name in reached.queues), *kept]
+        held = (self.delay_stores.held(exchange) for exchange in reached.delaying)
+        return [*(self._queues[name] for name in reached.queues), *kept, *held]
 
     @property
     def policies(self) -> Policies:
@@ -141,6 +132,10 @@ class VirtualHost:
         if exchange is None:
             raise NotFound(f"no {exchange_in(self.name, name)}")
         return exchange
+
+    def delays(self, exchange: str) -> DelayedMessages:
+        """Return what waits in an exchange; raises NotFound without it."""
+        return self.delay_stores.look(self.exchange(exchange).name)
 
     def find_queue(self, name: str) -> QueueState | None:
         """Return a queue, None without one; those of direct reply-to are nobody's to find."""
@@ -222,6 +217,7 @@ class VirtualHost:
         )
         self._topology.add_exchange(exchange)
         self.histories.begin(exchange)
+        self.delay_stores.prepare(exchange, source)
         return exchange
 
     def delete_exchange(self, exchange: Exchange, *, if_unused: bool) -> None:
@@ -243,6 +239,7 @@ class VirtualHost:
             exchange = pending.pop()
             removed = self._topology.remove_exchange(exchange.name)
             self._record_unbound(removed, exchange)
+            self.delay_stores.close(exchange)
             self._recorder.removed_exchange(exchange)
             self.histories.end(exchange)
             pending.extend(self._left_unused(removed))
@@ -484,7 +481,8 @@ class VirtualHost:
     # ------------------------------------------------------------------ the rest
 
     def empty(self) -> None:
-        """Delete queues and histories; the virtual host is going, and nobody is connected to it."""
+        """Delete what holds messages; the virtual host is going, and nobody is connected to it."""
+        self.delay_stores.close_all(self.exchanges())
         for queue in tuple(self._queues.values()):
             self.delete_queue(queue)
         self.histories.end_all()
@@ -497,4 +495,6 @@ class VirtualHost:
             exchange_count=len(exchanges),
             binding_count=sum(len(exchange.outgoing) for exchange in exchanges.values()),
             queues=tuple(queue.statistics() for queue in self.queues()),
+            delays={each.exchange: each.statistics() for each in self.delay_stores},
+            delays_total=self.delay_stores.statistics(),
         )

@@ -180,7 +180,7 @@ cdef Route routed_anew(Channel channel, Route route, bytes names, bytes properti
         return make_route(channel.session.copies(None, exchange, keys, properties))
     except Fault:
         # The exchange is gone: the message goes where it would have gone.
-        return make_route([queue for queue in route.queues + (route.streams or [])
+        return make_route([queue for queue in route.queues + (route.apart or [])
                            if not (<Queue> queue).retired])
 
 

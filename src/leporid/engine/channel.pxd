@@ -65,8 +65,8 @@ cdef class Channel:
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1
-    cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,
-                        const uint8_t *properties, size_t properties_len)
+    cdef int find_source(self, const uint8_t *exchange) except -1
+    cdef Route route_of(self, const uint8_t *key, const uint8_t *properties, size_t properties_len)
     cdef int accept(self, Route route, const uint8_t *names, size_t names_len,
                     const uint8_t *properties, size_t properties_len, const uint8_t *body,
                     size_t body_len, Props *props, bint mandatory, bint refused,

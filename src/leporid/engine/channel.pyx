@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_DECREF
 
 from leporid.engine.consumer cimport Consumer
+from leporid.engine.delays cimport postponed
 from leporid.engine.confirms cimport Confirms, Pending
 from leporid.engine.dedup cimport unguarded, without_caches
 from leporid.engine.index cimport DELIVERIES_MAX, UNACKED, Slot
@@ -25,7 +26,9 @@ from leporid.engine.stream cimport Stream
 from leporid.engine.takers cimport Taker
 from leporid.engine.timeouts cimport timeout_of
 from leporid.engine.transaction cimport commit, rollback
-from leporid.engine.wire cimport TTL_INVALID, Props, parse_ttl, walk_properties
+from leporid.engine.wire cimport (
+    HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, walk_properties,
+)
 
 from leporid.amqp.errors import (
     NotImplementedFault, PreconditionFailed, ResourceError, SyntaxFault,
@@ -306,7 +309,7 @@ cdef class Channel:
         cdef const uint8_t *bits = key + 1 + key[0]
         cdef size_t names_len = bits - method
         cdef Props props
-        cdef Route route
+        cdef Route route = None, later = None
         cdef uint64_t ttl_ms = 0
         cdef bytes changed, intercepted
         if walk_properties(properties, properties_len, &props):
@@ -319,7 +322,12 @@ cdef class Channel:
                                                            self.plane.wall_ms)
             properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
             properties_len = len(intercepted)
-        route = self.route_of(method, key, properties, properties_len)
+        self.find_source(method)
+        if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
+            later = postponed(self.source, &props, self.plane.wall_ms)
+        # What an exchange remembers of messages, or draws for each, is for when it routes them.
+        if later is None or self.source.cacheable:
+            route = self.route_of(key, properties, properties_len)
         if props.user_id != NULL and user_id and (
                 props.user_id_len != len(user_id)
                 or memcmp(props.user_id, PyBytes_AS_STRING(user_id), props.user_id_len)):
@@ -334,14 +342,18 @@ cdef class Channel:
             properties, properties_len = <const uint8_t *> PyBytes_AS_STRING(changed), len(changed)
         if parse_ttl(&props, &ttl_ms) == TTL_INVALID:
             raise invalid_expiration(props.expiration[:props.expiration_len])
-        if props.copies:
+        if props.marks & (HAS_CC | HAS_BCC):
             changed, keys = copies_of(properties[:properties_len])
-            properties, properties_len = <const uint8_t *> PyBytes_AS_STRING(changed), len(changed)
-            if keys:
+            if keys and later is None:
                 text = key[1:1 + key[0]].decode("utf-8", "surrogateescape")
                 route = make_route(self.session.copies(
                     self.source, self.source.name, [text, *keys], changed))
                 route.keys = [text, *keys]
+            if later is None:  # else BCC is needed once more
+                properties = <const uint8_t *> PyBytes_AS_STRING(changed)
+                properties_len = len(changed)
+        if later is not None:
+            route = later
         if self.transactional:
             self.tx_bytes += names_len + properties_len + body_len
             if self.tx_bytes > TX_BYTES_MAX:
@@ -358,7 +370,7 @@ cdef class Channel:
                     size_t body_len, Props *props, bint mandatory, bint refused,
                     uint8_t flags) except -1:
         """A message whose route is known: into its queues, back, or refused."""
-        cdef bint durable = (route.streams is not None
+        cdef bint durable = (route.apart is not None
                              or props.delivery_mode == 2 and route.durable)
         cdef Queue queue
         cdef list burying = None
@@ -371,7 +383,7 @@ cdef class Channel:
         elif route.refusing and not flags:
             burying = []
             route = self.open_queues(route, body_len, &refused, burying)
-        if route.queues or route.streams is not None:
+        if route.queues or route.apart is not None:
             self.deepest = store(
                 self.plane, route, names, names_len, properties, properties_len, body,
                 body_len, props, flags)
@@ -405,20 +417,25 @@ cdef class Channel:
                 burying.append(queue)
         if refused[0] and route.caching:
             taking = without_caches(taking)  # it will be published again, and is none then
-        return make_route(taking + (route.streams or []))
+        return make_route(taking + (route.apart or []))
 
-    cdef Route route_of(self, const uint8_t *exchange, const uint8_t *key,
-                        const uint8_t *properties, size_t properties_len):
+    cdef int find_source(self, const uint8_t *exchange) except -1:
+        """Have the source of an exchange; that of the last publish is remembered."""
         cdef Source source = self.source
-        cdef Route route = self.route
         if (source is None or source.retired or len(source.raw_name) != exchange[0]
                 or memcmp(PyBytes_AS_STRING(source.raw_name), exchange + 1, exchange[0])):
             try:
                 name = exchange[1:1 + exchange[0]].decode()
             except UnicodeDecodeError:
                 raise SyntaxFault("the exchange's name is not valid UTF-8") from None
-            self.source = source = self.session.source(name)
-            self.route = route = None
+            self.source = self.session.source(name)
+            self.route = None
+        return 0
+
+    cdef Route route_of(self, const uint8_t *key, const uint8_t *properties,
+                        size_t properties_len):
+        cdef Source source = self.source
+        cdef Route route = self.route
         if (route is not None and self.route_epoch == source.epoch
                 and len(route.key) == key[0]
                 and not memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0])):

@@ -132,7 +132,7 @@ cdef Route unguarded(Route route, const Props *props):
             duplicate = True
         else:
             taking.append(queue)
-    left = make_route(taking + (route.streams or []))
+    left = make_route(taking + (route.apart or []))
     if left.lost:
         # Nobody has it, so nobody need be kept from having it twice.
         left.queues = without_caches(left.queues)

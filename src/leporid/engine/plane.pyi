@@ -9,6 +9,7 @@ from typing_extensions import Buffer
 from leporid.engine.cache import Cache
 from leporid.engine.connection import Connection
 from leporid.engine.dedup import UniqueQueue
+from leporid.engine.delays import Delays
 from leporid.engine.interceptor import Interceptor
 from leporid.engine.log import Log, Segment
 from leporid.engine.peer import _Session
@@ -145,6 +146,14 @@ class Plane:
 
     def stream(self, queue_id: int, name: str) -> Stream:
         """A new stream, made before replay."""
+
+    def delays(
+        self,
+        queue_id: int,
+        source: object,
+        routed: Callable[[Sequence[str], bytes], Sequence[object]],
+    ) -> Delays:
+        """What waits in an exchange; made when something does, or before replay."""
 
     def source(
         self, name: str, resolve: Callable[[str, bytes | None], Sequence[object]], cacheable: bool

@@ -20,8 +20,9 @@ from leporid.engine.channel cimport Channel
 from leporid.engine.cleaning cimport clean, compact
 from leporid.engine.connection cimport Connection
 from leporid.engine.dedup cimport UniqueQueue, unguarded
+from leporid.engine.delays cimport Delays, fire_due
 from leporid.engine.facts cimport flush_settles, mark_clean
-from leporid.engine.index cimport GONE, BlockPool, Slot
+from leporid.engine.index cimport BlockPool
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producers
 from leporid.engine.queue cimport Queue
@@ -79,6 +80,7 @@ cdef class Plane:
         self.resuming = []
         self.dropped = []
         self.momentary = []
+        self.ringing = []
         self.timers = Timers()
         self.retries = Retries(self)
         self.timeouts = Timeouts(self)
@@ -135,6 +137,20 @@ cdef class Plane:
         self.queues[queue_id] = self.streams[queue_id] = stream
         return stream
 
+    def delays(self, uint32_t queue_id, Source source not None, routed not None):
+        """What waits in an exchange; made when something does, or before replay.
+
+        Args:
+            queue_id: the definition's, or 0 for an exchange that a restart forgets.
+            source: of the exchange.
+            routed: gives the queues for (keys, properties).
+        """
+        cdef Delays delays = Delays(
+            self, queue_id or self.new_transient_id(), source.name, queue_id != 0)
+        delays.source, delays.routed = source, routed
+        self.queues[delays.id] = source.delays = delays
+        return delays
+
     def source(self, str name not None, resolve, bint cacheable):
         """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""
         return Source(name, resolve, cacheable)
@@ -178,6 +194,9 @@ cdef class Plane:
         if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
             self.prune_timers()
         self.timeouts.turn()
+        self.expire()
+        if self.ringing:
+            fire_due(self)
         self.work()
         if self.confirming:
             waiting, self.confirming = self.confirming, []
@@ -224,13 +243,11 @@ cdef class Plane:
         cdef size_t at, kept = 0
         cdef Due *heap = self.timers.heap
         cdef Queue queue
-        cdef Slot *slot
         for at in range(self.timers.count):
             queue = self.queues.get(heap[at].queue)
             if queue is None:
                 continue
-            slot = queue.slot_of(heap[at].seq)
-            if slot != NULL and slot.state != GONE and slot.expires_at_ms == heap[at].at_ms:
+            if queue.is_timer(heap[at].seq, heap[at].at_ms):
                 heap[kept] = heap[at]
                 kept += 1
         self.timers.count = kept
@@ -247,7 +264,8 @@ cdef class Plane:
     @property
     def busy(self):
         """Whether `run` would find something to do."""
-        return bool(self.hungry or self.resuming or self.burials.dying or self.timeouts.changed)
+        return bool(self.hungry or self.resuming or self.burials.dying or self.timeouts.changed
+                    or self.ringing)
 
     def take_touched(self):
         """Connections that have output or want to be closed, since the last call."""
@@ -274,7 +292,7 @@ cdef class Plane:
             raise ValueError("properties do not parse")
         if route.guarded:
             route = unguarded(route, &props)
-        if not route.queues and route.streams is None:
+        if not route.queues and route.apart is None:
             return False
         if producer is not None:
             return store_produced(

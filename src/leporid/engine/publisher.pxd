@@ -18,5 +18,6 @@ cdef class Publisher:
     cdef int publish_row(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                          size_t properties_len, const uint8_t *body, size_t body_len,
                          uint64_t sequence) except -1
+    cdef int find_source(self, const uint8_t *names) except -1
     cdef Route route_of(self, const uint8_t *names, const uint8_t *properties,
                         size_t properties_len)

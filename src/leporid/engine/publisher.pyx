@@ -10,12 +10,13 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.dedup cimport unguarded, without_caches
+from leporid.engine.delays cimport postponed
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.rows cimport Row, Rows
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.storing cimport store, store_produced
-from leporid.engine.wire cimport Props, walk_properties
+from leporid.engine.wire cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
 
 cdef enum:
     PUBLISHED = 0           # in a queue or a stream
@@ -77,7 +78,7 @@ cdef class Publisher:
                          uint64_t sequence) except -1:
         """One message on its way; returns what became of it."""
         cdef Props props
-        cdef Route route
+        cdef Route route = None
         cdef Queue queue
         cdef list taking
         cdef bint refused = False, fresh = True
@@ -89,9 +90,13 @@ cdef class Publisher:
                                                            self.plane.wall_ms)
             properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
             properties_len = len(intercepted)
-        route = self.route_of(names, properties, properties_len)
+        self.find_source(names)
+        if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
+            route = postponed(self.source, &props, self.plane.wall_ms)
+        if route is None:
+            route = self.route_of(names, properties, properties_len)
         # What was there already may not be on disk yet, either.
-        if route.streams is not None or props.delivery_mode == PERSISTENT and route.durable:
+        if route.apart is not None or props.delivery_mode == PERSISTENT and route.durable:
             self.generation = self.plane.generation
             self.plane.awaited = True
         if route.guarded:
@@ -115,8 +120,8 @@ cdef class Publisher:
                                                  "maxlen")
             if refused and route.caching:
                 taking = without_caches(taking)
-            route = make_route(taking + (route.streams or []))
-        if not route.queues and route.streams is None:
+            route = make_route(taking + (route.apart or []))
+        if not route.queues and route.apart is None:
             return REFUSED
         if self.producer is None:
             store(self.plane, route, names, names_len, properties, properties_len, body, body_len,
@@ -127,16 +132,21 @@ cdef class Publisher:
                                    sequence)
         return REFUSED if refused else PUBLISHED if fresh else DUPLICATE
 
+    cdef int find_source(self, const uint8_t *names) except -1:
+        """Have the source of an exchange; the last one is remembered."""
+        cdef Source source = self.source
+        if (source is None or source.retired or len(source.raw_name) != names[0]
+                or memcmp(PyBytes_AS_STRING(source.raw_name), names + 1, names[0])):
+            self.source = self.source_of(names[1:1 + names[0]].decode())
+            self.route = None
+        return 0
+
     cdef Route route_of(self, const uint8_t *names, const uint8_t *properties,
                         size_t properties_len):
-        """Where a message goes; the last exchange and key are remembered."""
+        """Where a message goes; the last key is remembered."""
         cdef const uint8_t *key = names + 1 + names[0]
         cdef Source source = self.source
         cdef Route route = self.route
-        if (source is None or source.retired or len(source.raw_name) != names[0]
-                or memcmp(PyBytes_AS_STRING(source.raw_name), names + 1, names[0])):
-            self.source = source = self.source_of(names[1:1 + names[0]].decode())
-            self.route = route = None
         if (route is not None and self.route_epoch == source.epoch
                 and len(route.key) == key[0]
                 and not memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0])):

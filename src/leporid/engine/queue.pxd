@@ -21,6 +21,7 @@ cdef class Queue:
     cdef readonly bint durable
     cdef readonly bint retired
     cdef readonly bint remembers        # the keys of its messages: it is a UniqueQueue
+    cdef bint apart                     # keeps a record of its own of each message
     cdef readonly uint64_t ready_count
     cdef readonly uint64_t unacked_count
     cdef readonly uint64_t ready_bytes
@@ -66,6 +67,7 @@ cdef class Queue:
     cdef int prune(self, Order order) except -1
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
     cdef int expire(self, uint64_t seq) except -1
+    cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1
     cdef bint over_limit(self)
     cdef bint refuses(self, uint32_t body_len) except -1

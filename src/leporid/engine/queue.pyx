@@ -367,6 +367,11 @@ cdef class Queue:
         self.drop(seq, slot, "expired")
         return 1
 
+    cdef bint is_timer(self, uint64_t seq, uint64_t at_ms):
+        """Whether a timer of the plane's still means something."""
+        cdef Slot *slot = self.index.slot_of(seq)
+        return slot != NULL and slot.state != GONE and slot.expires_at_ms == at_ms
+
     cdef bint over_limit(self):
         return (self.ready_count + self.held_count > self.length_limit
                 or self.ready_bytes + self.held_bytes > self.bytes_limit)

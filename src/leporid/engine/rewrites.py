@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import decode_properties, encode_properties
-from leporid.amqp.values import type_name
+from leporid.amqp.tables import decode_table
+from leporid.amqp.values import erlang_text, type_name
 
 
 def copies_of(raw: bytes) -> tuple[bytes, list[str]]:
@@ -41,6 +42,19 @@ def copies_of(raw: bytes) -> tuple[bytes, list[str]]:
 def with_reply_to(raw: bytes, address: str) -> bytes:
     """The same properties with another reply-to address."""
     return encode_properties(replace(decode_properties(raw), reply_to=address))
+
+
+def invalid_moment(table: bytes, too_far: bool) -> PreconditionFailed:
+    """The fault for headers whose x-deliver-at is no moment, or it or x-delay is too far away."""
+    headers, _ = decode_table(len(table).to_bytes(4, "big") + table)
+    name = "x-deliver-at" if "x-deliver-at" in headers else "x-delay"
+    value = headers[name]
+    given = f"invalid header '{name}': {type_name(value)} {erlang_text(value)}"
+    if too_far:
+        return PreconditionFailed(f"{given} is more than ten years from now")
+    return PreconditionFailed(
+        f"{given} is neither a timestamp nor a number of milliseconds since 1970"
+    )
 
 
 def invalid_expiration(raw: bytes) -> PreconditionFailed:

@@ -34,5 +34,6 @@ def encode(
     exchange: bytes,
     user_id: bytes | None = ...,
     body_bytes_max: int,
+    wall_ms: int = ...,
 ) -> Rows:
     """Check and encode a batch; safe on any thread."""

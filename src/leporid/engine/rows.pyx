@@ -15,8 +15,15 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.text cimport Bytes, bytes_room, put, put_byte
 from leporid.engine.wire cimport (
-    TTL_INVALID, Props, parse_ttl, store16, store32, store64, walk_properties,
+    HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, store16, store32, store64,
+    walk_properties,
 )
+
+cdef extern from "when.h" nogil:
+    int WHEN_INVALID
+    int WHEN_TOO_FAR
+    int64_t DELAY_MS_MAX
+    int find_due(const Props *props, uint64_t came_ms, int64_t *due_ms)
 
 # In the order of `arrow.PROPERTIES`.
 cdef enum:
@@ -59,6 +66,9 @@ cdef enum:
     WRONG_USER = 14
     WRONG_EXPIRATION = 15
     REPLY_TO_RESERVED = 16
+    TWO_MOMENTS = 17
+    WRONG_MOMENT = 18
+    MOMENT_TOO_FAR = 19
 
 REASONS = {
     WRONG_LAYOUT: "the column's offsets lead out of its buffer",
@@ -77,6 +87,9 @@ REASONS = {
     WRONG_USER: "user_id is not the name of the user who publishes",
     WRONG_EXPIRATION: "expiration must be a number of milliseconds",
     REPLY_TO_RESERVED: "reply_to must not be that of direct reply-to: there is no channel",
+    TWO_MOMENTS: "only one of delay_ms, deliver_at and the header x-deliver-at can be",
+    WRONG_MOMENT: "the header x-deliver-at must be a number of milliseconds since 1970",
+    MOMENT_TOO_FAR: "a message may wait for ten years at most",
 }
 
 
@@ -168,7 +181,8 @@ cdef inline int text_at(const Column *column, size_t row, const uint8_t **text,
 
 
 cdef struct Columns:
-    Column body, key, exchange, properties, map, keys, values
+    Column body, key, exchange, properties, map, keys, values, delay_ms, deliver_at
+    uint64_t wall_ms
     Column fields[PROPERTY_COUNT]
     const uint8_t *default_exchange
     size_t default_exchange_len
@@ -200,13 +214,55 @@ cdef int encode_names(Rows rows, const Columns *columns, size_t at) noexcept nog
     return 0
 
 
-cdef int encode_headers(Bytes *out, const Columns *columns, size_t row) noexcept nogil:
-    """A field table of long strings and voids."""
+cdef int moment_of(const Columns *columns, size_t row, bint *present,
+                   int64_t *moment_ms) noexcept nogil:
+    """When a row's message is due, if one of the columns says so."""
+    cdef int64_t value
+    present[0] = is_there(&columns.deliver_at, row)
+    if is_there(&columns.delay_ms, row):
+        if present[0]:
+            return TWO_MOMENTS
+        present[0] = True
+        value = (<const int64_t *> columns.delay_ms.data)[row]
+        if value > DELAY_MS_MAX:
+            return MOMENT_TOO_FAR
+        moment_ms[0] = <int64_t> columns.wall_ms + max(<int64_t> 0, value)
+    elif present[0]:
+        value = (<const int64_t *> columns.deliver_at.data)[row]
+        # Not before its time: what is left of a millisecond counts as one.
+        moment_ms[0] = value // 1000 + (value % 1000 > 0)
+    return 0
+
+
+cdef int encode_moment(Bytes *out, int64_t moment_ms) noexcept nogil:
+    """The header that says so."""
+    if bytes_room(out, 22):
+        return NO_MEMORY
+    put_byte(out, 12)
+    put(out, b"x-deliver-atl", 13)
+    store64(out.data + out.used, <uint64_t> moment_ms)
+    out.used += 8
+    return 0
+
+
+cdef int encode_headers(Bytes *out, const Columns *columns, size_t row, bint timed,
+                        int64_t moment_ms) noexcept nogil:
+    """A field table: when the message is due, then long strings and voids."""
+    cdef size_t start = out.used
+    if put(out, "\0\0\0\0", 4) or (timed and encode_moment(out, moment_ms)):
+        return NO_MEMORY
+    if is_there(&columns.map, row):
+        failed = encode_map(out, columns, row, timed)
+        if failed:
+            return failed
+    store32(out.data + start, <uint32_t> (out.used - start - 4))
+    return 0
+
+
+cdef int encode_map(Bytes *out, const Columns *columns, size_t row, bint timed) noexcept nogil:
     cdef int32_t at = columns.map.offsets[row], end = columns.map.offsets[row + 1]
     cdef size_t start = out.used, size
     cdef const uint8_t *text
-    if put(out, "\0\0\0\0", 4):
-        return NO_MEMORY
     if at < 0 or end < at or <size_t> end > columns.keys.rows:
         return WRONG_LAYOUT
     while at < end:
@@ -217,6 +273,8 @@ cdef int encode_headers(Bytes *out, const Columns *columns, size_t row) noexcept
         if (size == 2 and text[0] == c"C" and text[1] == c"C") or (
                 size == 3 and text[0] == c"B" and text[1] == c"C" and text[2] == c"C"):
             return HEADER_RESERVED
+        if timed and size == 12 and not memcmp(text, b"x-deliver-at", 12):
+            return TWO_MOMENTS
         if put_byte(out, <uint8_t> size) or put(out, text, size):
             return NO_MEMORY
         if text_at(&columns.values, at, &text, &size):
@@ -234,7 +292,6 @@ cdef int encode_headers(Bytes *out, const Columns *columns, size_t row) noexcept
         if out.used - start > PROPERTIES_BYTES_MAX:
             return PROPERTIES_TOO_LARGE
         at += 1
-    store32(out.data + start, <uint32_t> (out.used - start - 4))
     return 0
 
 
@@ -287,13 +344,17 @@ cdef int encode_properties(Rows rows, const Columns *columns, size_t at) noexcep
     cdef uint32_t flags = 0
     cdef uint64_t ttl_ms
     cdef int field, failed
-    cdef bint present
+    cdef bint present, timed
+    cdef int64_t moment_ms = 0
     cdef Props props
     if put(out, "\0\0", 2):
         return NO_MEMORY
+    failed = moment_of(columns, at, &timed, &moment_ms)
+    if failed:
+        return failed
     for field in range(PROPERTY_COUNT):
-        if field == AT_DELIVERY_MODE and is_there(&columns.map, at):
-            failed = encode_headers(out, columns, at)
+        if field == AT_DELIVERY_MODE and (timed or is_there(&columns.map, at)):
+            failed = encode_headers(out, columns, at, timed, moment_ms)
             if failed:
                 return failed
             flags |= HAS_HEADERS
@@ -306,10 +367,14 @@ cdef int encode_properties(Rows rows, const Columns *columns, size_t at) noexcep
     if out.used - start > PROPERTIES_BYTES_MAX:
         return PROPERTIES_TOO_LARGE
     rows.rows[at].properties_len = <uint32_t> (out.used - start)
-    if is_there(&columns.fields[AT_EXPIRATION], at):
+    if flags & HAS_HEADERS or is_there(&columns.fields[AT_EXPIRATION], at):
         walk_properties(out.data + start, out.used - start, &props)
         if parse_ttl(&props, &ttl_ms) == TTL_INVALID:
             return WRONG_EXPIRATION
+        if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
+            failed = find_due(&props, columns.wall_ms, &moment_ms)
+            if failed == WHEN_INVALID or failed == WHEN_TOO_FAR:
+                return WRONG_MOMENT if failed == WHEN_INVALID else MOMENT_TOO_FAR
     return 0
 
 
@@ -371,16 +436,18 @@ cdef set exchanges_of(Rows self):
 
 
 def encode(size_t rows, columns not None, *, bytes exchange not None, bytes user_id=None,
-           size_t body_bytes_max):
+           size_t body_bytes_max, uint64_t wall_ms=0):
     """Check and encode a batch; safe on any thread.
 
     `columns` has, by name, (rows, buffers) of Arrow arrays without offset, in the layouts of
     `columns_of`: body, routing_key, exchange, headers with its parts headers.key and headers.value,
-    properties, and properties.NAME. What is missing, or None, is null in every row.
+    properties, and properties.NAME; delay_ms and deliver_at (in microseconds). What is missing, or
+    None, is null in every row.
 
     Args:
         exchange: where rows go that name none.
         user_id: what the property may say; None: anything.
+        wall_ms: the time that delays count from.
 
     Raises:
         BadRow: a row cannot be a message.
@@ -402,6 +469,9 @@ def encode(size_t rows, columns not None, *, bytes exchange not None, bytes user
     all.map = open_column(columns.get("headers"), self.held, MAP)
     all.keys = open_column(columns.get("headers.key"), self.held, TEXT)
     all.values = open_column(columns.get("headers.value"), self.held, TEXT)
+    all.delay_ms = open_column(columns.get("delay_ms"), self.held, 8)
+    all.deliver_at = open_column(columns.get("deliver_at"), self.held, 8)
+    all.wall_ms = wall_ms
     all.properties = open_column(columns.get("properties"), self.held, STRUCT)
     for field in range(PROPERTY_COUNT):
         all.fields[field] = open_column(

@@ -6,7 +6,7 @@ from leporid.engine.plane cimport Plane
 
 cdef class Route:
     cdef list queues
-    cdef list streams               # None when there are none
+    cdef list apart                 # that keep a record of their own; None when there are none
     cdef bint durable               # one of the queues is
     cdef bint lost                  # it leads to no queue, or to private ones only
     cdef bint refusing              # one of them may refuse a publish when it is full
@@ -24,6 +24,9 @@ cdef class Source:
     cdef public bint cacheable
     cdef readonly bint retired
     cdef readonly uint64_t epoch    # moves when a route given out may be wrong
+    cdef public object make_delays  # () gives it `delays`; None: nothing is delayed here
+    cdef public bint delaying       # x-delay counts here, not only x-deliver-at
+    cdef readonly object delays     # what waits here, once there was something
     cdef object resolver
     cdef list table                 # Route or None, open addressing
     cdef uint64_t mask

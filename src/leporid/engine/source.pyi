@@ -4,6 +4,8 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
+from leporid.engine.delays import Delays
+
 @final
 class Route:
     """Where one key leads; used by the engine only."""
@@ -14,6 +16,12 @@ class Source:
     cacheable: bool
     """False: asked for every message, with its properties."""
 
+    make_delays: Callable[[], object] | None
+    """Asked for `delays` when the first message is to wait; None: none does."""
+
+    delaying: bool
+    """Whether x-delay counts here, and not only x-deliver-at."""
+
     def __init__(
         self, name: str, resolver: Callable[[str, bytes | None], Sequence[object]], cacheable: bool
     ) -> None: ...
@@ -22,6 +30,10 @@ class Source:
     @property
     def retired(self) -> bool:
         """The exchange was deleted."""
+
+    @property
+    def delays(self) -> Delays | None:
+        """What waits here, once there was something."""
 
     @property
     def epoch(self) -> int:

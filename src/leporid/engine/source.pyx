@@ -10,7 +10,6 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.queue cimport DROP_HEAD, Queue
-from leporid.engine.stream cimport Stream
 from leporid.engine.wire cimport hash_key
 
 from leporid.amqp.errors import PreconditionFailed, ResourceError
@@ -34,10 +33,10 @@ cdef Route make_route(object queues):
     for queue in queues:
         if not queue.private:
             route.lost = False
-        if isinstance(queue, Stream):
-            if route.streams is None:
-                route.streams = []
-            route.streams.append(queue)
+        if queue.apart:
+            if route.apart is None:
+                route.apart = []
+            route.apart.append(queue)
             continue
         route.queues.append(queue)
         if queue.durable:

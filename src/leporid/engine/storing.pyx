@@ -10,6 +10,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from leporid.engine.dedup cimport unguarded, without_caches
+from leporid.engine.delays cimport Delays
 from leporid.engine.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log
 from leporid.engine.plane cimport Plane
 from leporid.engine.producers cimport Producer
@@ -32,17 +33,21 @@ cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names
 
     Returns the ready messages of the longest of these queues that has consumers.
     """
-    cdef Stream stream
+    cdef Queue queue
     if route.guarded:
         route = unguarded(route, props)
-        if not route.queues and route.streams is None:
+        if not route.queues and route.apart is None:
             return 0
-    if route.streams is not None and route.caching:
+    if route.apart is not None and route.caching:
         route = remember_apart(plane, route, names, names_len, properties, properties_len, props)
-    if route.streams is not None:
-        for stream in route.streams:
-            stream.append_message(names, names_len, properties, properties_len, body,
-                                  body_len, None, 0)
+    if route.apart is not None:
+        for queue in route.apart:
+            if type(queue) is Stream:
+                (<Stream> queue).append_message(names, names_len, properties, properties_len, body,
+                                                body_len, None, 0)
+            else:
+                (<Delays> queue).take(names, names_len, properties, properties_len, body,
+                                      body_len, props, flags, None, 0)
         if not route.queues:
             plane.published += 1
             return 0
@@ -59,7 +64,7 @@ cdef Route remember_apart(Plane plane, Route route, const uint8_t *names, size_t
     """
     cdef Props passing = props[0]
     cdef list queues = without_caches(route.queues)
-    cdef Route rest = make_route(queues + (route.streams or []))
+    cdef Route rest = make_route(queues + (route.apart or []))
     cdef Queue queue
     passing.delivery_mode = 1
     enqueue(plane, make_route([queue for queue in route.queues if queue not in queues]), names,
@@ -76,26 +81,41 @@ cdef bint store_produced(Plane plane, Route route, const uint8_t *names, size_t 
 
     Returns whether it was new anywhere; each log leaves out what it has.
     """
+    cdef Queue queue
     cdef Stream stream
+    cdef Delays delays
     cdef Producer producer
     cdef bint fresh = False
+    cdef list waiting = []
     if route.guarded:
         route = unguarded(route, props)
-    if route.streams is not None and route.caching:
+    if route.apart is not None and route.caching:
         route = remember_apart(plane, route, names, names_len, properties, properties_len, props)
-    for stream in route.streams or ():
+    for queue in route.apart or ():
+        if type(queue) is not Stream:
+            waiting.append(queue)
+            continue
+        stream = <Stream> queue
         producer = stream.producers.get(stream.log, reference, plane.wall_ms)
         if sequence >= producer.next:
             stream.append_message(names, names_len, properties, properties_len, body,
                                   body_len, producer, sequence)
             fresh = True
+    if not route.queues and not waiting:
+        return fresh
+    producer = plane.producers.get(plane.durable, reference, plane.wall_ms)
+    if sequence < producer.next:
+        return fresh
+    # The last of several records says who published them: a crash between them loses none.
     if route.queues:
-        producer = plane.producers.get(plane.durable, reference, plane.wall_ms)
-        if sequence >= producer.next:
-            enqueue(plane, route, names, names_len, properties, properties_len, body, body_len,
-                    props, 0, producer, sequence)
-            fresh = True
-    return fresh
+        enqueue(plane, route, names, names_len, properties, properties_len, body, body_len,
+                props, 0, None if waiting else producer, sequence)
+    while waiting:
+        delays = waiting.pop()
+        delays.take(names, names_len, properties, properties_len, body, body_len, props, 0,
+                    None if waiting else producer, sequence)
+        plane.published += not route.queues and not waiting
+    return True
 
 
 cdef uint64_t enqueue(Plane plane, Route route, const uint8_t *names, size_t names_len,

@@ -46,6 +46,7 @@ cdef class Stream(Queue):
     """One stream; made by `Plane.stream`."""
 
     def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
+        self.apart = True
         self.log = Log(True, SEGMENT_BYTES_FIRST, plane.durable.seed ^ queue_id)
         self.title = f"queue '{name}'"
         self.readers = []

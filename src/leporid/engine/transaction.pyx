@@ -51,8 +51,10 @@ cdef uint64_t append_all(Channel channel, list reserving) except? 0:
     durable = False
     for route, names, properties, body, _, _ in publishes:
         # That what a duplicate is one of is on disk is promised as well.
-        durable = durable or route.durable or route.duplicate or route.streams is not None
-        size += sizeof(Record) + 8 + len(names) + len(properties) + len(body)
+        durable = durable or route.durable or route.duplicate or route.apart is not None
+        # One record for the queues, and one for each that keeps its own.
+        size += (1 + len(route.apart or ())) * (
+            sizeof(Record) + sizeof(Target) + 8 + len(names) + len(properties) + len(body))
         size += len(route.queues) * sizeof(Target)
         if route.caching:
             size += len(route.queues) * (2 * sizeof(Record) + 32)   # what caches forget for it
@@ -97,7 +99,7 @@ cdef tuple begin_commit(Channel channel, list reserving):
                             &props)
             route = unguarded(routed_anew(channel, route, names, properties), &props)
         else:
-            route = make_route([queue for queue in route.queues + (route.streams or [])
+            route = make_route([queue for queue in route.queues + (route.apart or [])
                                 if not queue.retired])
             if route.refusing and route.guarded:
                 # What a queue has already it does not refuse.

@@ -131,13 +131,14 @@ static inline uint64_t hash_key(const uint8_t *p, size_t n) {
 /* Arrays and tables within tables; RabbitMQ has no limit, a stack has. */
 enum { TABLE_DEPTH_MAX = 32 };
 
-enum { HAS_CC = 1, HAS_BCC = 2 };
+/* Headers that make a message a rare one. */
+enum { HAS_CC = 1, HAS_BCC = 2, HAS_DELAY = 4, HAS_DELIVER_AT = 8 };
 
 typedef struct {
     uint16_t flags;
     uint8_t delivery_mode;   /* 0 when absent */
     uint8_t priority;
-    uint8_t copies;          /* HAS_CC | HAS_BCC */
+    uint8_t marks;           /* HAS_… */
     uint8_t expiration_len, reply_to_len, user_id_len;
     const uint8_t *headers;  /* the table's content, after its length; NULL when absent */
     uint32_t headers_len;
@@ -146,16 +147,23 @@ typedef struct {
 
 static int walk_value(const uint8_t **at, const uint8_t *end, int depth);
 
+static inline uint8_t mark_of(const uint8_t *name, uint8_t n) {
+    switch (n) {
+    case 2: return memcmp(name, "CC", 2) ? 0 : HAS_CC;
+    case 3: return memcmp(name, "BCC", 3) ? 0 : HAS_BCC;
+    case 7: return memcmp(name, "x-delay", 7) ? 0 : HAS_DELAY;
+    case 12: return memcmp(name, "x-deliver-at", 12) ? 0 : HAS_DELIVER_AT;
+    default: return 0;
+    }
+}
+
 /* Fields of a table whose content is [p, end); 0, or -1 when it is malformed. */
-static int walk_table(const uint8_t *p, const uint8_t *end, int depth, uint8_t *copies) {
+static int walk_table(const uint8_t *p, const uint8_t *end, int depth, uint8_t *marks) {
     if (depth > TABLE_DEPTH_MAX) return -1;
     while (p < end) {
         uint8_t n = *p++;
         if (end - p < n) return -1;
-        if (copies) {
-            if (n == 2 && p[0] == 'C' && p[1] == 'C') *copies |= HAS_CC;
-            if (n == 3 && p[0] == 'B' && p[1] == 'C' && p[2] == 'C') *copies |= HAS_BCC;
-        }
+        if (marks) *marks |= mark_of(p, n);
         p += n;
         if (walk_value(&p, end, depth)) return -1;
     }
@@ -227,7 +235,7 @@ static int walk_properties(const uint8_t *p, size_t n, Props *out) {
             if (end - p < 4) return -1;
             uint32_t size = load32(p); p += 4;
             if ((size_t)(end - p) < size) return -1;
-            if (walk_table(p, p + size, 1, &out->copies)) return -1;
+            if (walk_table(p, p + size, 1, &out->marks)) return -1;
             out->headers = p; out->headers_len = size;
             p += size;
             break;

@@ -15,12 +15,14 @@ cdef extern from "wire.h" nogil:
 
     int HAS_CC
     int HAS_BCC
+    int HAS_DELAY
+    int HAS_DELIVER_AT
 
     ctypedef struct Props:
         uint16_t flags
         uint8_t delivery_mode
         uint8_t priority
-        uint8_t copies
+        uint8_t marks
         uint8_t expiration_len
         uint8_t reply_to_len
         uint8_t user_id_len

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 from leporid.amqp.errors import Fault
 from leporid.management.answers import Room
 from leporid.management.browsing import BrowseRoutes
+from leporid.management.delays import DelayRoutes
 from leporid.management.leases import LeaseRoutes
 from leporid.management.paths import route
 from leporid.management.policies import PolicyRoutes
@@ -29,6 +30,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 ONE = "/api/streams/{vhost}/{stream}"
 QUEUE = "/api/queues/{vhost}/{queue}"
+DELAYS = "/api/delays/{vhost}"
 LEASE = QUEUE + "/leases/{lease}"
 
 
@@ -38,6 +40,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     streams, records = StreamRoutes(around), RecordRoutes(around, room)
     browsing, leases = BrowseRoutes(around, room), LeaseRoutes(around, room)
     readers, publishing = ReaderRoutes(around), PublishRoutes(around)
+    delays = DelayRoutes(around)
     return [
         route("/api/streams/{vhost}", _answering(streams.listing), "GET"),
         route(ONE, _answering(streams.info), "GET"),
@@ -54,6 +57,10 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         route(LEASE, _answering(leases.acknowledge), "DELETE"),
         route(LEASE + "/messages", _answering(leases.messages), "GET"),
         route(LEASE + "/release", _answering(leases.release), "POST"),
+        route(DELAYS, _answering(delays.exchanges), "GET"),
+        route(DELAYS + "/{exchange}", _answering(delays.listing), "GET"),
+        route(DELAYS + "/{exchange}/{id}", _answering(delays.message), "GET"),
+        route(DELAYS + "/{exchange}/{id}", _answering(delays.cancel), "DELETE"),
         route("/api/publish/{vhost}/{exchange}", _answering(publishing.publish), "POST"),
         *_policy_routes("/api/policies", PolicyRoutes(around, operator=False)),
         *_policy_routes("/api/operator-policies", PolicyRoutes(around, operator=True)),

@@ -27,8 +27,11 @@ _SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "routing_key": pa.string(),
     "exchange": pa.string(),
 }
-_LATER: Final = ("delay_ms", "deliver_at")
-PUBLISH_COLUMNS: Final = (*_SIMPLE, "headers", "properties", *_LATER)
+_MOMENTS: Final[Mapping[str, pa.DataType]] = {
+    "delay_ms": pa.int64(),
+    "deliver_at": PROPERTIES_TYPE.field("timestamp").type,
+}
+PUBLISH_COLUMNS: Final = (*_SIMPLE, "headers", "properties", *_MOMENTS)
 
 # A column as `rows.encode` takes it: number of rows, buffers.
 Parts = dict[str, tuple[int, list[pa.Buffer | None]]]
@@ -58,7 +61,6 @@ def read_table(data: bytes) -> list[tuple[int, Parts]]:
             batches = list(reader)
         for batch in batches:
             batch.validate(full=True)
-            _check_later(batch)
         return [(batch.num_rows, _parts_of(batch)) for batch in batches if batch.num_rows]
     except (pa.ArrowException, struct.error, OSError) as error:
         raise BadTable(f"the body is not a sound Arrow IPC stream: {error}") from None
@@ -78,12 +80,6 @@ def _check_schema(schema: pa.Schema) -> None:
         raise BadTable("column 'body' is missing")
 
 
-def _check_later(batch: pa.RecordBatch) -> None:
-    for name in _LATER:
-        if name in batch.schema.names and batch.column(name).null_count < batch.num_rows:
-            raise BadTable(f"column {name!r}: delays are not there yet; leave it out or null")
-
-
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
@@ -99,6 +95,8 @@ def _parts_of(batch: pa.RecordBatch) -> Parts:
         column = _whole(batch.column(name))
         if name in _SIMPLE:
             parts[name] = _part(_cast(name, column, _SIMPLE[name]))
+        elif name in _MOMENTS:
+            parts[name] = _part(_cast(name, column, _MOMENTS[name]))
         elif name == "headers" and not pa.types.is_null(column.type):
             headers = _cast(name, column, HEADERS_TYPE)
             parts[name] = len(headers), headers.buffers()[:2]

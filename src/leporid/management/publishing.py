@@ -84,6 +84,8 @@ class PublishRoutes:
         data = await _body(request)
         user_id = None if IMPERSONATOR in user.tags else user.name.encode()
         limit = min(BODY_BYTES_MAX, self._around.plane.message_bytes_max)
+        self._around.set_clock()
+        wall_ms = self._around.plane.wall_ms
 
         def work() -> list[Rows]:
             from leporid.management.incoming import read_table  # it needs pyarrow
@@ -99,6 +101,7 @@ class PublishRoutes:
                             exchange=exchange.encode(),
                             user_id=user_id,
                             body_bytes_max=limit,
+                            wall_ms=wall_ms,
                         )
                     )
                 except BadRow as error:
@@ -125,6 +128,7 @@ class PublishRoutes:
                 at = 0
                 while at < len(batch):
                     until = monotonic() + TURN_SECONDS
+                    self._around.set_clock()  # a time to live, or a delay, counts from now
                     while at < len(batch) and monotonic() < until:
                         at = publisher.publish(batch, at, ROWS_AT_ONCE)
                     self._around.wake()

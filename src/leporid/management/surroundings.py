@@ -52,6 +52,7 @@ class Surroundings:
         broker: the rules; its state is this thread's.
         plane: the engine; likewise.
         is_loopback: whether a peer's address is of this machine.
+        set_clock: tells the engine what time it is; it may not have had a turn for long.
         wake: says that something was given to the engine.
         until_synced: returns when a generation is on disk.
         monotonic: seconds, for how long something took.
@@ -60,6 +61,7 @@ class Surroundings:
     broker: Broker
     plane: Plane
     is_loopback: Callable[[str], bool]
+    set_clock: Callable[[], None]
     wake: Callable[[], None]
     until_synced: Callable[[int], Awaitable[None]]
     monotonic: Callable[[], float]

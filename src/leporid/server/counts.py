@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leporid.broker.broker import Broker
+from leporid.broker.delays import DelayStatistics
 from leporid.engine.plane import Plane
 
 
@@ -31,6 +32,7 @@ class Count:
     deliveries_timed_out_total: int
     dead_lettered_total: Mapping[tuple[str, str], int]
     dead_letters_dropped_total: Mapping[tuple[str, str], int]
+    delays: Mapping[str, DelayStatistics]
 
 
 class Counts:
@@ -62,4 +64,5 @@ class Counts:
             deliveries_timed_out_total=plane.timed_out,
             dead_lettered_total=dict(dead_letters.deaths),
             dead_letters_dropped_total=dict(dead_letters.dropped),
+            delays={vhost.name: vhost.delays_total for vhost in found.vhosts},
         )

@@ -21,6 +21,13 @@ from prometheus_client.registry import Collector
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class Delays(Protocol):
+    """The delayed messages of one virtual host."""
+
+    @property
+    def waiting(self) -> int: ...
+
+
 class Statistics(Protocol):
     """The counts of a broker at one moment; totals are since its start."""
 
@@ -54,6 +61,8 @@ class Statistics(Protocol):
     def dead_lettered_total(self) -> Mapping[tuple[str, str], int]: ...
     @property
     def dead_letters_dropped_total(self) -> Mapping[tuple[str, str], int]: ...
+    @property
+    def delays(self) -> Mapping[str, Delays]: ...
 
 
 # Attribute of Statistics, metric, help text.
@@ -91,6 +100,13 @@ COUNTERS = (
 )
 
 
+DELAYED = (
+    ("fired", "Total number of delayed messages that were due and went their way"),
+    ("cancelled", "Total number of delayed messages that were cancelled"),
+    ("unroutable", "Total number of delayed messages that came to no queue when they were due"),
+)
+
+
 class BrokerCollector(Collector):
     """Makes the metrics of one scrape from one snapshot."""
 
@@ -123,6 +139,7 @@ class BrokerCollector(Collector):
             value=now.deliveries_timed_out_total,
         )
         yield from _dead_letters(now)
+        yield from _delays(now)
 
 
 def _dead_letters(now: Statistics) -> Iterator[Metric]:
@@ -146,6 +163,23 @@ def _dead_letters(now: Statistics) -> Iterator[Metric]:
     for labels, count in now.dead_letters_dropped_total.items():
         dropped.add_metric(labels, count)
     yield dropped
+
+
+def _delays(now: Statistics) -> Iterator[Metric]:
+    """What waits in exchanges, and what became of what did."""
+    waiting = GaugeMetricFamily(
+        "leporid_delayed_messages",
+        "Messages that wait in exchanges until they are due",
+        labels=("vhost",),
+    )
+    for vhost, count in now.delays.items():
+        waiting.add_metric((vhost,), count.waiting)
+    yield waiting
+    for name, text in DELAYED:
+        counter = CounterMetricFamily(f"leporid_delayed_messages_{name}", text, labels=("vhost",))
+        for vhost, count in now.delays.items():
+            counter.add_metric((vhost,), getattr(count, name))
+        yield counter
 
 
 class ProcessCollector(Collector):

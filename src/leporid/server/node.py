@@ -203,6 +203,7 @@ class Node:
             broker=self._broker,
             plane=self._plane,
             is_loopback=addresses.is_loopback,
+            set_clock=self._turns.set_clock,
             wake=self._turns.wake,
             until_synced=self._durability.until,
             monotonic=time.monotonic,

@@ -97,6 +97,14 @@ READER_OFFSETS = Table(
     "vhost TEXT, stream TEXT, reader TEXT, offset INTEGER NOT NULL,"
     " PRIMARY KEY (vhost, stream, reader)",
 )
+# Since version 3. Where durable exchanges keep delayed messages; ids as queues have them.
+DELAYS = Table(
+    "delays",
+    ("id",),
+    ("vhost", "exchange"),
+    "id INTEGER CHECK (id > 0), vhost TEXT NOT NULL, exchange TEXT NOT NULL,"
+    " PRIMARY KEY (id), UNIQUE (vhost, exchange)",
+)
 # Since version 3. What durable exchanges remember of messages; ids as queues have them.
 CACHES = Table(
     "caches",
@@ -128,14 +136,13 @@ TABLES = {
     "reader_offset": READER_OFFSETS,
     "policy": POLICIES,
     "cache": CACHES,
+    "delays": DELAYS,
     "state": STATE,
 }
 # The tables that came after version 1.
-ADDED = {2: (READER_OFFSETS,), 3: (POLICIES, CACHES)}
-
-
+ADDED = {2: (READER_OFFSETS,), 3: (POLICIES, CACHES, DELAYS)}
 # What is in the log under an id that is never given twice.
-WITH_QUEUE_ID = ("put_queue", "put_cache")
+WITH_QUEUE_ID = ("put_queue", "put_cache", "put_delays")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +224,7 @@ class Database:
             raise ValueError(f"unknown kind of change: {kind}")
         self._drop(table, table.key, [fields[column] for column in table.key])
         if table is VHOSTS:
-            for inside in (EXCHANGES, QUEUES, BINDINGS, READER_OFFSETS, POLICIES, CACHES):
+            for inside in (EXCHANGES, QUEUES, BINDINGS, READER_OFFSETS, POLICIES, CACHES, DELAYS):
                 self._drop(inside, ("vhost",), [fields["name"]])
 
     def _put(self, table: Table, values: Sequence[Any]) -> None:

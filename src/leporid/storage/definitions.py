@@ -25,6 +25,7 @@ from typing import NamedTuple
 from leporid.storage.database import (
     BINDINGS,
     CACHES,
+    DELAYS,
     EXCHANGES,
     POLICIES,
     QUEUES,
@@ -45,6 +46,7 @@ __all__ = [
     "Snapshot",
     "StoredBinding",
     "StoredCache",
+    "StoredDelays",
     "StoredExchange",
     "StoredPolicy",
     "StoredQueue",
@@ -76,6 +78,14 @@ class StoredQueue(NamedTuple):
     name: str
     auto_delete: bool
     arguments: bytes
+
+
+class StoredDelays(NamedTuple):
+    """Where a durable exchange keeps delayed messages."""
+
+    id: int
+    vhost: str
+    exchange: str
 
 
 class StoredBinding(NamedTuple):
@@ -124,6 +134,7 @@ class Snapshot(NamedTuple):
     vhosts: tuple[str, ...]
     exchanges: tuple[StoredExchange, ...]
     caches: tuple[StoredCache, ...]
+    delays: tuple[StoredDelays, ...]
     queues: tuple[StoredQueue, ...]
     bindings: tuple[StoredBinding, ...]
     reader_offsets: tuple[StoredReaderOffset, ...]
@@ -172,6 +183,7 @@ class Definitions:
                 for vhost, name, kind, auto_delete, internal, arguments in rows(EXCHANGES)
             ),
             caches=tuple(StoredCache(*row) for row in rows(CACHES)),
+            delays=tuple(StoredDelays(*row) for row in rows(DELAYS)),
             queues=tuple(
                 StoredQueue(number, vhost, name, bool(auto_delete), arguments)
                 for number, vhost, name, auto_delete, arguments in rows(QUEUES)
@@ -192,7 +204,8 @@ class Definitions:
             changes: in order: `("put_queue", {"id": 7, "vhost": "/", …})`, and so on with
                 put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
                 drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset,
-                put_cache, drop_cache, put_policy, drop_policy. Any of them may be repeated.
+                put_cache, drop_cache, put_policy, drop_policy. put_delays,
+                drop_delays. Any of them may be repeated.
 
         Raises:
             DefinitionsError: nothing was changed; the disk may be full.

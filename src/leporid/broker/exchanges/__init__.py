@@ -9,6 +9,7 @@
     recent_history   all bindings, also later ones
     deduplication    all bindings, for what did not come before
     message       what a message is routed by
+    delayed       which of them x-delayed-message stands for
     strict_keys   the x-strict-keys rule, which any type may be given
     values        how RabbitMQ compares and prints table values
 
@@ -20,12 +21,17 @@ module and one line here.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.errors import CommandInvalid, PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import type_name
 from leporid.broker.exchanges.base import Binding, DestinationKind, Router
 from leporid.broker.exchanges.consistent_hash import ConsistentHashRouter
 from leporid.broker.exchanges.deduplication import DeduplicationRouter
+from leporid.broker.exchanges.delayed import (
+    DELAYED_MESSAGE,
+    DELAYED_TYPE_ARGUMENT,
+    routed_as,
+)
 from leporid.broker.exchanges.direct import DirectRouter
 from leporid.broker.exchanges.fanout import FanoutRouter
 from leporid.broker.exchanges.headers import HeadersRouter
@@ -38,6 +44,8 @@ from leporid.broker.exchanges.super_stream import SuperStreamRouter
 from leporid.broker.exchanges.topic import TopicRouter
 
 __all__ = [
+    "DELAYED_MESSAGE",
+    "DELAYED_TYPE_ARGUMENT",
     "EXCHANGE_TYPES",
     "STRICT_KEYS_ARGUMENT",
     "Binding",
@@ -45,6 +53,7 @@ __all__ = [
     "DestinationKind",
     "Message",
     "Router",
+    "is_exchange_type",
     "make_router",
 ]
 
@@ -60,7 +69,12 @@ EXCHANGE_TYPES: Final[dict[str, type[Router]]] = {
     "x-recent-history": RecentHistoryRouter,
     "x-message-deduplication": DeduplicationRouter,
 }
-"""Every exchange type by the name it is declared with."""
+"""Every exchange type by the name it is declared with, but `x-delayed-message`: it is another's."""
+
+
+def is_exchange_type(name: str) -> bool:
+    """Say whether an exchange may be declared with that type."""
+    return name in EXCHANGE_TYPES or name == DELAYED_MESSAGE
 
 
 def make_router(
@@ -69,18 +83,22 @@ def make_router(
     """Makes the router for an exchange that is declared with these arguments.
 
     Args:
-        exchange_type: One of `EXCHANGE_TYPES`.
+        exchange_type: One that `is_exchange_type`.
         arguments: The exchange's table.
         chance: Gives a number of 64 bits that is another one each time.
 
     Raises:
         KeyError: There is no such type; whoever takes it from a client must look before.
         PreconditionFailed: An argument is invalid.
+        CommandInvalid: There is no such type as `x-delayed-type` names.
     """
     strict_keys = arguments.get(STRICT_KEYS_ARGUMENT, False)
     if not isinstance(strict_keys, bool):
         raise PreconditionFailed(
             f"invalid type '{type_name(strict_keys)}' for arg '{STRICT_KEYS_ARGUMENT}'"
         )
-    made = EXCHANGE_TYPES[exchange_type]
+    kind = routed_as(exchange_type, arguments)
+    if kind not in EXCHANGE_TYPES and exchange_type == DELAYED_MESSAGE:
+        raise CommandInvalid(f"unknown exchange type '{kind}'")
+    made = EXCHANGE_TYPES[kind]
     return made.declared(arguments, strict_keys=strict_keys, chance=chance)

@@ -11,6 +11,7 @@ from typing import Final
 
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
+from leporid.engine.delays import delay_of
 
 _NONE: Final[Mapping[str, Value]] = {}
 
@@ -39,6 +40,15 @@ class Message:
         if self._properties is None:
             self._properties = decode_properties(self.raw) if self.raw else Properties()
         return self._properties
+
+    @property
+    def delay_ms(self) -> int:
+        """How long an x-delayed-message exchange that it comes to keeps it; 0: it does not.
+
+        Raises:
+            PreconditionFailed: longer than anything may be kept.
+        """
+        return delay_of(self.raw) if self.raw else 0
 
     @property
     def headers(self) -> Mapping[str, Value]:

@@ -26,7 +26,12 @@ from leporid.amqp.tables import Int64L, Value
 from leporid.broker.arguments import Arguments
 from leporid.broker.changes import DestinationKind
 from leporid.broker.channel import ChannelState
-from leporid.broker.exchanges import EXCHANGE_TYPES, STRICT_KEYS_ARGUMENT, Binding
+from leporid.broker.exchanges import (
+    DELAYED_TYPE_ARGUMENT,
+    STRICT_KEYS_ARGUMENT,
+    Binding,
+    is_exchange_type,
+)
 from leporid.broker.names import SYSTEM_PREFIX, check_new_name, exchange_in, without_line_breaks
 from leporid.broker.redeclaring import check_alternate_exchange, redeclare_exchange
 from leporid.broker.topology import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE
@@ -48,13 +53,13 @@ def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:
     if exchange is None:
         _create(channel, name, method)
     else:
-        compared = (ALTERNATE_ARGUMENT, STRICT_KEYS_ARGUMENT)
+        compared = (ALTERNATE_ARGUMENT, STRICT_KEYS_ARGUMENT, DELAYED_TYPE_ARGUMENT)
         redeclare_exchange(session, exchange, method, compared)
     return None if method.no_wait else ExchangeDeclareOk()
 
 
 def _check_type(kind: str) -> None:
-    if kind not in EXCHANGE_TYPES:
+    if not is_exchange_type(kind):
         known = "unknown" if kind else "invalid"
         raise CommandInvalid(f"{known} exchange type '{kind}'")
 

@@ -1,0 +1,30 @@
+"""What there is to know about one virtual host at one moment.
+
+Responsible for naming the figures only; who has them fills them in. Invariant: plain values, so
+that they stay as they were counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from leporid.broker.delays import DelayStatistics
+from leporid.broker.queues import QueueStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualHostStatistics:
+    """The figures of one virtual host.
+
+    Attributes:
+        delays: of each exchange that has, or had, delayed messages.
+        delays_total: of all exchanges there were since the start.
+    """
+
+    name: str
+    exchange_count: int
+    binding_count: int
+    queues: tuple[QueueStatistics, ...]
+    delays: Mapping[str, DelayStatistics]
+    delays_total: DelayStatistics

@@ -1,0 +1,18 @@
+from tests.broker.peer import World
+
+from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
+from leporid.broker.statistics import VirtualHostStatistics
+
+
+def test_a_virtual_host_fills_them_in():
+    world = World()
+    peer = world.peer()
+    peer.call(ExchangeDeclare(exchange="x", type="topic"))
+    peer.call(QueueDeclare(queue="q"))
+    peer.call(QueueBind(queue="q", exchange="x", routing_key="#"))
+    found = world.broker.vhosts["/"].statistics()
+    assert isinstance(found, VirtualHostStatistics)
+    assert (found.name, found.exchange_count, found.binding_count) == ("/", 7, 1)
+    assert [queue.name for queue in found.queues] == ["q"]
+    assert found.delays == {}
+    assert found.delays_total == (0, 0, 0, 0)

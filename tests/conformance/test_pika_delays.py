@@ -1,0 +1,210 @@
+"""Delayed messages as pika sees them; a RabbitMQ without the plugin is not asked."""
+
+import json
+import time
+import urllib.request
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pika import BasicProperties
+from pika.exceptions import ConnectionClosedByBroker
+from tests.conformance.marks import differs, foreign
+from tests.conformance.pika_steps import channel_closed, depth, pump
+
+NO_MOMENT = (
+    "'x-deliver-at': longstr <<\"soon\">> is neither a timestamp nor a number of milliseconds "
+    "since 1970"
+)
+LATE_SECONDS = 2.0  # a machine that does much else
+
+
+@pytest.fixture
+def delayed(channel, connect, name):
+    """Declare an x-delayed-message exchange with a queue; return both names."""
+
+    def make(kind="direct", key="k", **options):
+        if foreign:
+            try:
+                arguments = {"x-delayed-type": "direct"}
+                connect().channel().exchange_declare(
+                    name(), "x-delayed-message", arguments=arguments
+                )
+            except ConnectionClosedByBroker as closed:
+                pytest.skip(f"this broker has no delays: {closed.reply_text}")
+        exchange, queue = name("exchange"), name("queue")
+        channel.exchange_declare(
+            exchange, "x-delayed-message", durable=True, arguments={"x-delayed-type": kind}
+        )
+        channel.queue_declare(queue, durable=True)
+        channel.queue_bind(queue, exchange, key)
+        return exchange, queue
+
+    return make
+
+
+class Arrivals:
+    """What a consumer gets, and when."""
+
+    def __init__(self, channel, queue):
+        self.found = []
+        channel.basic_consume(queue, self.take, auto_ack=True)
+
+    def take(self, _channel, method, properties, body):
+        self.found.append((body.decode(), time.time(), method, properties))
+
+    @property
+    def bodies(self):
+        return [body for body, *_ in self.found]
+
+
+def headers(**given):
+    return BasicProperties(
+        delivery_mode=2, headers={name.replace("_", "-"): value for name, value in given.items()}
+    )
+
+
+@pytest.mark.parametrize(("kind", "key"), [("direct", "k"), ("topic", "#"), ("fanout", "")])
+def test_messages_come_when_they_are_due(channel, connection, delayed, kind, key):
+    exchange, queue = delayed(kind, key)
+    arrivals = Arrivals(channel, queue)
+    sent = {}
+    for delay in (300, 100, 200, 0, -1):
+        sent[str(delay)] = time.time() + max(0, delay) / 1000
+        channel.basic_publish(exchange, "k", str(delay).encode(), headers(x_delay=delay))
+    pump(connection, lambda: len(arrivals.found) == 5)
+    assert arrivals.bodies == ["0", "-1", "100", "200", "300"]
+    for body, at, method, properties in arrivals.found:
+        assert 0 <= at - sent[body] < LATE_SECONDS
+        assert (method.exchange, method.routing_key, method.redelivered) == (exchange, "k", False)
+        assert properties.headers["x-delay"] == -abs(int(body))
+
+
+@pytest.mark.parametrize("value", ["100", 100.9])
+def test_a_delay_may_be_text_or_a_float(channel, connection, delayed, value):
+    exchange, queue = delayed()
+    arrivals = Arrivals(channel, queue)
+    due = time.time() + 0.1
+    channel.basic_publish(exchange, "k", b"x", headers(x_delay=str(value)[:3]))
+    pump(connection, lambda: arrivals.found != [])
+    ((_, at, _, properties),) = arrivals.found
+    assert at >= due
+    assert properties.headers == {"x-delay": -100}
+
+
+def test_a_delay_through_an_exchange_above(channel, connection, delayed, name):
+    exchange, queue = delayed("fanout")
+    above = name("above")
+    channel.exchange_declare(above, "topic")
+    channel.exchange_bind(exchange, above, "#")
+    arrivals = Arrivals(channel, queue)
+    due = time.time() + 0.2
+    channel.basic_publish(above, "k", b"x", headers(x_delay=200))
+    pump(connection, lambda: arrivals.found != [])
+    ((_, at, method, _),) = arrivals.found
+    assert at >= due
+    assert method.exchange == above
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, "'x-delayed-type' must be an existing exchange type"),
+        (
+            {"x-delayed-type": "x-delayed-message"},
+            "'x-delayed-message' can't be used for 'x-delayed-type'",
+        ),
+    ],
+)
+def test_the_type_behind_it_is_checked(channel, delayed, name, arguments, text):
+    delayed()
+    with channel_closed(406, f"PRECONDITION_FAILED - Invalid argument, {text}"):
+        channel.exchange_declare(name(), "x-delayed-message", arguments=arguments)
+
+
+@differs
+def test_a_moment_counts_on_every_exchange(channel, connection, name):
+    queue = name()
+    channel.queue_declare(queue)
+    arrivals = Arrivals(channel, queue)
+    due = time.time() + 0.3
+    channel.basic_publish("", queue, b"number", headers(x_deliver_at=int(due * 1000)))
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    channel.basic_publish("", queue, b"timestamp", headers(x_deliver_at=soon))
+    pump(connection, lambda: len(arrivals.found) == 2)
+    (_, first, *_), (_, second, *_) = arrivals.found
+    assert arrivals.bodies == ["number", "timestamp"]
+    assert first >= int(due * 1000) / 1000
+    assert second >= int(soon.timestamp())
+
+
+@differs
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            {"x_delay": 315_360_000_001},
+            "'x-delay': long 315360000001 is more than ten years from now",
+        ),
+        (
+            {"x_deliver_at": "soon"},
+            NO_MOMENT,
+        ),
+        (
+            {"x_deliver_at": 2**60},
+            "'x-deliver-at': long 1152921504606846976 is more than ten years from now",
+        ),
+    ],
+)
+def test_what_is_no_moment_is_refused(channel, delayed, given, text):
+    exchange, _ = delayed()
+    with channel_closed(406, f"PRECONDITION_FAILED - invalid header {text}"):
+        channel.basic_publish(exchange, "k", b"x", headers(**given))
+
+
+@differs
+def test_a_transaction_delays_from_its_commit(connect, delayed):
+    exchange, queue = delayed()
+    connection = connect()
+    channel = connection.channel()
+    channel.tx_select()
+    channel.basic_publish(exchange, "k", b"x", headers(x_delay=200))
+    due = time.time() + 0.2
+    channel.tx_commit()
+    arrivals = Arrivals(channel, queue)
+    pump(connection, lambda: arrivals.found != [])
+    assert arrivals.found[0][1] >= due
+
+
+@differs
+def test_what_waits_survives_a_kill_and_is_cancelled_over_http(own_broker):
+    import pika
+
+    with pika.BlockingConnection(pika.URLParameters(own_broker.url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("q", durable=True)
+        for number in range(3):
+            at = int((time.time() + 3600 + number) * 1000)
+            channel.basic_publish("", "q", b"%d" % number, headers(x_deliver_at=at))
+    own_broker.kill()
+    own_broker.start()
+    found = json.loads(asked(own_broker, "GET"))["messages"]
+    assert [each["due_ms"] for each in found] == sorted(each["due_ms"] for each in found)
+    assert len(found) == 3
+    asked(own_broker, "DELETE", "/" + found[1]["id"])
+    own_broker.kill()
+    own_broker.start()
+    again = json.loads(asked(own_broker, "GET"))
+    assert again["messages"] == [found[0], found[2]]
+    with pika.BlockingConnection(pika.URLParameters(own_broker.url)) as connection:
+        assert depth(connection.channel(), "q") == 0
+
+
+def asked(broker, method, path=""):
+    """Ask as guest; the port is another one after a restart."""
+    url = f"http://127.0.0.1:{broker.http_port}/api/delays/%2F/amq.default{path}"
+    passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
+    passwords.add_password(None, url, "guest", "guest")
+    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
+    with opener.open(urllib.request.Request(url, method=method), timeout=20) as answer:
+        return answer.read()

@@ -1,0 +1,111 @@
+"""A queue behind an x-delayed-message exchange and another one, on a disk, for tests of delays."""
+
+from __future__ import annotations
+
+import struct
+
+from tests.engine.disk_fake import Disk, recover
+from tests.engine.frames import properties, publish, table
+from tests.engine.session_fake import Peer
+
+from leporid.amqp.properties import decode_properties
+from leporid.engine.plane import Plane
+
+YEARS_MS = 10 * 365 * 24 * 3600 * 1000
+
+
+def header(**fields: bytes) -> dict[str, bytes]:
+    return {name.replace("_", "-"): value for name, value in fields.items()}
+
+
+def with_headers(**fields: bytes) -> bytes:
+    return properties(headers=table(**header(**fields)), delivery_mode=2)
+
+
+def int64(value: int) -> bytes:
+    return b"l" + struct.pack(">q", value)
+
+
+def delayed(delay_ms: int) -> bytes:
+    return with_headers(x_delay=int64(delay_ms))
+
+
+def headers_of(raw: bytes) -> dict:
+    return dict(decode_properties(raw).headers or {})
+
+
+class World:
+    """A durable queue q behind an x-delayed-message exchange d and the exchange p, on a disk."""
+
+    def __init__(self, plane: Plane, disk: Disk) -> None:
+        self.disk = disk
+        self.open(plane)
+
+    def open(self, plane: Plane, *, with_stores: bool = False) -> None:
+        self.plane = plane
+        self.q = plane.queue(1, "q", True)
+        self.routed: list[tuple[list[str], bytes]] = []
+        self.sources = {}
+        for number, name in ((2, "d"), (3, "p")):
+            source = plane.source(name, self.resolve, True)
+            source.delaying = name == "d"
+            source.make_delays = lambda number=number, source=source: plane.delays(
+                number, source, self.route
+            )
+            self.sources[name] = source
+            if with_stores:
+                source.make_delays()
+        self.peer = Peer(plane, {"q": self.q}, channels=(1, 2))
+        self.peer.session.sources |= self.sources
+
+    def resolve(self, key, raw):
+        return [self.q] if key == "q" else []
+
+    def route(self, keys, raw):
+        self.routed.append((list(keys), raw))
+        return [self.q] if "q" in keys else []
+
+    def send(self, body: bytes, raw: bytes, exchange: str = "d", key: str = "q", **more) -> None:
+        self.peer.feed(publish(1, key, body, raw=raw, exchange=exchange, **more))
+
+    @property
+    def wall_ms(self) -> int:
+        return self.plane.wall_ms
+
+    def at(self, moment_ms: int) -> bytes:
+        return with_headers(x_deliver_at=int64(moment_ms))
+
+    def store(self, exchange: str = "d"):
+        store = self.sources[exchange].delays
+        assert store is not None
+        return store
+
+    def waiting(self, exchange: str = "d") -> int:
+        store = self.sources[exchange].delays
+        return store.ready_count if store else 0
+
+    def run(self) -> None:
+        self.plane.run()
+        while self.plane.busy:
+            self.plane.run()
+
+    def sleep(self, ms: int) -> None:
+        self.plane.now_ms += ms
+        self.plane.wall_ms += ms
+        self.run()
+
+    def came(self) -> list[bytes]:
+        return self.peer.drain(self.q)
+
+    def restart(self, disk=None, off_ms: int = 0) -> None:
+        """What was not synced is gone; the clock that never stops says how long nobody ran."""
+        wall_ms = self.plane.wall_ms + off_ms
+        disk = disk or self.disk
+        self.disk = disk.copy()
+
+        def declare(plane: Plane) -> None:
+            plane.wall_ms = wall_ms
+            plane.now_ms = 777
+            self.open(plane, with_stores=True)
+
+        recover(self.disk, declare, durable_segment_bytes=4096)

@@ -1,0 +1,136 @@
+"""Delayed messages over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.management.conftest import World
+
+from leporid.amqp.properties import Properties, encode_properties
+from leporid.broker.exchanges import Binding
+
+URL = "/api/delays/%2F"
+STRANGER = ("reader", "secret")
+
+
+@pytest.fixture
+def waiting(world: World) -> World:
+    """An exchange with messages that wait for 3, 1 and 2 seconds."""
+    exchange = world.vhost.create_exchange(
+        "d",
+        "x-delayed-message",
+        durable=True,
+        auto_delete=False,
+        internal=False,
+        arguments={"x-delayed-type": "direct"},
+    )
+    queue = world.vhost.create_queue("q", durable=True, auto_delete=False, arguments={}, owner=None)
+    world.vhost.bind(Binding("d", "q", "queue", "k", {}), None)
+    store = world.vhost.delay_stores.of(exchange)
+    for seconds in (3, 1, 2):
+        headers: Any = {"x-delay": seconds * 1000, "list": [b"\xff", True], "none": None}
+        raw = encode_properties(Properties(headers=headers, delivery_mode=2, message_id="m"))
+        world.plane.publish([store], "d", "k", raw, b"%d" % seconds)
+    assert queue.engine.ready_count == 0
+    return world
+
+
+async def test_they_are_counted_by_exchange(waiting: World, client: httpx.AsyncClient):
+    answer = await client.get(URL)
+    assert answer.json() == {
+        "exchanges": [{"exchange": "d", "waiting": 3, "fired": 0, "cancelled": 0, "unroutable": 0}]
+    }
+    assert (await client.get(URL, auth=STRANGER)).json() == {"exchanges": []}
+
+
+async def test_they_are_listed_page_by_page(waiting: World, client: httpx.AsyncClient):
+    now_ms = waiting.plane.wall_ms
+    page = (await client.get(URL + "/d?limit=2")).json()
+    assert (page["exchange"], page["waiting"]) == ("d", 3)
+    first, second = page["messages"]
+    assert first == {
+        "id": first["id"],
+        "due_ms": now_ms + 1000,
+        "came_ms": now_ms,
+        "exchange": "d",
+        "routing_key": "k",
+        "body_bytes": 1,
+    }
+    rest = (await client.get(URL + f"/d?after={second['id']}")).json()
+    assert [each["due_ms"] - now_ms for each in rest["messages"]] == [3000]
+
+
+async def test_one_is_looked_at(waiting: World, client: httpx.AsyncClient):
+    found = (await client.get(URL + "/d?limit=1")).json()["messages"][0]
+    whole = (await client.get(f"{URL}/d/{found['id']}")).json()
+    assert whole == found | {
+        "body": "1",
+        "body_encoding": "utf-8",
+        "properties": {
+            "headers": {"x-delay": 1000, "list": ["�", True], "none": None},
+            "delivery_mode": 2,
+            "message_id": "m",
+        },
+    }
+
+
+async def test_octets_are_base64(waiting: World, client: httpx.AsyncClient):
+    store = waiting.vhost.delay_stores.of(waiting.vhost.exchange("d"))
+    raw = encode_properties(Properties(headers={"x-delay": 10}))
+    waiting.plane.publish([store], "d", "k", raw, b"\xff\xfe")
+    found = (await client.get(URL + "/d?limit=1")).json()["messages"][0]
+    whole = (await client.get(f"{URL}/d/{found['id']}")).json()
+    assert (whole["body"], whole["body_encoding"]) == ("//4=", "base64")
+
+
+async def test_one_is_cancelled_for_good(waiting: World, client: httpx.AsyncClient):
+    found = (await client.get(URL + "/d?limit=1")).json()["messages"][0]
+    url = f"{URL}/d/{found['id']}"
+    assert (await client.delete(url)).status_code == 204
+    assert not waiting.plane.dirty
+    again = await client.delete(url)
+    assert (again.status_code, again.json()["error"]) == (404, "not-found")
+    assert (await client.get(url)).status_code == 404
+    waiting.plane.now_ms += 5000
+    waiting.sync()
+    assert waiting.vhost.queue("q").engine.ready_count == 2
+    counts = (await client.get(URL)).json()["exchanges"]
+    assert counts == [{"exchange": "d", "waiting": 0, "fired": 2, "cancelled": 1, "unroutable": 0}]
+
+
+async def test_the_default_exchange_has_a_name(waiting: World, client: httpx.AsyncClient):
+    answer = await client.get(URL + "/amq.default")
+    assert (answer.json()["exchange"], answer.json()["messages"]) == ("amq.default", [])
+
+
+async def test_rights(waiting: World, client: httpx.AsyncClient):
+    found = (await client.get(URL + "/d")).json()["messages"][0]
+    for method, url in (
+        ("GET", "/d"),
+        ("GET", f"/d/{found['id']}"),
+        ("DELETE", f"/d/{found['id']}"),
+        ("DELETE", "/orders/1-1"),  # may be read by that user, but not configured
+    ):
+        answer = await client.request(method, URL + url, auth=STRANGER)
+        assert answer.status_code == 403, url
+    assert (await client.get(URL, auth=("guest", "wrong"))).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "says"),
+    [
+        ("/nowhere", 404, "no exchange 'nowhere' in vhost '/'"),
+        ("/d/soon", 404, "no delayed message 'soon'"),
+        ("/d?after=soon", 400, "'soon' is no id"),
+        ("/d?limit=0", 400, "whole number from 1 to 1000"),
+        ("/d?limt=1", 400, "did you mean 'limit'?"),
+    ],
+)
+async def test_bad_requests(
+    waiting: World, client: httpx.AsyncClient, url: str, status: int, says: str
+):
+    answer = await client.get(URL + url)
+    assert answer.status_code == status
+    assert says in answer.json()["reason"]

@@ -7,17 +7,29 @@ have no such streams give no figures.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import multiprocessing
+import socket
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bench.brokers import Broker
 from bench.load import LoadFailed
-from bench.workloads import Figures, Plan, backlog_load, fill, queues, workload
+from bench.workloads import (
+    Figures,
+    Plan,
+    backlog_load,
+    fill,
+    latency_at,
+    queues,
+    workload,
+)
 
 ROOT = Path(__file__).parents[1]
 # Of the messages of a backlog: reading is so much faster that fewer would measure its start.
@@ -30,7 +42,7 @@ LOG_TAIL_CHARACTERS = 2000
 @contextlib.contextmanager
 def filled(broker: Broker, plan: Plan) -> Iterator[dict[str, Any]]:
     """A stream with rows in it, as a reader wants to know of it."""
-    with queues(broker, durable=True, kind="stream") as (name,):
+    with queues(broker, durable=True, kind="stream", label="table") as (name,):
         load = backlog_load(plan, (name,), persistent=True, factor=ROWS_FACTOR)
         _, done = fill(broker, load)
         yield {"url": broker.http_url, "stream": name, "rows": done.published}
@@ -91,3 +103,45 @@ def spark_write(broker: Broker, plan: Plan) -> Figures:
     with queues(broker, durable=True, kind="stream") as (name,):
         facts = {"url": broker.http_url, "stream": name, "rows": plan.messages}
         return measured("spark-write", {**facts, "body_bytes": plan.body_bytes})
+
+
+# ------------------------------------------------------------------ what others feel of it
+
+READERS = 4
+
+
+@workload("latency-tables")
+def latency_tables(broker: Broker, plan: Plan) -> Figures:
+    """From sent to received at 5,000/s, beside 4 readers of tables that do not pause."""
+    if broker.http_url is None:
+        return {}
+    context = multiprocessing.get_context("fork")
+    with filled(broker, plan) as facts:
+        readers = [
+            context.Process(target=_download, args=(facts["url"], facts["stream"]), daemon=True)
+            for _ in range(READERS)
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            return latency_at(broker, plan, 5_000)
+        finally:
+            for reader in readers:
+                reader.kill()
+                reader.join()
+
+
+def _download(url: str, stream: str) -> None:
+    """All columns, again and again; what comes is dropped, as a client that works takes from us."""
+    where = urllib.parse.urlsplit(url)
+    credentials = base64.b64encode(b"guest:guest").decode()
+    request = (
+        f"GET /api/streams/%2F/{stream}/records HTTP/1.1\r\nHost: {where.hostname}\r\n"
+        f"Connection: close\r\nAuthorization: Basic {credentials}\r\n\r\n"
+    ).encode()
+    buffer = bytearray(1 << 20)
+    while True:
+        with socket.create_connection((str(where.hostname), where.port or 80)) as peer:
+            peer.sendall(request)
+            while peer.recv_into(buffer):
+                pass

@@ -81,10 +81,15 @@ def workload(name: str) -> Callable[[Run], Run]:
 
 @contextlib.contextmanager
 def queues(
-    broker: Broker, count: int = 1, *, durable: bool = False, kind: str = "classic"
+    broker: Broker,
+    count: int = 1,
+    *,
+    durable: bool = False,
+    kind: str = "classic",
+    label: str = "bench",
 ) -> Iterator[tuple[str, ...]]:
-    """Queues with names of one length, for the time of a workload."""
-    names = tuple(f"bench.{os.getpid()}.{number:02d}" for number in range(count))
+    """Queues with names of one length, for the time of a workload; a label has them once."""
+    names = tuple(f"{label}.{os.getpid()}.{number:02d}" for number in range(count))
     with Client(broker.url) as admin:
         for name in names:
             admin.declare_queue(name, durable=durable, kind=kind)

@@ -311,7 +311,8 @@ cdef class Channel:
         cdef Props props
         cdef Route route = None, later = None
         cdef uint64_t ttl_ms = 0
-        cdef bytes changed, intercepted
+        # Each keeps the bytes alive that `properties` may point to from there on.
+        cdef bytes intercepted, changed, copied
         if walk_properties(properties, properties_len, &props):
             raise SyntaxFault("malformed content header: properties or headers do not parse")
         if bits[0] & IMMEDIATE_BIT:
@@ -343,15 +344,15 @@ cdef class Channel:
         if parse_ttl(&props, &ttl_ms) == TTL_INVALID:
             raise invalid_expiration(props.expiration[:props.expiration_len])
         if props.marks & (HAS_CC | HAS_BCC):
-            changed, keys = copies_of(properties[:properties_len])
+            copied, keys = copies_of(properties[:properties_len])
             if keys and later is None:
                 text = key[1:1 + key[0]].decode("utf-8", "surrogateescape")
                 route = make_route(self.session.copies(
-                    self.source, self.source.name, [text, *keys], changed))
+                    self.source, self.source.name, [text, *keys], copied))
                 route.keys = [text, *keys]
             if later is None:  # else BCC is needed once more
-                properties = <const uint8_t *> PyBytes_AS_STRING(changed)
-                properties_len = len(changed)
+                properties = <const uint8_t *> PyBytes_AS_STRING(copied)
+                properties_len = len(copied)
         if later is not None:
             route = later
         if self.transactional:

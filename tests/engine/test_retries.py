@@ -101,6 +101,18 @@ def test_it_does_not_expire_before_it_is_ready_again(plane, queue, peer, graves)
     assert graves.found[0][0] == "expired"
 
 
+def test_what_comes_back_late_dies_in_the_order_of_expiry(plane, queue, peer, graves):
+    queue.set_retries("all", 10, 10)
+    raw = properties(expiration="5")
+    for text in (b"a", b"b"):
+        peer.feed(publish(2, "q", text, raw=raw))
+    assert peer.get(queue, no_ack=False).body == b"a"
+    peer.feed(nack(1, 1))
+    plane.now_ms += 20
+    plane.run()
+    assert graves.bodies == [b"a", b"b"]
+
+
 def test_it_counts_against_the_limits_of_its_queue(plane, queue, peer, graves):
     queue.set_retries("all", 100, 100)
     queue.set_limits(max_length=2)

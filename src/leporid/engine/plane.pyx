@@ -194,6 +194,7 @@ cdef class Plane:
         if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
             self.prune_timers()
         self.timeouts.turn()
+        self.retries.turn()     # what comes back now dies in the order of expiry, too
         self.expire()
         if self.ringing:
             fire_due(self)

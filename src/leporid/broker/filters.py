@@ -1,0 +1,113 @@
+"""The filter that an argument table asks for; the same arguments on bindings and on consumers.
+
+Responsible for reading `x-filter-tags`, `x-filter-sql` with `x-filter-dialect`, and
+`x-filter-class`, and for saying what is wrong with them, and where. Must not know what is bound or
+consumed, nor what becomes of messages that do not pass. Invariant: what several arguments ask for
+must all hold, the cheapest first; a table that is refused leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.amqp.tables import Value
+from leporid.amqp.values import type_name
+from leporid.engine.conjunction import Conjunction
+from leporid.engine.filter import Filter
+from leporid.engine.selector import Selector
+from leporid.engine.tags import Tags
+from leporid.filters.compiler import program
+from leporid.filters.dialects import DEFAULT, Dialect
+from leporid.filters.errors import FilterError
+from leporid.filters.tags import parse_tags
+
+TAGS: Final = "x-filter-tags"
+SQL: Final = "x-filter-sql"
+DIALECT: Final = "x-filter-dialect"
+CLASS: Final = "x-filter-class"
+
+FILTER_ARGUMENTS: Final = (TAGS, SQL, DIALECT, CLASS)
+"""Arguments that ask for a filter; nothing else reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """What was asked for, compiled.
+
+    Attributes:
+        engine: all of it.
+        tags: the part of it that a message's tag decides, if there is one.
+        selector: the expression, if there is one.
+    """
+
+    engine: Filter
+    tags: Tags | None = None
+    selector: Selector | None = None
+
+
+def filter_of(arguments: Mapping[str, Value]) -> MessageFilter | None:
+    """Return the filter that arguments ask for; None if every message passes.
+
+    Raises:
+        PreconditionFailed: one of them is wrong; the text says what, and at which character.
+        NotFound: the filter class is not registered.
+    """
+    if not any(name in arguments for name in FILTER_ARGUMENTS):
+        return None
+    tags, selector = _tags(arguments), _selector(arguments)
+    _check_class(arguments)
+    if tags is None or selector is None:
+        one = selector if tags is None else tags
+        return None if one is None else MessageFilter(one, tags, selector)
+    return MessageFilter(Conjunction(tags, selector), tags, selector)
+
+
+def _tags(arguments: Mapping[str, Value]) -> Tags | None:
+    text = _text(arguments, TAGS)
+    if text is None:
+        return None
+    try:
+        found = parse_tags(text)
+    except FilterError as error:
+        raise _refusal(TAGS, str(error)) from None
+    return None if found is None else Tags([tag.encode() for tag in found])
+
+
+def _selector(arguments: Mapping[str, Value]) -> Selector | None:
+    text, name = _text(arguments, SQL), _text(arguments, DIALECT)
+    dialect = DEFAULT
+    if name is not None:
+        if name not in list(Dialect):
+            raise _refusal(DIALECT, f"'{name}' is none; there are {' and '.join(Dialect)}")
+        if text is None:
+            raise _refusal(DIALECT, f"there is no {SQL} beside it")
+        dialect = Dialect(name)
+    if text is None:
+        return None
+    try:
+        return Selector(program(text, dialect).code)
+    except FilterError as error:
+        raise _refusal(SQL, str(error)) from None
+
+
+def _check_class(arguments: Mapping[str, Value]) -> None:
+    name = _text(arguments, CLASS)
+    if name is not None:
+        raise NotFound(f"no filter class '{name}' is registered")
+
+
+def _text(arguments: Mapping[str, Value], name: str) -> str | None:
+    if name not in arguments:
+        return None
+    value = arguments[name]
+    if isinstance(value, str):
+        return value
+    kind = type_name(value)
+    raise _refusal(name, "it is no UTF-8" if kind == "longstr" else f"it is no text but {kind}")
+
+
+def _refusal(name: str, reason: str) -> PreconditionFailed:
+    return PreconditionFailed(f"invalid arg '{name}': {reason}")

@@ -42,7 +42,8 @@ def test_sql_in_both_dialects():
 def test_all_that_is_given_must_hold():
     for tags, at_least, both in (("a", 5, True), ("b", 5, False), ("a", 6, False)):
         arguments: dict[str, Value] = {"x-filter-tags": tags, "x-filter-sql": f"n >= {at_least}"}
-        assert passes(arguments, **{"x-tag": "a", "n": 5}) is both
+        headers: dict[str, Value] = {"x-tag": "a", "n": 5}
+        assert passes(arguments, **headers) is both
     assert passes({"x-filter-tags": "*", "x-filter-sql": "n = 1"}, n=1)
 
 

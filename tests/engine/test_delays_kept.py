@@ -120,6 +120,19 @@ def test_what_was_fired_is_either_here_or_there_after_a_crash(world):
         assert other.waiting() == 0
 
 
+@pytest.mark.parametrize("size", range(1, 200, 11))
+def test_what_was_fired_at_the_end_of_a_segment_is_not_doubled_either(world, size):
+    for number in range(40):
+        world.send(b"%02d" % number + b"x" * size, delayed(10))
+    world.disk.sync(world.plane)
+    world.sleep(11)
+    world.disk.sync(world.plane)
+    assert not world.plane.dirty  # no end of an entry is left for the next generation
+    world.restart()
+    world.sleep(20)
+    assert sorted(int(body[:2]) for body in world.came()) == list(range(40))
+
+
 def test_what_has_to_go_to_several_logs_is_never_lost(world):
     """Into a stream, whose log is another: the entry ends when the copy is on disk."""
     stream = world.plane.stream(7, "stream")

@@ -14,6 +14,7 @@ from libc.stdlib cimport free
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.dedup cimport unguarded
+from leporid.engine.facts cimport make_room
 from leporid.engine.index cimport READY, Slot
 from leporid.engine.plane cimport Plane
 from leporid.engine.producers cimport Producer
@@ -260,6 +261,9 @@ cdef class Delays(Queue):
         if route is None or route.lost:
             self.unroutable += route is None or not route.duplicate
         if route is not None and (route.queues or route.apart is not None):
+            if route.queues and route.apart is None and self.durable:
+                make_room(plane, len(route.queues), record.names_len + properties_len
+                          + record.body_len)
             store(plane, route, names, record.names_len, properties, properties_len, body,
                   record.body_len, &props, 0)
             plane.published -= 1        # it was counted when it came

@@ -14,10 +14,15 @@ from leporid.engine.log cimport (
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue, merge_ranges
-from leporid.engine.wire cimport RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range, Record
+from leporid.engine.wire cimport (
+    RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range, Record, Target,
+)
 
 cdef enum:
     RANGES_MAX = 4096               # in one SETTLE record
+
+# What the end of an entry and the COMMIT after it take.
+cdef size_t LETTER_ROOM = 2 * (sizeof(Record) + 8) + sizeof(Range)
 
 
 cdef int flush_settles(Plane plane, uint8_t flags) except -1:
@@ -78,6 +83,14 @@ cdef int append_commit(Plane plane, uint32_t count) except -1:
     return 0
 
 
+cdef int make_room(Plane plane, size_t targets, size_t content) except -1:
+    """Have a segment that takes a message for so many queues together with what
+    `settle_with_letter` appends to it; `content` is its names, properties and body."""
+    cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + content + 7) & ~<size_t> 7
+    plane.durable.begin(size + LETTER_ROOM)
+    return 0
+
+
 cdef bint settle_with_letter(Plane plane, uint32_t queue, uint64_t position,
                              uint64_t seq) except -1:
     """Make one transaction of the newest fact, a dead letter, and the end of what it was made of.
@@ -86,7 +99,7 @@ cdef bint settle_with_letter(Plane plane, uint32_t queue, uint64_t position,
     """
     cdef Segment active = plane.durable.active
     cdef Range settled
-    if active.capacity - active.used < 2 * (sizeof(Record) + 8) + sizeof(Range):
+    if active.capacity - active.used < LETTER_ROOM:
         return False
     settled.segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
     settled.first, settled.count = seq, 1

@@ -157,10 +157,13 @@ class FakeDelays(FakeQueue):
     cancelled: int = 0
     unroutable: int = 0
 
-    def message(self, seq: int) -> tuple[int, int, str, str, bytes, bytes] | None:
+    def message(self, seq: int) -> tuple[int, int, str, str, int] | None:
         if seq >= len(self.ready) or not self.ready[seq]:
             return None
-        return 1000 + seq, 900, "exchange", "key", b"\0\0", self.ready[seq].encode()
+        return 1000 + seq, 900, "exchange", "key", len(self.ready[seq])
+
+    def content(self, seq: int) -> tuple[bytes, bytes]:
+        return b"\0\0", self.ready[seq].encode()
 
     def cancel(self, seq: int) -> bool:
         self.ready[seq] = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -262,14 +263,28 @@ def test_they_are_listed_by_their_moments(here):
         here.send("d", str(number), delay(ms))
     delays = here.vhost.delays("d")
     found = delays.list()
-    assert [each.body for each in found] == [b"1", b"2", b"0"]
+    contents = [content for each in found if (content := delays.content(each.id))]
+    assert [each.body for each in contents] == [b"1", b"2", b"0"]
     assert [each.due_ms - each.came_ms for each in found] == [100, 200, 300]
     assert {(each.exchange, each.routing_key) for each in found} == {("d", "k")}
-    assert found[0].properties == delay(100)
+    assert contents[0].properties == delay(100)
     assert delays.list(limit=1) == found[:1]
     assert delays.list(after=found[0].id) == found[1:]
     assert delays.list(limit=1, after=found[0].id) == found[1:2]
     assert repr(delays) == "<DelayedMessages exchange='d' count=3>"
+
+
+def test_a_list_has_no_bodies_in_memory(here):
+    here.delayed("d")
+    for _ in range(20):
+        here.send("d", "x" * 100_000, delay(100))
+    tracemalloc.start()
+    found = here.vhost.delays("d").list()
+    assert here.vhost.delays("d").cancel(found[0].id)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {each.body_bytes for each in found} == {100_000}
+    assert peak < 100_000
 
 
 def test_one_is_found_by_its_id_and_cancelled(here):
@@ -283,7 +298,7 @@ def test_one_is_found_by_its_id_and_cancelled(here):
     assert delays.peek(a.id) == a
     assert delays.cancel(a.id)
     assert not delays.cancel(a.id)
-    assert (delays.peek(a.id), delays.count) == (None, 1)
+    assert (delays.peek(a.id), delays.content(a.id), delays.count) == (None, None, 1)
     assert delays.list(after=a.id) == [b]
     here.sleep(101)
     assert here.came("q") == ["b"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from tests.engine.delay_world import World, delayed, headers_of, int64
 from tests.engine.frames import PERSISTENT, properties, publish, table
@@ -206,15 +208,52 @@ def test_what_waits_is_listed_by_its_moment(world):
     assert store.upcoming(3) == order[:3]
     assert store.upcoming(0) == []
     for at, seq in enumerate(order):
-        due_ms, came_ms, exchange, key, raw, body = store.message(seq)
-        assert (due_ms - came_ms, exchange, key, raw, body) == (
-            moments[seq], "d", "q", delayed(moments[seq]), b"%d" % seq
-        )  # fmt: skip
+        due_ms, came_ms, exchange, key, body_bytes = store.message(seq)
+        assert (due_ms - came_ms, exchange, key, body_bytes) == (moments[seq], "d", "q", 1)
+        assert store.content(seq) == (delayed(moments[seq]), b"%d" % seq)
         assert store.upcoming(2, (due_ms, seq)) == order[at + 1 : at + 3]
     due_ms, *_ = store.message(3)
     assert store.cancel(3)
     assert store.upcoming(9, (due_ms, 3)) == [5, 0, 2]
     assert store.upcoming(9) == [1, 4, 5, 0, 2]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+def test_pages_have_everything_once_and_in_order(world, limit):
+    choose = random.Random(limit)
+    moments = [choose.randint(1, 60) for _ in range(300)]
+    for number, delay in enumerate(moments):
+        world.send(b"%d" % number, delayed(delay))
+    store = world.store()
+    for number in range(0, 300, 3):
+        store.cancel(number)
+    there = [number for number in range(300) if number % 3]
+    listed: list[int] = []
+    while page := store.upcoming(limit, after_of(store, listed)):
+        assert len(page) <= limit
+        listed += page
+    assert listed == sorted(there, key=lambda number: (moments[number], number))
+
+
+def after_of(store, listed):
+    return (store.message(listed[-1])[0], listed[-1]) if listed else None
+
+
+@pytest.mark.parametrize("step_ms", [-1, 0, 1])
+def test_a_page_after_a_cancelled_message_leaves_none_out(world, step_ms):
+    """The clocks are read one after the other, and may differ by another millisecond then."""
+    for number in range(10):
+        world.send(b"%d" % number, delayed(100))
+    store = world.store()
+    after = after_of(store, [3])
+    assert all(store.cancel(number) for number in range(4))
+    world.plane.wall_ms += step_ms
+    assert store.upcoming(100, after) == [4, 5, 6, 7, 8, 9]
+
+
+def test_nothing_comes_after_an_id_that_is_later_than_anything(world):
+    world.send(b"x", delayed(100))
+    assert world.store().upcoming(9, (2**64 - 1, 0)) == []
 
 
 def test_a_cancelled_message_never_comes(world):

@@ -76,6 +76,21 @@ async def test_one_is_looked_at(waiting: World, client: httpx.AsyncClient):
     }
 
 
+async def test_what_is_no_text_is_shown_as_well_as_json_can(
+    waiting: World, client: httpx.AsyncClient
+):
+    store = waiting.vhost.delay_stores.of(waiting.vhost.exchange("d"))
+    headers: Any = {"x-delay": 10, "\udcff": 1.5}
+    raw = encode_properties(Properties(headers=headers, correlation_id="\udcfe\udcff"))
+    waiting.plane.publish([store], "d", "k", raw, b"x")
+    found = (await client.get(URL + "/d?limit=1")).json()["messages"][0]
+    whole = (await client.get(f"{URL}/d/{found['id']}")).json()
+    assert whole["properties"] == {
+        "headers": {"x-delay": 10, "\ufffd": 1.5},
+        "correlation_id": "\ufffd\ufffd",
+    }
+
+
 async def test_octets_are_base64(waiting: World, client: httpx.AsyncClient):
     store = waiting.vhost.delay_stores.of(waiting.vhost.exchange("d"))
     raw = encode_properties(Properties(headers={"x-delay": 10}))

@@ -67,10 +67,9 @@ class DelayMachine(RuleBasedStateMachine):
             if not numbers:
                 continue
             seq = data.draw(st.sampled_from(numbers))
-            found = store.message(seq)
-            assert found is not None
+            _, body = store.content(seq)
             assert store.cancel(seq)
-            self.messages[int(found[5])].cancelled = True
+            self.messages[int(body)].cancelled = True
 
     @rule()
     def sync(self) -> None:
@@ -90,10 +89,9 @@ class DelayMachine(RuleBasedStateMachine):
             total = sum(len(data) for *_, data in self.world.disk.job[1])
         self.world.restart(self.world.disk.crashed(int(total * share)), off_ms)
         there = {
-            int(found[5]): exchange
+            int(self.world.store(exchange).content(seq)[1]): exchange
             for exchange in "dp"
             for seq in self.world.store(exchange).upcoming(1000)
-            if (found := self.world.store(exchange).message(seq)) is not None
         }
         for message in unsynced:
             # What was not on disk may be gone, and then never comes.

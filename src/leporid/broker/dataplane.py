@@ -102,8 +102,11 @@ class Delays(Queue, Protocol):
     def unroutable(self) -> int:
         """Messages that went their way and came to no queue."""
 
-    def message(self, seq: int) -> tuple[int, int, str, str, bytes, bytes] | None:
-        """(due_ms, came_ms, exchange, key, properties, body) of what waits under a number."""
+    def message(self, seq: int) -> tuple[int, int, str, str, int] | None:
+        """(due_ms, came_ms, exchange, key, body_bytes) of what waits under a number."""
+
+    def content(self, seq: int) -> tuple[bytes, bytes]:
+        """(properties, body) of what waits under a number, which must be there."""
 
     def cancel(self, seq: int) -> bool:
         """Drop what waits under a number; returns whether it was there."""

@@ -33,7 +33,6 @@ class DelayedMessage:
         due_ms: when it is due, in Unix time.
         came_ms: when it was published.
         exchange: that it was published to, which may be one above the exchange it waits in.
-        properties: encoded, as they came.
     """
 
     id: str
@@ -41,6 +40,17 @@ class DelayedMessage:
     came_ms: int
     exchange: str
     routing_key: str
+    body_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedContent:
+    """What is in a message that waits.
+
+    Attributes:
+        properties: encoded, as they came.
+    """
+
     properties: bytes
     body: bytes
 
@@ -77,7 +87,8 @@ class DelayedMessages:
 
         Args:
             limit: how many at most; never more than `LIST_MAX`.
-            after: the id of the last one that is known already. It may be gone.
+            after: the id of the last one that is known already. It may be gone; those that are
+                due at nearly the same moment are listed once more then.
 
         Raises:
             ValueError: `after` is no id.
@@ -95,6 +106,13 @@ class DelayedMessages:
         place = _place(message_id)
         found = None if place is None else self._message(place[1])
         return found if found is not None and found.id == message_id else None
+
+    def content(self, message_id: str) -> DelayedContent | None:
+        """Return what is in the message of that id; None if it does not wait, or not any more."""
+        place = _place(message_id)
+        if self.peek(message_id) is None or place is None or self._store is None:
+            return None
+        return DelayedContent(*self._store.content(place[1]))
 
     def cancel(self, message_id: str) -> bool:
         """Drop the message of that id, durably; returns whether it was there.
@@ -119,9 +137,9 @@ class DelayedMessages:
         found = None if self._store is None else self._store.message(number)
         if found is None:
             return None
-        due_ms, came_ms, exchange, key, properties, body = found
+        due_ms, came_ms, exchange, key, body_bytes = found
         name = f"{due_ms:x}-{number:x}"
-        return DelayedMessage(name, due_ms, came_ms, exchange, key, properties, body)
+        return DelayedMessage(name, due_ms, came_ms, exchange, key, body_bytes)
 
 
 def _place(message_id: str) -> tuple[int, int] | None:

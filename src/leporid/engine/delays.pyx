@@ -43,8 +43,10 @@ cdef extern from "when.h" nogil:
 cdef extern from *:
     """
     #define PAST_MS (1ull << 50)
+    #define FAR_MS (1ull << 60)
     """
     uint64_t PAST_MS        # added to moments here: one may lie before the clock began
+    uint64_t FAR_MS         # later than anything is due
 
 cdef enum:
     # Sent on their way in one turn. Each costs about 2 us, and its deliveries as much again.
@@ -175,6 +177,7 @@ cdef class Delays(Queue):
             return
         at_ms = max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS
         if not self.alarm_ms or at_ms < self.alarm_ms:
+            self.plane.timed_count += not self.alarm_ms
             self.alarm_ms = at_ms
             self.plane.timers.push(at_ms, self.id, 0)
 
@@ -203,6 +206,7 @@ cdef class Delays(Queue):
         """The alarm rings: the first is due, or was and is gone."""
         if self.alarm_ms and self.alarm_ms <= self.plane.now_ms and not self.ringing:
             self.alarm_ms = 0
+            self.plane.timed_count -= 1
             self.ringing = True
             self.plane.ringing.append(self)
         return 0
@@ -311,6 +315,9 @@ cdef class Delays(Queue):
     def retire(self):
         """The exchange was deleted, and what waited goes with it; returns how many that were."""
         self.due = Timers()
+        if self.alarm_ms:
+            self.alarm_ms = 0
+            self.plane.timed_count -= 1
         return Queue.retire(self)
 
     # ------------------------------------------------------------- what the control plane asks
@@ -328,8 +335,8 @@ cdef class Delays(Queue):
         return <uint64_t> due_ms
 
     def message(self, uint64_t seq):
-        """(due_ms, came_ms, exchange, key, properties, body) of what waits under a number; None
-        without one."""
+        """(due_ms, came_ms, exchange, key, body_bytes) of what waits under a number; None without
+        one."""
         cdef Slot *slot = self.index.slot_of(seq)
         cdef Record *record
         cdef const uint8_t *p
@@ -340,9 +347,15 @@ cdef class Delays(Queue):
         p = <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
         key = p + 1 + p[0]
         exchange, text = p[1:1 + p[0]], key[1:1 + key[0]]
-        p += record.names_len
         return (self.due_of(slot), record.timestamp_ms, exchange.decode("utf-8", "replace"),
-                text.decode("utf-8", "replace"), p[:record.properties_len],
+                text.decode("utf-8", "replace"), record.body_len)
+
+    def content(self, uint64_t seq):
+        """(properties, body) of what waits under a number, which must be there."""
+        cdef Record *record = self.plane.record(self.index.slot_of(seq).position)
+        cdef const uint8_t *p = (<const uint8_t *> record + sizeof(Record)
+                                 + record.targets * sizeof(Target) + record.names_len)
+        return (p[:record.properties_len],
                 p[record.properties_len:record.properties_len + record.body_len])
 
     def cancel(self, uint64_t seq):
@@ -369,10 +382,11 @@ cdef class Delays(Queue):
             return self.first(limit)
         due_ms, seq = after
         slot = self.index.slot_of(seq)
-        at_ms = self.on_clock(due_ms)
         if slot != NULL and slot.state == READY and self.due_of(slot) == due_ms:
-            at_ms = slot.expires_at_ms
-        return self.following(limit, at_ms, seq)
+            return self.following(limit, slot.expires_at_ms, seq)
+        # Both clocks are cut to milliseconds, so where it stood is known to one or two.
+        at_ms = self.on_clock(min(due_ms, FAR_MS)) - 2 * CLOCK_STEP_MS
+        return self.following(limit, at_ms, 0)
 
     cdef list first(self, size_t limit):
         """Best first from the top of the heap, whose rest is never looked at."""
@@ -389,16 +403,25 @@ cdef class Delays(Queue):
         return found
 
     cdef list following(self, size_t limit, uint64_t at_ms, uint64_t seq):
-        """The first that come after a moment: one look at each, and a few are kept."""
-        cdef size_t at
+        """The first that come after a moment. What was listed before is passed over, and of the
+        rest of the heap no more is looked at than may be among them."""
+        cdef size_t at, depth = 1
+        cdef size_t[2 * 64] path        # two places for each level
         cdef Due *due
         cdef uint64_t last_ms = ~<uint64_t> 0, last_seq = ~<uint64_t> 0
         cdef list kept = []             # a heap, the last of them first
-        for at in range(self.due.count):
-            due = &self.due.heap[at]
-            if due.at_ms < at_ms or (due.at_ms == at_ms and due.seq <= seq):
+        path[0] = 0
+        while depth:
+            depth -= 1
+            at = path[depth]
+            if at >= self.due.count:
                 continue
+            due = &self.due.heap[at]
             if due.at_ms > last_ms or (due.at_ms == last_ms and due.seq >= last_seq):
+                continue                # and so is all that is below
+            path[depth], path[depth + 1] = 2 * at + 2, 2 * at + 1
+            depth += 2
+            if due.at_ms < at_ms or (due.at_ms == at_ms and due.seq <= seq):
                 continue
             if not self.waits(due.seq, due.at_ms):
                 continue

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from leporid.amqp.errors import AccessRefused
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.delays import LIST_MAX, DelayedMessage, DelayedMessages
+from leporid.broker.delays import LIST_MAX, DelayedContent, DelayedMessage, DelayedMessages
 from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME, Right
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of
@@ -65,10 +65,10 @@ class DelayRoutes:
         delays = await self._find(request, "read")
         Parameters(request, ())
         message_id = name_of(request, "id")
-        found = delays.peek(message_id)
-        if found is None:
+        found, content = delays.peek(message_id), delays.content(message_id)
+        if found is None or content is None:
             raise _unknown(message_id, delays.exchange)
-        return JSONResponse(_summary(found) | _content(found))
+        return JSONResponse(_summary(found) | _shown(content))
 
     async def cancel(self, request: Request) -> Response:
         """DELETE …/{exchange}/{id}."""
@@ -107,16 +107,16 @@ def _summary(message: DelayedMessage) -> dict[str, Any]:
         "came_ms": message.came_ms,
         "exchange": message.exchange,
         "routing_key": message.routing_key,
-        "body_bytes": len(message.body),
+        "body_bytes": message.body_bytes,
     }
 
 
-def _content(message: DelayedMessage) -> dict[str, Any]:
-    properties = decode_properties(message.properties)
+def _shown(content: DelayedContent) -> dict[str, Any]:
+    properties = decode_properties(content.properties)
     try:
-        body, encoding = message.body.decode(), "utf-8"
+        body, encoding = content.body.decode(), "utf-8"
     except UnicodeDecodeError:
-        body, encoding = base64.b64encode(message.body).decode(), "base64"
+        body, encoding = base64.b64encode(content.body).decode(), "base64"
     return {"properties": _named(properties), "body": body, "body_encoding": encoding}
 
 
@@ -127,12 +127,15 @@ def _named(properties: Properties) -> dict[str, Any]:
 
 def _plain(value: Value) -> Any:
     """A value as JSON has it; octets that are no text are approximated."""
+    if isinstance(value, str):
+        # Octets that are no UTF-8 are surrogates here, in names of headers, too.
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+        return {_plain(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, Sequence):
         return [_plain(each) for each in value]
     return value

@@ -219,12 +219,20 @@ class Client:
         self.request(EXCHANGE_DELETE, b"\0\0" + short(name) + b"\0")
 
     def declare_queue(
-        self, name: str, *, durable: bool = False, passive: bool = False, kind: str = "classic"
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        passive: bool = False,
+        kind: str = "classic",
+        arguments: Mapping[str, int] | None = None,
     ) -> int:
         """Declare a queue; return how many messages it has ready."""
         bits = bytes((passive | durable << 1,))
-        arguments = table({} if kind == "classic" else {"x-queue-type": kind})
-        payload = self.request(QUEUE_DECLARE, b"\0\0" + short(name) + bits + arguments)
+        asked = table(
+            {**({} if kind == "classic" else {"x-queue-type": kind}), **(arguments or {})}
+        )
+        payload = self.request(QUEUE_DECLARE, b"\0\0" + short(name) + bits + asked)
         ready: int = struct.unpack_from(">I", payload, 5 + payload[4])[0]
         return ready
 

@@ -47,6 +47,8 @@ FEW_TURNS, MANY_TURNS = 5, 30
 HOT_FUNCTIONS = 25
 # What a stream keeps at most: it is dropped from memory, since no file is written here.
 STREAM_BYTES = 32 * 1024 * 1024
+# So long, and so much, that nothing is ever dropped.
+LIFE_MS, LENGTH, LENGTH_BYTES = 3_600_000, 10**9, 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Case:
     durable: bool = False
     stream: bool = False
     intercepted: bool = False
+    limited: bool = False
 
 
 CASES = {
@@ -71,6 +74,7 @@ CASES = {
     "fanout": Case("to 10 queues; per message published", queues=10),
     "4k": Case("bodies of 4 KiB", body_bytes=4096),
     "stamped": Case("as auto; the broker sets timestamp and message id", intercepted=True),
+    "limited": Case("as auto; a time to live and limits of length and bytes", limited=True),
     "stream": Case(
         "appended to a stream, confirmed, read, acknowledged",
         acknowledged=True,
@@ -146,6 +150,10 @@ class Rig:
                 self.plane.queue(number + 1 if case.durable else 0, f"q{number}", case.durable)
                 for number in range(case.queues)
             ]
+        if case.limited:
+            for queue in self.queues:
+                queue.set_message_ttl(LIFE_MS)
+                queue.set_limits(max_length=LENGTH, max_bytes=LENGTH_BYTES)
         peer = Peer(self.plane, self.queues)
         self._publisher, channel = self._connect(peer)
         if case.durable:

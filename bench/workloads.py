@@ -13,7 +13,7 @@ import os
 import random
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bench.brokers import Broker
@@ -87,12 +87,13 @@ def queues(
     durable: bool = False,
     kind: str = "classic",
     label: str = "bench",
+    arguments: Mapping[str, int] | None = None,
 ) -> Iterator[tuple[str, ...]]:
     """Queues with names of one length, for the time of a workload; a label has them once."""
     names = tuple(f"{label}.{os.getpid()}.{number:02d}" for number in range(count))
     with Client(broker.url) as admin:
         for name in names:
-            admin.declare_queue(name, durable=durable, kind=kind)
+            admin.declare_queue(name, durable=durable, kind=kind, arguments=arguments)
     try:
         yield names
     finally:

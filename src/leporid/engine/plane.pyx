@@ -10,7 +10,7 @@ confirm, a held answer) goes on. Invariant: nothing that waits for a generation 
 every byte and every definition of that generation is on disk.
 """
 
-from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING
 
@@ -243,12 +243,13 @@ cdef class Plane:
         """Forget timers of entries that are gone; called when most of them are."""
         cdef size_t at, kept = 0
         cdef Due *heap = self.timers.heap
-        cdef Queue queue
+        cdef Queue queue = None
+        cdef int64_t looked_up = -1  # timers of one queue stand together as a rule
         for at in range(self.timers.count):
-            queue = self.queues.get(heap[at].queue)
-            if queue is None:
-                continue
-            if queue.is_timer(heap[at].seq, heap[at].at_ms):
+            if heap[at].queue != looked_up:
+                looked_up = heap[at].queue
+                queue = self.queues.get(looked_up)
+            if queue is not None and queue.is_timer(heap[at].seq, heap[at].at_ms):
                 heap[kept] = heap[at]
                 kept += 1
         self.timers.count = kept

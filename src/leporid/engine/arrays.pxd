@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
-from leporid.engine.text cimport DONE, NO_MEMORY, Bytes, put_text
+from leporid.engine.fields cimport DONE
+from leporid.engine.text cimport NO_MEMORY, Bytes, put_text
 
 cdef enum:
     TEXT = 0                # as a width: values have offsets, and any length

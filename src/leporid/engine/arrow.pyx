@@ -16,9 +16,10 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.arrays cimport (
     TEXT, Array, close_array, give, mark, open_array, put_row, reach,
 )
+from leporid.engine.fields cimport DONE, next_value
 from leporid.engine.log cimport KIND_PUBLISH
 from leporid.engine.text cimport (
-    DONE, NO_MEMORY, SECONDS_MAX, bytes_room, next_value, put, put_json_table, put_value,
+    NO_MEMORY, SECONDS_MAX, bytes_room, put, put_json_table, put_value,
 )
 from leporid.engine.window cimport Entry, Stretch, Window
 from leporid.engine.wire cimport Record, Target, load16, load32, load64

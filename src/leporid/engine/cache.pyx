@@ -9,12 +9,12 @@ Invariants: nothing is ever delivered from here; a message that no queue took is
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.channel cimport Channel
-from leporid.engine.dedup cimport (
-    UniqueQueue, as_integer, find_header, key_of, props_of,
-)
+from leporid.engine.dedup cimport UniqueQueue, key_of, props_of
+from leporid.engine.fields cimport as_integer, find_header
 from leporid.engine.index cimport Slot
 from leporid.engine.log cimport DURABLE_BIT, Segment
 from leporid.engine.queue cimport Queue
@@ -29,7 +29,7 @@ cdef extern from *:
     """
     uint64_t NO_LIMIT
 
-cdef const uint8_t *TTL_HEADER = <const uint8_t *> b"\x0bx-cache-ttl"
+cdef const char *TTL_HEADER = b"x-cache-ttl"
 
 cdef enum:
     # A record whose message has left all queues is worth cleaning, since of what a cache alone
@@ -132,8 +132,9 @@ cdef class Cache(UniqueQueue):
         cdef uint8_t type = 0
         cdef uint32_t size = 0
         cdef int64_t number = 0
-        cdef const uint8_t *content = find_header(props, TTL_HEADER, &type, &size)
-        if content == NULL or not as_integer(type, content, &number):
+        cdef const uint8_t *content
+        if (not find_header(props, TTL_HEADER, <uint8_t> strlen(TTL_HEADER), &type, &content,
+                            &size) or not as_integer(type, content, &number)):
             return self.cache_ttl
         return <uint64_t> max(0, min(number, TTL_MS_MAX))
 

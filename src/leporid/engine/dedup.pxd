@@ -1,6 +1,6 @@
 """Messages that are known by a header, so that none of them comes twice."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from leporid.engine.queue cimport Queue
 from leporid.engine.source cimport Route
@@ -13,9 +13,6 @@ cdef class UniqueQueue(Queue):
     cdef int enter(self, uint64_t seq, uint64_t position) except -1
     cdef int leave(self, uint64_t seq, uint64_t position) except -1
 
-cdef const uint8_t *find_header(const Props *props, const uint8_t *name, uint8_t *type,
-                                uint32_t *size) noexcept nogil
-cdef bint as_integer(uint8_t type, const uint8_t *p, int64_t *number) noexcept nogil
 cdef int props_of(const Record *record, Props *props) noexcept nogil
 cdef bytes key_of(const Props *props)
 cdef Route unguarded(Route route, const Props *props)

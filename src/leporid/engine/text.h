@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "wire.h"
+#include "fields.h"
 
-enum { DONE = 0, MALFORMED = -1, NO_MEMORY = -2 };
+enum { NO_MEMORY = -2 };  /* beside DONE and MALFORMED of fields.h */
 
 /* ------------------------------------------------------------------ bytes that grow */
 
@@ -227,41 +227,6 @@ static int put_json_table(Bytes *b, const uint8_t *p, const uint8_t *end, int de
         failed = put_value(b, &p, end, 1, depth);
     }
     return failed ? failed : put_byte(b, '}');
-}
-
-/* How many bytes a value of that type has after its letter; -1: its size stands there. */
-static int value_width(uint8_t type) {
-    switch (type) {
-    case 'V': return 0;
-    case 't': case 'b': case 'B': return 1;
-    case 's': case 'u': return 2;
-    case 'I': case 'i': case 'f': return 4;
-    case 'D': return 5;
-    case 'l': case 'L': case 'T': case 'd': return 8;
-    case 'S': case 'x': case 'F': case 'A': return -1;
-    default: return -2;
-    }
-}
-
-/* Step over the value at p: its type, its content and its size; MALFORMED when it is not whole. */
-static int next_value(const uint8_t **at, const uint8_t *end, uint8_t *type,
-                      const uint8_t **content, uint32_t *size) {
-    const uint8_t *p = *at;
-    if (p >= end) return MALFORMED;
-    *type = *p++;
-    int width = value_width(*type);
-    if (width == -2) return MALFORMED;
-    if (width == -1) {
-        if (end - p < 4) return MALFORMED;
-        *size = load32(p);
-        p += 4;
-    } else {
-        *size = width;
-    }
-    if ((size_t) (end - p) < *size) return MALFORMED;
-    *content = p;
-    *at = p + *size;
-    return DONE;
 }
 
 static int put_number(Bytes *b, uint8_t type, const uint8_t *p, int json) {

@@ -3,8 +3,6 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef extern from "text.h" nogil:
-    int DONE
-    int MALFORMED
     int NO_MEMORY
     uint64_t SECONDS_MAX
 
@@ -20,5 +18,3 @@ cdef extern from "text.h" nogil:
     int is_utf8(const uint8_t *p, size_t n)
     int put_json_table(Bytes *b, const uint8_t *p, const uint8_t *end, int depth)
     int put_value(Bytes *b, const uint8_t **at, const uint8_t *end, int json, int depth)
-    int next_value(const uint8_t **at, const uint8_t *end, uint8_t *type,
-                   const uint8_t **content, uint32_t *size)

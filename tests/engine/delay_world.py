@@ -45,17 +45,21 @@ class World:
         self.plane = plane
         self.q = plane.queue(1, "q", True)
         self.routed: list[tuple[list[str], bytes]] = []
+        self.peer = Peer(plane, {"q": self.q}, channels=(1, 2))
+        self.open_sources(with_stores=with_stores)
+
+    def open_sources(self, *, with_stores: bool = False) -> None:
+        """Both exchanges, new."""
         self.sources = {}
         for number, name in ((2, "d"), (3, "p")):
-            source = plane.source(name, self.resolve, True)
+            source = self.plane.source(name, lambda key, raw: self.resolve(key, raw), True)
             source.delaying = name == "d"
-            source.make_delays = lambda number=number, source=source: plane.delays(
+            source.make_delays = lambda number=number, source=source: self.plane.delays(
                 number, source, self.route
             )
             self.sources[name] = source
             if with_stores:
                 source.make_delays()
-        self.peer = Peer(plane, {"q": self.q}, channels=(1, 2))
         self.peer.session.sources |= self.sources
 
     def resolve(self, key, raw):

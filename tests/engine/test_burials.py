@@ -201,3 +201,22 @@ def test_what_waits_to_be_buried_may_go_with_its_queue(plane, queue, peer):
     while plane.busy:
         plane.run()
     assert len(buried) == count
+
+
+def test_a_full_queue_hands_a_letter_on_to_its_own_grave(plane, queue, peer):
+    """As RabbitMQ does with whatever comes to a queue with x-overflow reject-publish-dlx."""
+    last = plane.queue(0, "last", False)
+    chain = [plane.queue(0, f"full {number}", False) for number in range(2000)]
+    for full, following in zip(chain, [*chain[1:], last], strict=True):
+        full.set_limits(max_length=0, overflow="reject-publish-dlx")
+        full.dead_letters = lambda reason, exchange, key, raw, body, to=following: plane.publish(
+            [to], exchange, key, raw, body
+        )
+    queue.dead_letters = chain[-500].dead_letters
+    queue.set_limits(max_length=0)
+    send(peer, "1")
+    assert peer.drain(last) == [b"1"]
+    # There is an end to it, though.
+    queue.dead_letters = chain[0].dead_letters
+    send(peer, "2")
+    assert last.ready_count == 0

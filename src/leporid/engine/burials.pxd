@@ -11,11 +11,16 @@ cdef enum:
     # Dead letters of one turn. Each costs some 20 us, and one frame or one moment may make a
     # million of them, for which nobody else should wait.
     BURIALS_MAX = 500
+    # Letters of one message that full queues hand on to each other; there is no end to the ways
+    # among many that all lead to all.
+    REFUSED_MAX = 1000
 
 cdef class Burials:
     cdef Plane plane
     cdef uint32_t count                 # of this turn
     cdef readonly object dying          # (queue, seq, reason): to be buried in turns to come
+    cdef object refused                 # (queue, names, properties, body): letters to be made now
+    cdef bint handing                   # they are being made
     cdef list deferred                  # (generation, queue, position, seq): see `defer`
     cdef int turn(self) except -1
     cdef int bury(self, object queue, uint64_t seq, Slot *slot, str reason) except -1
@@ -24,5 +29,7 @@ cdef class Burials:
                              uint64_t in_streams) except -1
     cdef int hand_over(self, object queue, bytes names, bytes properties, bytes body,
                        str reason) except -1
+    cdef int bury_refused(self, list queues, bytes names, bytes properties,
+                          bytes body) except -1
     cdef int defer(self, object queue, uint64_t position, uint64_t seq) except -1
     cdef int end_sync(self, uint64_t generation) except -1

@@ -5,7 +5,7 @@ not know where letters go: the queue's `dead_letters` does. Invariant: an entry 
 only together with its letter, or after the letter is on disk.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.facts cimport settle_with_letter
 from leporid.engine.index cimport GONE, READY, UNACKED, Slot
@@ -22,6 +22,7 @@ cdef class Burials:
     def __cinit__(self, Plane plane):
         self.plane = plane
         self.dying = deque()
+        self.refused = deque()
         self.deferred = []
 
     def __repr__(self):
@@ -98,6 +99,29 @@ cdef class Burials:
         cdef Py_ssize_t split = 1 + <unsigned char> names[0]
         queue.dead_letters(reason, names[1:split].decode(), names[split + 1:].decode(),
                            properties, body)
+        return 0
+
+    cdef int bury_refused(self, list queues, bytes names, bytes properties,
+                          bytes body) except -1:
+        """Make dead letters of a message for queues that were full (RabbitMQ, x-overflow).
+
+        Where they go there may be such a queue again, so they are made one after the other.
+        """
+        cdef Queue queue
+        cdef uint32_t left = REFUSED_MAX
+        for queue in queues:
+            self.refused.append((queue, names, properties, body))
+        if self.handing:
+            return 0
+        self.handing = True
+        try:
+            while self.refused and left:
+                left -= 1
+                queue, names, properties, body = self.refused.popleft()
+                self.hand_over(queue, names, properties, body, "maxlen")
+        finally:
+            self.refused.clear()
+            self.handing = False
         return 0
 
     cdef int defer(self, object queue, uint64_t position, uint64_t seq) except -1:

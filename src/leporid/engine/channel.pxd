@@ -7,7 +7,8 @@ from leporid.engine.ledger cimport Ledger
 from leporid.engine.outbox cimport Outbox
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
-from leporid.engine.source cimport Route, Source
+from leporid.engine.sender cimport Sender
+from leporid.engine.source cimport Route
 from leporid.engine.takers cimport Taker
 from leporid.engine.wire cimport Props
 
@@ -17,7 +18,7 @@ cdef enum:
     SETTLE_REQUEUE = 2              # those from here on requeue: the consumer did not want it now,
     SETTLE_FAIL = 3                 # or it failed (RabbitMQ: basic.reject, the end of a channel)
 
-cdef class Channel:
+cdef class Channel(Sender):
     cdef readonly uint16_t number
     cdef readonly bint closing      # refused: only close and close-ok are heard
     cdef readonly bint closed
@@ -43,10 +44,6 @@ cdef class Channel:
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
     cdef dict forgiven              # tags that were taken back and not settled since; or None
     cdef uint64_t forgiven_upto     # up to here, which ones is not known any more
-    # The last exchange and route, for the usual publisher that repeats itself.
-    cdef Source source
-    cdef Route route
-    cdef uint64_t route_epoch
     # Assembly of a message whose frames did not arrive together.
     cdef int expecting              # 0 a method, 1 a content header, 2 a content body
     cdef uint16_t assembling_id     # the method whose content it is; 40 but for a confused peer
@@ -65,13 +62,9 @@ cdef class Channel:
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1
-    cdef int find_source(self, const uint8_t *exchange) except -1
-    cdef Route route_of(self, const uint8_t *key, const uint8_t *properties, size_t properties_len)
     cdef int accept(self, Route route, const uint8_t *names, size_t names_len,
                     const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                    size_t body_len, Props *props, bint mandatory, bint refused,
-                    uint8_t flags) except -1
-    cdef Route open_queues(self, Route route, size_t body_len, bint *refused, list burying)
+                    size_t body_len, Props *props, bint mandatory, uint8_t flags) except -1
     cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                        size_t properties_len, const uint8_t *body, size_t body_len) except -1
     cdef bint confirm(self) except -1

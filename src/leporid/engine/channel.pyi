@@ -6,13 +6,14 @@ from typing import Any, TypeAlias
 from leporid.engine.consumer import Consumer
 from leporid.engine.outbox import Outbox
 from leporid.engine.reader import Reader
+from leporid.engine.sender import Sender
 
 # The control plane knows the engine's parts by protocols of its own (broker/dataplane.py) and
 # gives back what it was given. The engine looks at what it gets, whatever the type says here.
 _Queue: TypeAlias = Any
 _Consumer: TypeAlias = Any
 
-class Channel:
+class Channel(Sender):
     """One channel of a connection; made by `Connection.open_channel`."""
 
     prefetch_count: int

@@ -14,12 +14,13 @@ from cpython.ref cimport Py_DECREF
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.delays cimport postponed
 from leporid.engine.confirms cimport Confirms, Pending
-from leporid.engine.dedup cimport unguarded, without_caches
+from leporid.engine.dedup cimport unguarded
 from leporid.engine.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.outbox cimport Outbox
-from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
+from leporid.engine.queue cimport Queue
 from leporid.engine.reader cimport Reader
+from leporid.engine.sender cimport Sender, open_queues
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.storing cimport store
 from leporid.engine.stream cimport Stream
@@ -49,7 +50,7 @@ cdef enum:
     FORGIVEN_MAX = 4096
 
 
-cdef class Channel:
+cdef class Channel(Sender):
     """One channel of a connection; made by `Connection.open_channel`."""
 
     def __cinit__(self, Outbox out, uint16_t number, session):
@@ -293,6 +294,9 @@ cdef class Channel:
 
     # ------------------------------------------------------------- publishing
 
+    cdef Source source_named(self, str name):
+        return self.session.source(name)
+
     def select_confirm(self):
         """confirm.select: publishes from now on are numbered from 1."""
         self.confirming = True
@@ -364,16 +368,14 @@ cdef class Channel:
                 bits[0] & MANDATORY_BIT))
             return 0
         return self.accept(route, method, names_len, properties, properties_len, body, body_len,
-                           &props, bits[0] & MANDATORY_BIT, False, 0)
+                           &props, bits[0] & MANDATORY_BIT, 0)
 
     cdef int accept(self, Route route, const uint8_t *names, size_t names_len,
                     const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                    size_t body_len, Props *props, bint mandatory, bint refused,
-                    uint8_t flags) except -1:
+                    size_t body_len, Props *props, bint mandatory, uint8_t flags) except -1:
         """A message whose route is known: into its queues, back, or refused."""
         cdef bint durable = (route.apart is not None
                              or props.delivery_mode == 2 and route.durable)
-        cdef Queue queue
         cdef list burying = None
         if route.guarded:
             route = unguarded(route, props)
@@ -383,69 +385,22 @@ cdef class Channel:
                 self.give_back(names, names_len, properties, properties_len, body, body_len)
         elif route.refusing and not flags:
             burying = []
-            route = self.open_queues(route, body_len, &refused, burying)
+            route = open_queues(route, body_len, burying)
         if route.queues or route.apart is not None:
             self.deepest = store(
                 self.plane, route, names, names_len, properties, properties_len, body,
                 body_len, props, flags)
-        if burying:  # after the message, as they may come to the same queue
-            for queue in burying:
-                self.plane.burials.hand_over(queue, names[:names_len],
-                                             properties[:properties_len], body[:body_len],
-                                             "maxlen")
+        if burying:
+            self.plane.burials.bury_refused(burying, names[:names_len],
+                                            properties[:properties_len], body[:body_len])
         if not self.confirming:
             return 0
-        if self.confirms.add(self.plane.generation if durable else 0, refused) and durable:
+        if self.confirms.add(self.plane.generation if durable else 0, route.refused) and durable:
             self.plane.awaited = True
         if not self.unconfirmed:
             self.unconfirmed = True
             self.plane.confirming.append(self)
         return 0
-
-    cdef Route open_queues(self, Route route, size_t body_len, bint *refused, list burying):
-        """The queues of a route that are not full; the others refuse (RabbitMQ, x-overflow).
-
-        Those of them that make a dead letter of it are added to `burying`.
-        """
-        cdef Queue queue
-        cdef list taking = []
-        for queue in route.queues:
-            if not queue.refuses(<uint32_t> body_len):
-                taking.append(queue)
-                continue
-            refused[0] = True
-            if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
-                burying.append(queue)
-        if refused[0] and route.caching:
-            taking = without_caches(taking)  # it will be published again, and is none then
-        return make_route(taking + (route.apart or []))
-
-    cdef int find_source(self, const uint8_t *exchange) except -1:
-        """Have the source of an exchange; that of the last publish is remembered."""
-        cdef Source source = self.source
-        if (source is None or source.retired or len(source.raw_name) != exchange[0]
-                or memcmp(PyBytes_AS_STRING(source.raw_name), exchange + 1, exchange[0])):
-            try:
-                name = exchange[1:1 + exchange[0]].decode()
-            except UnicodeDecodeError:
-                raise SyntaxFault("the exchange's name is not valid UTF-8") from None
-            self.source = self.session.source(name)
-            self.route = None
-        return 0
-
-    cdef Route route_of(self, const uint8_t *key, const uint8_t *properties,
-                        size_t properties_len):
-        cdef Source source = self.source
-        cdef Route route = self.route
-        if (route is not None and self.route_epoch == source.epoch
-                and len(route.key) == key[0]
-                and not memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0])):
-            return route
-        route = source.lookup(key + 1, key[0], properties, properties_len)
-        if source.cacheable:
-            self.route = route
-            self.route_epoch = source.epoch
-        return route
 
     cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                        size_t properties_len, const uint8_t *body, size_t body_len) except -1:

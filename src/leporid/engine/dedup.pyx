@@ -9,19 +9,17 @@ whatever came in between; a key is free from when the last entry that has it lea
 also if that goes on as a dead letter and comes back.
 """
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from hashlib import blake2b
 
+from leporid.engine.fields cimport as_integer, as_real, find_header
 from leporid.engine.index cimport Slot
 from leporid.engine.queue cimport Queue
-from leporid.engine.source cimport Route, make_route
-from leporid.engine.text cimport next_value
-from leporid.engine.wire cimport (
-    Props, Record, Target, load16, load32, load64, walk_properties,
-)
+from leporid.engine.source cimport Route, narrowed
+from leporid.engine.wire cimport Props, Record, Target, walk_properties
 
 cdef enum:
     # Longer ones are remembered by their hash: a queue of a million must not keep a million times
@@ -29,45 +27,7 @@ cdef enum:
     KEY_BYTES_MAX = 64
     HASH_BYTES = 32
 
-cdef const uint8_t *HEADER = <const uint8_t *> b"\x16x-deduplication-header"
-
-
-cdef const uint8_t *find_header(const Props *props, const uint8_t *name, uint8_t *type,
-                                uint32_t *size) noexcept nogil:
-    """The content of the first header of that name, a short string; NULL: it is not there."""
-    cdef const uint8_t *p = props.headers
-    cdef const uint8_t *end = p + props.headers_len
-    cdef const uint8_t *key
-    cdef const uint8_t *content
-    while p != NULL and p < end and end - p - 1 >= p[0]:
-        key = p
-        p += 1 + p[0]
-        if next_value(&p, end, type, &content, size):
-            break
-        if not memcmp(key, name, 1 + min(key[0], name[0])):
-            return content
-    return NULL
-
-
-cdef bint as_integer(uint8_t type, const uint8_t *p, int64_t *number) noexcept nogil:
-    """A value of any of the integer types, a time among them."""
-    if type == c"b":
-        number[0] = <int8_t> p[0]
-    elif type == c"B":
-        number[0] = p[0]
-    elif type == c"s":
-        number[0] = <int16_t> load16(p)
-    elif type == c"u":
-        number[0] = load16(p)
-    elif type == c"I":
-        number[0] = <int32_t> load32(p)
-    elif type == c"i":
-        number[0] = load32(p)
-    elif type == c"l" or type == c"L" or type == c"T":
-        number[0] = <int64_t> load64(p)
-    else:
-        return False
-    return True
+cdef const char *HEADER = b"x-deduplication-header"
 
 
 cdef bytes key_of(const Props *props):
@@ -77,24 +37,17 @@ cdef bytes key_of(const Props *props):
     came as bytes; but 1, 1.0 and "1" are three.
     """
     cdef uint8_t type
-    cdef uint32_t size, bits
+    cdef uint32_t size
     cdef int64_t number
-    cdef float single
     cdef double value
-    cdef const uint8_t *content = find_header(props, HEADER, &type, &size)
+    cdef const uint8_t *content
     cdef bytes raw
-    if content == NULL:
+    if not find_header(props, HEADER, <uint8_t> strlen(HEADER), &type, &content, &size):
         return None
     if as_integer(type, content, &number):
         return b"l" + (<uint8_t *> &number)[:8]
-    if type == c"f":
-        bits = load32(content)
-        memcpy(&single, &bits, 4)
-        value = single
+    if as_real(type, content, &value):
         return b"d" + (<uint8_t *> &value)[:8]
-    if type == c"d":
-        number = load64(content)
-        return b"d" + (<uint8_t *> &number)[:8]
     if type == c"t":
         return b"t1" if content[0] else b"t0"
     raw = content[:size]
@@ -132,11 +85,11 @@ cdef Route unguarded(Route route, const Props *props):
             duplicate = True
         else:
             taking.append(queue)
-    left = make_route(taking + (route.apart or []))
+    left = narrowed(route, taking)
     if left.lost:
         # Nobody has it, so nobody need be kept from having it twice.
         left.queues = without_caches(left.queues)
-    left.duplicate, left.decided = duplicate, route.decided
+    left.duplicate = left.duplicate or duplicate
     return left
 
 

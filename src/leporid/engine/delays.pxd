@@ -33,7 +33,6 @@ cdef class Delays(Queue):
     cdef int fire(self, uint64_t seq, Slot *slot) except -1
     cdef Route way(self, const uint8_t *names, const uint8_t *properties, size_t properties_len)
     cdef Route way_of(self, list keys, bytes properties)
-    cdef Route taking(self, Route route, uint32_t body_len, list burying)
     cdef uint64_t due_of(self, const Slot *slot) except? 0
     cdef bint waits(self, uint64_t seq, uint64_t at_ms)
     cdef list first(self, size_t limit)

@@ -18,7 +18,8 @@ from leporid.engine.facts cimport make_room
 from leporid.engine.index cimport READY, Slot
 from leporid.engine.plane cimport Plane
 from leporid.engine.producers cimport Producer
-from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
+from leporid.engine.queue cimport Queue
+from leporid.engine.sender cimport open_queues
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.storing cimport enqueue, store
 from leporid.engine.text cimport bytes_room
@@ -257,12 +258,12 @@ cdef class Delays(Queue):
             route = self.way_of([key, *keys], changed)
         else:
             route = self.way(names, properties, properties_len)
-        if route is not None and route.refusing:
-            route = self.taking(route, record.body_len, burying)
         walk_properties(properties, properties_len, &props)
         if route is not None and route.guarded:
             route = unguarded(route, &props)
-        if route is None or route.lost:
+        if route is not None and route.refusing:
+            route = open_queues(route, record.body_len, burying)
+        if route is None or (route.lost and not route.refused):
             self.unroutable += route is None or not route.duplicate
         if route is not None and (route.queues or route.apart is not None):
             if route.queues and route.apart is None and self.durable:
@@ -271,9 +272,9 @@ cdef class Delays(Queue):
             store(plane, route, names, record.names_len, properties, properties_len, body,
                   record.body_len, &props, 0)
             plane.published -= 1        # it was counted when it came
-        for queue in burying:           # after the message, as they may come to the same queue
-            plane.burials.hand_over(queue, names[:record.names_len], properties[:properties_len],
-                                    body[:record.body_len], "maxlen")
+        if burying:
+            plane.burials.bury_refused(burying, names[:record.names_len],
+                                       properties[:properties_len], body[:record.body_len])
         self.fired += 1
         return plane.burials.end_with_letter(self, seq, letters, in_streams)
 
@@ -293,20 +294,6 @@ cdef class Delays(Queue):
             return make_route(self.routed(keys, properties))
         except Fault:
             return None
-
-    cdef Route taking(self, Route route, uint32_t body_len, list burying):
-        """The queues of a route that are not full; the others refuse, as they do dead letters.
-
-        Those of them that make a dead letter of it are added to `burying`.
-        """
-        cdef Queue queue
-        cdef list taking = []
-        for queue in route.queues:
-            if not queue.is_full(body_len):
-                taking.append(queue)
-            elif queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
-                burying.append(queue)
-        return make_route(taking + (route.apart or []))
 
     cdef int forget(self, uint64_t seq, Slot *slot) except -1:
         slot.expires_at_ms = 0          # no timer of the plane's is its own

@@ -27,6 +27,7 @@ from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producers
 from leporid.engine.queue cimport Queue
 from leporid.engine.retries cimport Retries
+from leporid.engine.sender cimport open_queues
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.storing cimport store, store_produced
 from leporid.engine.stream cimport Stream
@@ -194,11 +195,10 @@ cdef class Plane:
         if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
             self.prune_timers()
         self.timeouts.turn()
-        self.retries.turn()     # what comes back now dies in the order of expiry, too
-        self.expire()
+        self.work()
         if self.ringing:
             fire_due(self)
-        self.work()
+            self.work()
         if self.confirming:
             waiting, self.confirming = self.confirming, []
             for channel in waiting:
@@ -280,13 +280,14 @@ cdef class Plane:
                 bytes body not None, bytes producer=None, uint64_t sequence=0):
         """A message of the broker's own, such as a dead letter, straight into queues.
 
-        A queue that is full and refuses publishes does not get it, and nobody is told. Returns
-        whether it is new; with a producer, what has it already leaves it out.
+        A queue that is full and refuses publishes does not get it, and nobody is told; its own
+        dead letters may. Returns whether it is new; with a producer, what has it already leaves it
+        out.
         """
-        cdef Queue queue
-        cdef Route route = make_route(
-            [queue for queue in queues if not queue.refuses(<uint32_t> len(body))])
+        cdef Route route = make_route(queues)
         cdef Props props
+        cdef list burying = []
+        cdef bint fresh = True
         cdef bytes names = b"".join(
             bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
         if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
@@ -294,17 +295,21 @@ cdef class Plane:
             raise ValueError("properties do not parse")
         if route.guarded:
             route = unguarded(route, &props)
+        if route.refusing:
+            route = open_queues(route, len(body), burying)
         if not route.queues and route.apart is None:
-            return False
-        if producer is not None:
-            return store_produced(
+            fresh = False
+        elif producer is not None:
+            fresh = store_produced(
                 self, route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                 <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                 <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, producer, sequence)
-        store(self, route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
-              <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-              <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
-        return True
+        else:
+            store(self, route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+                  <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                  <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
+        self.burials.bury_refused(burying, names, properties, body)
+        return fresh
 
     def recall(self, Queue queue not None):
         """What is ready in a queue, to be published again; `engine.recall` says how it looks."""

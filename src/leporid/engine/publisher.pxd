@@ -3,21 +3,15 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.plane cimport Plane
-from leporid.engine.source cimport Route, Source
+from leporid.engine.sender cimport Sender
 
-cdef class Publisher:
+cdef class Publisher(Sender):
     cdef readonly uint64_t accepted, duplicates, unroutable, refused
     cdef readonly uint64_t generation   # to wait for; 0: none
     cdef Plane plane
     cdef object source_of           # (name) -> Source
     cdef bytes producer
     cdef uint64_t sequence          # of the next row
-    cdef Source source
-    cdef Route route
-    cdef uint64_t route_epoch
     cdef int publish_row(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                          size_t properties_len, const uint8_t *body, size_t body_len,
                          uint64_t sequence) except -1
-    cdef int find_source(self, const uint8_t *names) except -1
-    cdef Route route_of(self, const uint8_t *names, const uint8_t *properties,
-                        size_t properties_len)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 from leporid.engine.plane import Plane
 from leporid.engine.rows import Rows
+from leporid.engine.sender import Sender
 
-class Publisher:
+class Publisher(Sender):
     """Publishes the rows of one request; used on the broker's thread."""
 
     def __init__(

@@ -5,16 +5,15 @@ HTTP. Invariant: `generation` is the one that has the last durable message; whoe
 were accepted waits until it is on disk.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.stdint cimport uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.dedup cimport unguarded, without_caches
+from leporid.engine.dedup cimport unguarded
 from leporid.engine.delays cimport postponed
 from leporid.engine.plane cimport Plane
-from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.rows cimport Row, Rows
-from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.sender cimport Sender, open_queues
+from leporid.engine.source cimport Route, Source
 from leporid.engine.storing cimport store, store_produced
 from leporid.engine.wire cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
 
@@ -26,7 +25,7 @@ cdef enum:
     PERSISTENT = 2
 
 
-cdef class Publisher:
+cdef class Publisher(Sender):
     """Publishes the rows of one request; used on the broker's thread.
 
     Args:
@@ -45,6 +44,9 @@ cdef class Publisher:
     def __repr__(self):
         return (f"<Publisher accepted={self.accepted} duplicates={self.duplicates} "
                 f"unroutable={self.unroutable} refused={self.refused}>")
+
+    cdef Source source_named(self, str name):
+        return self.source_of(name)
 
     def publish(self, Rows rows not None, size_t start, size_t count):
         """Publish some rows of a batch; returns where the next ones start.
@@ -79,9 +81,8 @@ cdef class Publisher:
         """One message on its way; returns what became of it."""
         cdef Props props
         cdef Route route = None
-        cdef Queue queue
-        cdef list taking
-        cdef bint refused = False, fresh = True
+        cdef list burying = None
+        cdef bint fresh = True
         cdef bytes intercepted
         if walk_properties(properties, properties_len, &props):
             raise AssertionError("encoded properties do not parse")
@@ -94,7 +95,7 @@ cdef class Publisher:
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             route = postponed(self.source, &props, self.plane.wall_ms)
         if route is None:
-            route = self.route_of(names, properties, properties_len)
+            route = self.route_of(names + 1 + names[0], properties, properties_len)
         # What was there already may not be on disk yet, either.
         if route.apart is not None or props.delivery_mode == PERSISTENT and route.durable:
             self.generation = self.plane.generation
@@ -108,51 +109,18 @@ cdef class Publisher:
                       body_len, &props, 0)
             return DUPLICATE if route.duplicate else UNROUTABLE
         if route.refusing:
-            taking = []
-            for queue in route.queues:
-                if not queue.refuses(<uint32_t> body_len):
-                    taking.append(queue)
-                    continue
-                refused = True
-                if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
-                    self.plane.burials.hand_over(queue, names[:names_len],
-                                                 properties[:properties_len], body[:body_len],
-                                                 "maxlen")
-            if refused and route.caching:
-                taking = without_caches(taking)
-            route = make_route(taking + (route.apart or []))
+            burying = []
+            route = open_queues(route, body_len, burying)
         if not route.queues and route.apart is None:
-            return REFUSED
-        if self.producer is None:
+            pass
+        elif self.producer is None:
             store(self.plane, route, names, names_len, properties, properties_len, body, body_len,
                   &props, 0)
         else:
             fresh = store_produced(self.plane, route, names, names_len, properties,
                                    properties_len, body, body_len, &props, self.producer,
                                    sequence)
-        return REFUSED if refused else PUBLISHED if fresh else DUPLICATE
-
-    cdef int find_source(self, const uint8_t *names) except -1:
-        """Have the source of an exchange; the last one is remembered."""
-        cdef Source source = self.source
-        if (source is None or source.retired or len(source.raw_name) != names[0]
-                or memcmp(PyBytes_AS_STRING(source.raw_name), names + 1, names[0])):
-            self.source = self.source_of(names[1:1 + names[0]].decode())
-            self.route = None
-        return 0
-
-    cdef Route route_of(self, const uint8_t *names, const uint8_t *properties,
-                        size_t properties_len):
-        """Where a message goes; the last key is remembered."""
-        cdef const uint8_t *key = names + 1 + names[0]
-        cdef Source source = self.source
-        cdef Route route = self.route
-        if (route is not None and self.route_epoch == source.epoch
-                and len(route.key) == key[0]
-                and not memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0])):
-            return route
-        route = source.lookup(key + 1, key[0], properties, properties_len)
-        if source.cacheable:
-            self.route = route
-            self.route_epoch = source.epoch
-        return route
+        if burying:
+            self.plane.burials.bury_refused(burying, names[:names_len],
+                                            properties[:properties_len], body[:body_len])
+        return REFUSED if route.refused else PUBLISHED if fresh else DUPLICATE

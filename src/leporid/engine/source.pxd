@@ -14,6 +14,7 @@ cdef class Route:
     cdef bint duplicate             # something was left out because it is one
     cdef bint caching               # one of them is the cache of an exchange
     cdef bint decided               # what they remember was asked already
+    cdef bint refused               # something was left out because it is full
     cdef list keys                  # routing keys of a message with CC or BCC
     cdef bytes key
     cdef uint64_t hash
@@ -38,3 +39,4 @@ cdef class Source:
     cdef void clear(self)
 
 cdef Route make_route(object queues)
+cdef Route narrowed(Route route, list queues)

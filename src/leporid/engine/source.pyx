@@ -52,6 +52,13 @@ cdef Route make_route(object queues):
     return route
 
 
+cdef Route narrowed(Route route, list queues):
+    """The same route with some of its queues; it still says why others were left out."""
+    cdef Route left = make_route(queues + (route.apart or []))
+    left.duplicate, left.decided, left.refused = route.duplicate, route.decided, route.refused
+    return left
+
+
 cdef class Source:
     """One exchange as publishers see it; made by `Plane.source`."""
 

@@ -15,7 +15,7 @@ from leporid.engine.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log
 from leporid.engine.plane cimport Plane
 from leporid.engine.producers cimport Producer
 from leporid.engine.queue cimport Queue
-from leporid.engine.source cimport Route, make_route
+from leporid.engine.source cimport Route, make_route, narrowed
 from leporid.engine.stream cimport Stream
 from leporid.engine.wire cimport TTL_SET, Props, Record, Target, parse_ttl
 
@@ -64,12 +64,11 @@ cdef Route remember_apart(Plane plane, Route route, const uint8_t *names, size_t
     """
     cdef Props passing = props[0]
     cdef list queues = without_caches(route.queues)
-    cdef Route rest = make_route(queues + (route.apart or []))
+    cdef Route rest = narrowed(route, queues)
     cdef Queue queue
     passing.delivery_mode = 1
     enqueue(plane, make_route([queue for queue in route.queues if queue not in queues]), names,
             names_len, properties, properties_len, NULL, 0, &passing, 0, None, 0)
-    rest.duplicate, rest.decided = route.duplicate, route.decided
     return rest
 
 

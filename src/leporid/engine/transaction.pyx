@@ -17,6 +17,7 @@ from leporid.engine.facts cimport append_commit, flush_settles
 from leporid.engine.log cimport FLAG_IN_TX
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
+from leporid.engine.sender cimport open_queues
 from leporid.engine.source cimport Route, make_route
 from leporid.engine.wire cimport Props, Record, Target, walk_properties
 
@@ -46,10 +47,10 @@ cdef uint64_t append_all(Channel channel, list reserving) except? 0:
     cdef bytes names, properties, body
     cdef Queue queue
     cdef uint64_t before, noted = plane.noted
-    cdef bint durable, refused
+    cdef bint durable
     publishes, settles = begin_commit(channel, reserving)
     durable = False
-    for route, names, properties, body, _, _ in publishes:
+    for route, names, properties, body, _ in publishes:
         # That what a duplicate is one of is on disk is promised as well.
         durable = durable or route.durable or route.duplicate or route.apart is not None
         # One record for the queues, and one for each that keeps its own.
@@ -65,14 +66,13 @@ cdef uint64_t append_all(Channel channel, list reserving) except? 0:
         flush_settles(plane, 0)
         plane.durable.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
     before = plane.durable.appended
-    for route, names, properties, body, mandatory, refused in publishes:
+    for route, names, properties, body, mandatory in publishes:
         walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                         &props)
         channel.accept(
             route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
             <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-            <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory, refused,
-            FLAG_IN_TX)
+            <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory, FLAG_IN_TX)
     for queue, seq, consumer, how in settles:
         channel.settle_entry(queue, seq, consumer, how)
     if not durable:
@@ -91,7 +91,6 @@ cdef tuple begin_commit(Channel channel, list reserving):
     cdef Route route
     cdef Props props
     cdef bytes names, properties, body
-    cdef bint refused, duplicate
     publishes, settles = [], []
     for route, names, properties, body, mandatory in channel.tx_publishes:
         if route.caching:
@@ -106,18 +105,14 @@ cdef tuple begin_commit(Channel channel, list reserving):
                 walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties),
                                 len(properties), &props)
                 route = unguarded(route, &props)
-        duplicate = route.duplicate
-        refused = False
         if route.refusing:
             burying = []
-            route = channel.open_queues(route, len(body), &refused, burying)
-            for queue in burying:
-                channel.plane.burials.hand_over(queue, names, properties, body, "maxlen")
+            route = open_queues(route, len(body), burying)
+            channel.plane.burials.bury_refused(burying, names, properties, body)
             mandatory = False
         if route.caching:
             reserve(route, properties, reserving)
-        route.duplicate = duplicate
-        publishes.append((route, names, properties, body, mandatory, refused))
+        publishes.append((route, names, properties, body, mandatory))
     for _, queue, seq, consumer, _, how in channel.tx_settles:
         if how >= SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
             # commit-ok promises them, so none waits for another turn

@@ -1,15 +1,12 @@
-"""The Iceberg store, without Spark."""
-
-from datetime import timedelta
+"""What Iceberg itself finds in a table of the Iceberg store; test_table_stores.py has the rest."""
 
 import pytest
 
 pytest.importorskip("pyiceberg")
 
-from tests.spark.pipelines.stores import NOON, committed, ends, files
+from tests.spark.pipelines.stores import ends, files
 
 from leporid.spark.pipelines.iceberg_store import IcebergStore
-from leporid.spark.pipelines.store import ConflictError
 
 pytestmark = pytest.mark.slow
 
@@ -19,50 +16,6 @@ def store(tmp_path):
     made = IcebergStore(tmp_path / "archive")
     made.commit(files(made, 0, 10), {}, ends(10))
     return made
-
-
-def test_what_is_committed_is_there_with_its_position(store):
-    assert committed(store) == list(range(10))
-    assert IcebergStore(store.root).ends() == ends(10)
-
-
-def test_nothing_is_there_before_the_first_commit(tmp_path):
-    empty = IcebergStore(tmp_path / "archive")
-    assert empty.ends() == {}
-    assert empty.state() == ([], {})
-
-
-def test_what_is_not_committed_is_not_there(store):
-    files(store, 10, 10)
-    assert committed(store) == list(range(10))
-
-
-def test_a_writer_that_knew_another_position_is_refused(store):
-    other = IcebergStore(store.root)
-    store.commit(files(store, 10, 5), ends(10), ends(15))
-    with pytest.raises(ConflictError):
-        other.commit(files(other, 10, 7), ends(10), ends(17))
-    assert committed(store) == list(range(15))
-
-
-def test_compaction_keeps_rows_and_position(store):
-    for at in range(10, 14):
-        store.commit(files(store, at, 1), ends(at), ends(at + 1))
-    assert store.compact(2, 10**8) == 5
-    assert len(store.state()[0]) == 1
-    assert committed(store) == list(range(14))
-    assert store.ends() == ends(14)
-    store.commit(files(store, 14, 1), ends(14), ends(15))
-    assert committed(store) == list(range(15))
-    store.vacuum(3600)
-    assert committed(store) == list(range(15))
-
-
-def test_files_of_other_days_are_left_out(store):
-    store.commit(files(store, 10, 5, day=3), ends(10), ends(15))
-    later = int((NOON + timedelta(days=1)).timestamp() * 1_000_000)
-    assert committed(store, first_us=later) == list(range(10, 15))
-    assert committed(store, last_us=later) == list(range(10))
 
 
 def test_another_reader_finds_rows_and_the_position(store):

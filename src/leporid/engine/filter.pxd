@@ -9,3 +9,5 @@ cdef class Filter:
     cdef int matches(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                      size_t properties_len) noexcept nogil
     cdef int failed(self) noexcept nogil
+
+cdef bytes short(str text)

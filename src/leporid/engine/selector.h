@@ -41,23 +41,32 @@ typedef struct {
     uint8_t length, next;  /* in the same bucket; NO_SLOT ends it */
 } Header;
 
+/* What is run. */
 typedef struct {
-    uint8_t jms, headers_count;
+    uint8_t jms;
+    uint16_t count;        /* of instructions */
+    Constant *constants;
+    Instruction *instructions;
+} Code;
+
+typedef struct {
+    Code code;
+    uint8_t headers_count;
     uint8_t first[BUCKETS];
-    uint16_t constants_count, count;
+    uint16_t constants_count;
     uint16_t wanted;       /* property flags */
     uint64_t lengths;      /* of the headers' names, modulo 64 */
     Header headers[HEADERS_MAX];
-    Constant *constants;
-    Instruction *instructions;
 } Program;
+
+/* Where the values of a message stand: properties by their bits, then these, then headers. */
+enum {
+    AT_ROUTING_KEY = BITS, AT_EXCHANGE, AT_TAG, AT_DELIVERY_MODE, AT_MILLISECONDS, AT_HEADERS
+};
 
 /* What a message has of what a program uses. */
 typedef struct {
-    Operand headers[HEADERS_MAX];
-    Operand properties[BITS];
-    Operand routing_key, exchange;
-    uint64_t found[HEADERS_MAX / 64];
+    Operand *values;
     uint64_t work;         /* fields, instructions, steps of patterns */
 } Seen;
 
@@ -70,9 +79,10 @@ static const uint8_t takes[OP_COUNT] = {
 
 static void program_close(Program *g) {
     if (!g) return;
-    for (int i = 0; g->constants && i < g->constants_count; i++) free(g->constants[i].pattern);
-    free(g->constants);
-    free(g->instructions);
+    Constant *constants = g->code.constants;
+    for (int i = 0; constants && i < g->constants_count; i++) free(constants[i].pattern);
+    free(constants);
+    free(g->code.instructions);
     free(g);
 }
 
@@ -118,10 +128,11 @@ static int load_constant(Constant *constant, const uint8_t **at, const uint8_t *
 
 /* What the operand of an instruction must be. */
 static int check_instruction(Program *g, const Instruction *one, int at) {
+    const Constant *constants = g->code.constants;
     uint16_t operand = one->operand;
     switch (one->opcode) {
     case OP_CONSTANT:
-        return operand < g->constants_count && !g->constants[operand].pattern;
+        return operand < g->constants_count && !constants[operand].pattern;
     case OP_HEADER: return operand < g->headers_count;
     case OP_TAG: return operand < g->headers_count && one->count < g->headers_count;
     case OP_PROPERTY:
@@ -130,14 +141,14 @@ static int check_instruction(Program *g, const Instruction *one, int at) {
         return 1;
     case OP_DELIVERY_MODE: g->wanted |= 1u << BIT_DELIVERY_MODE; return 1;
     case OP_MILLISECONDS: g->wanted |= 1u << BIT_TIMESTAMP; return 1;
-    case OP_UNLESS_FALSE: case OP_UNLESS_TRUE: return operand > at + 1 && operand < g->count;
+    case OP_UNLESS_FALSE: case OP_UNLESS_TRUE: return operand > at + 1 && operand < g->code.count;
     case OP_IN:
         for (int i = operand; i < operand + one->count; i++)
-            if (i >= g->constants_count || g->constants[i].pattern) return 0;
+            if (i >= g->constants_count || constants[i].pattern) return 0;
         return 1;
-    case OP_LIKE: return operand < g->constants_count && g->constants[operand].pattern;
+    case OP_LIKE: return operand < g->constants_count && constants[operand].pattern;
     case OP_STARTSWITH: case OP_ENDSWITH:
-        return operand < g->constants_count && g->constants[operand].value.kind == TEXT_VALUE;
+        return operand < g->constants_count && constants[operand].value.kind == TEXT_VALUE;
     default: return one->opcode < OP_COUNT;
     }
 }
@@ -145,12 +156,12 @@ static int check_instruction(Program *g, const Instruction *one, int at) {
 /* A jump keeps the value it looked at: so it must find the stack as high as it leaves it. */
 static int check_instructions(Program *g) {
     int depth = 0;
-    int16_t *expected = calloc(g->count, sizeof *expected);
+    int16_t *expected = calloc(g->code.count, sizeof *expected);
     if (!expected) return NO_MEMORY;
-    for (int at = 0; at < g->count; at++) {
-        const Instruction *one = &g->instructions[at];
+    for (int at = 0; at < g->code.count; at++) {
+        const Instruction *one = &g->code.instructions[at];
         int ends = one->opcode == OP_END;
-        if (!check_instruction(g, one, at) || ends != (at == g->count - 1)) goto malformed;
+        if (!check_instruction(g, one, at) || ends != (at == g->code.count - 1)) goto malformed;
         if (expected[at] && expected[at] != depth) goto malformed;
         if (depth < takes[one->opcode]) goto malformed;
         depth += 1 - takes[one->opcode];
@@ -172,25 +183,25 @@ static int program_load(Program *g, const uint8_t *p, size_t n) {
     if (n < 6 || p[0] != PROGRAM_VERSION || p[1] > DIALECT_ROCKETMQ) return MALFORMED;
     int headers = p[2];
     uint16_t constants = p[3];
-    g->jms = p[1] == DIALECT_JMS;
-    g->count = load16(p + 4);
+    g->code.jms = p[1] == DIALECT_JMS;
+    g->code.count = load16(p + 4);
     p += 6;
-    if (headers > HEADERS_MAX || !g->count || g->count > INT16_MAX) return MALFORMED;
-    g->constants = calloc(constants + 1, sizeof(Constant));
-    g->instructions = calloc(g->count, sizeof(Instruction));
-    if (!g->constants || !g->instructions) return NO_MEMORY;
+    if (headers > HEADERS_MAX || !g->code.count || g->code.count > INT16_MAX) return MALFORMED;
+    g->code.constants = calloc(constants + 1, sizeof(Constant));
+    g->code.instructions = calloc(g->code.count, sizeof(Instruction));
+    if (!g->code.constants || !g->code.instructions) return NO_MEMORY;
     memset(g->first, NO_SLOT, sizeof g->first);
     while (headers--) if (load_header(g, &p, end)) return MALFORMED;
     while (constants--) {
-        int failed = load_constant(&g->constants[g->constants_count], &p, end);
+        int failed = load_constant(&g->code.constants[g->constants_count], &p, end);
         if (failed) return failed;
         g->constants_count++;
     }
-    if ((size_t) (end - p) != (size_t) g->count * 4) return MALFORMED;
-    for (int i = 0; i < g->count; i++, p += 4) {
-        g->instructions[i].opcode = p[0];
-        g->instructions[i].count = p[1];
-        g->instructions[i].operand = load16(p + 2);
+    if ((size_t) (end - p) != (size_t) g->code.count * 4) return MALFORMED;
+    for (int i = 0; i < g->code.count; i++, p += 4) {
+        g->code.instructions[i].opcode = p[0];
+        g->code.instructions[i].count = p[1];
+        g->code.instructions[i].operand = load16(p + 2);
     }
     if (g->headers_count) g->wanted |= 1u << BIT_HEADERS;
     return check_instructions(g);
@@ -210,6 +221,7 @@ static Program *program_open(const uint8_t *p, size_t n, int *failed) {
 /* One walk over the table, for all names; the first of a name counts. */
 static int see_headers(const Program *g, const uint8_t *p, const uint8_t *end, Seen *seen) {
     int left = g->headers_count;
+    uint64_t found[HEADERS_MAX / 64] = {0};
     while (p < end && left) {
         uint8_t length = *p++;
         if (end - p < length) return MALFORMED;
@@ -226,32 +238,35 @@ static int see_headers(const Program *g, const uint8_t *p, const uint8_t *end, S
             if (header->hash == hash && header->length == length
                 && !memcmp(header->name, name, length)) break;
         }
-        if (slot == NO_SLOT || seen->found[slot >> 6] >> (slot & 63) & 1) continue;
-        set_field(&seen->headers[slot], type, content, size);
-        set_bit(seen->found, slot);
+        if (slot == NO_SLOT || found[slot >> 6] >> (slot & 63) & 1) continue;
+        set_field(&seen->values[AT_HEADERS + slot], type, content, size);
+        set_bit(found, slot);
         left--;
     }
     return DONE;
 }
 
-/* Properties in the order of their bits, no further than the last that is wanted. */
-static int see_properties(const Program *g, const uint8_t *p, size_t n, Seen *seen) {
+/* Properties in the order of their bits, no further than the last that is wanted. Where the headers
+   are is told, if they are wanted: they are left to the caller. */
+static int see_properties(uint32_t wanted, const uint8_t *p, size_t n, Operand *values,
+                          const uint8_t **headers, const uint8_t **headers_end) {
     const uint8_t *end = p + n;
     if (n < 2) return MALFORMED;
-    uint32_t flags = load16(p), wanted = g->wanted;
+    uint32_t flags = load16(p);
     p += 2;
     if (flags & 3) return MALFORMED;
     for (int bit = BITS - 1; wanted; wanted &= (1u << bit) - 1, bit--) {
         if (!(flags >> bit & 1)) continue;
         int is_wanted = wanted >> bit & 1;
-        Operand *v = &seen->properties[bit];
+        Operand *v = &values[bit];
         if (bit == BIT_HEADERS) {
             if (end - p < 4) return MALFORMED;
             uint32_t size = load32(p);
             p += 4;
             if ((size_t) (end - p) < size) return MALFORMED;
-            if (is_wanted && see_headers(g, p, p + size, seen)) return MALFORMED;
+            if (is_wanted) *headers = p;
             p += size;
+            if (is_wanted) *headers_end = p;
         } else if (bit == BIT_DELIVERY_MODE || bit == BIT_PRIORITY) {
             if (end - p < 1) return MALFORMED;
             if (is_wanted) set_integer(v, *p);
@@ -269,28 +284,36 @@ static int see_properties(const Program *g, const uint8_t *p, size_t n, Seen *se
     return DONE;
 }
 
-static int see(const Program *g, const uint8_t *names, size_t names_len,
-               const uint8_t *properties, size_t properties_len, Seen *seen) {
+/* Exchange and routing key, as a record has them. */
+static int see_names(const uint8_t *names, size_t names_len, Operand *values) {
     const uint8_t *end = names + names_len;
     if (!names_len || (size_t) *names + 2 > names_len) return MALFORMED;
-    set_text(&seen->exchange, names + 1, *names);
+    set_text(&values[AT_EXCHANGE], names + 1, *names);
     names += 1 + *names;
     if (end - names - 1 < *names) return MALFORMED;
-    set_text(&seen->routing_key, names + 1, *names);
-    for (int i = 0; i < g->headers_count; i++) set_nothing(&seen->headers[i]);
-    for (int i = 0; i < BITS; i++) set_nothing(&seen->properties[i]);
-    memset(seen->found, 0, sizeof seen->found);
-    seen->work = 0;
-    return g->wanted ? see_properties(g, properties, properties_len, seen) : DONE;
+    set_text(&values[AT_ROUTING_KEY], names + 1, *names);
+    return DONE;
+}
+
+static int see(const Program *g, const uint8_t *names, size_t names_len,
+               const uint8_t *properties, size_t properties_len, Seen *seen) {
+    const uint8_t *headers = NULL, *headers_end = NULL;
+    if (see_names(names, names_len, seen->values)) return MALFORMED;
+    for (int i = 0; i < g->headers_count; i++) set_nothing(&seen->values[AT_HEADERS + i]);
+    for (int i = 0; i < BITS; i++) set_nothing(&seen->values[i]);
+    if (!g->wanted) return DONE;
+    if (see_properties(g->wanted, properties, properties_len, seen->values, &headers,
+                       &headers_end)) return MALFORMED;
+    return headers ? see_headers(g, headers, headers_end, seen) : DONE;
 }
 
 /* ------------------------------------------------------------------ running */
 
-static inline int compare(const Program *g, int relation, const Operand *a, const Operand *b) {
+static inline int compare(const Code *g, int relation, const Operand *a, const Operand *b) {
     return g->jms ? compare_jms(relation, a, b) : compare_rocketmq(relation, a, b);
 }
 
-static int is_between(const Program *g, const Operand *v, int *bad) {
+static int is_between(const Code *g, const Operand *v, int *bad) {
     int low = compare(g, GREATER_OR_EQUAL, v, v + 1), high;
     if (low == IS_FALSE) return IS_FALSE;
     *bad |= low == BAD_TYPE;
@@ -302,7 +325,7 @@ static int is_between(const Program *g, const Operand *v, int *bad) {
 }
 
 /* As `v = constant OR …`: what stands before the one that is equal may have been a type error. */
-static int is_in(const Program *g, const Operand *v, const Constant *constants, int count,
+static int is_in(const Code *g, const Operand *v, const Constant *constants, int count,
                  int *bad) {
     int uncertain = 0;
     if (!g->jms && v->kind != TEXT_VALUE) return IS_UNKNOWN;
@@ -315,7 +338,7 @@ static int is_in(const Program *g, const Operand *v, const Constant *constants, 
     return uncertain ? IS_UNKNOWN : IS_FALSE;
 }
 
-static int is_found(const Program *g, const Instruction *one, const Operand *v, uint64_t *work) {
+static int is_found(const Code *g, const Instruction *one, const Operand *v, uint64_t *work) {
     const Constant *constant = &g->constants[one->operand];
     const Operand *text = &constant->value;
     int found;
@@ -333,7 +356,7 @@ static int is_found(const Program *g, const Instruction *one, const Operand *v, 
     return found != one->count;
 }
 
-static int is_condition(const Program *g, const Operand *v) {
+static int is_condition(const Code *g, const Operand *v) {
     if (v->kind == BOOLEAN) return (int) v->integer;
     if (v->kind == NOTHING) return IS_UNKNOWN;
     return g->jms ? BAD_TYPE : IS_FALSE;
@@ -354,34 +377,34 @@ static inline int either(int a, int b) {
     return a == IS_FALSE && b == IS_FALSE ? IS_FALSE : IS_UNKNOWN;
 }
 
-static void push(const Program *g, const Instruction *one, const Seen *seen, Operand *v) {
+static void push(const Code *g, const Instruction *one, const Operand *values, Operand *v) {
     const Operand *from;
     switch (one->opcode) {
     case OP_CONSTANT: *v = g->constants[one->operand].value; break;
-    case OP_HEADER: *v = seen->headers[one->operand]; break;
-    case OP_PROPERTY: *v = seen->properties[one->operand]; break;
-    case OP_ROUTING_KEY: *v = seen->routing_key; break;
-    case OP_EXCHANGE: *v = seen->exchange; break;
+    case OP_HEADER: *v = values[AT_HEADERS + one->operand]; break;
+    case OP_PROPERTY: *v = values[one->operand]; break;
+    case OP_ROUTING_KEY: *v = values[AT_ROUTING_KEY]; break;
+    case OP_EXCHANGE: *v = values[AT_EXCHANGE]; break;
     case OP_DELIVERY_MODE:
-        from = &seen->properties[BIT_DELIVERY_MODE];
+        from = &values[BIT_DELIVERY_MODE];
         if (from->kind == INTEGER && from->integer == 2)
             set_text(v, (const uint8_t *) "PERSISTENT", 10);
         else set_text(v, (const uint8_t *) "NON_PERSISTENT", 14);
         break;
     case OP_MILLISECONDS:
-        *v = seen->properties[BIT_TIMESTAMP];
+        *v = values[BIT_TIMESTAMP];
         if (v->kind == INTEGER && v->integer <= INT64_MAX / 1000) v->integer *= 1000;
         else if (v->kind != NOTHING) set_number(v, number_of(v) * 1000);
         break;
     default:  /* OP_TAG */
-        *v = seen->headers[one->operand];
-        if (v->kind != TEXT_VALUE) *v = seen->headers[one->count];
+        *v = values[AT_HEADERS + one->operand];
+        if (v->kind != TEXT_VALUE) *v = values[AT_HEADERS + one->count];
         if (v->kind != TEXT_VALUE) set_nothing(v);
     }
 }
 
 /* The result of an instruction on the values from v on; BAD_TYPE leaves nothing there. */
-static int apply(const Program *g, const Instruction *one, Operand *v, uint64_t *work, int *bad) {
+static int apply(const Code *g, const Instruction *one, Operand *v, uint64_t *work, int *bad) {
     switch (one->opcode) {
     case OP_CONDITION: return is_condition(g, v);
     case OP_NOT: return truth(v) == IS_UNKNOWN ? IS_UNKNOWN : !truth(v);
@@ -396,7 +419,7 @@ static int apply(const Program *g, const Instruction *one, Operand *v, uint64_t 
 }
 
 /* Numbers stay numbers; what is none has no other sign. */
-static int change_sign(const Program *g, Operand *v) {
+static int change_sign(const Code *g, Operand *v) {
     if (is_numeric(v)) {
         negate(v);
         return IS_TRUE;
@@ -408,7 +431,7 @@ static int change_sign(const Program *g, Operand *v) {
 
 enum { MATCH = 1, NO_MATCH = 0, TYPE_ERROR = -1 };
 
-static int program_run(const Program *g, Seen *seen) {
+static int program_run(const Code *g, Seen *seen) {
     Operand stack[STACK_MAX], *top = stack;  /* the next free place */
     const Instruction *one = g->instructions;
     int bad = 0, result;
@@ -420,7 +443,7 @@ static int program_run(const Program *g, Seen *seen) {
             return bad ? TYPE_ERROR : NO_MATCH;
         case OP_CONSTANT: case OP_HEADER: case OP_PROPERTY: case OP_ROUTING_KEY: case OP_EXCHANGE:
         case OP_DELIVERY_MODE: case OP_MILLISECONDS: case OP_TAG:
-            push(g, one, seen, top++);
+            push(g, one, seen->values, top++);
             continue;
         case OP_UNLESS_FALSE: case OP_UNLESS_TRUE:
             if (truth(top - 1) == (one->opcode == OP_UNLESS_TRUE))
@@ -447,10 +470,11 @@ static int program_run(const Program *g, Seen *seen) {
 /* Malformed properties, which no broker lets in, are no match, and a type error. */
 static int program_matches(const Program *g, const uint8_t *names, size_t names_len,
                            const uint8_t *properties, size_t properties_len, uint64_t *work) {
-    Seen seen;
+    Operand values[AT_HEADERS + HEADERS_MAX];
+    Seen seen = {values, 0};
     int result = TYPE_ERROR;
     if (!see(g, names, names_len, properties, properties_len, &seen))
-        result = program_run(g, &seen);
+        result = program_run(&g->code, &seen);
     if (work) *work = seen.work;
     return result;
 }

@@ -56,6 +56,29 @@ def test_an_exchange_that_is_there_stays_and_one_that_is_not_is_made(broker: Top
     assert (broker.exchanges["old"], broker.exchanges["new"]) == ("fanout", "topic")
 
 
+@pytest.mark.parametrize(("there", "says"), [("6", "of more than 4"), ("3", "of fewer than 4")])
+def test_a_ladder_of_other_levels_is_not_broken(
+    broker: Topology, capsys: pytest.CaptureFixture[str], there: str, says: str
+):
+    assert run("ladder", "--levels", there) == 0
+    before = list(broker.bindings)
+    assert run("ladder", "--levels", "4") == 1
+    said = capsys.readouterr().err
+    assert f"there is a ladder 'delay-' {says} levels" in said
+    assert "another prefix" in said
+    assert broker.bindings == before
+    assert run("ladder", "--levels", "4", "--prefix", "short-") == 0
+
+
+def test_a_ladder_that_is_there_or_half_there_is_completed(broker: Topology):
+    assert run("ladder", "--levels", "4") == 0
+    assert run("ladder", "--levels", "4") == 0
+    for level in (0, 1):
+        del broker.exchanges[f"delay-{level}"]
+    assert run("ladder", "--levels", "4") == 0
+    assert "delay-0" in broker.exchanges
+
+
 def test_several_destinations(broker: Topology):
     broker.exchanges["shop"] = "topic"
     options = ["--destination", "a", "--destination", "b"]
@@ -123,7 +146,7 @@ def test_without_pika_it_says_what_to_install(
 ):
     monkeypatch.setitem(sys.modules, "pika", None)
     assert run("ladder", "--exchange", "shop") == 1
-    assert "pip install leporid[delays]" in capsys.readouterr().err
+    assert "pip install 'leporid[delays]'" in capsys.readouterr().err
     assert run("key", "1", "d") == 0
 
 

@@ -21,6 +21,9 @@ class Topology:
     def channel(self) -> Self:
         return self
 
+    def close(self) -> None:
+        """A channel of a topology has nothing to close."""
+
     def exchange_declare(
         self,
         exchange: str,

@@ -119,6 +119,8 @@ def _ladder(options: argparse.Namespace) -> int:
         ladder.check_destination(destination)
 
     def declare(connection: Any) -> None:
+        if conflict := ladder.conflict(lambda name: _has_exchange(connection, name)):
+            raise DelaysError(conflict)
         channel = connection.channel()
         ladder.declare(channel)
         if exchange:
@@ -154,7 +156,7 @@ def on_broker(url: str, work: Callable[[Any], None]) -> None:
         import pika
         from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionClosedByBroker
     except ImportError:
-        raise DelaysError("`delays ladder` needs a client: pip install leporid[delays]") from None
+        raise DelaysError("`delays ladder` needs a client: pip install 'leporid[delays]'") from None
     # It logs each error as well as raising it.
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     parameters = _parameters(url)
@@ -191,6 +193,14 @@ def _parameters(url: str) -> Any:
 
 def _with_exchange(connection: Any, name: str) -> Any:
     """Make an exchange if there is none of that name; returns an open channel."""
+    there = _has_exchange(connection, name)
+    channel = connection.channel()
+    if not there:
+        channel.exchange_declare(name, "topic", durable=True)
+    return channel
+
+
+def _has_exchange(connection: Any, name: str) -> bool:
     from pika.exceptions import ChannelClosedByBroker
 
     channel = connection.channel()
@@ -199,9 +209,9 @@ def _with_exchange(connection: Any, name: str) -> Any:
     except ChannelClosedByBroker as error:
         if error.reply_code != REPLY_NOT_FOUND:
             raise
-        channel = connection.channel()
-        channel.exchange_declare(name, "topic", durable=True)
-    return channel
+        return False
+    channel.close()
+    return True
 
 
 def _text(error: BaseException) -> str:

@@ -13,7 +13,7 @@ front of the key all the way, so levels never see a key of another length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 LEVELS_MAX: Final = 28
@@ -145,10 +145,12 @@ class Ladder:
     def declare(self, channel: Channel) -> None:
         """Declare exchanges and queues of all levels and bind them, from the highest down.
 
-        A ladder that is there already stays as it is.
+        A ladder that is there already stays as it is. One with another number of levels and the
+        same prefix would be broken by it; `conflict` finds that out.
         """
         channel.exchange_declare(self.delivery, "topic", durable=True)
-        for level in range(self.levels):
+        # From the highest down, so that what was interrupted does not look like a smaller ladder.
+        for level in reversed(range(self.levels)):
             channel.exchange_declare(self.level_name(level), "topic", durable=True)
         for level in reversed(range(self.levels)):
             name = self.level_name(level)
@@ -157,6 +159,26 @@ class Ladder:
             channel.queue_declare(name, durable=True, arguments=self._arguments(level, lower))
             channel.queue_bind(name, name, f"{higher_digits}1.#")
             channel.exchange_bind(lower, name, f"{higher_digits}0.#")
+
+    def conflict(self, exists: Callable[[str], bool]) -> str | None:
+        """Say why this ladder must not be declared on a broker; None if it may be.
+
+        Two ladders of one prefix that differ in levels share queues, but not the places of the
+        digits: messages would come twice, and too early.
+
+        Args:
+            exists: whether the broker has an exchange of that name.
+        """
+        if exists(self.level_name(self.levels)):
+            other = "more"
+        elif exists(self.level_name(0)) and not exists(self.entry):
+            other = "fewer"
+        else:
+            return None
+        return (
+            f"there is a ladder {self.prefix!r} of {other} than {self.levels} levels: it would be "
+            "broken, as both would share queues; use its number of levels, or another prefix"
+        )
 
     def _arguments(self, level: int, lower: str) -> dict[str, object]:
         arguments: dict[str, object] = {

@@ -76,8 +76,20 @@ async def test_metrics(client: httpx.AsyncClient):
 async def test_other_pages_and_methods(client: httpx.AsyncClient):
     answer = await client.get("/api/overview")
     assert answer.status_code == 404
-    assert "/health and /metrics" in answer.text
+    assert answer.text.splitlines()[1:] == ["/health", "/metrics"]
     assert (await client.post("/health")).status_code == 405
+
+
+async def test_a_page_that_is_not_there_names_those_that_are():
+    async def answer(_: Request) -> Response:
+        return Response()
+
+    routes = [Route("/api/x/{one}", answer, methods=[verb]) for verb in ("GET", "PUT")]
+    app = application(Counted, list, routes)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        text = (await client.get("/api/overview")).text
+    assert text.splitlines()[1:] == ["/health", "/metrics", "/api/x/{one}"]
 
 
 async def test_what_is_not_http_gets_400(connect: Connect):

@@ -49,8 +49,7 @@ STOP_SECONDS = 2
 
 # Whoever looks here for RabbitMQ's management should not go on looking.
 NOT_FOUND = (
-    "Leporid answers /health and /metrics here, /api/streams and /api/publish; it has nothing else "
-    "of RabbitMQ's management interface yet.\n"
+    "There is no such page. Leporid has these, and no other of RabbitMQ's management yet:\n{}\n"
 )
 
 
@@ -79,10 +78,12 @@ def application(
         return Response(metrics.render(), headers={"content-type": CONTENT_TYPE})
 
     async def missing(_request: Request, _error: Exception) -> Response:
-        return PlainTextResponse(NOT_FOUND, status_code=404)
+        return PlainTextResponse(not_found, status_code=404)
 
-    pages = [Route("/health", health), Route("/metrics", scrape)]
-    return Starlette(routes=[*pages, *routes], exception_handlers={404: missing})
+    pages = [Route("/health", health), Route("/metrics", scrape), *routes]
+    paths = dict.fromkeys(page.path for page in pages if isinstance(page, Route))
+    not_found = NOT_FOUND.format("\n".join(paths))
+    return Starlette(routes=pages, exception_handlers={404: missing})
 
 
 class HttpServer:

@@ -96,6 +96,10 @@ def test_any_size_of_number_will_do(kind: type[int]):
             {"x-dead-letter-routing-key": Int32(1), "x-dead-letter-exchange": "d"},
             "{unacceptable_type,signedint}",
         ),
+        (
+            {"x-dead-letter-routing-key": "\u00e9" * 128, "x-dead-letter-exchange": "d"},
+            '"expected at most 255 bytes of text"',
+        ),
         ({"x-max-age": "1h"}, " of queue type rabbit_classic_queue"),
         ({"x-dead-letter-strategy": "at-most-once"}, " of queue type rabbit_classic_queue"),
         ({"x-delivery-limit": "2"}, '"expected integer, got longstr"'),

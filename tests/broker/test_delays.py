@@ -215,7 +215,17 @@ def test_a_dead_letter_that_would_wait_too_long_is_dropped(here):
     here.send("", "x", delay(10**12), key="q")
     here.sleep(5)
     assert here.count("d") == 0
-    assert sum(here.vhost.dead_letter_counts.dropped.values()) == 1
+    assert here.vhost.dead_letter_counts.dropped == {("expired", "delay_too_long"): 1}
+
+
+def test_so_is_one_that_would_wait_too_long_further_down(here):
+    here.delayed("d")
+    here.exchange("above", "fanout")
+    here.bind("above", "d", "", "exchange")
+    here.queue("q", x_dead_letter_exchange="above", x_message_ttl=5)
+    here.send("", "x", delay(10**12), key="q")
+    here.sleep(5)
+    assert here.vhost.dead_letter_counts.dropped == {("expired", "delay_too_long"): 1}
 
 
 def test_a_retry_that_waits_goes_round_once_and_then_is_a_cycle(here):

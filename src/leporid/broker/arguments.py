@@ -47,6 +47,9 @@ TIMEOUT_ACTIONS: Final = ("close", "requeue")
 RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 """Which messages that come back are held before they are ready again (RabbitMQ 4.3)."""
 
+KEY_BYTES_MAX: Final = 255
+"""The longest routing key; a dead letter with a longer one would have no encoding."""
+
 READER: Final = "x-reader"
 """The consumer argument that names a reader of a stream, whose offset is stored."""
 
@@ -132,6 +135,8 @@ def _dead_letter_key(value: Value, arguments: Arguments) -> str | None:
     wrong = _text(value, arguments)
     if wrong is None and "x-dead-letter-exchange" not in arguments:
         return "routing_key_but_no_dlx_defined"
+    if wrong is None and len(plain(value).encode()) > KEY_BYTES_MAX:
+        return f'"expected at most {KEY_BYTES_MAX} bytes of text"'
     return wrong
 
 

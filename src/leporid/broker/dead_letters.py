@@ -19,6 +19,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
 from leporid.engine.delays import delay_of
+from leporid.engine.rewrites import DelayTooLong
 
 if TYPE_CHECKING:
     from leporid.broker.queues import QueueState
@@ -120,6 +121,8 @@ class DeadLetters:
             return "too_large"
         try:
             found = self._route(target, keys, changed)
+        except DelayTooLong:
+            return "delay_too_long"
         except PreconditionFailed:
             return "invalid_key"  # of an exchange with strict keys
         queues = [

@@ -15,6 +15,10 @@ from leporid.amqp.tables import decode_table
 from leporid.amqp.values import erlang_text, type_name
 
 
+class DelayTooLong(PreconditionFailed):
+    """A message would have to wait for longer than anything may."""
+
+
 def copies_of(raw: bytes) -> tuple[bytes, list[str]]:
     """Routing keys in the headers CC and BCC, and the properties without BCC.
 
@@ -51,7 +55,7 @@ def invalid_moment(table: bytes, too_far: bool) -> PreconditionFailed:
     value = headers[name]
     given = f"invalid header '{name}': {type_name(value)} {erlang_text(value)}"
     if too_far:
-        return PreconditionFailed(f"{given} is more than ten years from now")
+        return DelayTooLong(f"{given} is more than ten years from now")
     return PreconditionFailed(
         f"{given} is neither a timestamp nor a number of milliseconds since 1970"
     )

@@ -157,7 +157,8 @@ def _dead_letters(now: Statistics) -> Iterator[Metric]:
     dropped = CounterMetricFamily(
         "leporid_dead_letters_dropped",
         "Total number of dead letters that came to no queue, by reason of death and by cause: "
-        "no_exchange, no_queue, cycle, refused (the queues were full), invalid_key, too_large",
+        "no_exchange, no_queue, cycle, refused (the queues were full), invalid_key, too_large, "
+        "delay_too_long",
         labels=("reason", "cause"),
     )
     for labels, count in now.dead_letters_dropped_total.items():

@@ -183,6 +183,7 @@ class FakeSource:
     retired: bool = False
     make_delays: Callable[[], object] | None = None
     delaying: bool = False
+    check_key: Callable[[str], None] | None = None
 
     def forget(self) -> None:
         pass

@@ -19,6 +19,7 @@ class FakeSource:
     ) -> None:
         self.cacheable = True
         self.delaying = False
+        self.check_key: Callable[[str], None] | None = None
         self.make_delays: Callable[[], object] | None = None
         self.forgotten: list[str | None] = []
         self.retired = False

@@ -10,7 +10,7 @@ import pytest
 from tests.broker.engine_fake import FakeDelays
 from tests.broker.peer import World
 from tests.broker.test_restore import recorded
-from tests.engine.frames import properties, publish, table
+from tests.engine.frames import array, longstr, properties, publish, table
 from tests.engine.session_fake import Peer as EnginePeer
 from tests.engine.session_fake import make_plane
 
@@ -194,6 +194,37 @@ def test_strict_keys_bind_publishers_and_not_what_comes_from_above(here):
     here.send("above", "x", delay(10), key="no plain key!")
     here.sleep(11)
     assert here.came("q") == ["x"]
+
+
+@pytest.mark.parametrize("kind", ["fanout", "headers", "x-random"])
+def test_keys_are_checked_before_a_message_waits(here, kind):
+    """Also where exchanges are asked for every message: when it is due nobody can be told."""
+    here.delayed("d", kind, x_strict_keys=True)
+    here.send("d", "x", delay(10), key="no plain key!")
+    here.peer.connection.open_channel(1)
+    here.send("d", "x", delay(10, CC=array(longstr("neither!"))))
+    here.peer.connection.open_channel(1)
+    here.peer.feed(publish(1, b"\xff\xfe", b"x", raw=delay(10), exchange="d"))
+    assert here.peer.faults == [(1, 406)] * 3
+    assert here.count("d") == 0
+
+
+def test_a_key_that_is_no_text_never_waits_on_exchanges_that_are_asked_for_every_message(here):
+    """When it died, its dead letter could not be made, and the turn of the broker ended there."""
+    here.delayed("d", "headers")
+    here.peer.feed(publish(1, b"\xff\xfe", b"x", raw=delay(10), exchange="d"))
+    assert here.peer.faults == [(1, 406)]
+    assert "is not valid UTF-8" in here.peer.session.faults[0][1].text
+    assert here.count("d") == 0
+
+
+def test_the_keys_of_a_dead_letter_are_checked_before_it_waits(here):
+    here.delayed("d", "headers", x_strict_keys=True)
+    here.queue("q", x_dead_letter_exchange="d", x_dead_letter_routing_key="no!", x_message_ttl=5)
+    here.send("", "x", delay(10), key="q")
+    here.sleep(5)
+    assert here.vhost.dead_letter_counts.dropped == {("expired", "invalid_key"): 1}
+    assert here.count("d") == 0
 
 
 def test_a_dead_letter_is_delayed(here):

@@ -152,6 +152,18 @@ async def test_what_waits_is_published_once(world: World, client: httpx.AsyncCli
     assert world.vhost.delays("").count == 2
 
 
+async def test_keys_of_rows_that_wait_are_checked(world: World, client: httpx.AsyncClient):
+    world.vhost.create_exchange(
+        "strict", "fanout", durable=True, auto_delete=False, internal=False,
+        arguments={"x-strict-keys": True},
+    )  # fmt: skip
+    table = table_of(body=["x"], routing_key=["no plain key"], delay_ms=[500])
+    answer = await publish(client, table, url="/api/publish/%2F/strict")
+    assert answer.status_code == 409
+    assert "x-strict-keys" in answer.json()["reason"]
+    assert world.vhost.delays("strict").count == 0
+
+
 async def test_a_moment_is_never_cut_short(world: World, client: httpx.AsyncClient):
     world.stream()
     moment = datetime.fromtimestamp(world.plane.wall_ms // 1000, UTC).replace(microsecond=7001)

@@ -157,6 +157,9 @@ class Source(Protocol):
     delaying: bool
     """Whether x-delay counts here, and not only x-deliver-at."""
 
+    check_key: Callable[[str], None] | None
+    """Raises a fault for a key that may not be published with; None: there is no such."""
+
     def forget(self) -> None:
         """Drop all cached routes."""
 

@@ -139,6 +139,8 @@ class DeadLetters:
 
     def _route(self, target: Exchange, keys: Sequence[str], properties: bytes) -> list[Target]:
         if target.delaying and delay_of(properties):
+            for key in keys:
+                target.router.check_published(key)
             return [self._vhost.delay_stores.held(target)]
         return self._vhost.route_states(target, keys, properties)
 

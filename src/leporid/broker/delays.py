@@ -194,6 +194,8 @@ class DelayStores:
         """An exchange was made: the engine may ask for its store."""
         source.delaying = exchange.delaying
         source.make_delays = lambda: self.of(exchange)
+        # Asked before a message waits: when it is routed there is nobody to be told.
+        source.check_key = exchange.router.check_published if exchange.router.strict_keys else None
 
     def of(self, exchange: Exchange) -> Delays:
         """Return the store of an exchange, made if there is none."""

@@ -315,6 +315,7 @@ cdef class Channel(Sender):
         cdef Props props
         cdef Route route = None, later = None
         cdef uint64_t ttl_ms = 0
+        cdef list keys = []
         # Each keeps the bytes alive that `properties` may point to from there on.
         cdef bytes intercepted, changed, copied
         if walk_properties(properties, properties_len, &props):
@@ -330,8 +331,8 @@ cdef class Channel(Sender):
         self.find_source(method)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             later = postponed(self.source, &props, self.plane.wall_ms)
-        # What an exchange remembers of messages, or draws for each, is for when it routes them.
-        if later is None or self.source.cacheable:
+        # What is to wait is routed when it is due: only then does an exchange remember it, or draw.
+        if later is None:
             route = self.route_of(key, properties, properties_len)
         if props.user_id != NULL and user_id and (
                 props.user_id_len != len(user_id)
@@ -358,6 +359,7 @@ cdef class Channel(Sender):
                 properties = <const uint8_t *> PyBytes_AS_STRING(copied)
                 properties_len = len(copied)
         if later is not None:
+            self.source.check(key + 1, key[0], keys)
             route = later
         if self.transactional:
             self.tx_bytes += names_len + properties_len + body_len

@@ -94,7 +94,9 @@ cdef class Publisher(Sender):
         self.find_source(names)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             route = postponed(self.source, &props, self.plane.wall_ms)
-        if route is None:
+        if route is not None:
+            self.source.check(names + 2 + names[0], names[1 + names[0]], [])
+        else:
             route = self.route_of(names + 1 + names[0], properties, properties_len)
         # What was there already may not be on disk yet, either.
         if route.apart is not None or props.delivery_mode == PERSISTENT and route.durable:

@@ -27,6 +27,7 @@ cdef class Source:
     cdef readonly uint64_t epoch    # moves when a route given out may be wrong
     cdef public object make_delays  # () gives it `delays`; None: nothing is delayed here
     cdef public bint delaying       # x-delay counts here, not only x-deliver-at
+    cdef public object check_key    # (key) raises a fault for one that it does not take; or None
     cdef readonly object delays     # what waits here, once there was something
     cdef object resolver
     cdef list table                 # Route or None, open addressing
@@ -34,6 +35,7 @@ cdef class Source:
     cdef uint64_t count
     cdef Route lookup(self, const uint8_t *key, size_t size, const uint8_t *properties,
                       size_t properties_len)
+    cdef int check(self, const uint8_t *key, size_t size, list copies) except -1
     cdef Route ask(self, bytes key, bytes properties)
     cdef int remember(self, Route route) except -1
     cdef void clear(self)

@@ -22,6 +22,9 @@ class Source:
     delaying: bool
     """Whether x-delay counts here, and not only x-deliver-at."""
 
+    check_key: Callable[[str], None] | None
+    """Raises a fault for a key that may not be published with; None: there is no such."""
+
     def __init__(
         self, name: str, resolver: Callable[[str, bytes | None], Sequence[object]], cacheable: bool
     ) -> None: ...

@@ -59,6 +59,13 @@ cdef Route narrowed(Route route, list queues):
     return left
 
 
+cdef str text_of(bytes key):
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise PreconditionFailed(f"routing key {key!r} is not valid UTF-8") from None
+
+
 cdef class Source:
     """One exchange as publishers see it; made by `Plane.source`."""
 
@@ -126,13 +133,16 @@ cdef class Source:
         self.remember(route)
         return route
 
+    cdef int check(self, const uint8_t *key, size_t size, list copies) except -1:
+        """Check the keys of a message that is not routed yet, as routing it would."""
+        text = text_of(key[:size])
+        if self.check_key is not None:
+            for each in [text, *copies]:
+                self.check_key(each)
+        return 0
+
     cdef Route ask(self, bytes key, bytes properties):
-        cdef Route route
-        try:
-            text = key.decode()
-        except UnicodeDecodeError:
-            raise PreconditionFailed(f"routing key {key!r} is not valid UTF-8") from None
-        route = make_route(self.resolver(text, properties))
+        cdef Route route = make_route(self.resolver(text_of(key), properties))
         route.key = key
         return route
 

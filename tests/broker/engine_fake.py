@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
 from leporid.broker.dataplane import Consumer, DeadLetterPort, Queue, Resolve, Stored, Stream
+from leporid.engine.choice import Choice
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
@@ -209,6 +210,7 @@ class FakeConsumer:
 @dataclass(eq=False)
 class FakeReader(FakeConsumer):
     offset: int = 0
+    choice: Choice | None = None
     unacked: list[int] = field(default_factory=list)
 
     @property
@@ -259,9 +261,11 @@ class FakeChannel:
         queue.deliver()
         return consumer
 
-    def consume_stream(self, stream: Stream, tag: str, prefetch: int, offset: int) -> FakeReader:
+    def consume_stream(
+        self, stream: Stream, tag: str, prefetch: int, offset: int, choice: Choice | None = None
+    ) -> FakeReader:
         assert isinstance(stream, FakeStream)
-        reader = FakeReader(self, stream, tag, False, 0, prefetch, offset=offset)
+        reader = FakeReader(self, stream, tag, False, 0, prefetch, offset=offset, choice=choice)
         self.consumers.append(reader)
         self.readers.append(reader)
         stream.consumers.append(reader)

@@ -56,6 +56,11 @@ READER: Final = "x-reader"
 READER_BYTES_MAX: Final = 255
 """The longest x-reader; as long as any other name."""
 
+STREAM_FILTER: Final = "x-stream-filter"
+MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
+"""Consumer arguments of RabbitMQ 3.13, which takes them for absent where their type is wrong. Then
+a consumer would get what it does not want, so they are refused here."""
+
 
 def plain(value: Value) -> str:
     """Write a value the way RabbitMQ quotes it: text as it is, the rest as a term."""
@@ -116,6 +121,15 @@ def _boolean(value: Value, _arguments: Arguments) -> str | None:
 
 def _text(value: Value, _arguments: Arguments) -> str | None:
     return None if type_name(value) == "longstr" else _wrong_type(value)
+
+
+def _texts(value: Value, arguments: Arguments) -> str | None:
+    """One text or an array of texts."""
+    several = value if isinstance(value, list) else [value]
+    wrong = next((wrong for one in several if (wrong := _text(one, arguments))), None)
+    if wrong is None and any(isinstance(one, bytes) for one in several):
+        return '"expected text in UTF-8"'
+    return wrong
 
 
 def _one_of(known: Iterable[str], complaint: str) -> Check:
@@ -220,6 +234,8 @@ _CONSUMER_CHECKS: Final[dict[str, Check]] = {
     TIMEOUT_ACTION: _timeout_action,
     "x-stream-offset": _stream_offset,
     READER: _reader,
+    STREAM_FILTER: _texts,
+    MATCH_UNFILTERED: _boolean,
 }
 
 
@@ -312,19 +328,19 @@ STREAM: Final = QueueType(
         "x-initial-cluster-size",
         "x-queue-leader-locator",
     ),
-    consumer_arguments=("x-stream-offset", "x-credit", READER),
+    consumer_arguments=("x-stream-offset", "x-credit", READER, STREAM_FILTER, MATCH_UNFILTERED),
     transient=False,
 )
 QUEUE_TYPES: Final = {kind.name: kind for kind in (CLASSIC, QUORUM, STREAM)}
 
 # RabbitMQ refuses an argument that only other types of queue understand. Those that are ours alone
-# it keeps without effect, and so do we.
+# it keeps without effect, and so do we; as it does a stream's filter.
 _ALL_QUEUE_ARGUMENTS: Final = frozenset(
     key for kind in QUEUE_TYPES.values() for key in kind.queue_arguments
 ) - {TIMEOUT_ACTION}
 _ALL_CONSUMER_ARGUMENTS: Final = frozenset(
     key for kind in QUEUE_TYPES.values() for key in kind.consumer_arguments
-) - {READER, TIMEOUT_ACTION}
+) - {READER, TIMEOUT_ACTION, STREAM_FILTER, MATCH_UNFILTERED}
 _check_queue_type = _one_of(QUEUE_TYPES, "\"unsupported queue type '{}'\"")
 
 

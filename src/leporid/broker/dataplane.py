@@ -8,7 +8,10 @@ through these, so that its tests run against a fake of a hundred lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from leporid.engine.choice import Choice
 
 # Asked for the queues of one routing key; with the properties only where the source is not
 # cacheable, because an exchange on the way looks at more than keys.
@@ -219,8 +222,10 @@ class Channel(Protocol):
         What it says of its timeout counts instead of what its queue says.
         """
 
-    def consume_stream(self, stream: Stream, tag: str, prefetch: int, offset: int) -> Reader:
-        """Subscribe to a stream, from an offset on."""
+    def consume_stream(
+        self, stream: Stream, tag: str, prefetch: int, offset: int, choice: Choice | None = None
+    ) -> Reader:
+        """Subscribe to a stream, from an offset on; to what is chosen, or everything."""
 
     def cancel(self, consumer: Consumer) -> None:
         """Unsubscribe; nothing is delivered to it after this."""

@@ -3,6 +3,7 @@
 
 from typing import Any, TypeAlias
 
+from leporid.engine.choice import Choice
 from leporid.engine.consumer import Consumer
 from leporid.engine.outbox import Outbox
 from leporid.engine.reader import Reader
@@ -61,8 +62,15 @@ class Channel(Sender):
         Its timeout, and what becomes of what is overdue, are its queue's unless they are given.
         """
 
-    def consume_stream(self, stream: _Queue, tag: str, prefetch: int, offset: int) -> Reader:
-        """Start a consumer of a stream at an offset."""
+    def consume_stream(
+        self,
+        stream: _Queue,
+        tag: str,
+        prefetch: int,
+        offset: int,
+        choice: Choice | None = None,
+    ) -> Reader:
+        """Start a consumer of a stream at an offset; it gets what it wants (None: everything)."""
 
     def cancel(self, consumer: _Consumer) -> None:
         """End a consumer; what it has not settled stays with the channel."""

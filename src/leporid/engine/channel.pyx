@@ -11,6 +11,7 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_DECREF
 
+from leporid.engine.choice cimport Choice
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.delays cimport postponed
 from leporid.engine.confirms cimport Confirms, Pending
@@ -98,9 +99,11 @@ cdef class Channel(Sender):
             self.plane.timeouts.watch(self, timeout_of(self.plane, queue, consumer))
         return consumer
 
-    def consume_stream(self, Stream stream not None, str tag, uint32_t prefetch, uint64_t offset):
-        """Start a consumer of a stream at an offset."""
+    def consume_stream(self, Stream stream not None, str tag, uint32_t prefetch, uint64_t offset,
+                       Choice choice=None):
+        """Start a consumer of a stream at an offset; it gets what it wants (None: everything)."""
         cdef Reader reader = Reader(self, stream, tag, False, 0, prefetch)
+        reader.choice = choice
         reader.start(offset)
         self.consumers.append(reader)
         stream.attach(reader)

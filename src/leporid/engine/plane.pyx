@@ -27,6 +27,7 @@ from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producers
 from leporid.engine.queue cimport Queue
 from leporid.engine.retries cimport Retries
+from leporid.engine.scanning cimport scan
 from leporid.engine.sender cimport open_queues
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.storing cimport store, store_produced
@@ -82,6 +83,7 @@ cdef class Plane:
         self.dropped = []
         self.momentary = []
         self.ringing = []
+        self.scanning = []
         self.timers = Timers()
         self.retries = Retries(self)
         self.timeouts = Timeouts(self)
@@ -199,6 +201,8 @@ cdef class Plane:
         if self.ringing:
             fire_due(self)
             self.work()
+        if self.scanning:
+            scan(self)
         if self.confirming:
             waiting, self.confirming = self.confirming, []
             for channel in waiting:
@@ -267,7 +271,7 @@ cdef class Plane:
     def busy(self):
         """Whether `run` would find something to do."""
         return bool(self.hungry or self.resuming or self.burials.dying or self.timeouts.changed
-                    or self.ringing)
+                    or self.ringing or self.scanning)
 
     def take_touched(self):
         """Connections that have output or want to be closed, since the last call."""

@@ -1,7 +1,8 @@
 """A consumer of a stream."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
+from leporid.engine.choice cimport Choice
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.stream cimport Cursor, Stream
 
@@ -9,4 +10,8 @@ cdef class Reader(Consumer):
     cdef Cursor cursor
     cdef uint64_t wanted            # nothing below is delivered
     cdef bint waiting               # for credit, or for its output to drain
+    cdef Choice choice              # what it wants; None: everything
+    cdef uint64_t looked            # no summary rules out what comes before
+    cdef bint scanning              # stands in plane.scanning
+    cdef int64_t look_for(self, int64_t work) except? -1
     cdef int fill(self, Stream stream) except -1

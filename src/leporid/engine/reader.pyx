@@ -1,14 +1,16 @@
 """A consumer of a stream: reads at its own pace, takes nothing out.
 
 Responsible for where one consumer is and for what it is sent. It keeps nothing of the stream but a
-place in it. Invariant: offsets are delivered in rising order; an ack gives credit and nothing else.
+place in it, and what it wants. Invariant: offsets are delivered in rising order; an ack gives
+credit and nothing else.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.channel cimport Channel
 from leporid.engine.consumer cimport Consumer
+from leporid.engine.scanning cimport Scan, find_next
 from leporid.engine.stream cimport Stream
 from leporid.engine.wire cimport Record
 
@@ -41,8 +43,12 @@ cdef class Reader(Consumer):
 
     cdef int fill(self, Stream stream) except -1:
         """Send what is there, while there is credit."""
-        cdef Channel channel = self.channel
         cdef Record *record
+        if self.choice is not None:
+            if not self.scanning and not self.waiting and self.cursor.offset < stream.end:
+                self.scanning = True
+                self.channel.plane.scanning.append(self)
+            return 0
         while not self.waiting and self.cursor.offset < stream.end:
             if not self.can_take():
                 self.waiting = True
@@ -50,22 +56,49 @@ cdef class Reader(Consumer):
             record = stream.look(&self.cursor)
             if record == NULL:
                 return 0
-            if self.cursor.offset < self.wanted:
-                self.cursor.at += record.size
-                self.cursor.offset += 1
-                continue
-            channel.delivery_tag += 1
-            channel.plane.delivered += 1
-            stream.delivered += 1
-            channel.out.write_from_stream(
-                channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
-                channel.delivery_tag, self.cursor.offset, record)
-            if not self.no_ack:
-                self.unacked_count += 1
-                channel.outstanding += 1
-                channel.unacked_count += 1
-                channel.ledger.add(channel.delivery_tag, self.cursor.offset, stream, self,
-                                   channel.plane.now_ms)
+            if self.cursor.offset >= self.wanted:
+                give(self, stream, record)
             self.cursor.at += record.size
             self.cursor.offset += 1
         return 0
+
+    cdef int64_t look_for(self, int64_t work) except? -1:
+        """Send what is wanted, while there is credit and work may be done; the rest of it.
+
+        Nothing is left if it has to go on another time.
+        """
+        cdef Stream stream = <Stream> self.queue
+        cdef Scan scan
+        cdef Record *record
+        scan.cursor, scan.looked, scan.work = &self.cursor, self.looked, work
+        while scan.work > 0 and self.cursor.offset < stream.end:
+            if not self.can_take():
+                self.waiting = True
+                break
+            record = find_next(stream, self.choice, &scan)
+            if record == NULL:
+                break
+            if self.cursor.offset >= self.wanted:
+                give(self, stream, record)
+            self.cursor.at += record.size
+            self.cursor.offset += 1
+        self.looked = scan.looked
+        return scan.work
+
+
+cdef inline int give(Reader self, Stream stream, const Record *record) except -1:
+    """Send the message that the cursor is at."""
+    cdef Channel channel = self.channel
+    channel.delivery_tag += 1
+    channel.plane.delivered += 1
+    stream.delivered += 1
+    channel.out.write_from_stream(
+        channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+        channel.delivery_tag, self.cursor.offset, record)
+    if not self.no_ack:
+        self.unacked_count += 1
+        channel.outstanding += 1
+        channel.unacked_count += 1
+        channel.ledger.add(channel.delivery_tag, self.cursor.offset, stream, self,
+                           channel.plane.now_ms)
+    return 0

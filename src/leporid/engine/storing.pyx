@@ -44,7 +44,7 @@ cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names
         for queue in route.apart:
             if type(queue) is Stream:
                 (<Stream> queue).append_message(names, names_len, properties, properties_len, body,
-                                                body_len, None, 0)
+                                                body_len, props.marks, None, 0)
             else:
                 (<Delays> queue).take(names, names_len, properties, properties_len, body,
                                       body_len, props, flags, None, 0)
@@ -98,7 +98,7 @@ cdef bint store_produced(Plane plane, Route route, const uint8_t *names, size_t 
         producer = stream.producers.get(stream.log, reference, plane.wall_ms)
         if sequence >= producer.next:
             stream.append_message(names, names_len, properties, properties_len, body,
-                                  body_len, producer, sequence)
+                                  body_len, props.marks, producer, sequence)
             fresh = True
     if not route.queues and not waiting:
         return fresh

@@ -2,17 +2,12 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from leporid.engine.choice cimport Tally
 from leporid.engine.log cimport Log, Segment
+from leporid.engine.places cimport Places
 from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.queue cimport Queue
-from leporid.engine.wire cimport Record
-
-cdef struct Mark:
-    # Where one message of many lies, and when it came.
-    uint64_t offset
-    uint64_t timestamp_ms
-    uint32_t segment
-    uint32_t at
+from leporid.engine.wire cimport Record, Target
 
 cdef struct Cursor:
     # Where a reader is: the next message it wants is at this place or behind it.
@@ -32,25 +27,25 @@ cdef class Stream(Queue):
     cdef list dropped                   # numbers of segments whose files may go
     cdef set unmapped                   # of segments that are in files and read from memory
     cdef uint32_t retained              # the segment that was the newest when retention looked
-    cdef Mark *marks
-    cdef size_t mark_start, mark_end, mark_capacity
+    cdef readonly Places places
+    cdef Tally tally                # of what readers with a filter made of it
     cdef bint gaps                  # some offsets are not there: damage cost their messages
     cdef uint64_t newest_ms             # timestamps never go back
     cdef uint64_t end_ms                # of the newest message that may be read
+    cdef Cursor end_place               # where the message with offset `end` will be, or behind
     cdef uint64_t closing               # `end` after the sync under way
     cdef uint64_t closing_ms
+    cdef Cursor closing_place
     cdef bint unsynced                  # stands in plane.unsynced
     cdef uint64_t max_bytes, max_age_ms
     cdef size_t segment_bytes_max
     cdef int append_message(self, const uint8_t *names, size_t names_len,
                             const uint8_t *properties, size_t properties_len,
-                            const uint8_t *body, size_t body_len, Producer producer,
-                            uint64_t sequence) except -1
+                            const uint8_t *body, size_t body_len, uint8_t marks,
+                            Producer producer, uint64_t sequence) except -1
     cdef int touch(self) except -1
     cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                   uint32_t at) except -1
-    cdef Mark *mark_before(self, uint64_t offset)
-    cdef size_t mark_after(self, uint64_t offset) noexcept
     cdef bint whole_step(self, size_t mark, Cursor *cursor, Segment segment) noexcept
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1
     cdef Record *message_at(self, Cursor *cursor) except? NULL
@@ -60,3 +55,7 @@ cdef class Stream(Queue):
     cdef int end_sync(self, list writes) except -1
     cdef int map_sealed(self) except -1
     cdef int retain(self) except -1
+
+
+cdef inline uint64_t offset_of(const Record *record) noexcept nogil:
+    return (<const Target *> (<const uint8_t *> record + sizeof(Record))).seq

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 
 from leporid.engine.log import Log
+from leporid.engine.places import Places
 from leporid.engine.producers import Producers
 from leporid.engine.queue import Queue
 from leporid.engine.window import Window
@@ -63,6 +64,15 @@ class Stream(Queue):
         segment_bytes: int | None = None,
     ) -> None:
         """What may go: whole segments beyond a size or an age, never the newest."""
+
+    @property
+    def places(self) -> Places: ...
+    @property
+    def filtering(self) -> tuple[int, int, int, int]:
+        """What filters made of it, over AMQP and HTTP.
+
+        Batches skipped, messages evaluated and matched, and those with a type error.
+        """
 
     def offset_for(self, timestamp_ms: int) -> int:
         """The first offset that came at that time or later; `end` if none did yet."""

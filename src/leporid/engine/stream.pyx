@@ -10,19 +10,19 @@ its bytes.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy, memset
 
 from leporid.engine.log cimport (
     DURABLE_BIT, FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment,
 )
+from leporid.engine.places cimport Mark, Places, is_due
 from leporid.engine.plane cimport Plane
 from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.queue cimport Queue
 from leporid.engine.reader cimport Reader
 from leporid.engine.takers cimport Taker
 from leporid.engine.window cimport Window
-from leporid.engine.wire cimport Record, Target
+from leporid.engine.wire cimport HAS_TAG, Record, Target
 
 cdef extern from *:
     """
@@ -34,12 +34,6 @@ cdef enum:
     # A small stream takes little room; each further segment is twice as large, up to the limit.
     SEGMENT_BYTES_FIRST = 1024 * 1024
     SEGMENT_BYTES_MAX = 16 * 1024 * 1024
-    # One message in so many has its place in memory; the others are found by walking from it.
-    MARK_EVERY = 256
-
-
-cdef inline uint64_t offset_of(const Record *record) noexcept:
-    return (<const Target *> (<const uint8_t *> record + sizeof(Record))).seq
 
 
 cdef class Stream(Queue):
@@ -53,11 +47,9 @@ cdef class Stream(Queue):
         self.dropped = []
         self.unmapped = set()
         self.producers = Producers()
+        self.places = Places()
         self.max_bytes = self.max_age_ms = NO_LIMIT
         self.segment_bytes_max = SEGMENT_BYTES_MAX
-
-    def __dealloc__(self):
-        free(self.marks)
 
     def __repr__(self):
         return (f"<Stream {self.name!r} first={self.first} end={self.end} "
@@ -108,21 +100,28 @@ cdef class Stream(Queue):
         """When the newest readable message came; None when there is none."""
         return self.end_ms if self.end > self.first else None
 
+    @property
+    def filtering(self):
+        """What filters made of it, over AMQP and HTTP: batches skipped, messages evaluated and
+        matched, and those with a type error."""
+        return (self.tally.batches_skipped, self.tally.evaluated, self.tally.matched,
+                self.tally.type_errors)
+
     def offset_for(self, uint64_t timestamp_ms):
         """The first offset that came at that time or later; `end` if none did yet."""
-        cdef size_t low = self.mark_start, high = self.mark_end, middle
+        cdef size_t low = self.places.start, high = self.places.end, middle
         cdef Cursor cursor
         cdef Record *record
         while low < high:
             middle = (low + high) // 2
-            if self.marks[middle].timestamp_ms < timestamp_ms:
+            if self.places.marks[middle].timestamp_ms < timestamp_ms:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.mark_start:
+        if low == self.places.start:
             self.locate(self.first, &cursor)
         else:
-            self.locate(self.marks[low - 1].offset, &cursor)
+            self.locate(self.places.marks[low - 1].offset, &cursor)
         record = self.look(&cursor)
         while record != NULL and record.timestamp_ms < timestamp_ms:
             cursor.at += record.size
@@ -146,9 +145,12 @@ cdef class Stream(Queue):
 
     cdef int append_message(self, const uint8_t *names, size_t names_len,
                             const uint8_t *properties, size_t properties_len,
-                            const uint8_t *body, size_t body_len, Producer producer,
-                            uint64_t sequence) except -1:
-        """One message at the end, of a producer if there is one; readable when it is synced."""
+                            const uint8_t *body, size_t body_len, uint8_t marks,
+                            Producer producer, uint64_t sequence) except -1:
+        """One message at the end, of a producer if there is one; readable when it is synced.
+
+        `marks` are those of its properties.
+        """
         cdef int targets = 1 if producer is None else 2
         cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
                             + properties_len + body_len + 7) & ~<size_t> 7
@@ -156,6 +158,7 @@ cdef class Stream(Queue):
         cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
         cdef uint8_t *p = <uint8_t *> (target + targets)
         cdef uint64_t offset = self.next_seq, position
+        cdef uint32_t segment
         self.newest_ms = max(self.newest_ms, self.plane.wall_ms)
         memset(<uint8_t *> record + size - 8, 0, 8)
         record.size = <uint32_t> size
@@ -180,8 +183,11 @@ cdef class Stream(Queue):
         self.next_seq += 1
         self.published += 1
         self.plane.appended_to_streams += 1
-        self.mark(offset, record.timestamp_ms,
-                  <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT, <uint32_t> position)
+        segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
+        if is_due(self.places, offset, segment):
+            self.mark(offset, record.timestamp_ms, segment, <uint32_t> position)
+        if marks & HAS_TAG or self.places.summaries != NULL:
+            self.places.note(properties, properties_len, marks & HAS_TAG)
         if self.consumer_count or self.on_synced is not None:
             self.plane.awaited = True
         return self.touch()
@@ -198,58 +204,25 @@ cdef class Stream(Queue):
 
     cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                   uint32_t at) except -1:
-        """Remember a place, if it is the first of its segment or far from the one before."""
-        cdef Mark *last
-        cdef void *grown
-        if self.mark_end > self.mark_start:
-            last = &self.marks[self.mark_end - 1]
-            if last.segment == segment and offset - last.offset < MARK_EVERY:
-                return 0
-            if last.segment != segment and self.log.segment_bytes < self.segment_bytes_max:
-                self.log.resize(min(2 * self.log.segment_bytes, self.segment_bytes_max))
-        if self.mark_end == self.mark_capacity:
-            if self.mark_start > self.mark_capacity // 2:
-                memmove(self.marks, self.marks + self.mark_start,
-                        (self.mark_end - self.mark_start) * sizeof(Mark))
-                self.mark_end -= self.mark_start
-                self.mark_start = 0
-            else:
-                self.mark_capacity = max(8, self.mark_capacity * 2)
-                grown = realloc(self.marks, self.mark_capacity * sizeof(Mark))
-                if grown == NULL:
-                    raise MemoryError(f"no memory for the places of stream {self.name!r}")
-                self.marks = <Mark *> grown
-        last = &self.marks[self.mark_end]
-        last.offset, last.timestamp_ms, last.segment, last.at = offset, timestamp_ms, segment, at
-        self.mark_end += 1
-        return 0
-
-    cdef Mark *mark_before(self, uint64_t offset):
-        """The last marked place at or before an offset; NULL when there is none."""
-        cdef size_t after = self.mark_after(offset)
-        return NULL if after == self.mark_start else &self.marks[after - 1]
-
-    cdef size_t mark_after(self, uint64_t offset) noexcept:
-        """The index of the first marked place beyond an offset; `mark_end` if there is none."""
-        cdef size_t low = self.mark_start, high = self.mark_end, middle
-        while low < high:
-            middle = (low + high) // 2
-            if self.marks[middle].offset <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        """Remember a place that is due."""
+        cdef Places places = self.places
+        if (places.end > places.start and places.marks[places.end - 1].segment != segment
+                and self.log.segment_bytes < self.segment_bytes_max):
+            self.log.resize(min(2 * self.log.segment_bytes, self.segment_bytes_max))
+        return places.add(offset, timestamp_ms, segment, at)
 
     cdef bint whole_step(self, size_t mark, Cursor *cursor, Segment segment) noexcept:
         """Whether every offset from a cursor up to the next mark has its record in between.
 
         Offsets are dense but for what was damaged, and each readable one stands before `end`.
         """
-        if self.gaps or mark == self.mark_start or mark >= self.mark_end or segment.holes:
+        cdef Mark *marks = self.places.marks
+        if (self.gaps or mark == self.places.start or mark >= self.places.end
+                or segment.holes):
             return False
-        return (self.marks[mark - 1].offset == cursor.offset
-                and self.marks[mark].segment == cursor.segment
-                and self.marks[mark].offset <= self.end)
+        return (marks[mark - 1].offset == cursor.offset
+                and marks[mark].segment == cursor.segment
+                and marks[mark].offset <= self.end)
 
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1:
         """Point a cursor at an offset, which may be one that does not exist yet."""
@@ -262,9 +235,9 @@ cdef class Stream(Queue):
             cursor.segment = self.log.first if segment is None else segment.number
             cursor.at = SEGMENT_HEADER_BYTES if segment is None else <uint32_t> segment.used
             return 0
-        mark = self.mark_before(cursor.offset)
+        mark = self.places.before(cursor.offset)
         if mark == NULL:
-            mark = &self.marks[self.mark_start]
+            mark = &self.places.marks[self.places.start]
         cursor.segment, cursor.at = mark.segment, mark.at
         record = self.message_at(cursor)
         while record != NULL and offset_of(record) < cursor.offset:
@@ -313,6 +286,7 @@ cdef class Stream(Queue):
         """What storage has to do for this stream: (id, writes, drops)."""
         self.unsynced = False
         self.closing, self.closing_ms = self.next_seq, self.newest_ms
+        self.locate(self.closing, &self.closing_place)
         if self.log.active is not None and self.log.active.used > self.log.active.written:
             self.producers.begin_sync(self.log, self.newest_ms)
             self.append_synced()
@@ -346,6 +320,7 @@ cdef class Stream(Queue):
         if moved:
             self.last_chunk = self.end
             self.end, self.end_ms = self.closing, self.closing_ms
+            self.end_place = self.closing_place
             self.ready_count = self.end - self.first
         self.map_sealed()
         if self.log.active is not None and self.log.active.number != self.retained:
@@ -378,31 +353,32 @@ cdef class Stream(Queue):
         """Drop the oldest segments while the stream is too large or they are too old."""
         cdef Segment oldest
         cdef Reader reader
+        cdef Places places = self.places
         cdef size_t at
         cdef uint64_t now = self.plane.wall_ms, total
         if self.max_bytes == NO_LIMIT and self.max_age_ms == NO_LIMIT or self.retired:
             return 0
         total = self.bytes
-        while self.mark_end > self.mark_start:
-            oldest = self.log.find(self.marks[self.mark_start].segment)
+        while places.end > places.start:
+            oldest = self.log.find(places.marks[places.start].segment)
             if not oldest.sealed or oldest.written != oldest.used or oldest.readers:
                 break
-            at = self.mark_start
-            while at < self.mark_end and self.marks[at].segment == oldest.number:
+            at = places.start
+            while at < places.end and places.marks[at].segment == oldest.number:
                 at += 1
-            if at == self.mark_end or self.marks[at].offset > self.end:
+            if at == places.end or places.marks[at].offset > self.end:
                 break  # it has the newest messages
             if total <= self.max_bytes and (
                     self.max_age_ms == NO_LIMIT
-                    or self.marks[at].timestamp_ms + self.max_age_ms > now):
+                    or places.marks[at].timestamp_ms + self.max_age_ms > now):
                 break
             for reader in self.readers:
-                if reader.cursor.offset < self.marks[at].offset:
+                if reader.cursor.offset < places.marks[at].offset:
                     return 0
             total -= oldest.used
-            self.drop_before(self.marks[at].segment)
-            self.mark_start = at
-            self.first = self.marks[at].offset
+            self.drop_before(places.marks[at].segment)
+            places.start = at
+            self.first = places.marks[at].offset
             self.ready_count = self.end - self.first
         return 0
 

@@ -11,7 +11,8 @@ from leporid.engine.log cimport (
 )
 from leporid.engine.producers cimport Producers
 from leporid.engine.replay cimport Replay, is_unwritten
-from leporid.engine.stream cimport Mark, Stream
+from leporid.engine.places cimport Mark, Places, has_tag, is_due
+from leporid.engine.stream cimport Stream, offset_of
 from leporid.engine.wire cimport Record, Target
 
 cdef extern from *:
@@ -28,10 +29,6 @@ cdef enum:
 
 cdef inline uint32_t target_of(const Record *record) noexcept:
     return (<Target *> (<uint8_t *> record + sizeof(Record))).queue
-
-
-cdef inline uint64_t offset_of(const Record *record) noexcept:
-    return (<Target *> (<uint8_t *> record + sizeof(Record))).seq
 
 
 cdef class StreamReplay(Replay):
@@ -88,18 +85,30 @@ cdef class StreamReplay(Replay):
                 self.miss(base, at, offset, report)
             self.good_end = at + record.size
             report.publishes += 1
-            stream.mark(offset, record.timestamp_ms, segment.number, <uint32_t> at)
+            if is_due(stream.places, offset, segment.number):
+                stream.mark(offset, record.timestamp_ms, segment.number, <uint32_t> at)
+            self.sum_up(record)
             stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
             stream.next_seq = offset + 1
             if record.flags & FLAG_PRODUCED:
                 stream.producers.meet(record)
         return 0
 
+    cdef int sum_up(self, const Record *record) except -1:
+        """Have the newest batch say what tags a message has, as when it was appended."""
+        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
+                                          + record.targets * sizeof(Target) + record.names_len)
+        cdef Places places = self.stream.places
+        cdef bint tagged = has_tag(properties, record.properties_len)
+        if tagged or places.summaries != NULL:
+            places.note(properties, record.properties_len, tagged)
+        return 0
+
     cdef int miss(self, const uint8_t *base, size_t at, uint64_t offset, report) except -1:
         """Messages before the record at `at` are not there; the next one has that offset."""
         cdef Stream stream = self.stream
         cdef bint unwritten = False
-        if stream.mark_end == stream.mark_start:
+        if stream.places.end == stream.places.start:
             stream.first = stream.next_seq = offset  # retention dropped them
             return 0
         stream.gaps = True
@@ -140,9 +149,10 @@ cdef class StreamReplay(Replay):
         stream.next_seq = max(stream.next_seq, self.certain)
         if missing:
             stream.next_seq += OFFSETS_IN_A_SEGMENT
-        if stream.mark_end == stream.mark_start:
+        if stream.places.end == stream.places.start:
             stream.first = stream.next_seq
         stream.end = stream.closing = stream.next_seq
+        stream.locate(stream.end, &stream.end_place)
         stream.last_chunk = max(stream.first, min(self.certain, stream.end))
         stream.end_ms = stream.closing_ms = stream.newest_ms
         stream.ready_count = stream.end - stream.first
@@ -155,7 +165,7 @@ cdef class StreamReplay(Replay):
         """Forget every message from that offset on."""
         cdef Stream stream = self.stream
         cdef Segment segment
-        cdef Mark *mark = stream.mark_before(offset - 1) if offset else NULL
+        cdef Mark *mark = stream.places.before(offset - 1) if offset else NULL
         cdef size_t used
         cdef uint32_t number = 0 if mark == NULL else mark.segment
         for report in self.reports:
@@ -172,9 +182,9 @@ cdef class StreamReplay(Replay):
                 report.torn += segment.used - used
                 report.used = segment.used = segment.written = used
                 report.damaged = [(a, n) for a, n in report.damaged if a < used]
-        while stream.mark_end > stream.mark_start and (
-                stream.marks[stream.mark_end - 1].offset >= offset):
-            stream.mark_end -= 1
+        while stream.places.end > stream.places.start and (
+                stream.places.marks[stream.places.end - 1].offset >= offset):
+            stream.places.end -= 1
         stream.next_seq = offset
         return 0
 

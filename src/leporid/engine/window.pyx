@@ -12,6 +12,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from leporid.engine.log cimport Segment
+from leporid.engine.places cimport Places
 from leporid.engine.stream cimport Cursor, Stream
 from leporid.engine.wire cimport Record
 
@@ -31,13 +32,15 @@ cdef class Window:
         cdef uint64_t size, rows
         cdef const uint8_t *start = NULL
         cdef const uint8_t *p = NULL
+        cdef Places places
         self.segments = []
         self.lost = []
         self.first = self.end = first
         if first == end:
             return
+        places = stream.places
         stream.locate(first, &cursor)
-        mark = stream.mark_after(first)
+        mark = places.after(first)
         while True:
             record = stream.look(&cursor)
             if record == NULL or cursor.offset >= end:
@@ -54,17 +57,17 @@ cdef class Window:
                 segment = stream.log.find(cursor.segment)
                 segment.readers += 1
                 self.segments.append(segment)
-            while mark < stream.mark_end and stream.marks[mark].offset <= cursor.offset:
+            while mark < places.end and places.marks[mark].offset <= cursor.offset:
                 mark += 1
-            if stream.whole_step(mark, &cursor, segment) and stream.marks[mark].offset <= end:
-                size = stream.marks[mark].at - cursor.at
-                rows = stream.marks[mark].offset - cursor.offset
+            if stream.whole_step(mark, &cursor, segment) and places.marks[mark].offset <= end:
+                size = places.marks[mark].at - cursor.at
+                rows = places.marks[mark].offset - cursor.offset
                 if self.rows + rows <= rows_max and self.bytes + size <= bytes_max:
                     p = <const uint8_t *> record + size
                     self.rows += <uint32_t> rows
                     self.bytes += size
-                    cursor.at = stream.marks[mark].at
-                    cursor.offset = self.end = stream.marks[mark].offset
+                    cursor.at = places.marks[mark].at
+                    cursor.offset = self.end = places.marks[mark].offset
                     continue
             p = <const uint8_t *> record + record.size
             self.rows += 1

@@ -131,8 +131,8 @@ static inline uint64_t hash_key(const uint8_t *p, size_t n) {
 /* Arrays and tables within tables; RabbitMQ has no limit, a stack has. */
 enum { TABLE_DEPTH_MAX = 32 };
 
-/* Headers that make a message a rare one. */
-enum { HAS_CC = 1, HAS_BCC = 2, HAS_DELAY = 4, HAS_DELIVER_AT = 8 };
+/* Headers that make a message a rare one, or have its tag. */
+enum { HAS_CC = 1, HAS_BCC = 2, HAS_DELAY = 4, HAS_DELIVER_AT = 8, HAS_TAG = 16 };
 
 typedef struct {
     uint16_t flags;
@@ -151,8 +151,10 @@ static inline uint8_t mark_of(const uint8_t *name, uint8_t n) {
     switch (n) {
     case 2: return memcmp(name, "CC", 2) ? 0 : HAS_CC;
     case 3: return memcmp(name, "BCC", 3) ? 0 : HAS_BCC;
+    case 5: return memcmp(name, "x-tag", 5) ? 0 : HAS_TAG;
     case 7: return memcmp(name, "x-delay", 7) ? 0 : HAS_DELAY;
     case 12: return memcmp(name, "x-deliver-at", 12) ? 0 : HAS_DELIVER_AT;
+    case 21: return memcmp(name, "x-stream-filter-value", 21) ? 0 : HAS_TAG;
     default: return 0;
     }
 }

@@ -17,6 +17,7 @@ cdef extern from "wire.h" nogil:
     int HAS_BCC
     int HAS_DELAY
     int HAS_DELIVER_AT
+    int HAS_TAG
 
     ctypedef struct Props:
         uint16_t flags

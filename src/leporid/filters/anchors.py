@@ -35,20 +35,33 @@ class Anchor:
 
 def anchor_of(tree: Node) -> Anchor | None:
     """The anchor of an expression, the one with the fewest texts; None if it has none."""
+    return min(anchors_of(tree), key=lambda one: len(one.texts), default=None)
+
+
+def anchors_of(tree: Node) -> tuple[Anchor, ...]:
+    """All that must hold for an expression to be true, as far as each can be told by a name."""
     match tree:
         case Comparison(Order.EQUAL, name, Literal(str() as text)) if isinstance(name, NAMES):
-            return Anchor(name, frozenset({text.encode()}))
+            return (Anchor(name, frozenset({text.encode()})),)
         case Comparison(Order.EQUAL, Literal(str() as text), name) if isinstance(name, NAMES):
-            return Anchor(name, frozenset({text.encode()}))
+            return (Anchor(name, frozenset({text.encode()})),)
         case In(name, items) if isinstance(name, NAMES):
             texts = [item.value.encode() for item in items if isinstance(item.value, str)]
             # A number in the list is of no use to a text; but it may make another value equal.
-            return Anchor(name, frozenset(texts)) if texts else None
+            return (Anchor(name, frozenset(texts)),) if texts else ()
         case And(left, right):
-            both = [one for one in (anchor_of(left), anchor_of(right)) if one is not None]
-            return min(both, key=lambda one: len(one.texts), default=None)
+            return anchors_of(left) + anchors_of(right)
         case Or(left, right):
-            one, other = anchor_of(left), anchor_of(right)
-            if one is not None and other is not None and one.name == other.name:
-                return Anchor(one.name, one.texts | other.texts)
-    return None
+            others = _shortest(anchors_of(right))
+            return tuple(
+                Anchor(name, texts | others[name])
+                for name, texts in _shortest(anchors_of(left)).items()
+                if name in others
+            )
+    return ()
+
+
+def _shortest(anchors: tuple[Anchor, ...]) -> dict[Node, frozenset[bytes]]:
+    """Of each name the anchor with the fewest texts."""
+    ordered = sorted(anchors, key=lambda one: -len(one.texts))
+    return {one.name: one.texts for one in ordered}

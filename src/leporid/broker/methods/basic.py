@@ -32,6 +32,7 @@ from leporid.amqp.methods import (
 from leporid.broker import streams
 from leporid.broker.arguments import QUORUM, READER, TIMEOUT_ACTION, check_consumer_arguments, plain
 from leporid.broker.channel import ChannelState
+from leporid.broker.choices import choice_of
 from leporid.broker.dataplane import Stream
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE
 from leporid.broker.queues import QueueState
@@ -105,12 +106,13 @@ def _consume_stream(
     reader = plain(method.arguments[READER]) if READER in method.arguments else None
     if reader is not None:
         check_room(queue, reader)
+    choice = choice_of(method.arguments)
     offset = _start(session.vhost, queue, stream, method.arguments, reader)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     subscription = channel.subscribe(queue, tag, exclusive=False)
     if not method.no_wait:
         session.send(channel.number, BasicConsumeOk(tag))
-    channel.read(subscription, engine.consume_stream(stream, tag, prefetch, offset), reader)
+    channel.read(subscription, engine.consume_stream(stream, tag, prefetch, offset, choice), reader)
 
 
 def _start(

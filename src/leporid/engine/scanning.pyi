@@ -1,0 +1,1 @@
+# Nothing of scanning.pyx is seen by Python.

@@ -159,6 +159,12 @@ def test_the_plane_says_when_it_must_run_although_nothing_came(world):
     assert world.plane.next_due_ms == world.plane.now_ms - 101 + 5001
 
 
+def test_a_time_to_live_rings_no_timer_while_the_message_waits(world):
+    headers = table(**{"x-delay": int64(5000)})
+    world.send(b"x", properties(headers=headers, delivery_mode=2, expiration="50"))
+    assert world.plane.next_due_ms == world.plane.now_ms + 5001
+
+
 def test_the_wall_clock_may_jump_while_the_broker_runs(world):
     world.send(b"x", delayed(100))
     world.send(b"y", world.at(world.wall_ms + 200), "p")

@@ -132,6 +132,17 @@ def test_it_counts_against_the_limits_of_its_queue(plane, queue, peer, graves):
     assert graves.bodies == [b"b", b"c", b"a"]
 
 
+def test_what_is_over_the_limit_goes_when_a_message_is_held(queue, peer):
+    queue.set_limits(max_length=1)
+    queue.set_retries("all", 100, 100)
+    peer.feed(publish(2, "q", b"a"))
+    assert peer.get(queue, no_ack=False).body == b"a"
+    peer.feed(publish(2, "q", b"b"))
+    peer.events()
+    peer.feed(nack(1, 1))
+    assert (queue.ready_count, queue.held_count) == (0, 1)
+
+
 def test_a_queue_full_of_held_messages_refuses_others(plane, queue, peer):
     queue.set_retries("all", 100, 100)
     queue.set_limits(max_length=1, overflow="reject-publish")

@@ -147,6 +147,23 @@ def test_a_shorter_timeout_counts_at_once(plane, queue, peer, reader):
     assert (reader.faults, getter.faults) == ([(1, 406)], [(1, 406)])
 
 
+def test_a_shorter_timeout_counts_behind_an_older_delivery_that_has_more_time(
+    plane, queue, peer, reader
+):
+    reader.channel.consume(queue, "slow", False, 0, 1, 10_000)
+    send(peer, "a")
+    assert len(deliver(plane, reader)) == 1
+    queue.set_consumer_timeout(None, False)  # all channels are looked at
+    deliver(plane, reader)
+    reader.channel.consume(queue, "fast", False, 0, 1, 100)
+    send(peer, "b")
+    assert len(deliver(plane, reader)) == 1
+    deliver(plane, reader, 99)
+    assert reader.faults == []
+    deliver(plane, reader, 1)
+    assert reader.faults == [(1, 406)]
+
+
 def test_a_cancelled_consumer_still_has_its_time(plane, queue, peer, reader):
     consumer = reader.channel.consume(queue, "c", False, 0, 0, 200)
     send(peer, "x")

@@ -155,9 +155,14 @@ cdef class UniqueQueue(Queue):
     cdef int forget(self, uint64_t seq, Slot *slot) except -1:
         if seq in self.leaving:
             self.leaving.discard(seq)
-        else:
+        elif self.keys:
             self.leave(seq, slot.position)
         return Queue.forget(self, seq, slot)
+
+    def retire(self):
+        """Nobody asks for keys any more: all go at once, and not each with its entry."""
+        self.keys = {}
+        return Queue.retire(self)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
         """Its dead letter may lead here again, and is no duplicate then."""

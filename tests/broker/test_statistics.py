@@ -1,4 +1,6 @@
 from tests.broker.peer import World
+from tests.broker.test_delays import Here
+from tests.engine.frames import longstr, properties, table
 
 from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
 from leporid.broker.statistics import VirtualHostStatistics
@@ -16,3 +18,15 @@ def test_a_virtual_host_fills_them_in():
     assert [queue.name for queue in found.queues] == ["q"]
     assert found.delays == {}
     assert found.delays_total == (0, 0, 0, 0)
+    assert found.remembered == 0
+
+
+def test_what_exchanges_remember_is_counted():
+    here = Here()
+    here.exchange("once", "x-message-deduplication", x_cache_size=5)
+    here.queue("q")
+    here.bind("once", "q")
+    for value in ("a", "b", "a"):
+        headers = table(**{"x-deduplication-header": longstr(value)})
+        here.send("once", value, properties(headers=headers))
+    assert here.vhost.statistics().remembered == 2

@@ -12,6 +12,7 @@ from tests.management.conftest import World, serving
 from tests.management.queues import URL, fill, queue_of, table_of
 
 from leporid.management import leases as module
+from leporid.server.counts import Counts
 
 LEASES = URL + "/leases"
 
@@ -50,6 +51,20 @@ async def test_what_is_leased_is_out_and_gone_when_it_is_acknowledged(
     world.syncing = True
     assert (await acknowledging).status_code == 204
     assert bodies(queue) == [b"3", b"4"]
+
+
+async def test_leases_are_counted_as_long_as_they_hold_something(
+    world: World, client: httpx.AsyncClient
+):
+    counts = Counts(world.broker, world.plane, world.around.leases.values())
+    fill(world, queue_of(world), 5)
+    lease = await lease_of(client, max=3)
+    await lease_of(client, max=1)
+    assert (counts.now().leases, counts.now().messages_leased) == (2, 4)
+    assert (await client.post(f"{LEASES}/{lease}/release")).status_code == 204
+    assert (counts.now().leases, counts.now().messages_leased) == (1, 1)
+    world.vhost.delete_queue(world.vhost.queue("orders"))
+    assert (counts.now().leases, counts.now().messages_leased) == (0, 0)
 
 
 async def test_what_is_released_goes_back(world: World, client: httpx.AsyncClient):

@@ -23,15 +23,16 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "dead_lettered_total": {},
     "dead_letters_dropped_total": {},
     "delays": {"/": DelayStatistics(0, 0, 0, 0)},
+    "remembered": {"/": 0},
 }
 
 
 async def test_nothing_yet(stack: Stack):
-    assert asdict(Counts(stack.broker, stack.plane).now()) == NOTHING
+    assert asdict(Counts(stack.broker, stack.plane, ()).now()) == NOTHING
 
 
 async def test_a_broker_at_work(stack: Stack):
-    counts = Counts(stack.broker, stack.plane)
+    counts = Counts(stack.broker, stack.plane, ())
     client, other = await stack.client(), await stack.client()
     await client.call(ChannelOpen(), ChannelOpenOk, channel=2)
     await client.declare("taken", auto_delete=False)
@@ -64,6 +65,9 @@ async def test_a_broker_at_work(stack: Stack):
         "dead_lettered_total": {},
         "dead_letters_dropped_total": {},
         "delays": NOTHING["delays"],
+        "remembered": {"/": 0},
+        "leases": 0,
+        "messages_leased": 0,
     }
 
     other.close()
@@ -87,7 +91,7 @@ async def test_a_broker_at_work(stack: Stack):
 
 
 async def test_what_is_held_and_what_was_too_late(stack: Stack, clock: Clock):
-    counts = Counts(stack.broker, stack.plane)
+    counts = Counts(stack.broker, stack.plane, ())
     client = await stack.client()
     arguments: dict[str, Value] = {
         "x-delayed-retry-type": "all",
@@ -107,7 +111,7 @@ async def test_what_is_held_and_what_was_too_late(stack: Stack, clock: Clock):
 
 
 async def test_dead_letters(stack: Stack):
-    counts = Counts(stack.broker, stack.plane)
+    counts = Counts(stack.broker, stack.plane, ())
     client = await stack.client()
     arguments: dict[str, Value] = {"x-max-length": 1, "x-dead-letter-exchange": "not there"}
     await client.call(QueueDeclare(queue="lost", arguments=arguments), QueueDeclareOk)

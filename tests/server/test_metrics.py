@@ -33,6 +33,9 @@ class Counted:
     delays: Mapping[str, DelayStatistics] = field(
         default_factory=lambda: {"/": DelayStatistics(14, 15, 16, 17)}
     )
+    remembered: Mapping[str, int] = field(default_factory=lambda: {"/": 18})
+    leases: int = 19
+    messages_leased: int = 20
 
 
 def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -78,6 +81,9 @@ def test_names_and_values():
         ("leporid_delayed_messages_fired_total", (("vhost", "/"),)): 15,
         ("leporid_delayed_messages_cancelled_total", (("vhost", "/"),)): 16,
         ("leporid_delayed_messages_unroutable_total", (("vhost", "/"),)): 17,
+        ("leporid_remembered_messages", (("vhost", "/"),)): 18,
+        ("leporid_leases", ()): 19,
+        ("leporid_queue_messages_leased", ()): 20,
     }
 
 

@@ -120,6 +120,12 @@ class Histories:
                 number = self._recorded.pop(exchange.name, 0) or self._new_memory(exchange.name)
             self._kept[exchange.name] = Memory(self._vhost.plane, exchange, number)
 
+    @property
+    def remembered(self) -> int:
+        """How many messages exchanges remember, to take none of them twice."""
+        memories = (each for each in self._kept.values() if isinstance(each, Memory))
+        return sum(each.engine.ready_count for each in memories)
+
     def expect(self, exchange: str, number: int) -> None:
         """What an exchange remembers was recorded under that number; before it is made again."""
         self._recorded[exchange] = number

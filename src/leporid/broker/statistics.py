@@ -20,6 +20,7 @@ class VirtualHostStatistics:
     Attributes:
         delays: of each exchange that has, or had, delayed messages.
         delays_total: of all exchanges there were since the start.
+        remembered: messages that exchanges remember, to take none of them twice.
     """
 
     name: str
@@ -28,3 +29,4 @@ class VirtualHostStatistics:
     queues: tuple[QueueStatistics, ...]
     delays: Mapping[str, DelayStatistics]
     delays_total: DelayStatistics
+    remembered: int

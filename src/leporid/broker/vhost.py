@@ -489,12 +489,12 @@ class VirtualHost:
 
     def statistics(self) -> VirtualHostStatistics:
         """Count what there is."""
-        exchanges = self._topology.exchanges
         return VirtualHostStatistics(
             name=self.name,
-            exchange_count=len(exchanges),
-            binding_count=sum(len(exchange.outgoing) for exchange in exchanges.values()),
+            exchange_count=len(self._topology.exchanges),
+            binding_count=sum(len(exchange.outgoing) for exchange in self.exchanges()),
             queues=tuple(queue.statistics() for queue in self.queues()),
             delays={each.exchange: each.statistics() for each in self.delay_stores},
             delays_total=self.delay_stores.statistics(),
+            remembered=self.histories.remembered,
         )

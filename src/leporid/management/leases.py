@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -32,7 +31,7 @@ from leporid.management.browsing import (
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad, busy
-from leporid.management.surroundings import Surroundings, need_arrow
+from leporid.management.surroundings import Holding, Surroundings, need_arrow
 
 if TYPE_CHECKING:
     from leporid.engine.browse import QueueWindow
@@ -56,25 +55,13 @@ RELEASED: Final = "released"
 EXPIRED: Final = "expired"
 
 
-@dataclass(frozen=True)
-class Holding:
-    """One lease, and whose it is."""
-
-    id: str
-    user: str
-    vhost: str
-    queue: str
-    lease: Lease
-    timer: asyncio.TimerHandle
-
-
 class LeaseRoutes:
     """The handlers, and the leases that there are."""
 
     def __init__(self, around: Surroundings, room: Room) -> None:
         self._around = around
         self._room = room
-        self._held: dict[str, Holding] = {}
+        self._held = around.leases
         # How each ended, and the generation that has it on disk.
         self._ended: OrderedDict[tuple[str, ...], tuple[str, int]] = OrderedDict()
 

@@ -25,6 +25,7 @@ from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
+    from leporid.engine.lease import Lease
     from leporid.engine.plane import Plane
     from leporid.engine.stream import Stream
 
@@ -45,6 +46,18 @@ def _hashers() -> ThreadPoolExecutor:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """One lease, and whose it is."""
+
+    id: str
+    user: str
+    vhost: str
+    queue: str
+    lease: Lease
+    timer: asyncio.TimerHandle
+
+
+@dataclass(frozen=True)
 class Surroundings:
     """The world as handlers see it.
 
@@ -56,6 +69,7 @@ class Surroundings:
         wake: says that something was given to the engine.
         until_synced: returns when a generation is on disk.
         monotonic: seconds, for how long something took.
+        leases: those that are held, by id.
     """
 
     broker: Broker
@@ -65,6 +79,7 @@ class Surroundings:
     wake: Callable[[], None]
     until_synced: Callable[[int], Awaitable[None]]
     monotonic: Callable[[], float]
+    leases: dict[str, Holding] = field(default_factory=dict)
     encoders: ThreadPoolExecutor = field(default_factory=_encoders)
     hashers: ThreadPoolExecutor = field(default_factory=_hashers)
 

@@ -5,12 +5,13 @@ Responsible for the sums only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from leporid.broker.broker import Broker
 from leporid.broker.delays import DelayStatistics
 from leporid.engine.plane import Plane
+from leporid.management.surroundings import Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,22 @@ class Count:
     dead_lettered_total: Mapping[tuple[str, str], int]
     dead_letters_dropped_total: Mapping[tuple[str, str], int]
     delays: Mapping[str, DelayStatistics]
+    remembered: Mapping[str, int]
+    leases: int
+    messages_leased: int
 
 
 class Counts:
-    """Counts one broker."""
+    """Counts one broker.
 
-    def __init__(self, broker: Broker, plane: Plane) -> None:
+    Args:
+        holdings: the leases of messages that there are at the moment.
+    """
+
+    def __init__(self, broker: Broker, plane: Plane, holdings: Collection[Holding]) -> None:
         self._broker = broker
         self._plane = plane
+        self._holdings = holdings
 
     def now(self) -> Count:
         """Count what there is."""
@@ -48,6 +57,7 @@ class Counts:
         queues = [queue for vhost in found.vhosts for queue in vhost.queues]
         plane = self._plane
         dead_letters = self._broker.dead_letter_counts
+        leases = [each.lease for each in self._holdings if not each.lease.queue.retired]
         return Count(
             connections=found.connection_count,
             channels=found.channel_count,
@@ -65,4 +75,7 @@ class Counts:
             dead_lettered_total=dict(dead_letters.deaths),
             dead_letters_dropped_total=dict(dead_letters.dropped),
             delays={vhost.name: vhost.delays_total for vhost in found.vhosts},
+            remembered={vhost.name: vhost.remembered for vhost in found.vhosts},
+            leases=len(leases),
+            messages_leased=sum(lease.count for lease in leases),
         )

@@ -63,6 +63,12 @@ class Statistics(Protocol):
     def dead_letters_dropped_total(self) -> Mapping[tuple[str, str], int]: ...
     @property
     def delays(self) -> Mapping[str, Delays]: ...
+    @property
+    def remembered(self) -> Mapping[str, int]: ...
+    @property
+    def leases(self) -> int: ...
+    @property
+    def messages_leased(self) -> int: ...
 
 
 # Attribute of Statistics, metric, help text.
@@ -85,6 +91,12 @@ GAUGES = (
         "messages_held",
         "leporid_queue_messages_held",
         "Messages that came back from consumers and are not ready again yet",
+    ),
+    ("leases", "leporid_leases", "Leases of messages that are held over HTTP"),
+    (
+        "messages_leased",
+        "leporid_queue_messages_leased",
+        "Messages in leases; they are among the unacknowledged",
     ),
 )
 COUNTERS = (
@@ -140,6 +152,14 @@ class BrokerCollector(Collector):
         )
         yield from _dead_letters(now)
         yield from _delays(now)
+        remembered = GaugeMetricFamily(
+            "leporid_remembered_messages",
+            "Messages that exchanges remember, to take none of them twice",
+            labels=("vhost",),
+        )
+        for vhost, count in now.remembered.items():
+            remembered.add_metric((vhost,), count)
+        yield remembered
 
 
 def _dead_letters(now: Statistics) -> Iterator[Metric]:

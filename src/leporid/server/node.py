@@ -198,7 +198,6 @@ class Node:
             tell=self._set_alarm,
         )
         self._readers = Repeating(READERS_EVERY_S, self._broker.save_reader_offsets)
-        counts = Counts(self._broker, self._plane)
         self._around = Surroundings(
             broker=self._broker,
             plane=self._plane,
@@ -208,6 +207,7 @@ class Node:
             until_synced=self._durability.until,
             monotonic=time.monotonic,
         )
+        counts = Counts(self._broker, self._plane, self._around.leases.values())
         self._http = HttpServer(
             application(counts.now, self._troubles, routes(self._around)), http_sockets
         )

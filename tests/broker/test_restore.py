@@ -27,6 +27,7 @@ from leporid.broker.changes import (
     DropCache,
     DropDelays,
     DropExchange,
+    DropFilterClass,
     DropPolicy,
     DropQueue,
     DropReaderOffset,
@@ -35,6 +36,7 @@ from leporid.broker.changes import (
     PutCache,
     PutDelays,
     PutExchange,
+    PutFilterClass,
     PutPolicy,
     PutQueue,
     PutReaderOffset,
@@ -45,6 +47,7 @@ from leporid.broker.restore import (
     RecordedCache,
     RecordedDelays,
     RecordedExchange,
+    RecordedFilterClass,
     RecordedPolicy,
     RecordedQueue,
     RecordedReaderOffset,
@@ -65,9 +68,10 @@ class Recording:
     bindings: list[RecordedBinding] = field(default_factory=list)
     reader_offsets: list[RecordedReaderOffset] = field(default_factory=list)
     policies: list[RecordedPolicy] = field(default_factory=list)
+    filter_classes: list[RecordedFilterClass] = field(default_factory=list)
     next_queue_id: int = 1
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Change) -> None:  # noqa: C901 - one case each
         match change:
             case PutVhost(name):
                 self.vhosts.append(name)
@@ -94,6 +98,8 @@ class Recording:
                 self._change_policy(change)
             case PutReaderOffset() | DropReaderOffset():
                 self._change_reader(change)
+            case PutFilterClass() | DropFilterClass():
+                self._change_filter_class(change)
 
     def _change_reader(self, change: PutReaderOffset | DropReaderOffset) -> None:
         key = (change.vhost, change.stream, change.reader)
@@ -109,6 +115,11 @@ class Recording:
         if isinstance(change, PutCache | PutDelays):
             there.append(astuple(change))
             self.next_queue_id = max(self.next_queue_id, change.id + 1)
+
+    def _change_filter_class(self, change: PutFilterClass | DropFilterClass) -> None:
+        self.filter_classes = [each for each in self.filter_classes if each[0] != change.name]
+        if isinstance(change, PutFilterClass):
+            self.filter_classes.append(astuple(change))
 
     def _change_policy(self, change: PutPolicy | DropPolicy) -> None:
         key = (change.vhost, change.operator, change.name)

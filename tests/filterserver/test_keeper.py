@@ -29,6 +29,9 @@ class FakeProcess:
     def kill(self) -> None:
         self.killed = True
 
+    async def end(self) -> None:
+        self.kill()
+
 
 class World:
     def __init__(self) -> None:
@@ -181,4 +184,4 @@ async def test_with_a_real_process_that_is_killed():
     await keeper.ready()
     assert await keeper.judge(numbers(5, 7), 2) == b"\0\1"
     assert keeper.status().passed == 2
-    await made[1].end()
+    await keeper.end()

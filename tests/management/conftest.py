@@ -21,6 +21,8 @@ from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import Permissions
 from leporid.engine.plane import Plane
 from leporid.engine.stream import Stream
+from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
+from leporid.filterserver.host import FilterProcess
 from leporid.management.application import routes
 from leporid.management.surroundings import Surroundings
 from leporid.server.addresses import bind, is_loopback
@@ -54,6 +56,7 @@ class World:
         )
         self.vhost = self.broker.add_vhost("/")
         self.syncing = True
+        self.filter_class_status = FilterClassStatus()
         self.around = Surroundings(
             broker=self.broker,
             plane=self.plane,
@@ -62,7 +65,13 @@ class World:
             wake=self.turn,
             until_synced=self.until_synced,
             monotonic=time.monotonic,
+            try_filter_class=self.try_filter_class,
+            filter_class_status=lambda name: self.filter_class_status,
         )
+
+    async def try_filter_class(self, filter_class: FilterClass) -> None:
+        process = await FilterProcess.start(filter_class.class_name, filter_class.source)
+        await process.end()
 
     def set_clock(self) -> None:
         """The time stands still."""

@@ -18,6 +18,7 @@ from leporid.server.config import (
     default_data_dir,
     load,
 )
+from leporid.server.filter_class_settings import FilterServer
 
 SECRET = b"0123456789abcdef"
 
@@ -261,20 +262,20 @@ def rows() -> dict[str, str]:
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, flags=re.M))
 
 
-@pytest.mark.parametrize("section", [Config, Interceptors, Limits, UserSettings])
+@pytest.mark.parametrize("section", [Config, FilterServer, Interceptors, Limits, UserSettings])
 def test_every_setting_stands_on_the_page(section: type):
-    elsewhere = {"users", "interceptors", "limits", "permissions"}
+    elsewhere = {"users", "filter_server", "interceptors", "limits", "permissions"}
     names = {field.name for field in dataclasses.fields(section)} - elsewhere
     assert names - rows().keys() == set()
 
 
 def test_no_setting_of_the_page_is_invented():
-    sections = (Config, Interceptors, Limits, UserSettings)
+    sections = (Config, FilterServer, Interceptors, Limits, UserSettings)
     known = {field.name for section in sections for field in dataclasses.fields(section)}
     assert rows().keys() - known == set()
 
 
-SECTIONS = {"users", "interceptors", "limits", "redeclare_by_vhost"}
+SECTIONS = {"users", "filter_server", "interceptors", "limits", "redeclare_by_vhost"}
 PLAIN = {field.name for field in dataclasses.fields(Config)} - {"data_dir"} - SECTIONS
 
 
@@ -284,7 +285,11 @@ def test_defaults_of_the_page_are_the_defaults(key: str, file: Path):
     assert getattr(said, key) == getattr(load(None, {}, {}), key)
 
 
-@pytest.mark.parametrize("field", dataclasses.fields(Limits), ids=lambda field: field.name)
+@pytest.mark.parametrize(
+    "field",
+    [*dataclasses.fields(Limits), *dataclasses.fields(FilterServer)],
+    ids=lambda field: field.name,
+)
 def test_default_limits_of_the_page_are_the_defaults(field: dataclasses.Field[int]):
     assert int(rows()[field.name].strip("`")) == field.default
 

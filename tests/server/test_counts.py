@@ -24,6 +24,7 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "dead_letters_dropped_total": {},
     "delays": {"/": DelayStatistics(0, 0, 0, 0)},
     "remembered": {"/": 0},
+    "filter_classes": {},
 }
 
 
@@ -68,6 +69,7 @@ async def test_a_broker_at_work(stack: Stack):
         "remembered": {"/": 0},
         "leases": 0,
         "messages_leased": 0,
+        "filter_classes": {},
     }
 
     other.close()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from prometheus_client.parser import text_string_to_metric_families
 
 from leporid.broker.delays import DelayStatistics
+from leporid.filterserver.filter_class import FilterClassStatus
 from leporid.server.metrics import Metrics
 
 
@@ -36,6 +37,9 @@ class Counted:
     remembered: Mapping[str, int] = field(default_factory=lambda: {"/": 18})
     leases: int = 19
     messages_leased: int = 20
+    filter_classes: Mapping[str, FilterClassStatus] = field(
+        default_factory=lambda: {"big": FilterClassStatus("waiting", 0, 18, 19, 20)}
+    )
 
 
 def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -84,6 +88,10 @@ def test_names_and_values():
         ("leporid_remembered_messages", (("vhost", "/"),)): 18,
         ("leporid_leases", ()): 19,
         ("leporid_queue_messages_leased", ()): 20,
+        ("leporid_filter_class_waiting", (("name", "big"),)): 1,
+        ("leporid_filter_class_messages_judged_total", (("name", "big"),)): 18,
+        ("leporid_filter_class_messages_passed_total", (("name", "big"),)): 19,
+        ("leporid_filter_class_failures_total", (("name", "big"),)): 20,
     }
 
 

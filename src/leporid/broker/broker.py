@@ -16,12 +16,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import ConnectionForced
+from leporid.broker import filters
 from leporid.broker.changes import Change, DropVhost, PutVhost
 from leporid.broker.dead_letters import DeadLetterCounts
+from leporid.broker.filter_classes import FilterClasses
 from leporid.broker.restore import Snapshot, restore
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.unused import UnusedQueues
 from leporid.broker.vhost import VirtualHost
+from leporid.filterserver.filter_class import FilterClass
 
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value
@@ -89,6 +92,7 @@ class Broker:
         identity: Mapping[str, Value] | None = None,
         policies: Mapping[str, Sequence[Policy]] | None = None,
         redeclare: Callable[[str], Redeclare] = lambda _: "strict",
+        filter_classes: Iterable[FilterClass] = (),
     ) -> None:
         """Makes it.
 
@@ -101,6 +105,7 @@ class Broker:
             limits: what clients are offered.
             identity: server properties beside the capabilities; `product` and `version` at least.
             policies: those of the configuration file, by virtual host.
+            filter_classes: those of the configuration file.
             redeclare: what becomes, in a virtual host, of declarations that differ from what is
                 there.
         """
@@ -115,6 +120,7 @@ class Broker:
         self.unused = UnusedQueues(self._expire)
         self.alarms: set[str] = set()
         self.dead_letter_counts = DeadLetterCounts()
+        self.filter_classes = FilterClasses(filter_classes, self.record, self._uses_filter_class)
         # How many changes were recorded, and the generation of the last one: whoever sees the
         # count grow has that generation to wait for.
         self.recorded_count = 0
@@ -143,6 +149,16 @@ class Broker:
         except Exception:
             # Everybody's turn goes on.
             logger.exception("defect: %s could not be deleted", queue.title)
+
+    def _uses_filter_class(self, name: str) -> list[str]:
+        """Say which bindings ask for a filter class."""
+        return [
+            f"the binding from {exchange.name} to {binding.destination} in vhost '{vhost.name}'"
+            for vhost in self.vhosts.values()
+            for exchange in vhost.exchanges()
+            for binding in exchange.outgoing
+            if binding.arguments.get(filters.CLASS) == name
+        ]
 
     def new_queue_id(self) -> int:
         """Return a number that no durable queue ever had."""
@@ -192,6 +208,8 @@ class Broker:
         for name in snapshot.vhosts:
             self.vhosts[name] = VirtualHost(name, self)
         self._next_queue_id = snapshot.next_queue_id
+        for recorded in snapshot.filter_classes:
+            self.filter_classes.restore(FilterClass(*recorded))
         restore(snapshot, self.vhosts)
 
     def drop_vhost(self, name: str) -> None:

@@ -162,6 +162,23 @@ class DropPolicy:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class PutFilterClass:
+    """A filter class counts in that version."""
+
+    name: str
+    version: int
+    class_name: str
+    source: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropFilterClass:
+    """A filter class is gone."""
+
+    name: str
+
+
 Change: TypeAlias = (
     PutVhost
     | DropVhost
@@ -179,4 +196,6 @@ Change: TypeAlias = (
     | DropCache
     | PutPolicy
     | DropPolicy
+    | PutFilterClass
+    | DropFilterClass
 )

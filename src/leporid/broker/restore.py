@@ -30,6 +30,7 @@ RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
 RecordedReaderOffset: TypeAlias = tuple[str, str, str, int]
 RecordedCache: TypeAlias = tuple[int, str, str]
 RecordedPolicy: TypeAlias = tuple[str, bool, str, str, str, int, bytes]
+RecordedFilterClass: TypeAlias = tuple[str, int, str, bytes]
 
 
 class Snapshot(Protocol):
@@ -42,6 +43,10 @@ class Snapshot(Protocol):
     @property
     def policies(self) -> Iterable[RecordedPolicy]:
         """The policies of both kinds."""
+
+    @property
+    def filter_classes(self) -> Iterable[RecordedFilterClass]:
+        """What administrators registered; made before the rest is applied."""
 
     @property
     def exchanges(self) -> Iterable[RecordedExchange]:

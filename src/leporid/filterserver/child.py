@@ -2,7 +2,7 @@
 
 Started by `host`, which says how much memory and how much time there is. What a filter prints goes
 nowhere: the pipes to the broker are moved away from where it would print. This keeps mistakes from
-doing harm; it is no prison for code that wants to (docs/filters.md).
+doing harm; it is no prison for code that wants to (docs/filter-classes.md).
 
 Invariant: for each frame that comes in, one goes out, or the process ends; whatever a filter does
 but give True or False for each message is a failure, and is never taken for an answer.

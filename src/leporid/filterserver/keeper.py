@@ -35,6 +35,9 @@ class Process(Protocol):
     def kill(self) -> None:
         """Have it end."""
 
+    async def end(self) -> None:
+        """The same; return when it is gone."""
+
 
 Start = Callable[[str, bytes, ProcessLimits], Awaitable[Process]]
 
@@ -62,6 +65,7 @@ class Keeper:
         self._start = start
         self._clock = clock
         self._process: Process | None = None
+        self._leaving: set[asyncio.Future[None]] = set()
         self._changed = asyncio.Event()
         self._in_a_row = 0
         self._retry_at = 0.0
@@ -82,8 +86,19 @@ class Keeper:
     def stop(self) -> None:
         """End the process; it is started again when something is asked."""
         if self._process is not None:
-            self._process.kill()
+            self._let_go(self._process)
             self._process = None
+
+    async def end(self) -> None:
+        """The same; return when it is gone."""
+        self.stop()
+        await asyncio.gather(*self._leaving)
+
+    def _let_go(self, process: Process) -> None:
+        process.kill()
+        leaving = asyncio.ensure_future(process.end())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
 
     async def ready(self) -> None:
         """Return when the class may be asked: at once, or when its back-off is over."""
@@ -106,7 +121,7 @@ class Keeper:
             if self._process is None:
                 started = await self._start(judging.class_name, judging.source, self._limits)
                 if self.filter_class is not judging:
-                    started.kill()
+                    self._let_go(started)
                     raise FilterFailure("there is a newer version")
                 self._process = started
             found = await self._process.judge(batch, count)

@@ -1,8 +1,8 @@
 """A message as a filter class sees it: nothing is decoded before it is asked for.
 
-Responsible for the names of what a filter may look at; docs/filters.md lists them, and they stay.
-Must not know where the bytes come from. Invariant: looking costs only what is looked at; a filter
-that reads one header does not pay for the others' properties nor for the body.
+Responsible for the names of what a filter may look at; docs/filter-classes.md lists them, and they
+stay. Must not know where the bytes come from. Invariant: looking costs only what is looked at; a
+filter that reads one header does not pay for the others' properties nor for the body.
 """
 
 from __future__ import annotations

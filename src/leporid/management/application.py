@@ -16,6 +16,7 @@ from leporid.amqp.errors import Fault
 from leporid.management.answers import Room
 from leporid.management.browsing import BrowseRoutes
 from leporid.management.delays import DelayRoutes
+from leporid.management.filter_classes import FilterClassRoutes
 from leporid.management.leases import LeaseRoutes
 from leporid.management.paths import route
 from leporid.management.policies import PolicyRoutes
@@ -31,6 +32,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 ONE = "/api/streams/{vhost}/{stream}"
 QUEUE = "/api/queues/{vhost}/{queue}"
 DELAYS = "/api/delays/{vhost}"
+CLASSES = "/api/filter-classes"
 LEASE = QUEUE + "/leases/{lease}"
 
 
@@ -40,7 +42,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     streams, records = StreamRoutes(around), RecordRoutes(around, room)
     browsing, leases = BrowseRoutes(around, room), LeaseRoutes(around, room)
     readers, publishing = ReaderRoutes(around), PublishRoutes(around)
-    delays = DelayRoutes(around)
+    delays, classes = DelayRoutes(around), FilterClassRoutes(around)
     return [
         route("/api/streams/{vhost}", _answering(streams.listing), "GET"),
         route(ONE, _answering(streams.info), "GET"),
@@ -62,6 +64,10 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         route(DELAYS + "/{exchange}/{id}", _answering(delays.message), "GET"),
         route(DELAYS + "/{exchange}/{id}", _answering(delays.cancel), "DELETE"),
         route("/api/publish/{vhost}/{exchange}", _answering(publishing.publish), "POST"),
+        route(CLASSES, _answering(classes.listing), "GET"),
+        route(CLASSES + "/{name}", _answering(classes.show), "GET"),
+        route(CLASSES + "/{name}", _answering(classes.put), "PUT"),
+        route(CLASSES + "/{name}", _answering(classes.delete), "DELETE"),
         *_policy_routes("/api/policies", PolicyRoutes(around, operator=False)),
         *_policy_routes("/api/operator-policies", PolicyRoutes(around, operator=True)),
     ]

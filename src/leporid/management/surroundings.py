@@ -20,6 +20,7 @@ from leporid.broker.access import User
 from leporid.broker.broker import Broker
 from leporid.broker.permissions import Right
 from leporid.broker.vhost import VirtualHost
+from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.management.login import Login
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal
@@ -70,6 +71,8 @@ class Surroundings:
         until_synced: returns when a generation is on disk.
         monotonic: seconds, for how long something took.
         leases: those that are held, by id.
+        try_filter_class: loads a filter class somewhere; raises FilterFailure.
+        filter_class_status: says how the filter class of a name is.
     """
 
     broker: Broker
@@ -79,6 +82,8 @@ class Surroundings:
     wake: Callable[[], None]
     until_synced: Callable[[int], Awaitable[None]]
     monotonic: Callable[[], float]
+    try_filter_class: Callable[[FilterClass], Awaitable[None]]
+    filter_class_status: Callable[[str], FilterClassStatus]
     leases: dict[str, Holding] = field(default_factory=dict)
     encoders: ThreadPoolExecutor = field(default_factory=_encoders)
     hashers: ThreadPoolExecutor = field(default_factory=_hashers)

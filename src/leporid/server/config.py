@@ -28,6 +28,8 @@ from leporid.broker.passwords import (
 )
 from leporid.broker.permissions import Pattern, PatternError, Permissions
 from leporid.broker.redeclaring import Redeclare
+from leporid.filterserver.filter_class import FilterClass
+from leporid.server.filter_class_settings import FilterServer, filter_classes, filter_server
 from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
 from leporid.server.settings import (
     ConfigError,
@@ -225,6 +227,8 @@ class Config:
     redeclare_by_vhost: Mapping[str, str] | None = setting(named(REDECLARE), None)
     policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=False), ())
     operator_policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=True), ())
+    filter_classes: tuple[FilterClass, ...] = setting(filter_classes, ())
+    filter_server: FilterServer = setting(filter_server, FilterServer())
 
     def redeclare_in(self, vhost: str) -> Redeclare:
         """Return what becomes of declarations that differ in a virtual host."""

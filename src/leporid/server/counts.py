@@ -5,12 +5,13 @@ Responsible for the sums only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from leporid.broker.broker import Broker
 from leporid.broker.delays import DelayStatistics
 from leporid.engine.plane import Plane
+from leporid.filterserver.filter_class import FilterClassStatus
 from leporid.management.surroundings import Holding
 
 
@@ -37,6 +38,7 @@ class Count:
     remembered: Mapping[str, int]
     leases: int
     messages_leased: int
+    filter_classes: Mapping[str, FilterClassStatus]
 
 
 class Counts:
@@ -44,12 +46,20 @@ class Counts:
 
     Args:
         holdings: the leases of messages that there are at the moment.
+        filter_classes: says how each of them is.
     """
 
-    def __init__(self, broker: Broker, plane: Plane, holdings: Collection[Holding]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        plane: Plane,
+        holdings: Collection[Holding],
+        filter_classes: Callable[[], Mapping[str, FilterClassStatus]] = dict,
+    ) -> None:
         self._broker = broker
         self._plane = plane
         self._holdings = holdings
+        self._filter_classes = filter_classes
 
     def now(self) -> Count:
         """Count what there is."""
@@ -78,4 +88,5 @@ class Counts:
             remembered={vhost.name: vhost.remembered for vhost in found.vhosts},
             leases=len(leases),
             messages_leased=sum(lease.count for lease in leases),
+            filter_classes=self._filter_classes(),
         )

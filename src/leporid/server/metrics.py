@@ -28,6 +28,13 @@ class Delays(Protocol):
     def waiting(self) -> int: ...
 
 
+class FilterClass(Protocol):
+    """How one filter class is."""
+
+    @property
+    def state(self) -> str: ...
+
+
 class Statistics(Protocol):
     """The counts of a broker at one moment; totals are since its start."""
 
@@ -69,6 +76,8 @@ class Statistics(Protocol):
     def leases(self) -> int: ...
     @property
     def messages_leased(self) -> int: ...
+    @property
+    def filter_classes(self) -> Mapping[str, FilterClass]: ...
 
 
 # Attribute of Statistics, metric, help text.
@@ -119,6 +128,13 @@ DELAYED = (
 )
 
 
+JUDGED = (
+    ("messages_judged", "judged", "Total number of messages that a filter class gave a verdict of"),
+    ("messages_passed", "passed", "Total number of messages that a filter class let pass"),
+    ("failures", "failures", "Total number of times that a filter class failed"),
+)
+
+
 class BrokerCollector(Collector):
     """Makes the metrics of one scrape from one snapshot."""
 
@@ -160,6 +176,7 @@ class BrokerCollector(Collector):
         for vhost, count in now.remembered.items():
             remembered.add_metric((vhost,), count)
         yield remembered
+        yield from _filter_classes(now)
 
 
 def _dead_letters(now: Statistics) -> Iterator[Metric]:
@@ -200,6 +217,23 @@ def _delays(now: Statistics) -> Iterator[Metric]:
         counter = CounterMetricFamily(f"leporid_delayed_messages_{name}", text, labels=("vhost",))
         for vhost, count in now.delays.items():
             counter.add_metric((vhost,), getattr(count, name))
+        yield counter
+
+
+def _filter_classes(now: Statistics) -> Iterator[Metric]:
+    """Code that chooses messages: whether it can, and what it chose."""
+    waiting = GaugeMetricFamily(
+        "leporid_filter_class_waiting",
+        "1: the class failed, and what it judges waits until it is tried again",
+        labels=("name",),
+    )
+    for name, status in now.filter_classes.items():
+        waiting.add_metric((name,), status.state == "waiting")
+    yield waiting
+    for metric, attribute, text in JUDGED:
+        counter = CounterMetricFamily(f"leporid_filter_class_{metric}", text, labels=("name",))
+        for name, status in now.filter_classes.items():
+            counter.add_metric((name,), getattr(status, attribute))
         yield counter
 
 

@@ -38,6 +38,7 @@ from leporid.server.config import Config, access_users
 from leporid.server.counts import Counts
 from leporid.server.durability import Durability
 from leporid.server.http import HttpServer, application
+from leporid.server.judging import Judging
 from leporid.server.listener import Listener, on_thread
 from leporid.server.policy_settings import by_vhost
 from leporid.server.recovery import replay
@@ -198,6 +199,7 @@ class Node:
             tell=self._set_alarm,
         )
         self._readers = Repeating(READERS_EVERY_S, self._broker.save_reader_offsets)
+        self._judging = Judging(self._broker.filter_classes, config.filter_server.limits)
         self._around = Surroundings(
             broker=self._broker,
             plane=self._plane,
@@ -206,8 +208,12 @@ class Node:
             wake=self._turns.wake,
             until_synced=self._durability.until,
             monotonic=time.monotonic,
+            try_filter_class=self._judging.try_out,
+            filter_class_status=self._judging.status,
         )
-        counts = Counts(self._broker, self._plane, self._around.leases.values())
+        counts = Counts(
+            self._broker, self._plane, self._around.leases.values(), self._judging.statuses
+        )
         self._http = HttpServer(
             application(counts.now, self._troubles, routes(self._around)), http_sockets
         )
@@ -219,6 +225,7 @@ class Node:
         await self._durability.drain()
         if self._failure is not None:
             return await self._shut_down()
+        await self._judging.try_configured()
         listener = await self._listen()
         await self._stop.wait()
         self._draining = True
@@ -237,6 +244,7 @@ class Node:
             random_bytes=secrets.token_bytes,
             offload=on_thread(self._turns),
             redeclare=config.redeclare_in,
+            filter_classes=config.filter_classes,
             policies=by_vhost((*config.policies, *config.operator_policies)),
             limits=Limits(config.channel_max, config.frame_max, config.heartbeat),
             identity={
@@ -342,6 +350,7 @@ class Node:
         self._readers.stop()
         await self._http.stop()
         self._around.stop()
+        await self._judging.stop()
         if self._failure is not None:
             # The disk is in a state that nobody knows: a thread may hang in it.
             logging.shutdown()

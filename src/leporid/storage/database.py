@@ -121,6 +121,14 @@ POLICIES = Table(
     "vhost TEXT, operator INTEGER, name TEXT, pattern TEXT NOT NULL, apply_to TEXT NOT NULL,"
     " priority INTEGER NOT NULL, definition BLOB NOT NULL, PRIMARY KEY (vhost, operator, name)",
 )
+# Since version 3. What administrators registered to choose messages by code.
+FILTER_CLASSES = Table(
+    "filter_classes",
+    ("name",),
+    ("version", "class_name", "source"),
+    "name TEXT, version INTEGER NOT NULL, class_name TEXT NOT NULL, source BLOB NOT NULL,"
+    " PRIMARY KEY (name)",
+)
 # One row: how many transactions there were, and the lowest queue id never given.
 STATE = Table(
     "state",
@@ -137,10 +145,11 @@ TABLES = {
     "policy": POLICIES,
     "cache": CACHES,
     "delays": DELAYS,
+    "filter_class": FILTER_CLASSES,
     "state": STATE,
 }
 # The tables that came after version 1.
-ADDED = {2: (READER_OFFSETS,), 3: (POLICIES, CACHES, DELAYS)}
+ADDED = {2: (READER_OFFSETS,), 3: (POLICIES, CACHES, DELAYS, FILTER_CLASSES)}
 # What is in the log under an id that is never given twice.
 WITH_QUEUE_ID = ("put_queue", "put_cache", "put_delays")
 

@@ -27,6 +27,7 @@ from leporid.storage.database import (
     CACHES,
     DELAYS,
     EXCHANGES,
+    FILTER_CLASSES,
     POLICIES,
     QUEUES,
     READER_OFFSETS,
@@ -48,6 +49,7 @@ __all__ = [
     "StoredCache",
     "StoredDelays",
     "StoredExchange",
+    "StoredFilterClass",
     "StoredPolicy",
     "StoredQueue",
     "StoredReaderOffset",
@@ -128,6 +130,15 @@ class StoredPolicy(NamedTuple):
     definition: bytes
 
 
+class StoredFilterClass(NamedTuple):
+    """What an administrator registered to choose messages by code."""
+
+    name: str
+    version: int
+    class_name: str
+    source: bytes
+
+
 class Snapshot(NamedTuple):
     """All definitions at one moment."""
 
@@ -139,6 +150,7 @@ class Snapshot(NamedTuple):
     bindings: tuple[StoredBinding, ...]
     reader_offsets: tuple[StoredReaderOffset, ...]
     policies: tuple[StoredPolicy, ...]
+    filter_classes: tuple[StoredFilterClass, ...]
     # The lowest id that no queue ever had.
     next_queue_id: int
 
@@ -194,6 +206,7 @@ class Definitions:
                 StoredPolicy(vhost, bool(operator), *rest)
                 for vhost, operator, *rest in rows(POLICIES)
             ),
+            filter_classes=tuple(StoredFilterClass(*row) for row in rows(FILTER_CLASSES)),
             next_queue_id=next_queue_id,
         )
 
@@ -205,7 +218,7 @@ class Definitions:
                 put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
                 drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset,
                 put_cache, drop_cache, put_policy, drop_policy. put_delays,
-                drop_delays. Any of them may be repeated.
+                drop_delays, put_filter_class, drop_filter_class. Any of them may be repeated.
 
         Raises:
             DefinitionsError: nothing was changed; the disk may be full.

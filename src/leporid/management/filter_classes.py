@@ -1,0 +1,117 @@
+"""Filter classes over HTTP: register, look at, delete; for administrators only.
+
+Responsible for these routes. Must not know what a class does, nor how it is run. Invariant: a
+source is registered only after it was loaded, in a process of its own that is gone again; an answer
+that something was registered or deleted leaves only when that is on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import JSONResponse, Response
+
+from leporid.broker.filter_classes import FilterClassConflict
+from leporid.filterserver.filter_class import FilterClass, FilterClassError
+from leporid.filterserver.host import FilterFailure
+from leporid.management.parameters import NUMBER_MAX, Parameters, raw_body_of
+from leporid.management.paths import name_of
+from leporid.management.refusals import Refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from leporid.broker.filter_classes import FilterClasses
+    from leporid.management.surroundings import Surroundings
+
+ADMINISTRATOR: Final = "administrator"
+CLASS_NAME: Final = "Filter"
+"""What a class is called in its source when nobody says."""
+
+
+class FilterClassRoutes:
+    """The handlers.
+
+    Args:
+        around: the broker.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    @property
+    def _classes(self) -> FilterClasses:
+        return self._around.broker.filter_classes
+
+    async def listing(self, request: Request) -> Response:
+        """GET /api/filter-classes."""
+        await self._administrator(request)
+        Parameters(request, ())
+        return JSONResponse([self._shown(each) for each in self._classes])
+
+    async def show(self, request: Request) -> Response:
+        """GET /api/filter-classes/{name}: with its source."""
+        await self._administrator(request)
+        Parameters(request, ())
+        found = self._classes.require(name_of(request, "name"))
+        source = found.source.decode("utf-8", "replace")
+        return JSONResponse({**self._shown(found), "source": source})
+
+    async def put(self, request: Request) -> Response:
+        """PUT /api/filter-classes/{name}?version=…&class=…: the body is the source.
+
+        201 when the name is new, 204 when there was one.
+        """
+        await self._administrator(request)
+        name, given = name_of(request, "name"), Parameters(request, ("version", "class"))
+        version = given.whole("version", self._classes.next_version(name), 1, NUMBER_MAX)
+        class_name = given.text("class") or CLASS_NAME
+        try:
+            found = FilterClass(name, version, class_name, await raw_body_of(request))
+            self._classes.check(found)
+            await self._around.try_filter_class(found)
+            # Somebody else may have registered another one meanwhile.
+            new = self._classes.put(found)
+        except FilterClassConflict as error:
+            raise Refusal(409, "conflict", str(error)) from None
+        except FilterClassError as error:
+            raise Refusal(400, "bad-request", f"no filter class: {error}") from None
+        except FilterFailure as error:
+            raise Refusal(
+                400, "does-not-load", f"filter class '{name}' does not load: {error}"
+            ) from None
+        await self._around.recorded()
+        return Response(status_code=201 if new else 204)
+
+    async def delete(self, request: Request) -> Response:
+        """DELETE /api/filter-classes/{name}; 409 while something uses it."""
+        await self._administrator(request)
+        Parameters(request, ())
+        try:
+            self._classes.drop(name_of(request, "name"))
+        except FilterClassConflict as error:
+            raise Refusal(409, "conflict", str(error)) from None
+        await self._around.recorded()
+        return Response(status_code=204)
+
+    async def _administrator(self, request: Request) -> None:
+        """Let only those in who may have code of theirs run."""
+        user = await self._around.user(request)
+        if ADMINISTRATOR not in user.tags:
+            raise Refusal(
+                403,
+                "forbidden",
+                f"user '{user.name}' lacks the tag {ADMINISTRATOR}, which this needs",
+            )
+
+    def _shown(self, one: FilterClass) -> dict[str, Any]:
+        return {
+            "name": one.name,
+            "version": one.version,
+            "class": one.class_name,
+            "source_bytes": len(one.source),
+            "configured": self._classes.is_configured(one.name),
+            "used_by": self._classes.uses(one.name),
+            **asdict(self._around.filter_class_status(one.name)),
+        }

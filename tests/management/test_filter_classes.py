@@ -1,0 +1,143 @@
+"""Filter classes over HTTP, loaded in real processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.filterserver.asked import GREATER, judging
+from tests.management.conftest import SECRET, World
+
+from leporid.broker.access import User
+from leporid.broker.changes import DropFilterClass, PutFilterClass
+from leporid.broker.passwords import from_clear
+from leporid.broker.permissions import EVERYTHING
+from leporid.filterserver.filter_class import FilterClassStatus
+
+ROOT = "/api/filter-classes"
+BIG = f"{ROOT}/big"
+
+
+async def refused(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["reason"]
+
+
+@pytest.mark.slow
+async def test_a_classes_life(world: World, client: httpx.AsyncClient):
+    assert (await client.put(BIG, content=GREATER)).status_code == 201
+    found = (await client.get(BIG)).json()
+    assert found == {
+        "name": "big",
+        "version": 1,
+        "class": "Filter",
+        "source_bytes": len(GREATER),
+        "configured": False,
+        "used_by": [],
+        "state": "idle",
+        "pid": 0,
+        "judged": 0,
+        "passed": 0,
+        "failures": 0,
+        "error": "",
+        "failed_at": 0.0,
+        "retry_seconds": 0.0,
+        "source": GREATER.decode(),
+    }
+    newer = judging("return False")
+    assert (await client.put(BIG, content=newer)).status_code == 204
+    [listed] = (await client.get(ROOT)).json()
+    assert (listed["version"], "source" in listed) == (2, False)
+    assert (await client.delete(BIG)).status_code == 204
+    assert (await client.get(ROOT)).json() == []
+    assert (await refused(await client.get(BIG))) == (404, "no filter class 'big' is registered")
+    assert world.changes[1:] == [
+        PutFilterClass("big", 1, "Filter", GREATER),
+        PutFilterClass("big", 2, "Filter", newer),
+        DropFilterClass("big"),
+    ]
+
+
+@pytest.mark.slow
+async def test_a_source_that_does_not_load_is_refused_and_the_old_one_stays(
+    world: World, client: httpx.AsyncClient
+):
+    await client.put(BIG, content=GREATER)
+    answer = await client.put(BIG, content=b"class Filter(\n")
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "does-not-load"
+    assert answer.json()["reason"].startswith("filter class 'big' does not load: ")
+    assert "SyntaxError" in answer.json()["reason"]
+    assert (await client.get(BIG)).json()["source"] == GREATER.decode()
+
+
+@pytest.mark.slow
+async def test_name_and_version_of_the_class_may_be_said(client: httpx.AsyncClient):
+    source = GREATER.replace(b"Filter", b"Big")
+    assert (await client.put(f"{BIG}?version=7&class=Big", content=source)).status_code == 201
+    found = (await client.get(BIG)).json()
+    assert (found["version"], found["class"]) == (7, "Big")
+    status, reason = await refused(await client.put(f"{BIG}?version=6", content=GREATER))
+    assert (status, reason) == (
+        409,
+        "filter class 'big' has version 7 already, which is newer than 6",
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("version=0", "version"),
+        ("version=new", "version"),
+        ("class=no%20name", "'no name' is no name of a class in Python"),
+        ("klass=Filter", "did you mean 'class'"),
+    ],
+)
+async def test_what_is_no_class_is_refused(client: httpx.AsyncClient, query: str, reason: str):
+    status, said = await refused(await client.put(f"{BIG}?{query}", content=GREATER))
+    assert status == 400
+    assert reason in said
+
+
+async def test_a_source_that_is_too_long_is_refused(client: httpx.AsyncClient):
+    answer = await client.put(BIG, content=b"#" * (1024 * 1024 + 1))
+    assert answer.status_code == 413
+
+
+async def test_how_a_class_is_doing_is_shown(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    world.filter_class_status = FilterClassStatus("waiting", 0, 9, 5, 2, "crashed", 17e8, 0.5)
+    await client.put(BIG, content=GREATER)
+    found = (await client.get(BIG)).json()
+    assert (found["state"], found["error"], found["failures"]) == ("waiting", "crashed", 2)
+
+
+async def test_what_is_used_is_not_deleted(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    await client.put(BIG, content=GREATER)
+    monkeypatch.setattr(world.broker.filter_classes, "uses", lambda name: ["the binding"])
+    assert (await refused(await client.delete(BIG))) == (
+        409,
+        "filter class 'big' is used by the binding",
+    )
+    assert (await client.get(BIG)).json()["used_by"] == ["the binding"]
+
+
+@pytest.mark.parametrize("tag", ["policymaker", "management", "monitoring", "none"])
+async def test_administrators_only(world: World, client: httpx.AsyncClient, tag: str):
+    password = from_clear("secret", SECRET)
+    user = User(tag, password, frozenset({tag}), permissions={"/": EVERYTHING})
+    world.broker.access.put_user(user)
+    login: dict[str, Any] = {"auth": (tag, "secret")}
+    for answer in (
+        await client.get(ROOT, **login),
+        await client.get(BIG, **login),
+        await client.put(BIG, content=GREATER, **login),
+        await client.delete(BIG, **login),
+    ):
+        status, reason = await refused(answer)
+        assert status == 403
+        assert reason == f"user '{tag}' lacks the tag administrator, which this needs"
+    assert not list(world.broker.filter_classes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.engine.frames import nack, properties, publish
+from tests.engine.frames import ack, nack, properties, publish
 from tests.engine.session_fake import Peer
 
 
@@ -49,7 +49,8 @@ def test_timers_of_what_is_gone_are_forgotten_in_time(plane, queue, peer):
     peer.channel.consume(queue, "c", True, 0, 0)
     send(peer, 50_000)
     for _ in range(40):
-        send(peer, 60_000, 100)
+        for ttl_ms in range(60_000, 60_100):  # none shares its timer with the one before
+            send(peer, ttl_ms)
         assert len(peer.deliveries()) >= 100
     send(peer, 70_000)
     peer.deliveries()
@@ -73,6 +74,35 @@ def test_pruning_keeps_those_that_will_ring(plane, queue, peer):
     plane.now_ms += 60_000
     plane.run()
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
+
+
+def test_messages_that_share_a_timer_die_one_by_one(plane, queue, peer):
+    """Those of a queue with a time to live do, whatever becomes of some of them."""
+    queue.set_message_ttl(1000)
+    peer.feed(b"".join(publish(2, "q", b"%d" % number) for number in range(1000)))
+    queue.set_message_ttl(None)
+    assert all(peer.channel.get(queue, False) for _ in range(1000))
+    for tag in range(1, 301):
+        peer.feed(ack(1, tag))
+    consumer = peer.channel.consume(queue, "c", True, 0, 0)
+    pair = b"".join(publish(2, "q", raw=properties(expiration=ttl)) for ttl in ("5000", "5001"))
+    for _ in range(50):  # so many that timers of what is gone are looked for
+        peer.feed(pair * 50)
+        plane.run()
+        peer.take()
+    peer.channel.cancel(consumer)
+    for tag in range(301, 801):
+        peer.feed(nack(1, tag))
+    plane.now_ms += 999
+    plane.run()
+    assert (queue.ready_count, queue.unacked_count, plane.expired) == (500, 200, 0)
+    plane.now_ms += 1
+    plane.run()
+    assert (queue.ready_count, queue.unacked_count, plane.expired) == (0, 200, 500)
+    for tag in range(801, 1001):
+        peer.feed(nack(1, tag))
+    plane.run()
+    assert (queue.ready_count, queue.unacked_count, plane.expired) == (0, 0, 700)
 
 
 def test_a_message_that_goes_back_and_forth_has_one_timer(plane, queue, peer):

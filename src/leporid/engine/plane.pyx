@@ -194,6 +194,7 @@ cdef class Plane:
             self.retained_ms = self.now_ms
             for stream in self.streams.values():
                 stream.retain()
+        self.timers.close()
         if self.timers.count > TIMERS_SLACK + 2 * self.timed_count:
             self.prune_timers()
         self.timeouts.turn()
@@ -217,6 +218,7 @@ cdef class Plane:
         cdef Queue queue
         cdef uint64_t seq
         self.retries.turn()
+        self.timers.close()
         if self.timers.count:
             self.expire()
         # What is dropped may become a dead letter in another queue, which then has a turn too.
@@ -239,8 +241,10 @@ cdef class Plane:
         while self.timers.count and self.timers.heap[0].at_ms <= self.now_ms:
             due = self.timers.pop()
             queue = self.queues.get(due.queue)
-            if queue is not None:
+            while queue is not None and due.count:
                 self.expired += queue.expire(due.seq)
+                due.seq += 1
+                due.count -= 1
         return 0
 
     cdef int prune_timers(self) except -1:
@@ -253,7 +257,8 @@ cdef class Plane:
             if heap[at].queue != looked_up:
                 looked_up = heap[at].queue
                 queue = self.queues.get(looked_up)
-            if queue is not None and queue.is_timer(heap[at].seq, heap[at].at_ms):
+            if queue is not None and (queue.is_timer(heap[at].seq, heap[at].at_ms)
+                                      or heap[at].count > 1 and queue.shorten(&heap[at])):
                 heap[kept] = heap[at]
                 kept += 1
         self.timers.count = kept
@@ -263,6 +268,7 @@ cdef class Plane:
     @property
     def next_due_ms(self):
         """When `run` must be called although nothing came; 0: never."""
+        self.timers.close()
         cdef uint64_t earliest_ms = min(self.timers.next_ms(), self.retries.timers.next_ms(),
                                         self.timeouts.timers.next_ms())
         return 0 if earliest_ms == UINT64_MAX else earliest_ms

@@ -6,6 +6,7 @@ from leporid.engine.index cimport Index, Slot
 from leporid.engine.order cimport Order
 from leporid.engine.plane cimport Plane
 from leporid.engine.takers cimport Taker, Takers
+from leporid.engine.timers cimport Due
 from leporid.engine.wire cimport Range
 
 cdef enum:
@@ -68,6 +69,7 @@ cdef class Queue:
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
     cdef int expire(self, uint64_t seq) except -1
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
+    cdef bint shorten(self, Due *due)
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1
     cdef bint over_limit(self)
     cdef bint refuses(self, uint32_t body_len) except -1

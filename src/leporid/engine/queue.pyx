@@ -320,11 +320,11 @@ cdef class Queue:
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
         """The entry expires that much later; 0: unless it is delivered in this turn."""
-        cdef Slot *slot = self.index.slot_of(seq)
+        cdef Slot *slot = &self.index.block_of(seq).slots[seq % BLOCK_SLOTS]
         self.plane.timed_count += 1
         slot.expires_at_ms = self.plane.now_ms + ttl_ms
         if ttl_ms:
-            self.plane.timers.push(slot.expires_at_ms, self.id, seq)
+            self.plane.timers.add(slot.expires_at_ms, self.id, seq)
         else:
             self.plane.momentary.append((self, seq))
         return 0
@@ -371,6 +371,19 @@ cdef class Queue:
         """Whether a timer of the plane's still means something."""
         cdef Slot *slot = self.index.slot_of(seq)
         return slot != NULL and slot.state != GONE and slot.expires_at_ms == at_ms
+
+    cdef bint shorten(self, Due *due):
+        """Leave out entries that are gone at a timer's beginning; returns whether any is left."""
+        cdef uint32_t step
+        while due.count:
+            step = 1
+            if self.index.block_of(due.seq) == NULL:
+                step = min(due.count, <uint32_t> (BLOCK_SLOTS - due.seq % BLOCK_SLOTS))
+            elif self.is_timer(due.seq, due.at_ms):
+                return True
+            due.seq += step
+            due.count -= step
+        return False
 
     cdef bint over_limit(self):
         return (self.ready_count + self.held_count > self.length_limit

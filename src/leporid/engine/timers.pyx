@@ -1,8 +1,10 @@
 """Timers: which entry is due next, for any number of entries.
 
-A binary heap of plain structs. It does not know queues or clocks, and does not forget by itself:
-whoever settles an entry leaves its timer, and whoever owns the heap filters it when too many are
-stale. Invariant: heap[0] is due first.
+A binary heap of plain structs. Entries of one queue that follow each other and are due at one
+moment, as those of a queue with a time to live are, share a timer if they are added. It does not
+know queues or clocks, and does not forget by itself: whoever settles an entry leaves its timer, and
+whoever owns the heap filters it when too many are stale. Invariant: heap[0] is due first of all
+that was pushed, and after `close` of all that was added.
 """
 
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
@@ -22,17 +24,39 @@ cdef class Timers:
     def __repr__(self):
         return f"<Timers {self.count}>"
 
+    cdef int add(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
+        """A timer for an entry, which may share that of the entry before it."""
+        cdef Due *last = &self.open
+        if (last.count and last.at_ms == at_ms and last.seq + last.count == seq
+                and last.queue == queue):
+            last.count += 1
+            return 0
+        self.close()
+        last.at_ms, last.seq, last.queue, last.count = at_ms, seq, queue, 1
+        return 0
+
+    cdef int close(self) except -1:
+        """Put what was added into the heap."""
+        if self.open.count:
+            self.insert(self.open)
+            self.open.count = 0
+        return 0
+
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
+        """A timer for an entry, by itself."""
+        cdef Due due
+        due.at_ms, due.seq, due.queue, due.count = at_ms, seq, queue, 1
+        return self.insert(due)
+
+    cdef int insert(self, Due due) except -1:
         cdef size_t at, parent
         cdef void *grown
-        cdef Due due
         if self.count == self.capacity:
             grown = realloc(self.heap, max(64, self.capacity * 2) * sizeof(Due))
             if grown == NULL:
                 raise MemoryError("no memory for a timer")
             self.heap = <Due *> grown
             self.capacity = max(64, self.capacity * 2)
-        due.at_ms, due.seq, due.queue = at_ms, seq, queue
         at = self.count
         self.count += 1
         while at:

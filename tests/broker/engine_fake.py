@@ -14,6 +14,7 @@ from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
 from leporid.broker.dataplane import Consumer, DeadLetterPort, Queue, Resolve, Stored, Stream
 from leporid.engine.choice import Choice
+from leporid.engine.filter import Filter
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
@@ -153,7 +154,7 @@ class FakeDelays(FakeQueue):
     """Keeps bodies until they are fired by hand."""
 
     source: object = None
-    routed: Callable[[Sequence[str], bytes], Sequence[Queue]] = lambda keys, raw: []
+    routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]] = lambda name, keys, raw: []
     fired: int = 0
     cancelled: int = 0
     unroutable: int = 0
@@ -174,6 +175,22 @@ class FakeDelays(FakeQueue):
     def upcoming(self, limit: int, after: tuple[int, int] | None = None) -> list[int]:
         first = 0 if after is None else after[1] + 1
         return [number for number in range(first, len(self.ready)) if self.ready[number]][:limit]
+
+
+@dataclass(eq=False)
+class FakeFork:
+    """Queues of every message, and such as depend on it."""
+
+    queues: Sequence[Queue]
+    filtered: Sequence[tuple[Filter, Queue]]
+
+    def queues_for(self, exchange: str, key: str, properties: bytes) -> list[Queue]:
+        some = [
+            queue
+            for wanted, queue in self.filtered
+            if wanted.matches_message(exchange, key, properties)
+        ]
+        return list(dict.fromkeys([*self.queues, *some]))
 
 
 @dataclass(eq=False)
@@ -377,7 +394,11 @@ class FakeConnection:
             else:
                 given = None if source.cacheable else properties
                 assert isinstance(source, FakeSource)
-                queues = source.resolve(key, given)
+                found = source.resolve(key, given)
+                if isinstance(found, FakeFork):
+                    found = found.queues_for(exchange, key, properties)
+                assert isinstance(found, Sequence)
+                queues = found
         except Fault as fault:
             self.session.on_fault(channel, fault)
             return 0
@@ -393,6 +414,7 @@ class FakePlane:
         self.generation = 1
         self.queues: list[FakeQueue] = []
         self.wall_ms = 0
+        self.filtered: tuple[int, ...] = (0, 0, 0)
 
     def publish(
         self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
@@ -436,11 +458,18 @@ class FakePlane:
         self,
         queue_id: int,
         source: object,
-        routed: Callable[[Sequence[str], bytes], Sequence[Queue]],
+        routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
     ) -> FakeDelays:
         delays = FakeDelays(queue_id, "", queue_id != 0, source=source, routed=routed)
         self.queues.append(delays)
         return delays
+
+    def fork(self, queues: Sequence[Queue], filtered: Sequence[tuple[Filter, Queue]]) -> FakeFork:
+        return FakeFork(queues, filtered)
+
+    def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
+        counted = evaluated, matched, failed
+        self.filtered = tuple(map(sum, zip(self.filtered, counted, strict=True)))
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> FakeSource:
         return FakeSource(name, resolve, cacheable)

@@ -59,7 +59,7 @@ class Here:
         return self.vhost.exchange(name).source
 
     def copies(self, source: object, name: str, keys: list[str], raw: bytes) -> object:
-        return self.vhost.route(self.vhost.exchange(name), keys, raw)
+        return self.vhost.routing.route(self.vhost.exchange(name), keys, raw)
 
     def exchange(self, name: str, kind: str = "direct", **arguments: Value) -> Exchange:
         return self.vhost.create_exchange(

@@ -186,10 +186,10 @@ def test_a_message_is_remembered_where_it_comes_by_and_goes_elsewhere_when_it_co
     cache = memory(world, "once")
     exchange = vhost.exchange("above")
     new, again = found(peer, "new"), found(peer, "again")
-    assert vhost.route(exchange, ["k"], ONCE) == [new, cache]
+    assert vhost.routing.route(exchange, ["k"], ONCE) == [new, cache]
     cache.known.add(ONCE)
-    assert vhost.route(exchange, ["k"], ONCE) == [again, cache]
-    assert vhost.route(exchange, ["k"], NOT_KEPT) == [new]
+    assert vhost.routing.route(exchange, ["k"], ONCE) == [again, cache]
+    assert vhost.routing.route(exchange, ["k"], NOT_KEPT) == [new]
     # Nobody who is bound later gets what is only remembered.
     assert bind(peer, "late", "once").ready == []
 

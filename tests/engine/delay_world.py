@@ -65,7 +65,7 @@ class World:
     def resolve(self, key, raw):
         return [self.q] if key == "q" else []
 
-    def route(self, keys, raw):
+    def route(self, published_to, keys, raw):
         self.routed.append((list(keys), raw))
         return [self.q] if "q" in keys else []
 

@@ -12,12 +12,14 @@ from leporid.amqp.methods import (
     ChannelOpenOk,
     ConfirmSelect,
     ConfirmSelectOk,
+    QueueBind,
+    QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
 )
 from leporid.amqp.tables import Value
 from leporid.broker.delays import DelayStatistics
-from leporid.server.counts import Count, Counts
+from leporid.server.counts import Count, Counts, FilterCount
 
 NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count)), 0) | {
     "dead_lettered_total": {},
@@ -25,6 +27,7 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "delays": {"/": DelayStatistics(0, 0, 0, 0)},
     "remembered": {"/": 0},
     "filter_classes": {},
+    "filters": {"bindings": {"asked": 0, "evaluated": 0, "matched": 0, "type_errors": 0}},
 }
 
 
@@ -70,6 +73,7 @@ async def test_a_broker_at_work(stack: Stack):
         "leases": 0,
         "messages_leased": 0,
         "filter_classes": {},
+        "filters": NOTHING["filters"],
     }
 
     other.close()
@@ -124,3 +128,15 @@ async def test_dead_letters(stack: Stack):
     assert now.dead_lettered_total == {("maxlen", "rabbit_classic_queue"): 2}
     assert now.dead_letters_dropped_total == {("maxlen", "no_exchange"): 2}
     assert now.messages_ready == 1
+
+
+async def test_filters_of_bindings(stack: Stack):
+    counts = Counts(stack.broker, stack.plane, ())
+    client = await stack.client()
+    for queue, text in (("a", "p.priority > 5"), ("b", "routing_key = 'other'")):
+        await client.call(QueueDeclare(queue=queue), QueueDeclareOk)
+        bind = QueueBind(queue=queue, exchange="amq.fanout", arguments={"x-filter-sql": text})
+        await client.call(bind, QueueBindOk)
+    await client.publish("k", b"message", exchange="amq.fanout")
+    await stack.until(lambda: counts.now().messages_received_total == 1)
+    assert counts.now().filters == {"bindings": FilterCount(2, 1, 0, 0)}

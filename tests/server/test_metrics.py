@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from leporid.broker.delays import DelayStatistics
 from leporid.filterserver.filter_class import FilterClassStatus
+from leporid.server.counts import FilterCount
 from leporid.server.metrics import Metrics
 
 
@@ -39,6 +40,9 @@ class Counted:
     messages_leased: int = 20
     filter_classes: Mapping[str, FilterClassStatus] = field(
         default_factory=lambda: {"big": FilterClassStatus("waiting", 0, 18, 19, 20)}
+    )
+    filters: Mapping[str, FilterCount] = field(
+        default_factory=lambda: {"bindings": FilterCount(18, 19, 20, 21)}
     )
 
 
@@ -92,6 +96,10 @@ def test_names_and_values():
         ("leporid_filter_class_messages_judged_total", (("name", "big"),)): 18,
         ("leporid_filter_class_messages_passed_total", (("name", "big"),)): 19,
         ("leporid_filter_class_failures_total", (("name", "big"),)): 20,
+        ("leporid_filters_asked_total", (("on", "bindings"),)): 18,
+        ("leporid_filters_evaluated_total", (("on", "bindings"),)): 19,
+        ("leporid_filters_matched_total", (("on", "bindings"),)): 20,
+        ("leporid_filters_type_errors_total", (("on", "bindings"),)): 21,
     }
 
 

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from leporid.engine.choice import Choice
 
+from leporid.engine.filter import Filter
+
 # Asked for the queues of one routing key; with the properties only where the source is not
-# cacheable, because an exchange on the way looks at more than keys.
-Resolve = Callable[[str, bytes | None], Sequence["Queue"]]
+# cacheable, because an exchange on the way looks at more than keys. Without them the answer may be
+# a fork.
+Resolve = Callable[[str, bytes | None], "Sequence[Queue] | Fork"]
 
 # A message: exchange, routing key, encoded properties, body.
 Stored = tuple[str, str, bytes, bytes]
@@ -147,6 +150,10 @@ class Stream(Queue, Protocol):
         self, *, max_bytes: int | None, max_age_ms: int | None, segment_bytes: int | None
     ) -> None:
         """What may go: whole segments beyond a size or an age, never the newest."""
+
+
+class Fork(Protocol):
+    """Where a key leads if some of its queues take some messages only."""
 
 
 class Source(Protocol):
@@ -318,12 +325,19 @@ class Plane(Protocol):
         self,
         queue_id: int,
         source: object,
-        routed: Callable[[Sequence[str], bytes], Sequence[Queue]],
+        routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
     ) -> Delays:
         """Make what waits in an exchange; the number is 0 for one that is not durable.
 
-        `routed` is asked for the queues of a message with several keys.
+        `routed` is asked for the queues of a message by what it was published to, its keys, and its
+        properties, where its key alone does not say it.
         """
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:
         """Make the engine's half of an exchange."""
+
+    def fork(self, queues: Sequence[Queue], filtered: Sequence[tuple[Filter, Queue]]) -> Fork:
+        """Make a route that depends on the message; no queue is in both."""
+
+    def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
+        """Count filters that the rules asked themselves."""

@@ -23,8 +23,9 @@ from leporid.engine.rewrites import DelayTooLong
 
 if TYPE_CHECKING:
     from leporid.broker.queues import QueueState
+    from leporid.broker.routing import Target
     from leporid.broker.topology import Exchange
-    from leporid.broker.vhost import Target, VirtualHost
+    from leporid.broker.vhost import VirtualHost
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ class DeadLetters:
             for key in keys:
                 target.router.check_published(key)
             return [self._vhost.delay_stores.held(target)]
-        return self._vhost.route_states(target, keys, properties)
+        return self._vhost.routing.states(target, keys, properties)
 
     def _tell(self) -> None:
         """Say once that letters are lost: it may be a spelling mistake."""

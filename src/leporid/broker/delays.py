@@ -173,7 +173,8 @@ class DelayStores:
         plane: the engine.
         recorder: told of stores that must be there after a restart.
         new_id: gives a number that no queue ever had.
-        route: gives the queues for a message that waited in an exchange.
+        route: gives the queues for a message that waited in an exchange, by what it was published
+            to, its keys and its properties.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class DelayStores:
         plane: Plane,
         recorder: Recorder,
         new_id: Callable[[], int],
-        route: Callable[[Exchange, Sequence[str], bytes], list[Queue]],
+        route: Callable[[Exchange, str, Sequence[str], bytes], list[Queue]],
     ) -> None:
         self._plane = plane
         self._recorder = recorder
@@ -214,8 +215,8 @@ class DelayStores:
     def restore(self, number: int, exchange: Exchange) -> Delays:
         """Make the store of an exchange; nothing is recorded."""
 
-        def routed(keys: Sequence[str], properties: bytes) -> list[Queue]:
-            return self._route(exchange, keys, properties)
+        def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
+            return self._route(exchange, published_to, keys, properties)
 
         store = self._plane.delays(number, exchange.source, routed)
         self._stores[exchange.name] = number, store

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leporid.broker.dataplane import Plane, Queue, Stored
+    from leporid.broker.filters import MessageFilter
     from leporid.broker.recorder import Recorder
     from leporid.broker.topology import Exchange
     from leporid.broker.vhost import VirtualHost
@@ -148,18 +149,23 @@ class Histories:
         while self._kept:
             self._kept.popitem()[1].forget()
 
-    def give(self, source: Exchange, destination: Exchange | QueueState) -> None:
+    def give(
+        self, source: Exchange, destination: Exchange | QueueState, wanted: MessageFilter | None
+    ) -> None:
         """Publish what an exchange keeps to a destination that was just bound to it.
 
+        Only what passes the filter of the binding.
         The messages are as they were: of the exchange and with the keys they were published with.
         """
         history = self._kept.get(source.name)
         for exchange, key, properties, body in () if history is None else history.messages():
-            queues = self._beyond(destination, key, properties)
+            if wanted is not None and not wanted.engine.matches_message(exchange, key, properties):
+                continue
+            queues = self._beyond(destination, exchange, key, properties)
             self._vhost.plane.publish(queues, exchange, key, properties, body)
 
     def _beyond(
-        self, destination: Exchange | QueueState, key: str, properties: bytes
+        self, destination: Exchange | QueueState, exchange: str, key: str, properties: bytes
     ) -> list[Queue]:
         if isinstance(destination, QueueState):
             return [destination.engine]
@@ -167,5 +173,5 @@ class Histories:
         keys = (
             [each for each in copies if isinstance(each, str)] if isinstance(copies, list) else []
         )
-        message = Message([key, *keys], properties)
-        return [each.engine for each in self._vhost.states_below(destination, message)]
+        message = Message([key, *keys], properties, exchange)
+        return [each.engine for each in self._vhost.routing.states_below(destination, message)]

@@ -41,7 +41,7 @@ def source(session: Session, exchange: str) -> Source:
 def copies(session: Session, exchange: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
     """Route a message that has CC or BCC: each queue once, whichever keys lead there."""
     try:
-        return session.vhost.route(session.vhost.exchange(exchange), keys, properties)
+        return session.vhost.routing.route(session.vhost.exchange(exchange), keys, properties)
     except Fault as fault:
         raise blame(fault, BasicPublish) from None
 

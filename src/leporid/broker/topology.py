@@ -10,6 +10,10 @@ message to its alternate exchange, if there is one; what an exchange further dow
 that exchange's affair. The default exchange routes by queue name, but only for what is published
 to it: as an alternate exchange it routes nothing.
 
+A binding with a filter is met by the messages that pass it. Where that decides only whether a queue
+gets a message, the cache keeps the filter with the route; where it decides more, whether another
+exchange does, the exchange is asked for every message.
+
 The words used below: an exchange is *above* another if messages can come from it, through a
 binding or because the other is its alternate exchange.
 
@@ -25,7 +29,9 @@ from typing import Final, NamedTuple, Protocol
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Message, Router, make_router
+from leporid.broker.filters import MessageFilter
 from leporid.broker.policies import NOT_GOVERNED, Governed
+from leporid.engine.filter import Filter
 
 DEFAULT_EXCHANGE: Final = ""
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
@@ -86,8 +92,9 @@ class Exchange:
         incoming: The bindings that lead to it, from other exchanges or itself.
         above: The exchanges that messages can come from, and by how many ways.
         below: The exchanges that messages can go to, and by how many ways.
-        per_message: Whether it is, or leads to, an exchange of a type that must be asked for every
-            message.
+        filters: Those of its outgoing bindings that have one.
+        filtered_ways: How many of these lead to exchanges.
+        per_message: Whether it is, or leads to, an exchange that must be asked for every message.
     """
 
     name: str
@@ -105,6 +112,8 @@ class Exchange:
     incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
     above: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
     below: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
+    filters: dict[Binding, MessageFilter] = field(init=False, repr=False, default_factory=dict)
+    filtered_ways: int = field(init=False, repr=False, default=0)
     per_message: bool = field(init=False)
 
     def __post_init__(self, chance: Callable[[], int]) -> None:
@@ -125,6 +134,15 @@ class Exchange:
         return self.type == DELAYED_MESSAGE
 
     @property
+    def asks(self) -> bool:
+        """Whether it must be asked for every message, wherever its bindings lead.
+
+        A message that passes no filter goes to the alternate exchange: that is no route of a key.
+        """
+        decided_late = self.alternate is not None and bool(self.filters)
+        return self.router.per_message or self.filtered_ways > 0 or decided_late
+
+    @property
     def in_use(self) -> bool:
         """Whether a binding leads from it: what `if-unused` and auto-delete ask."""
         return bool(self.outgoing)
@@ -135,11 +153,14 @@ class Reached(NamedTuple):
 
     Attributes:
         queues: Names of the queues that it goes to, each once.
+        filtered: Filters, and names of queues that it goes to if it passes them; none of these is
+            among `queues`. Only where the message's properties are not known.
         keepers: Names of the exchanges that keep or remember it.
         delaying: Exchanges further down that keep it for some time before they route it.
     """
 
     queues: list[str]
+    filtered: list[tuple[Filter, str]]
     keepers: list[str]
     delaying: list[Exchange]
 
@@ -201,7 +222,7 @@ class Topology:
         self._link_alternate(exchange)
         if before is not None:
             _unlink(exchange, before)
-            _unmark([exchange])
+        _look_again(exchange)
         _forget([exchange])
 
     def _link_alternate(self, exchange: Exchange) -> None:
@@ -229,6 +250,8 @@ class Topology:
         removed = list(self._queues[name])
         for binding in removed:
             self._detach(binding)
+        for source in {each.source: None for each in removed}:
+            _look_again(self.exchanges[source])
         self._forget_bindings(removed)
         del self._queues[name]
         self._forget_queue(name)
@@ -245,8 +268,12 @@ class Topology:
 
     # ------------------------------------------------------------------ bindings
 
-    def bind(self, binding: Binding) -> bool:
+    def bind(self, binding: Binding, wanted: MessageFilter | None = None) -> bool:
         """Adds a binding.
+
+        Args:
+            binding: What is bound to what, and how.
+            wanted: The filter that its arguments ask for.
 
         Returns:
             Whether it is new.
@@ -266,6 +293,10 @@ class Topology:
             _link(exchange, below)
         exchange.outgoing[binding] = None
         exchange.router.add(binding)
+        if wanted is not None:
+            exchange.filters[binding] = wanted
+            exchange.filtered_ways += binding.destination_kind == "exchange"
+            _look_again(exchange)
         self._forget_bindings([binding])
         return True
 
@@ -278,8 +309,7 @@ class Topology:
         if binding not in self.exchanges[binding.source].outgoing:
             return False
         self._detach(binding)
-        if binding.destination_kind == "exchange":
-            _unmark([self.exchanges[binding.source]])
+        _look_again(self.exchanges[binding.source])
         self._forget_bindings([binding])
         return True
 
@@ -288,6 +318,8 @@ class Topology:
         exchange = self.exchanges[binding.source]
         exchange.router.remove(binding)
         del exchange.outgoing[binding]
+        if exchange.filters.pop(binding, None) is not None:
+            exchange.filtered_ways -= binding.destination_kind == "exchange"
         if binding.destination_kind == "queue":
             del self._queues[binding.destination][binding]
         else:
@@ -321,8 +353,9 @@ class Topology:
         What that exchange itself does about a delay was decided before.
         """
         if exchange.name == DEFAULT_EXCHANGE:
-            return Reached([key for key in message.keys if key in self._queues], [], [])
+            return Reached([key for key in message.keys if key in self._queues], [], [], [])
         queues: dict[str, None] = {}
+        filtered: list[tuple[Filter, str]] = []
         delaying: list[Exchange] = []
         keepers: list[str] = []
         visited = {exchange: None}
@@ -332,7 +365,7 @@ class Topology:
             router = visiting.router
             if (router.history_length or router.cache_size) and router.keeps(message):
                 keepers.append(visiting.name)
-            for below in _visit(visiting, message, queues):
+            for below in _visit(visiting, message, queues, filtered):
                 reached = self.exchanges.get(below)
                 if reached is not None and reached not in visited:
                     visited[reached] = None
@@ -340,7 +373,8 @@ class Topology:
                         delaying.append(reached)
                     else:
                         pending.append(reached)
-        return Reached(list(queues), keepers, delaying)
+        sometimes = [(wanted, name) for wanted, name in filtered if name not in queues]
+        return Reached(list(queues), sometimes, keepers, delaying)
 
     # ------------------------------------------------------------------ caches
 
@@ -360,11 +394,24 @@ class Topology:
             default.source.forget_key(name)
 
 
-def _visit(exchange: Exchange, message: Message, queues: dict[str, None]) -> list[str]:
+def _visit(
+    exchange: Exchange,
+    message: Message,
+    queues: dict[str, None],
+    filtered: list[tuple[Filter, str]],
+) -> list[str]:
     """Adds the queues that one exchange routes to; returns the exchanges to visit next."""
     exchanges: list[str] = []
     routed = False
     for binding in exchange.router.match(message):
+        wanted = exchange.filters.get(binding) if exchange.filters else None
+        if wanted is not None:
+            if not message.known:
+                assert not exchange.asks
+                filtered.append((wanted.engine, binding.destination))
+                continue
+            if not message.passes(wanted.engine):
+                continue
         routed = True
         if binding.destination_kind == "queue":
             queues[binding.destination] = None
@@ -422,12 +469,20 @@ def _mark(exchanges: Iterable[Exchange]) -> None:
             pending.extend(exchange.above)
 
 
+def _look_again(exchange: Exchange) -> None:
+    """Finds out whether an exchange whose own bindings have changed must be asked."""
+    if exchange.asks:
+        _mark([exchange])
+    elif exchange.per_message:
+        _unmark([exchange])
+
+
 def _unmark(exchanges: Iterable[Exchange]) -> None:
     """Looks again at exchanges that have lost a way down, and at all above."""
     doubtful = [
         exchange
         for exchange in _with_all_above(exchanges)
-        if exchange.per_message and not exchange.router.per_message
+        if exchange.per_message and not exchange.asks
     ]
     # All are cleared before one is marked again, else two in a cycle would keep each other marked.
     for exchange in doubtful:

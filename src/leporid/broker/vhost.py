@@ -11,30 +11,27 @@ everything as it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
 
-from leporid.amqp.errors import Fault, NotFound, PreconditionFailed
-from leporid.amqp.methods import BasicPublish
+from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.broker import arguments as rules
 from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
 from leporid.broker.arguments import CLASSIC, QUORUM, STREAM, Arguments, QueueType
-from leporid.broker.blame import blame
-from leporid.broker.dataplane import Plane, Queue
+from leporid.broker.dataplane import Fork, Plane, Queue
 from leporid.broker.delays import DelayedMessages, DelayStores, Held
-from leporid.broker.exchanges import Binding, Message
+from leporid.broker.exchanges import Binding
+from leporid.broker.filters import filter_of
 from leporid.broker.governing import Governor
-from leporid.broker.history import Histories, History, Memory
+from leporid.broker.history import Histories
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policies import Policies, Policy
 from leporid.broker.queues import Owner, QueueState, Subscription
 from leporid.broker.readers import Bookmarks
 from leporid.broker.recorder import Recorder
 from leporid.broker.registry import Registry
+from leporid.broker.routing import Routing
 from leporid.broker.statistics import VirtualHostStatistics
-from leporid.broker.topology import PREDECLARED, Exchange, Reached, Topology
-
-Target: TypeAlias = QueueState | History | Memory | Held
+from leporid.broker.topology import PREDECLARED, Exchange, Topology
 
 
 class VirtualHost:
@@ -53,46 +50,26 @@ class VirtualHost:
         self.bookmarks = Bookmarks(self._recorder)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
+        self.routing = Routing(
+            registry.plane,
+            self._topology,
+            self._queues,
+            kept=self.histories.of,
+            held=self._held,
+        )
         self.delay_stores = DelayStores(
-            registry.plane, self._recorder, registry.new_queue_id, self._route_due
+            registry.plane, self._recorder, registry.new_queue_id, self.routing.route_due
         )
         for exchange, kind in PREDECLARED:
             self.add_exchange(
                 exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}
             )
 
+    def _held(self, exchange: Exchange) -> Held:
+        return self.delay_stores.held(exchange)
+
     def __repr__(self) -> str:
         return f"<VirtualHost {self.name!r} queues={len(self._queues)}>"
-
-    # ------------------------------------------------------------------ routing
-
-    def route(self, exchange: Exchange, keys: Sequence[str], properties: bytes) -> list[Queue]:
-        """Return the engine's queues for a message, each once.
-
-        Raises:
-            PreconditionFailed: the exchange takes no such key.
-        """
-        return [each.engine for each in self.route_states(exchange, keys, properties)]
-
-    def route_states(self, exchange: Exchange, keys: Sequence[str], raw: bytes) -> list[Target]:
-        """The same, as the rules know the queues."""
-        return self._states(self._topology.resolve(exchange, Message(keys, raw)))
-
-    def states_below(self, exchange: Exchange, message: Message) -> list[Target]:
-        """The same for a message that was not published to this exchange but comes to it."""
-        if exchange.delaying and message.delay_ms:
-            return [self.delay_stores.held(exchange)]
-        return self._states(self._topology.reach(exchange, message))
-
-    def _route_due(self, exchange: Exchange, keys: Sequence[str], raw: bytes) -> list[Queue]:
-        """Return the queues for a message that waited in an exchange, and does not any more."""
-        reached = self._topology.reach(exchange, Message(keys, raw))
-        return [each.engine for each in self._states(reached)]
-
-    def _states(self, reached: Reached) -> list[Target]:
-        kept = self.histories.of(reached.keepers)
-        held = (self.delay_stores.held(exchange) for exchange in reached.delaying)
-        return [*(self._queues[name] for name in reached.queues), *kept, *held]
 
     @property
     def policies(self) -> Policies:
@@ -203,11 +180,8 @@ class VirtualHost:
     ) -> Exchange:
         """Add an exchange; nothing is recorded."""
 
-        def resolve(key: str, properties: bytes | None) -> list[Queue]:
-            try:
-                return self.route(exchange, (key,), properties or b"")
-            except Fault as fault:
-                raise blame(fault, BasicPublish) from None
+        def resolve(key: str, properties: bytes | None) -> list[Queue] | Fork:
+            return self.routing.resolve(exchange, key, properties)
 
         source = self._registry.plane.source(name, resolve, True)
         governed = self.governor.of_exchange(name)
@@ -427,7 +401,8 @@ class VirtualHost:
 
         Raises:
             NotFound: source or destination is missing.
-            PreconditionFailed: the exchange cannot make sense of key or arguments.
+            PreconditionFailed: the exchange cannot make sense of key or arguments, or there is
+                something wrong with the filter.
             ResourceLocked: the queue belongs to another connection.
         """
         source, destination = self._ends(binding)
@@ -437,11 +412,12 @@ class VirtualHost:
             named = queue_in if binding.destination_kind == "queue" else exchange_in
             raise NotFound(f"no {named(self.name, binding.destination)}")
         source.router.validate(binding.key, binding.arguments)
+        wanted = filter_of(binding.arguments)
         if isinstance(destination, QueueState):
             destination.check_access(asker)
-        if self._topology.bind(binding):
+        if self._topology.bind(binding, wanted):
             self._recorder.bound(binding, source, destination)
-            self.histories.give(source, destination)
+            self.histories.give(source, destination, wanted)
 
     def unbind(self, binding: Binding, asker: Owner) -> None:
         """Unbind; without such a binding, or without its ends, nothing changes.
@@ -463,7 +439,7 @@ class VirtualHost:
         source, destination = self._ends(binding)
         if source is None or destination is None:
             return False
-        self._topology.bind(binding)
+        self._topology.bind(binding, filter_of(binding.arguments))
         return True
 
     def _ends(self, binding: Binding) -> tuple[Exchange | None, Exchange | QueueState | None]:

@@ -32,7 +32,7 @@ cdef class Delays(Queue):
     cdef bint turn(self, size_t most) except -1
     cdef int fire(self, uint64_t seq, Slot *slot) except -1
     cdef Route way(self, const uint8_t *names, const uint8_t *properties, size_t properties_len)
-    cdef Route way_of(self, list keys, bytes properties)
+    cdef Route way_of(self, const uint8_t *names, list keys, bytes properties)
     cdef uint64_t due_of(self, const Slot *slot) except? 0
     cdef bint waits(self, uint64_t seq, uint64_t at_ms)
     cdef list first(self, size_t limit)

@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.forks cimport Fork
 from leporid.engine.dedup cimport unguarded
 from leporid.engine.facts cimport make_room
 from leporid.engine.index cimport READY, Slot
@@ -255,7 +256,7 @@ cdef class Delays(Queue):
             changed, keys = copies_of(properties[:properties_len])
             properties, properties_len = <const uint8_t *> PyBytes_AS_STRING(changed), len(changed)
             key = names[2 + names[0]:record.names_len].decode("utf-8", "surrogateescape")
-            route = self.way_of([key, *keys], changed)
+            route = self.way_of(names, [key, *keys], changed)
         else:
             route = self.way(names, properties, properties_len)
         walk_properties(properties, properties_len, &props)
@@ -281,17 +282,25 @@ cdef class Delays(Queue):
     cdef Route way(self, const uint8_t *names, const uint8_t *properties, size_t properties_len):
         """Where a message goes that has one routing key."""
         cdef const uint8_t *key = names + 1 + names[0]
-        try:
-            return self.source.lookup(key + 1, key[0], properties, properties_len)
-        except Fault:
-            # An exchange asks publishers for strict keys, and this came from an exchange above.
-            return self.way_of([key[1:1 + key[0]].decode("utf-8", "surrogateescape")],
-                               properties[:properties_len])
+        cdef Route route
+        if self.source.cacheable:
+            try:
+                route = self.source.lookup(key + 1, key[0], properties, properties_len)
+                if route.fork is None:
+                    return route
+                return (<Fork> route.fork).route_of(names, 2 + names[0] + key[0], properties,
+                                                    properties_len)
+            except Fault:
+                # An exchange asks publishers for strict keys, and this came from one above.
+                pass
+        return self.way_of(names, [key[1:1 + key[0]].decode("utf-8", "surrogateescape")],
+                           properties[:properties_len])
 
-    cdef Route way_of(self, list keys, bytes properties):
+    cdef Route way_of(self, const uint8_t *names, list keys, bytes properties):
         """Where one goes that has several; None: nobody knows, and nobody can be told."""
+        exchange = names[1:1 + names[0]].decode("utf-8", "surrogateescape")
         try:
-            return make_route(self.routed(keys, properties))
+            return make_route(self.routed(exchange, keys, properties))
         except Fault:
             return None
 

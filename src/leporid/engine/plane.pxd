@@ -29,6 +29,8 @@ cdef class Plane:
     cdef readonly Log durable
     cdef readonly uint64_t published, delivered, got, acked, confirmed, returned, redelivered
     cdef readonly uint64_t unroutable, requeued, expired, timed_out
+    # Filters of bindings: questions, those that took looking at properties, and their outcomes.
+    cdef readonly uint64_t filters_asked, filters_evaluated, filters_matched, filters_failed
     cdef readonly uint64_t received_bytes, sent_bytes
     cdef list hungry                    # queues that may have something for somebody
     cdef list touched                   # connections with output

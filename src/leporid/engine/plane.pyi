@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of plane.pyx."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from typing_extensions import Buffer
@@ -10,6 +10,8 @@ from leporid.engine.cache import Cache
 from leporid.engine.connection import Connection
 from leporid.engine.dedup import UniqueQueue
 from leporid.engine.delays import Delays
+from leporid.engine.filter import Filter
+from leporid.engine.forks import Fork
 from leporid.engine.interceptor import Interceptor
 from leporid.engine.log import Log, Segment
 from leporid.engine.peer import _Session
@@ -151,14 +153,44 @@ class Plane:
         self,
         queue_id: int,
         source: object,
-        routed: Callable[[Sequence[str], bytes], Sequence[object]],
+        routed: Callable[[str, Sequence[str], bytes], Sequence[object]],
     ) -> Delays:
         """What waits in an exchange; made when something does, or before replay."""
 
     def source(
-        self, name: str, resolve: Callable[[str, bytes | None], Sequence[object]], cacheable: bool
+        self,
+        name: str,
+        resolve: Callable[[str, bytes | None], object],
+        cacheable: bool,
     ) -> Source:
         """The cache of routes for one exchange."""
+
+    def fork(self, queues: Iterable[object], filtered: Iterable[tuple[Filter, object]]) -> Fork:
+        """What a resolver answers for a key if some of its queues take some messages only.
+
+        Args:
+            queues: of every message.
+            filtered: None of the queues is among `queues`.
+        """
+
+    @property
+    def filters_asked(self) -> int:
+        """Questions to filters of bindings: each filter that a message met is one."""
+
+    @property
+    def filters_evaluated(self) -> int:
+        """Those of them that no tag or value answered, so that properties were looked at."""
+
+    @property
+    def filters_matched(self) -> int:
+        """Those that were answered with yes."""
+
+    @property
+    def filters_failed(self) -> int:
+        """Those that were answered with no, and met a type error."""
+
+    def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
+        """Filters were asked by somebody else about a message."""
 
     def connection(self, session: _Session | None = None) -> Connection:
         """A new connection; set its `session` before it reads."""

@@ -17,6 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.burials cimport Burials
 from leporid.engine.cache cimport Cache
 from leporid.engine.channel cimport Channel
+from leporid.engine.forks cimport Fork
 from leporid.engine.cleaning cimport clean, compact
 from leporid.engine.connection cimport Connection
 from leporid.engine.dedup cimport UniqueQueue, unguarded
@@ -146,7 +147,8 @@ cdef class Plane:
         Args:
             queue_id: the definition's, or 0 for an exchange that a restart forgets.
             source: of the exchange.
-            routed: gives the queues for (keys, properties).
+            routed: gives the queues for (exchange, keys, properties): of what it was published
+                to, which may be an exchange above.
         """
         cdef Delays delays = Delays(
             self, queue_id or self.new_transient_id(), source.name, queue_id != 0)
@@ -157,6 +159,22 @@ cdef class Plane:
     def source(self, str name not None, resolve, bint cacheable):
         """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""
         return Source(name, resolve, cacheable)
+
+    def fork(self, queues, filtered):
+        """What a resolver answers for a key if some of its queues take some messages only.
+
+        Args:
+            queues: of every message.
+            filtered: (filter, queue), none of them among `queues`.
+        """
+        return Fork(self, queues, filtered)
+
+    def note_filtered(self, uint64_t evaluated, uint64_t matched, uint64_t failed):
+        """Filters were asked by somebody else about a message."""
+        self.filters_asked += evaluated
+        self.filters_evaluated += evaluated
+        self.filters_matched += matched
+        self.filters_failed += failed
 
     def connection(self, session=None):
         """A new connection; set its `session` before it reads."""

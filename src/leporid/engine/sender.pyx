@@ -8,8 +8,9 @@ is, at the epoch that is.
 
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
+from leporid.engine.forks cimport Fork
 from leporid.engine.dedup cimport without_caches
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.source cimport Route, Source, narrowed
@@ -39,14 +40,20 @@ cdef class Sender:
 
     cdef Route route_of(self, const uint8_t *key, const uint8_t *properties,
                         size_t properties_len):
-        """Where a message goes from `source`; its key's length and text stand there."""
+        """Where a message goes from `source`; its key's length and text stand there, and before
+        them those of the exchange."""
         cdef Source source = self.source
         cdef Route route = self.route
+        cdef size_t size
         if (route is not None and self.route_epoch == source.epoch
                 and len(route.key) == key[0]
                 and not memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0])):
             return route
         route = source.lookup(key + 1, key[0], properties, properties_len)
+        if route.fork is not None:
+            size = PyBytes_GET_SIZE(source.raw_name) + 1
+            return (<Fork> route.fork).route_of(key - size, size + 1 + key[0], properties,
+                                                properties_len)
         if source.cacheable:
             self.route = route
             self.route_epoch = source.epoch

@@ -15,6 +15,7 @@ cdef class Route:
     cdef bint caching               # one of them is the cache of an exchange
     cdef bint decided               # what they remember was asked already
     cdef bint refused               # something was left out because it is full
+    cdef object fork                # Fork: it depends on the message; None: it does not
     cdef list keys                  # routing keys of a message with CC or BCC
     cdef bytes key
     cdef uint64_t hash

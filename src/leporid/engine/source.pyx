@@ -9,6 +9,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
+from leporid.engine.forks cimport Fork
 from leporid.engine.queue cimport DROP_HEAD, Queue
 from leporid.engine.wire cimport hash_key
 
@@ -100,6 +101,7 @@ cdef class Source:
                 # Left in its place, so that probing past it still works, but never equal again.
                 route.key = None
                 route.hash = 0
+                route.fork = None
                 break
             at = (at + 1) & self.mask
         self.epoch += 1
@@ -142,7 +144,13 @@ cdef class Source:
         return 0
 
     cdef Route ask(self, bytes key, bytes properties):
-        cdef Route route = make_route(self.resolver(text_of(key), properties))
+        cdef Route route
+        found = self.resolver(text_of(key), properties)
+        if type(found) is Fork:
+            route = Route()
+            route.fork = found
+        else:
+            route = make_route(found)
         route.key = key
         return route
 

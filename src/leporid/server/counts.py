@@ -16,6 +16,16 @@ from leporid.management.surroundings import Holding
 
 
 @dataclass(frozen=True, slots=True)
+class FilterCount:
+    """What filters were asked in one kind of place."""
+
+    asked: int
+    evaluated: int
+    matched: int
+    type_errors: int
+
+
+@dataclass(frozen=True, slots=True)
 class Count:
     """What `leporid.server.metrics.Statistics` asks for."""
 
@@ -39,6 +49,7 @@ class Count:
     leases: int
     messages_leased: int
     filter_classes: Mapping[str, FilterClassStatus]
+    filters: Mapping[str, FilterCount]
 
 
 class Counts:
@@ -89,4 +100,12 @@ class Counts:
             leases=len(leases),
             messages_leased=sum(lease.count for lease in leases),
             filter_classes=self._filter_classes(),
+            filters={
+                "bindings": FilterCount(
+                    plane.filters_asked,
+                    plane.filters_evaluated,
+                    plane.filters_matched,
+                    plane.filters_failed,
+                )
+            },
         )

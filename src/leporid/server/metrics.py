@@ -35,6 +35,19 @@ class FilterClass(Protocol):
     def state(self) -> str: ...
 
 
+class Filters(Protocol):
+    """What filters were asked in one kind of place."""
+
+    @property
+    def asked(self) -> int: ...
+    @property
+    def evaluated(self) -> int: ...
+    @property
+    def matched(self) -> int: ...
+    @property
+    def type_errors(self) -> int: ...
+
+
 class Statistics(Protocol):
     """The counts of a broker at one moment; totals are since its start."""
 
@@ -78,6 +91,8 @@ class Statistics(Protocol):
     def messages_leased(self) -> int: ...
     @property
     def filter_classes(self) -> Mapping[str, FilterClass]: ...
+    @property
+    def filters(self) -> Mapping[str, Filters]: ...
 
 
 # Attribute of Statistics, metric, help text.
@@ -133,6 +148,12 @@ JUDGED = (
     ("messages_passed", "passed", "Total number of messages that a filter class let pass"),
     ("failures", "failures", "Total number of times that a filter class failed"),
 )
+FILTERED = (
+    ("asked", "Total number of questions to filters: one for each filter that a message met"),
+    ("evaluated", "Questions to filters that no tag or value answered by itself"),
+    ("matched", "Questions to filters that were answered with yes"),
+    ("type_errors", "Questions to filters that were answered with no, and met a type error"),
+)
 
 
 class BrokerCollector(Collector):
@@ -177,6 +198,7 @@ class BrokerCollector(Collector):
             remembered.add_metric((vhost,), count)
         yield remembered
         yield from _filter_classes(now)
+        yield from _filters(now)
 
 
 def _dead_letters(now: Statistics) -> Iterator[Metric]:
@@ -234,6 +256,15 @@ def _filter_classes(now: Statistics) -> Iterator[Metric]:
         counter = CounterMetricFamily(f"leporid_filter_class_{metric}", text, labels=("name",))
         for name, status in now.filter_classes.items():
             counter.add_metric((name,), getattr(status, attribute))
+        yield counter
+
+
+def _filters(now: Statistics) -> Iterator[Metric]:
+    """What filters were asked, by where they stand."""
+    for name, text in FILTERED:
+        counter = CounterMetricFamily(f"leporid_filters_{name}", text, labels=("on",))
+        for place, count in now.filters.items():
+            counter.add_metric((place,), getattr(count, name))
         yield counter
 
 

@@ -1,9 +1,10 @@
 """The headers exchange: a binding's arguments say which headers a message must have.
 
 `x-match` says how: `all` of them (the default) or `any`, where arguments whose name begins with
-`x-` are left out; `all-with-x` and `any-with-x` take these in, except `x-match` itself. A value
-must be equal to the message's as RabbitMQ compares them (see `values`); a void one asks only that
-the header is there. `all` of nothing is met by every message, `any` of nothing by none.
+`x-` are left out; `all-with-x` and `any-with-x` take these in, except `x-match` itself and what
+asks for a filter. A value must be equal to the message's as RabbitMQ compares them (see `values`);
+a void one asks only that the header is there. `all` of nothing is met by every message, `any` of
+nothing by none.
 
 A binding is looked up by the headers it waits for, so a message costs its own headers and the
 bindings that one of them concerns, not all bindings.
@@ -21,6 +22,7 @@ from leporid.amqp.tables import LongString, Value
 from leporid.amqp.values import comparable, erlang_text, type_name
 from leporid.broker.exchanges.base import Binding, Router
 from leporid.broker.exchanges.message import Message
+from leporid.broker.filters import FILTER_ARGUMENTS
 
 X_MATCH: Final = "x-match"
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
@@ -123,7 +125,9 @@ def _rule(arguments: Mapping[str, Value]) -> _Rule:
     terms = [
         (name, _PRESENT if value is None else comparable(value))
         for name, value in arguments.items()
-        if name != X_MATCH and (with_x or not name.startswith("x-"))
+        if name != X_MATCH
+        and name not in FILTER_ARGUMENTS
+        and (with_x or not name.startswith("x-"))
     ]
     # A value narrows the look-up down more than mere presence does.
     terms.sort(key=lambda term: (term[1] is _PRESENT, term[0]))

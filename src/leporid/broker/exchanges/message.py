@@ -1,4 +1,4 @@
-"""A message as exchanges see it: its routing keys, and its properties if one of them asks.
+"""A message as exchanges see it: its names, and its properties if one of them or a filter asks.
 
 Must not know bodies, nor who publishes. Invariant: properties are decoded once at most, and not
 at all for a message that meets no exchange that looks at them.
@@ -12,8 +12,10 @@ from typing import Final
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
 from leporid.engine.delays import delay_of
+from leporid.engine.filter import Filter
 
 _NONE: Final[Mapping[str, Value]] = {}
+_NO_PROPERTIES: Final = b"\0\0"
 
 
 class Message:
@@ -22,17 +24,31 @@ class Message:
     Attributes:
         keys: Its routing key, then those of its CC and BCC headers; each once.
         raw: Its properties, encoded; empty where no exchange on the way looks at them.
+        known: Whether they are. If not, it stands for all messages with these keys, and what
+            filters would say is not known.
+        exchange: What it was published to, which may be an exchange above.
+        outcomes: What filters said that were asked: 1 yes, 0 no, -1 no for a type error.
     """
 
-    __slots__ = ("_properties", "keys", "raw")
+    __slots__ = ("_properties", "exchange", "keys", "known", "outcomes", "raw")
 
-    def __init__(self, keys: Sequence[str], raw: bytes = b"") -> None:
+    def __init__(self, keys: Sequence[str], raw: bytes | None = b"", exchange: str = "") -> None:
         self.keys = tuple(dict.fromkeys(keys))
-        self.raw = raw
+        self.raw = raw or b""
+        self.known = raw is not None
+        self.exchange = exchange
+        self.outcomes: list[int] = []
         self._properties: Properties | None = None
 
     def __repr__(self) -> str:
         return f"<Message {self.keys!r}>"
+
+    def passes(self, wanted: Filter) -> bool:
+        """Whether a filter lets it pass; its routing key is the one it was published with."""
+        assert self.known
+        outcome = wanted.outcome(self.exchange, self.keys[0], self.raw or _NO_PROPERTIES)
+        self.outcomes.append(outcome)
+        return outcome == 1
 
     @property
     def properties(self) -> Properties:

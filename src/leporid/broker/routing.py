@@ -1,0 +1,113 @@
+"""Where a message goes that comes to an exchange: from names to the engine's queues.
+
+Responsible for asking the topology, for what exchanges keep beside the queues, for making routes
+that depend on filters once however many keys have them, and for counting the filters that were
+asked here. Must not know bindings. Invariant: of such routes nothing is kept that no cache uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakValueDictionary
+
+from leporid.amqp.errors import Fault
+from leporid.amqp.methods import BasicPublish
+from leporid.broker.blame import blame
+from leporid.broker.delays import Held
+from leporid.broker.exchanges import Message
+from leporid.broker.history import History, Memory
+from leporid.broker.queues import QueueState
+
+if TYPE_CHECKING:
+    from leporid.broker.dataplane import Fork, Plane, Queue
+    from leporid.broker.topology import Exchange, Reached, Topology
+
+Target: TypeAlias = QueueState | History | Memory | Held
+
+
+class Routing:
+    """The ways through the exchanges of one virtual host.
+
+    Args:
+        plane: the engine.
+        topology: where messages go, by name.
+        queues: by name.
+        kept: gives what the exchanges of these names keep or remember.
+        held: gives an exchange as something that messages come to.
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        topology: Topology,
+        queues: Mapping[str, QueueState],
+        *,
+        kept: Callable[[Iterable[str]], Sequence[History | Memory]],
+        held: Callable[[Exchange], Held],
+    ) -> None:
+        self._plane = plane
+        self._topology = topology
+        self._queues = queues
+        self._kept = kept
+        self._held = held
+        # By what it is made of, which it keeps: so no number is given again while it is there.
+        self._forks: WeakValueDictionary[tuple[object, ...], Fork] = WeakValueDictionary()
+
+    def resolve(self, exchange: Exchange, key: str, properties: bytes | None) -> list[Queue] | Fork:
+        """Answer the engine, which asks about a message, or about all messages with one key."""
+        try:
+            if properties is None:
+                return self._of_key(exchange, key)
+            return self.route(exchange, (key,), properties)
+        except Fault as fault:
+            raise blame(fault, BasicPublish) from None
+
+    def route(self, exchange: Exchange, keys: Sequence[str], properties: bytes) -> list[Queue]:
+        """Return the engine's queues for a message, each once.
+
+        Raises:
+            PreconditionFailed: the exchange takes no such key.
+        """
+        return [each.engine for each in self.states(exchange, keys, properties)]
+
+    def states(self, exchange: Exchange, keys: Sequence[str], properties: bytes) -> list[Target]:
+        """The same, as the rules know the queues."""
+        message = Message(keys, properties, exchange.name)
+        return self._states(self._topology.resolve(exchange, message), message)
+
+    def states_below(self, exchange: Exchange, message: Message) -> list[Target]:
+        """The same for a message that was not published to this exchange but comes to it."""
+        if exchange.delaying and message.delay_ms:
+            return [self._held(exchange)]
+        return self._states(self._topology.reach(exchange, message), message)
+
+    def route_due(
+        self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
+    ) -> list[Queue]:
+        """Return the queues for a message that waited in an exchange, and does not any more."""
+        message = Message(keys, properties, published_to)
+        reached = self._topology.reach(exchange, message)
+        return [each.engine for each in self._states(reached, message)]
+
+    def _of_key(self, exchange: Exchange, key: str) -> list[Queue] | Fork:
+        """Where all messages with one key go, as far as that is the same for all of them."""
+        message = Message((key,), None, exchange.name)
+        reached = self._topology.resolve(exchange, message)
+        queues = [each.engine for each in self._states(reached, message)]
+        if not reached.filtered:
+            return queues
+        filtered = [(wanted, self._queues[name].engine) for wanted, name in reached.filtered]
+        made_of = tuple(map(id, queues)), tuple((id(one), id(queue)) for one, queue in filtered)
+        found = self._forks.get(made_of)
+        if found is None:
+            found = self._forks[made_of] = self._plane.fork(queues, filtered)
+        return found
+
+    def _states(self, reached: Reached, message: Message) -> list[Target]:
+        answers = message.outcomes
+        if answers:
+            self._plane.note_filtered(len(answers), answers.count(1), answers.count(-1))
+        kept = self._kept(reached.keepers)
+        held = map(self._held, reached.delaying)
+        return [*(self._queues[name] for name in reached.queues), *kept, *held]

@@ -1,0 +1,15 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of forks.pyx."""
+
+from collections.abc import Iterable
+
+from leporid.engine.filter import Filter
+from leporid.engine.plane import Plane
+from leporid.engine.queue import Queue
+
+class Fork:
+    """Where one key leads, if some of its bindings have filters; made by `Plane.fork`."""
+
+    def __init__(
+        self, plane: Plane, queues: Iterable[Queue], filtered: Iterable[tuple[Filter, Queue]]
+    ) -> None: ...

@@ -153,6 +153,10 @@ def test_a_moment_counts_on_every_exchange(channel, connection, name):
             {"x_deliver_at": 2**60},
             "'x-deliver-at': long 1152921504606846976 is more than ten years from now",
         ),
+        (
+            {"x_deliver_at": 1_795_265_325},
+            "'x-deliver-at': signedint 1795265325 is seconds since 1970: milliseconds are needed",
+        ),
     ],
 )
 def test_what_is_no_moment_is_refused(channel, delayed, given, text):

@@ -127,6 +127,8 @@ def test_a_delay_may_be_written_in_any_way_and_comes_back_negative(world, value,
         ({"x_deliver_at": longstr("soon")}, "p", "neither a timestamp nor a number"),
         ({"x_deliver_at": b"t\x01"}, "d", "x-deliver-at': bool true is neither"),
         ({"x_deliver_at": int64(2**62)}, "p", "more than ten years"),
+        ({"x_deliver_at": int64(1_795_265_325)}, "p", "is seconds since 1970: milliseconds are"),
+        ({"x_deliver_at": longstr("1795265325")}, "p", "is seconds since 1970"),
         ({"x_deliver_at": b"T" + b"\xff" * 8}, "p", "more than ten years"),
     ],
 )

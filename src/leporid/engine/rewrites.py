@@ -56,6 +56,8 @@ def invalid_moment(table: bytes, too_far: bool) -> PreconditionFailed:
     given = f"invalid header '{name}': {type_name(value)} {erlang_text(value)}"
     if too_far:
         return DelayTooLong(f"{given} is more than ten years from now")
+    if str(value).lstrip("+").isdecimal():
+        return PreconditionFailed(f"{given} is seconds since 1970: milliseconds are needed")
     return PreconditionFailed(
         f"{given} is neither a timestamp nor a number of milliseconds since 1970"
     )

@@ -9,6 +9,9 @@
 
 enum { WHEN_NOW = 0, WHEN_DUE = 1, WHEN_INVALID = -1, WHEN_TOO_FAR = -2 };
 #define DELAY_MS_MAX 315360000000ll  /* ten years, as of anything that expires */
+/* Numbers that would be moments of 1970 to 1973 are seconds by mistake: from 1973 to 5138. */
+#define SECONDS_MIN 100000000ll
+#define SECONDS_MAX 100000000000ll
 
 /* Digits with a sign or without; what is larger than any moment becomes the largest number. */
 static int text_number(const uint8_t *p, const uint8_t *end, int64_t *number) {
@@ -56,6 +59,8 @@ static int find_due(const Props *props, uint64_t came_ms, int64_t *due_ms) {
     if (props->marks & HAS_DELIVER_AT) {
         if (!find_header(props, "x-deliver-at", 12, &type, &value, &size)
                 || !value_moment(type, value, size, &number))
+            return WHEN_INVALID;
+        if (type != 'T' && number >= SECONDS_MIN && number < SECONDS_MAX && came >= SECONDS_MAX)
             return WHEN_INVALID;
         if (number <= came) return WHEN_NOW;
         number -= came;

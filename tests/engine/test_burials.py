@@ -190,6 +190,23 @@ def test_dead_letters_take_their_turns(plane, queue, peer):
     assert not plane.busy
 
 
+@pytest.mark.slow
+def test_a_tighter_limit_on_a_long_queue_takes_turns(plane, queue, graves):
+    """Noting all of them as dying took one turn, and memory for each."""
+    for number in range(50_000):
+        plane.publish([queue], "", "q", b"\0\0", b"%d" % number)
+    plane.run()
+    queue.set_limits(max_length=10)
+    plane.run()
+    assert queue.unacked_count <= 20_000
+    assert queue.ready_count + queue.unacked_count + len(graves.found) == 50_000
+    while plane.busy:
+        plane.run()
+        assert queue.unacked_count <= 20_000
+    assert graves.bodies == [b"%d" % number for number in range(49_990)]
+    assert (queue.ready_count, queue.unacked_count) == (10, 0)
+
+
 def test_what_waits_to_be_buried_may_go_with_its_queue(plane, queue, peer):
     buried = []
     queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)

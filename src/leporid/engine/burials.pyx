@@ -22,6 +22,7 @@ cdef class Burials:
     def __cinit__(self, Plane plane):
         self.plane = plane
         self.dying = deque()
+        self.overfull = {}
         self.refused = deque()
         self.deferred = []
 
@@ -38,7 +39,18 @@ cdef class Burials:
             slot = queue.slot_of(seq)
             if slot != NULL and slot.state != GONE:
                 queue.drop(seq, slot, reason)
+        if self.overfull and len(self.dying) < DYING_MAX:
+            overfull, self.overfull = self.overfull, {}
+            for queue in overfull:
+                queue.wake()
         return 0
+
+    cdef bint put_off(self, object queue) except -1:
+        """Whether so many are dying that a queue keeps what it would drop; it is told when."""
+        if len(self.dying) < DYING_MAX:
+            return False
+        self.overfull[queue] = None
+        return True
 
     cdef int bury(self, object given, uint64_t seq, Slot *slot, str reason) except -1:
         """Hand a message that leaves a queue unacknowledged to the queue's dead letters."""

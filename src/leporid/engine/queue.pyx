@@ -410,6 +410,8 @@ cdef class Queue:
         cdef Slot *slot
         cdef uint64_t seq
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
+            if self.dead_letters is not None and self.plane.burials.put_off(self):
+                break
             slot = self.pop(&seq)
             if slot == NULL:
                 break  # all that is left is held

@@ -1,12 +1,12 @@
 """What must arrive where, computed from the data alone, and the comparison with what did.
 
-Each queue stands here twice: as patterns, which the broker is given, and as a condition on the
-flight, which it is not. The two are written independently; that they select the same flights is
-what the demo shows.
+Each queue stands here twice: as patterns and a filter, which the broker is given, and as a
+condition on the flight, which it is not. The two are written independently; that they select the
+same flights is what the demo shows.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,11 +14,17 @@ from dataset import Flight
 
 
 class QueuePlan(NamedTuple):
-    """A queue, its bindings, and which flights belong into it."""
+    """A queue, its bindings, the filter that they have, and which flights belong into it."""
 
     name: str
     patterns: tuple[str, ...]
     wants: Callable[[Flight], bool]
+    filter: Mapping[str, str] = {}
+
+    @property
+    def bindings(self) -> list[tuple[str, Mapping[str, str]]]:
+        """Patterns and arguments."""
+        return [(pattern, self.filter) for pattern in self.patterns]
 
 
 PLANS = (
@@ -38,6 +44,18 @@ PLANS = (
         ("flight.*.DL.*", "flight.EWR.#.late"),
         lambda flight: flight.carrier == "DL" or (flight.origin, flight.state) == ("EWR", "late"),
     ),
+    QueuePlan(
+        "by-tag",
+        ("flight.#",),
+        lambda flight: flight.state in ("late", "cancelled"),
+        {"x-filter-tags": "late || cancelled"},
+    ),
+    QueuePlan(
+        "by-sql",
+        ("flight.#",),
+        lambda flight: flight.origin == "JFK" and (flight.dep_delay or 0) > 60,
+        {"x-filter-sql": "dep_delay > 60 AND origin = 'JFK'"},
+    ),
 )
 
 
@@ -55,7 +73,7 @@ class Finding:
     """
 
     queue: str
-    patterns: tuple[str, ...]
+    bindings: tuple[str, ...]
     expected: int
     received: int
     distinct: int
@@ -75,7 +93,7 @@ def audit(plan: QueuePlan, flights: Sequence[Flight], received: Iterable[int]) -
     times = Counter(received)
     return Finding(
         queue=plan.name,
-        patterns=plan.patterns,
+        bindings=(*plan.patterns, *plan.filter.values()),
         expected=len(wanted),
         received=times.total(),
         distinct=len(times),
@@ -87,14 +105,14 @@ def audit(plan: QueuePlan, flights: Sequence[Flight], received: Iterable[int]) -
 
 def table(findings: Iterable[Finding]) -> str:
     """Render the findings for people."""
-    head = f"{'queue':22} {'bindings':44} {'expected':>9} {'received':>9} {'again':>6}  verdict"
+    head = f"{'queue':22} {'bindings':45} {'expected':>9} {'received':>9} {'again':>6}  verdict"
     rows = [head, "-" * len(head)]
     for each in findings:
         verdict = "agrees"
         if not each.agrees:
             verdict = f"{each.missing} MISSING, {each.unexpected} UNEXPECTED"
         rows.append(
-            f"{each.queue:22} {'  '.join(each.patterns):44} {each.expected:9,} "
+            f"{each.queue:22} {'  '.join(each.bindings):45} {each.expected:9,} "
             f"{each.received:9,} {each.duplicates:6,}  {verdict}"
         )
     return "\n".join(rows)

@@ -30,12 +30,17 @@ class DataError(Exception):
 
 
 class Flight(NamedTuple):
-    """One flight, as its line says it."""
+    """One flight, as its line says it.
+
+    Attributes:
+        dep_delay: minutes; None if it never left.
+    """
 
     origin: str
     carrier: str
     state: str
     line: bytes
+    dep_delay: int | None = None
 
     @property
     def routing_key(self) -> str:
@@ -60,8 +65,8 @@ def parse(lines: Iterable[str]) -> list[Flight]:
     """Read a CSV file with a header; no field of it contains a comma or a quote."""
     rows = iter(lines)
     columns = next(rows).rstrip("\r\n").split(",")
-    departure, delay, origin, carrier = (
-        columns.index(name) for name in ("dep_time", "arr_delay", "origin", "carrier")
+    departure, late, delay, origin, carrier = (
+        columns.index(name) for name in ("dep_time", "dep_delay", "arr_delay", "origin", "carrier")
     )
     flights = []
     for row in rows:
@@ -71,7 +76,8 @@ def parse(lines: Iterable[str]) -> list[Flight]:
             message = f"line {len(flights) + 2} has {len(fields)} fields, not {len(columns)}"
             raise DataError(message)
         state = state_of(fields[departure], fields[delay])
-        flights.append(Flight(fields[origin], fields[carrier], state, line.encode()))
+        minutes = None if fields[late] in MISSING else int(float(fields[late]))
+        flights.append(Flight(fields[origin], fields[carrier], state, line.encode(), minutes))
     return flights
 
 

@@ -6,9 +6,9 @@
 2. Publishes each flight as a persistent message to a topic exchange and waits for confirms. When
    half of them are on the way the broker is killed (SIGKILL) and started again on the same data
    directory; what was published and not confirmed by then is published again.
-3. Consumes every queue with a stock client (pika), and compares what came with what the data set
-   says must come. Messages that came twice (stored before the crash, and their confirm lost) are
-   counted and shown.
+3. Consumes every queue with a stock client (pika), two of them bound with filters: by tag, and by
+   an expression. Compares what came with what the data set says must come. Messages that came twice
+   (stored before the crash, and their confirm lost) are counted and shown.
 
 Exit code 0 if every count agrees, 1 if not.
 """
@@ -70,7 +70,7 @@ def run(flights: list[Flight]) -> bool:
         broker = BrokerProcess(Path(scratch) / "data", amqp_port=reserve_port())
         with broker:
             say(f"broker: {broker.url}, data in {broker.data_dir}")
-            traffic.declare(broker.url, EXCHANGE, {plan.name: plan.patterns for plan in PLANS})
+            traffic.declare(broker.url, EXCHANGE, {plan.name: plan.bindings for plan in PLANS})
             publish_with_a_crash(broker, flights)
 
             started = time.monotonic()

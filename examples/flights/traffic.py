@@ -87,7 +87,12 @@ class Publisher:
                 self._exchange,
                 flight.routing_key,
                 flight.line,
-                BasicProperties(content_type="text/csv", delivery_mode=2, message_id=str(number)),
+                BasicProperties(
+                    content_type="text/csv",
+                    delivery_mode=2,
+                    message_id=str(number),
+                    headers=headers_of(flight),
+                ),
                 mandatory=True,
             )
         if self._all_published and not self._outstanding:
@@ -113,6 +118,14 @@ class Publisher:
         self._loop.stop()
 
 
+def headers_of(flight: Flight) -> dict[str, str | int]:
+    """What filters look at."""
+    headers: dict[str, str | int] = {"x-tag": flight.state, "origin": flight.origin}
+    if flight.dep_delay is not None:
+        headers["dep_delay"] = flight.dep_delay
+    return headers
+
+
 def numbers_until(numbers: Sequence[int], at: int, act: Callable[[], None]) -> Iterable[int]:
     """Give numbers one by one, and act once when `at` of them have been given."""
     for count, number in enumerate(numbers):
@@ -122,15 +135,20 @@ def numbers_until(numbers: Sequence[int], at: int, act: Callable[[], None]) -> I
         yield number
 
 
-def declare(url: str, exchange: str, bindings: Mapping[str, Sequence[str]]) -> None:
-    """Declare the durable topic exchange, the durable queues, and the bindings."""
+def declare(
+    url: str, exchange: str, bindings: Mapping[str, Sequence[tuple[str, Mapping[str, str]]]]
+) -> None:
+    """Declare the durable topic exchange, the durable queues, and each one's bindings.
+
+    A binding is a pattern, and arguments: its filter.
+    """
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         channel.exchange_declare(exchange, "topic", durable=True)
-        for queue, patterns in bindings.items():
+        for queue, bound in bindings.items():
             channel.queue_declare(queue, durable=True)
-            for pattern in patterns:
-                channel.queue_bind(queue, exchange, pattern)
+            for pattern, arguments in bound:
+                channel.queue_bind(queue, exchange, pattern, arguments)
 
 
 def ready_counts(url: str, queues: Iterable[str]) -> dict[str, int]:

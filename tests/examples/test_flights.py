@@ -14,7 +14,7 @@ import pytest
 from leporid.testing.process import COMMAND_VARIABLE, default_command
 
 FLIGHTS = Path(__file__).parents[2] / "examples" / "flights"
-HEADER = "year,dep_time,arr_delay,carrier,origin,dest"
+HEADER = "year,dep_time,dep_delay,arr_delay,carrier,origin,dest"
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def flights_csv(tmp_path: Path) -> Path:
     choose = random.Random(1)
     lines = [HEADER]
     for _ in range(3000):
-        departure, delay = choose.choice(
-            [("517", "11"), ("517", "40"), ("517", "NA"), ("NA", "NA")]
+        departure, late, delay = choose.choice(
+            [("517", "5", "11"), ("617", "61", "40"), ("517", "60", "NA"), ("NA", "NA", "NA")]
         )
         carrier, origin = choose.choice(["UA", "DL", "B6"]), choose.choice(["JFK", "LGA", "EWR"])
-        lines.append(f"2013,{departure},{delay},{carrier},{origin},IAH")
+        lines.append(f"2013,{departure},{late},{delay},{carrier},{origin},IAH")
     path = tmp_path / "flights.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -43,17 +43,20 @@ def flights_csv(tmp_path: Path) -> Path:
 def test_states(modules):
     dataset, _ = modules
     rows = ["517,14", "517,15", "517,-3", "517,NA", "517,", "NA,NA", ",", "NA,100"]
-    flights = dataset.parse(["dep_time,arr_delay,carrier,origin", *[r + ",UA,JFK\n" for r in rows]])
+    header = "dep_time,arr_delay,dep_delay,carrier,origin"
+    flights = dataset.parse([header, *[r + ",-3,UA,JFK\n" for r in rows]])
     states = [flight.state for flight in flights]
     assert states == ["ontime", "late", "ontime", "late", "late"] + ["cancelled"] * 3
     assert flights[0].routing_key == "flight.JFK.UA.ontime"
-    assert flights[0].line == b"517,14,UA,JFK"
+    assert flights[0].line == b"517,14,-3,UA,JFK"
+    assert flights[0].dep_delay == -3
+    assert dataset.parse([header, "NA,NA,NA,UA,JFK"])[0].dep_delay is None
 
 
 def test_short_line_is_refused(modules):
     dataset, _ = modules
-    with pytest.raises(dataset.DataError, match="line 3 has 2 fields, not 4"):
-        dataset.parse(["dep_time,arr_delay,carrier,origin", "1,2,UA,JFK", "1,2"])
+    with pytest.raises(dataset.DataError, match="line 3 has 2 fields, not 5"):
+        dataset.parse(["dep_time,dep_delay,arr_delay,carrier,origin", "1,2,3,UA,JFK", "1,2"])
 
 
 def test_audit_sees_what_is_missing_unexpected_and_double(modules):
@@ -86,6 +89,7 @@ def test_demo_succeeds(flights_csv):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "killed the broker (SIGKILL)" in done.stdout
     assert "ALL COUNTS AGREE" in done.stdout
+    assert "dep_delay > 60 AND origin = 'JFK'" in done.stdout
 
 
 @pytest.mark.slow

@@ -318,7 +318,7 @@ cdef class Channel(Sender):
         cdef Props props
         cdef Route route = None, later = None
         cdef uint64_t ttl_ms = 0
-        cdef list keys = []
+        cdef list keys = None  # of CC and BCC; few have them, so none is made for all
         # Each keeps the bytes alive that `properties` may point to from there on.
         cdef bytes intercepted, changed, copied
         if walk_properties(properties, properties_len, &props):
@@ -362,7 +362,7 @@ cdef class Channel(Sender):
                 properties = <const uint8_t *> PyBytes_AS_STRING(copied)
                 properties_len = len(copied)
         if later is not None:
-            self.source.check(key + 1, key[0], keys)
+            self.source.check(key + 1, key[0], keys or [])
             route = later
         if self.transactional:
             self.tx_bytes += names_len + properties_len + body_len

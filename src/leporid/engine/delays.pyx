@@ -14,15 +14,13 @@ from libc.stdlib cimport free
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.forks cimport Fork
-from leporid.engine.dedup cimport unguarded
-from leporid.engine.facts cimport make_room
 from leporid.engine.index cimport READY, Slot
+from leporid.engine.onward cimport send_on
 from leporid.engine.plane cimport Plane
 from leporid.engine.producers cimport Producer
 from leporid.engine.queue cimport Queue
-from leporid.engine.sender cimport open_queues
 from leporid.engine.source cimport Route, Source, make_route
-from leporid.engine.storing cimport enqueue, store
+from leporid.engine.storing cimport enqueue
 from leporid.engine.text cimport bytes_room
 from leporid.engine.timers cimport Due, Timers
 from leporid.engine.wire cimport (
@@ -239,11 +237,9 @@ cdef class Delays(Queue):
         cdef const uint8_t *properties = names + record.names_len
         cdef const uint8_t *body = properties + record.properties_len
         cdef size_t properties_len = record.properties_len
-        cdef uint64_t letters = plane.durable.appended, in_streams = plane.appended_to_streams
         cdef Props props
         cdef Route route
         cdef bytes changed
-        cdef list burying = []
         walk_properties(properties, properties_len, &props)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT) == HAS_DELAY:
             # Negative, it says that the delay is over, wherever the message goes from here.
@@ -260,24 +256,12 @@ cdef class Delays(Queue):
         else:
             route = self.way(names, properties, properties_len)
         walk_properties(properties, properties_len, &props)
-        if route is not None and route.guarded:
-            route = unguarded(route, &props)
-        if route is not None and route.refusing:
-            route = open_queues(route, record.body_len, burying)
+        route = send_on(self, seq, route, names, record.names_len, properties, properties_len,
+                        body, record.body_len, &props)
         if route is None or (route.lost and not route.refused):
             self.unroutable += route is None or not route.duplicate
-        if route is not None and (route.queues or route.apart is not None):
-            if route.queues and route.apart is None and self.durable:
-                make_room(plane, len(route.queues), record.names_len + properties_len
-                          + record.body_len)
-            store(plane, route, names, record.names_len, properties, properties_len, body,
-                  record.body_len, &props, 0)
-            plane.published -= 1        # it was counted when it came
-        if burying:
-            plane.burials.bury_refused(burying, names[:record.names_len],
-                                       properties[:properties_len], body[:record.body_len])
         self.fired += 1
-        return plane.burials.end_with_letter(self, seq, letters, in_streams)
+        return 0
 
     cdef Route way(self, const uint8_t *names, const uint8_t *properties, size_t properties_len):
         """Where a message goes that has one routing key."""

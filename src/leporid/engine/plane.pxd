@@ -60,6 +60,7 @@ cdef class Plane:
     cdef uint64_t timed_count           # entries that have one, settled ones not counted
     cdef list momentary                 # (queue, seq) with a time to live of 0
     cdef list ringing                   # Delays that have something due
+    cdef list judging                   # Stagings that may have something to be judged
     cdef list scanning                  # readers of streams that look for what they want
     cdef bint idle_segments             # a durable segment may have lost its last entry
     cdef uint64_t cleaned_ms

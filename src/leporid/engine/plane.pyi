@@ -18,6 +18,7 @@ from leporid.engine.peer import _Session
 from leporid.engine.producers import Producers
 from leporid.engine.queue import Queue
 from leporid.engine.source import Source
+from leporid.engine.staging import Staging
 from leporid.engine.stream import Stream
 
 # Segment number, size of its file, offset, bytes.
@@ -156,6 +157,22 @@ class Plane:
         routed: Callable[[str, Sequence[str], bytes], Sequence[object]],
     ) -> Delays:
         """What waits in an exchange; made when something does, or before replay."""
+
+    def staging(
+        self,
+        queue_id: int,
+        name: str,
+        queue: object | None,
+        routed: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
+    ) -> Staging:
+        """What of a binding waits for a filter class.
+
+        `queue` is None where an exchange is bound; `routed` gives its queues for (exchange, keys,
+        properties).
+        """
+
+    def take_judging(self) -> list[Staging]:
+        """Stagings that something came to since the last call; one that is gone may be there."""
 
     def source(
         self,

@@ -31,6 +31,7 @@ from leporid.engine.retries cimport Retries
 from leporid.engine.scanning cimport scan
 from leporid.engine.sender cimport open_queues
 from leporid.engine.source cimport Route, Source, make_route
+from leporid.engine.staging cimport Staging
 from leporid.engine.storing cimport store, store_produced
 from leporid.engine.stream cimport Stream
 from leporid.engine.timeouts cimport Timeouts
@@ -84,6 +85,7 @@ cdef class Plane:
         self.dropped = []
         self.momentary = []
         self.ringing = []
+        self.judging = []
         self.scanning = []
         self.timers = Timers()
         self.retries = Retries(self)
@@ -155,6 +157,29 @@ cdef class Plane:
         delays.source, delays.routed = source, routed
         self.queues[delays.id] = source.delays = delays
         return delays
+
+    def staging(self, uint32_t queue_id, str name not None, Queue queue, routed=None):
+        """What of a binding waits for a filter class; made with the binding, or before replay.
+
+        Args:
+            queue_id: the definition's, or 0 for a binding that a restart forgets.
+            queue: where it leads, or None for an exchange.
+            routed: gives the queues of that exchange for (exchange, keys, properties).
+        """
+        cdef Staging staging = Staging(
+            self, queue_id or self.new_transient_id(), name, queue_id != 0)
+        staging.routed = routed
+        staging.way = None if queue is None else make_route([queue])
+        self.queues[staging.id] = staging
+        return staging
+
+    def take_judging(self):
+        """Stagings that something came to since the last call; one that is gone may be there."""
+        cdef Staging staging
+        judging, self.judging = self.judging, []
+        for staging in judging:
+            staging.hungry = False
+        return judging
 
     def source(self, str name not None, resolve, bint cacheable):
         """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""

@@ -1,0 +1,1 @@
+# Nothing of onward.pyx is seen by Python.

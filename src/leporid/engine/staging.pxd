@@ -1,0 +1,20 @@
+"""The messages of one binding that wait for the verdicts of a filter class."""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from leporid.engine.index cimport Slot
+from leporid.engine.queue cimport Queue
+from leporid.engine.source cimport Route
+from leporid.engine.wire cimport Props
+
+cdef class Staging(Queue):
+    cdef readonly uint64_t passed       # since the start, and so are the next two
+    cdef readonly uint64_t dropped
+    cdef readonly uint64_t unroutable   # of those that passed
+    cdef readonly bint judging          # a batch is out
+    cdef object routed                  # (exchange, keys, properties) -> queues; None: to `way`
+    cdef Route way
+    cdef list asked                     # the numbers of the batch that is out
+    cdef bytes frame(self, size_t content)
+    cdef int go_on(self, uint64_t seq, Slot *slot) except -1
+    cdef Route way_on(self, const uint8_t *names, bytes properties, const Props *props)

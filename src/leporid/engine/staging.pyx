@@ -1,0 +1,178 @@
+"""Staging: messages of one binding that wait for the verdicts of a filter class.
+
+A hidden queue, so that the log, replay, cleaning and checks treat what waits as they treat any
+message. Whoever asks the class takes a batch from the head and comes back with verdicts: what
+passes goes on to the destination of the binding, and ends here in the same transaction; the rest
+ends. It does not know who judges, nor bindings.
+
+Invariants: at most one batch is out, so what passes keeps its order; a message without a verdict
+stays; time to live begins where a message goes, not here.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+
+from leporid.engine.index cimport UNACKED, Slot
+from leporid.engine.onward cimport send_on
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue cimport Queue
+from leporid.engine.source cimport Route, make_route
+from leporid.engine.wire cimport HAS_CC, Props, Record, Target, walk_properties
+
+from leporid.amqp.errors import Fault
+from leporid.engine.rewrites import copies_of
+
+cdef enum:
+    # A frame as `leporid.filterserver.frames` draws it.
+    BATCH = 2
+    HEAD_BYTES = 5
+    COUNT_BYTES = 4
+    SIZES_BYTES = 10
+
+
+cdef inline uint8_t *append(uint8_t *to, const void *data, size_t size) noexcept nogil:
+    memcpy(to, data, size)
+    return to + size
+
+
+cdef class Staging(Queue):
+    """What waits for one binding; made by `Plane.staging`."""
+
+    def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
+        self.asked = []
+        self.limited = True             # so that `push` wakes: whatever comes must be judged
+
+    def __repr__(self):
+        return f"<Staging {self.name!r} ready={self.ready_count} judging={len(self.asked)}>"
+
+    cdef void wake(self):
+        """Have whoever asks the class know that there is something."""
+        if not self.hungry and self.ready_count:
+            self.hungry = True
+            self.plane.judging.append(self)
+
+    cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
+        return 0
+
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
+        self.index.slot_of(seq).deliveries = 0
+        return 0
+
+    # ------------------------------------------------------------- batches
+
+    def batch(self, size_t most, size_t bytes_max):
+        """The next messages as a frame for the filter server, and how many; None without any.
+
+        They wait for `judged` or `give_back`. There are at most `most` of them, and none is added
+        once there are `bytes_max` bytes.
+        """
+        cdef Record *record
+        cdef Slot *slot
+        cdef uint64_t seq
+        cdef size_t size = 0
+        if self.asked:
+            raise ValueError("a batch is out already")
+        while <size_t> len(self.asked) < most and size < bytes_max:
+            slot = self.pop(&seq)
+            if slot == NULL:
+                break
+            self.asked.append(seq)
+            record = self.plane.record(slot.position)
+            size += record.names_len + record.properties_len + record.body_len
+        if not self.asked:
+            return None
+        self.judging = True
+        return self.frame(size), len(self.asked)
+
+    cdef bytes frame(self, size_t content):
+        """The messages that are asked about, which have that many bytes."""
+        cdef uint32_t count = len(self.asked)
+        cdef uint32_t payload = <uint32_t> (COUNT_BYTES + SIZES_BYTES * count + content)
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, HEAD_BYTES + payload)
+        cdef uint8_t *sizes = <uint8_t *> PyBytes_AS_STRING(made)
+        cdef uint8_t *to = sizes + HEAD_BYTES + COUNT_BYTES + SIZES_BYTES * count
+        cdef Record *record
+        cdef uint16_t names_len
+        cdef uint8_t kind = BATCH
+        sizes = append(sizes, &kind, 1)
+        sizes = append(sizes, &payload, 4)
+        sizes = append(sizes, &count, 4)
+        for seq in self.asked:
+            record = self.plane.record(self.index.slot_of(seq).position)
+            names_len = record.names_len
+            sizes = append(sizes, &names_len, 2)
+            sizes = append(sizes, &record.properties_len, 4)
+            sizes = append(sizes, &record.body_len, 4)
+            to = append(to, <const uint8_t *> record + sizeof(Record)
+                        + record.targets * sizeof(Target),
+                        <size_t> names_len + record.properties_len + record.body_len)
+        return made
+
+    def judged(self, bytes verdicts not None):
+        """The batch is judged: what has a 1 goes on, in order, the rest ends."""
+        cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
+        cdef Slot *slot
+        cdef uint64_t seq
+        cdef size_t done = 0
+        if len(verdicts) != len(self.asked):
+            raise ValueError(f"{len(verdicts)} verdicts for {len(self.asked)} messages")
+        try:
+            for seq in self.asked:
+                slot = self.index.slot_of(seq)
+                if slot != NULL and slot.state == UNACKED:
+                    if verdict[done]:
+                        self.go_on(seq, slot)
+                    else:
+                        self.dropped += 1
+                        self.settle(seq, slot)
+                done += 1
+        finally:
+            # All of them, unless there is a defect: then those that are left are asked about again.
+            del self.asked[:done]
+            self.give_back()
+
+    def give_back(self):
+        """Nobody judged what is left of the batch: it waits again, in its place."""
+        cdef Slot *slot
+        cdef uint64_t seq
+        asked, self.asked, self.judging = self.asked, [], False
+        for seq in asked:
+            slot = self.index.slot_of(seq)
+            if slot != NULL and slot.state == UNACKED:
+                self.unacked_count -= 1
+                self.come_back(seq, slot)
+
+    # ------------------------------------------------------------- going on
+
+    cdef int go_on(self, uint64_t seq, Slot *slot) except -1:
+        """Send a message that passed to the destination of the binding."""
+        cdef Record *record = self.plane.record(slot.position)
+        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
+                                     + record.targets * sizeof(Target))
+        cdef const uint8_t *properties = names + record.names_len
+        cdef const uint8_t *body = properties + record.properties_len
+        cdef Props props
+        cdef Route route = self.way
+        walk_properties(properties, record.properties_len, &props)
+        if route is None:
+            route = self.way_on(names, properties[:record.properties_len], &props)
+        route = send_on(self, seq, route, names, record.names_len, properties,
+                        record.properties_len, body, record.body_len, &props)
+        self.passed += 1
+        if route is None or (route.lost and not route.refused):
+            self.unroutable += route is None or not route.duplicate
+        return 0
+
+    cdef Route way_on(self, const uint8_t *names, bytes properties, const Props *props):
+        """Where a message goes from the exchange that is bound; None: nobody knows."""
+        cdef const uint8_t *key = names + 1 + names[0]
+        cdef list keys = [key[1:1 + key[0]].decode("utf-8", "surrogateescape")]
+        if props.marks & HAS_CC:
+            keys += copies_of(properties)[1]
+        try:
+            return make_route(
+                self.routed(names[1:1 + names[0]].decode("utf-8", "surrogateescape"), keys,
+                            properties))
+        except Fault:
+            return None

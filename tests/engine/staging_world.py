@@ -1,0 +1,92 @@
+"""A durable queue q behind an exchange f whose binding asks a filter class, on a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.engine.disk_fake import Disk, recover
+from tests.engine.frames import PERSISTENT, publish
+from tests.engine.session_fake import Peer, make_plane
+
+from leporid.engine.plane import Plane
+from leporid.engine.queue import Queue
+from leporid.filterserver import frames
+from leporid.filterserver.message import Message, messages_of
+
+ALL = 1000
+
+
+class World:
+    """`exchange` says that the binding leads to an exchange, whose queues are `beyond`."""
+
+    def __init__(self, *, exchange: bool = False, segment_bytes: int = 4096) -> None:
+        self.exchange = exchange
+        self.segment_bytes = segment_bytes
+        self.asked_ways: list[tuple[str, list[str], bytes]] = []
+        self.disk = Disk()
+        self.beyond: list[str] = ["q"]
+        plane = make_plane(durable_segment_bytes=segment_bytes)
+        self.disk.attach(plane)
+        self.declare(plane)
+        self.open()
+
+    def declare(self, plane: Plane) -> None:
+        self.plane = plane
+        self.q = plane.queue(1, "q", True)
+        self.other = plane.queue(2, "other", True)
+        self.staging = plane.staging(
+            3, "f to q", None if self.exchange else self.q, self.way if self.exchange else None
+        )
+        source = plane.source("f", lambda key, raw: [self.staging], True)
+        both = plane.source("both", lambda key, raw: [self.staging, self.other], True)
+        self.sources = {"f": source, "both": both}
+
+    def open(self) -> None:
+        self.peer = Peer(self.plane, {"q": self.q, "other": self.other}, channels=(1, 2))
+        self.peer.session.sources |= self.sources
+
+    def way(self, exchange: str, keys: Sequence[str], raw: bytes) -> list[object]:
+        self.asked_ways.append((exchange, list(keys), raw))
+        return [{"q": self.q, "other": self.other}[name] for name in self.beyond]
+
+    def send(self, *bodies: bytes, raw: bytes = PERSISTENT, exchange: str = "f") -> None:
+        for body in bodies:
+            self.peer.feed(publish(1, "k", body, raw=raw, exchange=exchange))
+
+    def messages(self, most: int = ALL, bytes_max: int = 2**20) -> list[Message]:
+        """The next batch, as a filter sees it."""
+        batch = self.staging.batch(most, bytes_max)
+        if batch is None:
+            return []
+        frame, count = batch
+        kind, size = frames.HEAD.unpack_from(frame)
+        assert (kind, size) == (frames.BATCH, len(frame) - frames.HEAD.size)
+        found = list(messages_of(frame[frames.HEAD.size :]))
+        assert len(found) == count
+        return found
+
+    def judge(
+        self, passes: Callable[[bytes], bool] = lambda body: True, most: int = ALL
+    ) -> list[bytes]:
+        """Judge one batch; returns what was in it."""
+        bodies = [each.body for each in self.messages(most)]
+        if bodies:
+            self.staging.judged(bytes(passes(body) for body in bodies))
+        return bodies
+
+    def waiting(self) -> int:
+        return self.staging.ready_count + self.staging.unacked_count
+
+    def came(self, queue: Queue | None = None) -> list[bytes]:
+        self.plane.run()
+        return self.peer.drain(queue or self.q)
+
+    def sync(self) -> None:
+        self.plane.run()
+        self.disk.sync(self.plane)
+
+    def restart(self, disk: Disk | None = None) -> None:
+        """What was not synced is gone."""
+        self.disk = (disk or self.disk).copy()
+        recover(self.disk, self.declare, durable_segment_bytes=self.segment_bytes)
+        self.open()

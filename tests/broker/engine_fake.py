@@ -18,6 +18,7 @@ from leporid.engine.filter import Filter
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
+    from leporid.engine.filter import Filter
 
 
 @dataclass(eq=False)
@@ -222,6 +223,7 @@ class FakeConsumer:
     priority: int
     prefetch: int
     timeout: tuple[int | None, bool | None] = (None, None)
+    filter: Filter | None = None
 
 
 @dataclass(eq=False)
@@ -269,10 +271,11 @@ class FakeChannel:
         prefetch: int,
         timeout_ms: int | None = None,
         timeout_requeues: bool | None = None,
+        filter: Filter | None = None,  # noqa: A002
     ) -> FakeConsumer:
         assert isinstance(queue, FakeQueue)
         timeout = timeout_ms, timeout_requeues
-        consumer = FakeConsumer(self, queue, tag, no_ack, priority, prefetch, timeout)
+        consumer = FakeConsumer(self, queue, tag, no_ack, priority, prefetch, timeout, filter)
         self.consumers.append(consumer)
         queue.consumers.append(consumer)
         queue.deliver()

@@ -6,6 +6,8 @@ from tests.server.stack import Clock, Stack
 
 from leporid.amqp.methods import (
     BasicAck,
+    BasicConsume,
+    BasicConsumeOk,
     BasicGet,
     BasicGetOk,
     ChannelOpen,
@@ -27,7 +29,10 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "delays": {"/": DelayStatistics(0, 0, 0, 0)},
     "remembered": {"/": 0},
     "filter_classes": {},
-    "filters": {"bindings": {"asked": 0, "evaluated": 0, "matched": 0, "type_errors": 0}},
+    "filters": {
+        place: {"asked": 0, "evaluated": 0, "matched": 0, "type_errors": 0}
+        for place in ("bindings", "queues")
+    },
 }
 
 
@@ -139,4 +144,16 @@ async def test_filters_of_bindings(stack: Stack):
         await client.call(bind, QueueBindOk)
     await client.publish("k", b"message", exchange="amq.fanout")
     await stack.until(lambda: counts.now().messages_received_total == 1)
-    assert counts.now().filters == {"bindings": FilterCount(2, 1, 0, 0)}
+    assert counts.now().filters["bindings"] == FilterCount(2, 1, 0, 0)
+
+
+async def test_filters_of_consumers(stack: Stack):
+    counts = Counts(stack.broker, stack.plane, ())
+    client = await stack.client()
+    await client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    for text in ("p.priority > 5", "routing_key = 'other'", "NOT (routing_key = 'other')"):
+        arguments: dict[str, Value] = {"x-filter-sql": text}
+        await client.call(BasicConsume(queue="q", arguments=arguments), BasicConsumeOk)
+    await client.publish("q", b"message")
+    await stack.until(lambda: counts.now().messages_delivered_total == 1)
+    assert counts.now().filters["queues"] == FilterCount(3, 2, 1, 0)

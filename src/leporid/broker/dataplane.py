@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from leporid.engine.choice import Choice
+    from leporid.engine.filter import Filter
 
 from leporid.engine.filter import Filter
 
@@ -223,8 +224,9 @@ class Channel(Protocol):
         prefetch: int,
         timeout_ms: int | None = None,
         timeout_requeues: bool | None = None,
+        filter: Filter | None = None,  # noqa: A002 - the engine's word
     ) -> Consumer:
-        """Subscribe; deliveries may be sent before this returns.
+        """Subscribe to what a filter lets pass; deliveries may be sent before this returns.
 
         What it says of its timeout counts instead of what its queue says.
         """

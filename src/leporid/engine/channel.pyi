@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from leporid.engine.choice import Choice
 from leporid.engine.consumer import Consumer
+from leporid.engine.filter import Filter
 from leporid.engine.outbox import Outbox
 from leporid.engine.reader import Reader
 from leporid.engine.sender import Sender
@@ -56,10 +57,12 @@ class Channel(Sender):
         prefetch: int,
         timeout_ms: int | None = None,
         timeout_requeues: bool | None = None,
+        filter: Filter | None = None,  # noqa: A002 - the engine's word
     ) -> Consumer:
         """Start a consumer; deliveries begin with the next `Plane.run`.
 
-        Its timeout, and what becomes of what is overdue, are its queue's unless they are given.
+        It gets what its filter lets pass. Its timeout, and what becomes of what is overdue, are
+        its queue's unless they are given.
         """
 
     def consume_stream(

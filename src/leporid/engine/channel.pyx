@@ -16,6 +16,7 @@ from leporid.engine.consumer cimport Consumer
 from leporid.engine.delays cimport postponed
 from leporid.engine.confirms cimport Confirms, Pending
 from leporid.engine.dedup cimport unguarded
+from leporid.engine.filter cimport Filter
 from leporid.engine.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.outbox cimport Outbox
@@ -83,16 +84,18 @@ cdef class Channel(Sender):
         self.wake_consumers()
 
     def consume(self, Queue queue not None, str tag, bint no_ack, int priority, uint32_t prefetch,
-                timeout_ms=None, timeout_requeues=None):
+                timeout_ms=None, timeout_requeues=None, Filter filter=None):
         """Start a consumer; deliveries begin with the next `Plane.run`.
 
-        Its timeout, and what becomes of what is overdue, are its queue's unless they are given.
+        It gets what its filter lets pass. Its timeout, and what becomes of what is overdue, are
+        its queue's unless they are given.
         """
         cdef Consumer consumer = Consumer(self, queue, tag, no_ack, priority, prefetch)
         if timeout_ms is not None:
             consumer.timeout_ms = timeout_ms
         if timeout_requeues is not None:
             consumer.timeout_requeues = timeout_requeues
+        consumer.filter = filter
         self.consumers.append(consumer)
         queue.attach(consumer)
         if not no_ack:

@@ -5,7 +5,7 @@ Invariant: a fact about entries of another segment pins that segment's number in
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 from leporid.engine.index cimport BLOCK_SLOTS, GONE, Block, Slot
@@ -13,7 +13,7 @@ from leporid.engine.log cimport (
     DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_SETTLE, Segment,
 )
 from leporid.engine.plane cimport Plane
-from leporid.engine.queue cimport Queue, merge_ranges
+from leporid.engine.queue cimport Queue
 from leporid.engine.wire cimport (
     RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range, Record, Target,
 )
@@ -23,6 +23,30 @@ cdef enum:
 
 # What the end of an entry and the COMMIT after it take.
 cdef size_t LETTER_ROOM = 2 * (sizeof(Record) + 8) + sizeof(Range)
+
+
+cdef int compare_ranges(const void *a, const void *b) noexcept nogil:
+    cdef const Range *left = <const Range *> a
+    cdef const Range *right = <const Range *> b
+    if left.segment != right.segment:
+        return 1 if left.segment > right.segment else -1
+    if left.first == right.first:
+        return 0
+    return 1 if left.first > right.first else -1
+
+
+cdef uint32_t merge_ranges(Range *ranges, uint32_t count) noexcept nogil:
+    """Sort by place and join neighbours; returns how many are left."""
+    cdef uint32_t kept = 0, i
+    qsort(ranges, count, sizeof(Range), compare_ranges)
+    for i in range(1, count):
+        if (ranges[i].segment == ranges[kept].segment
+                and ranges[i].first == ranges[kept].first + ranges[kept].count):
+            ranges[kept].count += ranges[i].count
+        else:
+            kept += 1
+            ranges[kept] = ranges[i]
+    return kept + 1 if count else 0
 
 
 cdef int flush_settles(Plane plane, uint8_t flags) except -1:

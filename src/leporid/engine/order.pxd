@@ -7,5 +7,5 @@ cdef class Order:
     cdef size_t count, capacity
     cdef int push(self, uint64_t seq) except -1
     cdef uint64_t pop(self)
-    cdef void rebuild(self)
+    cdef void sort(self)
     cdef void sift(self, size_t at, uint64_t seq) noexcept

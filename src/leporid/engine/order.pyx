@@ -6,7 +6,12 @@ order costs nothing extra. Invariant: `pop` gives the lowest.
 """
 
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, qsort, realloc
+
+
+cdef int compare(const void *a, const void *b) noexcept nogil:
+    cdef uint64_t left = (<const uint64_t *> a)[0], right = (<const uint64_t *> b)[0]
+    return (left > right) - (left < right)
 
 
 cdef class Order:
@@ -42,12 +47,15 @@ cdef class Order:
         self.sift(0, self.heap[self.count])
         return lowest
 
-    cdef void rebuild(self):
-        """Order the first `count` numbers again, after somebody filtered them."""
-        cdef size_t at = self.count // 2
-        while at:
-            at -= 1
-            self.sift(at, self.heap[at])
+    cdef void sort(self):
+        """Order the first `count` numbers again, each once, after somebody filtered them."""
+        cdef size_t at, kept = 0
+        qsort(self.heap, self.count, sizeof(uint64_t), compare)
+        for at in range(self.count):
+            if not kept or self.heap[at] != self.heap[kept - 1]:
+                self.heap[kept] = self.heap[at]
+                kept += 1
+        self.count = kept
 
     cdef void sift(self, size_t at, uint64_t seq) noexcept:
         """Put a number at `at`, or below it until nothing under it is lower."""

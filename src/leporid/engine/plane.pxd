@@ -1,6 +1,6 @@
 """What the parts of the data plane share: clock, logs, work lists, counters."""
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef class Plane    # before the modules that know it, too
 
@@ -31,6 +31,8 @@ cdef class Plane:
     cdef readonly uint64_t unroutable, requeued, expired, timed_out
     # Filters of bindings: questions, those that took looking at properties, and their outcomes.
     cdef readonly uint64_t filters_asked, filters_evaluated, filters_matched, filters_failed
+    # Filters of consumers: questions, those that took looking at properties, and their outcomes.
+    cdef readonly uint64_t wishes_asked, wishes_evaluated, wishes_matched, wishes_failed
     cdef readonly uint64_t received_bytes, sent_bytes
     cdef list hungry                    # queues that may have something for somebody
     cdef list touched                   # connections with output
@@ -62,6 +64,8 @@ cdef class Plane:
     cdef list ringing                   # Delays that have something due
     cdef list judging                   # Stagings that may have something to be judged
     cdef list scanning                  # readers of streams that look for what they want
+    cdef public int64_t search_work     # that filters of consumers may do in one turn
+    cdef list searching                 # queues in which filters have more to look at
     cdef bint idle_segments             # a durable segment may have lost its last entry
     cdef uint64_t cleaned_ms
     cdef uint64_t compacted_ms

@@ -36,6 +36,9 @@ class Plane:
     """Unix time; set at each turn."""
     publishers_blocked: bool
     """Do not read from connections that have published."""
+    search_work: int
+    """What filters of consumers may do in one turn: as many simple questions."""
+
     message_bytes_max: int
     interceptor: Interceptor | None
     """Changes the properties of what clients publish; None: nobody does."""
@@ -110,6 +113,22 @@ class Plane:
 
     @property
     def requeued(self) -> int: ...
+    @property
+    def wishes_asked(self) -> int:
+        """Questions of filters of consumers: of each distinct one about each message."""
+
+    @property
+    def wishes_evaluated(self) -> int:
+        """Those of them that took more than a look-up by a value."""
+
+    @property
+    def wishes_matched(self) -> int:
+        """Those of them that were answered with yes."""
+
+    @property
+    def wishes_failed(self) -> int:
+        """Those of them that met a type error."""
+
     @property
     def expired(self) -> int: ...
     @property

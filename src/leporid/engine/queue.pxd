@@ -2,11 +2,14 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+cdef class Queue    # before the modules that know it, too
+
 from leporid.engine.index cimport Index, Slot
 from leporid.engine.order cimport Order
 from leporid.engine.plane cimport Plane
 from leporid.engine.takers cimport Taker, Takers
 from leporid.engine.timers cimport Due
+from leporid.engine.wishes cimport Wishes
 from leporid.engine.wire cimport Range
 
 cdef enum:
@@ -47,6 +50,7 @@ cdef class Queue:
     cdef Plane plane
     cdef Index index
     cdef Takers takers
+    cdef Wishes wishes                  # of consumers that have filters; None: nobody has
     cdef bint hungry                    # stands in plane.hungry
     cdef uint64_t head_seq              # without priorities: from here on nothing was delivered
     cdef Order returned                 # ready again, before head_seq
@@ -82,5 +86,3 @@ cdef class Queue:
     cdef int resume(self, Taker taker) except -1
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1
     cdef int drop_all(self, uint8_t state) except -1
-
-cdef uint32_t merge_ranges(Range *ranges, uint32_t count) noexcept nogil

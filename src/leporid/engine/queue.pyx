@@ -7,13 +7,13 @@ a log.
 Every entry has a sequence number, dense within the queue, that it keeps until it is settled; a
 requeued entry therefore goes back to its original place.
 
-Invariants: without priorities, entries from `head_seq` on were never delivered and READY entries
-before it stand in `returned`; with priorities, every READY entry stands in the lane of its
-priority. ready_count and unacked_count equal the number of slots in that state.
+Invariants: without priorities, READY entries before `head_seq` stand in `returned`, and without
+filters those from there on were never delivered; with priorities, every READY entry stands in the
+lane of its priority. ready_count and unacked_count equal the number of slots in that state.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, qsort, realloc
+from libc.stdlib cimport free, realloc
 
 from leporid.engine.index cimport (
     BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Block, Index, Slot,
@@ -22,6 +22,7 @@ from leporid.engine.log cimport DURABLE_BIT
 from leporid.engine.order cimport Order
 from leporid.engine.plane cimport Plane
 from leporid.engine.takers cimport Taker, Takers
+from leporid.engine.wishes cimport Wishes
 from leporid.engine.wire cimport (
     TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
 )
@@ -39,30 +40,6 @@ OVERFLOW = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
             "reject-publish-dlx": REJECT_PUBLISH_DLX}
 RETRIES = {"disabled": 0, "returned": HOLD_RETURNED, "failed": HOLD_FAILED,
            "all": HOLD_RETURNED | HOLD_FAILED}
-
-
-cdef int compare_ranges(const void *a, const void *b) noexcept nogil:
-    cdef const Range *left = <const Range *> a
-    cdef const Range *right = <const Range *> b
-    if left.segment != right.segment:
-        return 1 if left.segment > right.segment else -1
-    if left.first == right.first:
-        return 0
-    return 1 if left.first > right.first else -1
-
-
-cdef uint32_t merge_ranges(Range *ranges, uint32_t count) noexcept nogil:
-    """Sort by place and join neighbours; returns how many are left."""
-    cdef uint32_t kept = 0, i
-    qsort(ranges, count, sizeof(Range), compare_ranges)
-    for i in range(1, count):
-        if (ranges[i].segment == ranges[kept].segment
-                and ranges[i].first == ranges[kept].first + ranges[kept].count):
-            ranges[kept].count += ranges[i].count
-        else:
-            kept += 1
-            ranges[kept] = ranges[i]
-    return kept + 1 if count else 0
 
 
 cdef class Queue:
@@ -156,6 +133,8 @@ cdef class Queue:
         if self.lanes is not None:
             slot.priority = min(priority, self.max_priority)
             self.stand(seq, slot)
+            if self.wishes is not None:
+                self.wishes.ends[slot.priority] = seq + 1
         self.ready_count += 1
         self.ready_bytes += body_len
         self.published += 1
@@ -267,12 +246,14 @@ cdef class Queue:
         cdef Order order = self.returned
         if self.lanes is not None:
             order = <Order> self.lanes[slot.priority]
+        elif seq >= self.head_seq:
+            return 0  # a filter chose it; it is found where it is
         if order.count > ORDER_SLACK + 2 * self.ready_count:
             self.prune(order)
         return order.push(seq)
 
     cdef int prune(self, Order order) except -1:
-        """Forget numbers whose entries are gone; called when most of them are."""
+        """Forget numbers whose entries are gone, or that stand there twice; called when most do."""
         cdef size_t at, kept = 0
         cdef Slot *slot
         for at in range(order.count):
@@ -281,7 +262,7 @@ cdef class Queue:
                 order.heap[kept] = order.heap[at]
                 kept += 1
         order.count = kept
-        order.rebuild()
+        order.sort()
         return 0
 
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1:
@@ -310,6 +291,8 @@ cdef class Queue:
         slot.state = READY
         self.ready_count += 1
         self.ready_bytes += self.plane.record(slot.position).body_len
+        if self.wishes is not None:
+            self.wishes.came_back(seq)
         if slot.expires_at_ms:
             # Its timer rang meanwhile, or will ring.
             if slot.expires_at_ms <= self.plane.now_ms:
@@ -445,6 +428,8 @@ cdef class Queue:
         if self.lanes is not None:
             self.lanes = [Order() for _ in self.lanes]
         self.head_seq = self.next_seq
+        if self.wishes is not None:
+            self.wishes.purged()
         return count
 
     def retire(self):
@@ -463,6 +448,11 @@ cdef class Queue:
 
     cdef int attach(self, Taker taker) except -1:
         self.consumer_count += 1
+        taker.home = self.takers
+        if taker.filter is not None:
+            if self.wishes is None:
+                self.wishes = Wishes(self)
+            self.wishes.attach(taker)
         self.takers.attach(taker)
         self.wake()
         return 0
@@ -470,12 +460,15 @@ cdef class Queue:
     cdef int detach(self, Taker taker) except -1:
         self.consumer_count -= 1
         self.takers.detach(taker)
+        if taker.filter is not None and self.wishes.detach(taker):
+            self.wishes = None
+        taker.home = None
         self.wake()
         return 0
 
     cdef int resume(self, Taker taker) except -1:
         """The taker may be able to take again."""
-        self.takers.enter(taker)
+        taker.home.enter(taker)
         self.wake()
         return 0
 
@@ -485,6 +478,9 @@ cdef class Queue:
         cdef Taker taker
         cdef Slot *slot
         cdef uint64_t seq
+        if self.wishes is not None:
+            self.wishes.deliver()
+            return self.drop_excess()
         while self.ready_count:
             taker = self.takers.turn()
             if taker is None:

@@ -5,11 +5,14 @@ from libc.stdint cimport uint64_t
 from leporid.engine.index cimport Slot
 
 cdef class Level
+cdef class Takers
 
 cdef class Taker:
     cdef readonly int priority
     cdef readonly uint64_t unacked_count
     cdef readonly bint active       # not cancelled
+    cdef Takers home            # with whom it takes turns, while it is attached
+    cdef object filter          # Filter of what it wants; None: everything
     cdef Taker next
     cdef Taker previous
     cdef Level level                # the ring it stands in; None while it cannot take

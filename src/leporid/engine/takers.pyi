@@ -22,6 +22,5 @@ class Taker:
 class Level:
     """The takers of one priority; used by the engine only."""
 
-@final
 class Takers:
     """All takers of one queue; used by the engine only."""

@@ -1,5 +1,8 @@
 """Consumers of one queue: round robin among those of the same priority that can take.
 
+Those of a queue know each other through its `Takers`; they take turns with those of their `home`,
+which is that, unless they want some of the messages only (`wishes`).
+
 It does not know entries or credit: a taker says whether it can take. A taker that cannot leaves
 its ring and comes back when it may be able to, so that finding the next one never means asking
 all of them again. Invariant: whoever can take stands in the ring of its priority; with a single
@@ -40,11 +43,11 @@ cdef class Takers:
         self.everybody.append(taker)
         if self.single and self.chosen is None:
             self.choose()
-        return self.enter(taker)
+        return taker.home.enter(taker)
 
     cdef int detach(self, Taker taker) except -1:
         self.everybody.remove(taker)
-        self.leave(taker)
+        taker.home.leave(taker)
         if self.chosen is taker:
             self.choose()
         return 0
@@ -57,7 +60,7 @@ cdef class Takers:
             if self.chosen is None or taker.priority > self.chosen.priority:
                 self.chosen = taker
         if self.chosen is not None:
-            self.enter(self.chosen)
+            self.chosen.home.enter(self.chosen)
         return 0
 
     cdef int enter(self, Taker taker) except -1:

@@ -106,6 +106,12 @@ class Counts:
                     plane.filters_evaluated,
                     plane.filters_matched,
                     plane.filters_failed,
-                )
+                ),
+                "queues": FilterCount(
+                    plane.wishes_asked,
+                    plane.wishes_evaluated,
+                    plane.wishes_matched,
+                    plane.wishes_failed,
+                ),
             },
         )

@@ -81,6 +81,38 @@ def test_a_timeout_of_its_own(world: World, arguments: dict[str, Value], timeout
     assert consumer.timeout == timeout
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [{"x-filter-tags": "A || B"}, {"x-filter-sql": "a = 'A' AND b > 1", "x-filter-tags": "A"}],
+)
+def test_a_filter_of_its_own(world: World, arguments: dict[str, Value]):
+    world.peer().call(BasicConsume(queue="q", arguments=arguments))
+    (consumer,) = world.queue("q").consumers
+    assert consumer.filter is not None
+    world.peer().call(BasicConsume(queue="q", arguments={"x-filter-tags": "*"}))
+    assert world.queue("q").consumers[1].filter is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            {"x-filter-sql": "a = 'A' AND"},
+            "PRECONDITION_FAILED - invalid arg 'x-filter-sql': ",
+        ),
+        ({"x-filter-tags": 5}, "PRECONDITION_FAILED - invalid arg 'x-filter-tags': it is no text"),
+        ({"x-filter-class": "none"}, "NOT_FOUND - no filter class 'none' is registered"),
+    ],
+)
+def test_what_is_no_filter_is_refused_and_leaves_nothing(
+    world: World, arguments: dict[str, Value], text: str
+):
+    peer = world.peer()
+    refusal = peer.refused(BasicConsume(queue="q", consumer_tag="t", arguments=arguments))
+    assert refusal.startswith(text)
+    assert world.queue("q").consumers == []
+
+
 def test_a_tag_is_used_once_on_a_channel(world: World):
     peer = world.peer()
     peer.call(ChannelOpen(), 2)

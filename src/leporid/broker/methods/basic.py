@@ -34,6 +34,7 @@ from leporid.broker.arguments import QUORUM, READER, TIMEOUT_ACTION, check_consu
 from leporid.broker.channel import ChannelState
 from leporid.broker.choices import choice_of
 from leporid.broker.dataplane import Stream
+from leporid.broker.filters import filter_of
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE
 from leporid.broker.queues import QueueState
 from leporid.broker.readers import check_room
@@ -68,6 +69,7 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
         _consume_stream(channel, queue, queue.stream, method)
         return
     _check_exclusive(queue, method.exclusive)
+    found = filter_of(method.arguments)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     subscription = channel.subscribe(queue, tag, exclusive=method.exclusive)
     if not method.no_wait:
@@ -83,6 +85,7 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
         channel.engine.prefetch_count,
         timeout_ms if isinstance(timeout_ms, int) else None,
         None if action is None else action == "requeue",
+        None if found is None else found.engine,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import struct
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 CHANNEL = 1
@@ -91,12 +91,19 @@ def ack(delivery_tag: int, *, multiple: bool) -> bytes:
 
 
 def message(
-    exchange: str, key: str, body: bytes, *, persistent: bool, frame_bytes_max: int
+    exchange: str,
+    key: str,
+    body: bytes,
+    *,
+    persistent: bool,
+    frame_bytes_max: int,
+    headers: Mapping[str, int | str] | None = None,
 ) -> bytes:
     """The frames of one basic.publish: method, content header, content body."""
     frames = [method(CHANNEL, BASIC_PUBLISH, b"\0\0" + short(exchange) + short(key) + b"\0")]
-    # Flag 0x1000: delivery-mode is there, and 2 says persistent.
-    properties = b"\x10\x00\x02" if persistent else b"\x00\x00"
+    # Flag 0x2000: headers are there; 0x1000: delivery-mode is, and 2 says persistent.
+    properties = struct.pack(">H", (0x2000 if headers else 0) | (0x1000 if persistent else 0))
+    properties += (table(headers) if headers else b"") + (b"\x02" if persistent else b"")
     header = struct.pack(">HHQ", BASIC_PUBLISH[0], 0, len(body)) + properties
     frames.append(frame(FRAME_HEADER, CHANNEL, header))
     step = frame_bytes_max - FRAME_OVERHEAD
@@ -240,12 +247,17 @@ class Client:
         """Delete a queue with what is in it."""
         self.request(QUEUE_DELETE, b"\0\0" + short(name) + b"\0")
 
-    def bind(self, queue: str, exchange: str, keys: list[str]) -> None:
-        """Bind a queue with many keys; only the last binding is waited for."""
+    def bind(
+        self, queue: str, exchange: str, keys: list[str], filters: Sequence[str] = ("",)
+    ) -> None:
+        """Bind a queue with many keys or filters; only the last binding is waited for."""
         head = b"\0\0" + short(queue) + short(exchange)
-        for key in keys[:-1]:
-            self._send(CHANNEL, QUEUE_BIND, head + short(key) + b"\1" + table({}))
-        self.request(QUEUE_BIND, head + short(keys[-1]) + b"\0" + table({}))
+        asked = [table({"x-filter-sql": sql} if sql else {}) for sql in filters]
+        bindings = [(short(key), arguments) for key in keys for arguments in asked]
+        for key, arguments in bindings[:-1]:
+            self._send(CHANNEL, QUEUE_BIND, head + key + b"\1" + arguments)
+        key, arguments = bindings[-1]
+        self.request(QUEUE_BIND, head + key + b"\0" + arguments)
 
     def consume(
         self, queue: str, *, no_ack: bool, prefetch: int = 0, offset: str | None = None

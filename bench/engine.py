@@ -33,10 +33,13 @@ from bench.client import CHANNEL, PROTOCOL_HEADER, ack, message
 
 from leporid.engine.channel import Channel
 from leporid.engine.connection import Connection
+from leporid.engine.filter import Filter
 from leporid.engine.interceptor import Interceptor
 from leporid.engine.plane import Plane
 from leporid.engine.queue import Queue
+from leporid.engine.selector import Selector
 from leporid.engine.source import Source
+from leporid.filters.compiler import program
 
 FRAME_BYTES_MAX = 131072
 TURN_MESSAGES = 400
@@ -64,7 +67,11 @@ class Case:
     stream: bool = False
     intercepted: bool = False
     limited: bool = False
+    filters: str = ""
 
+
+# Members of a route with filters; one of them lets each message pass.
+FILTERS = 1000
 
 CASES = {
     "auto": Case("published, delivered, acknowledged automatically"),
@@ -75,6 +82,8 @@ CASES = {
     "4k": Case("bodies of 4 KiB", body_bytes=4096),
     "stamped": Case("as auto; the broker sets timestamp and message id", intercepted=True),
     "limited": Case("as auto; a time to live and limits of length and bytes", limited=True),
+    "equal": Case("1000 filtered bindings, found by value", filters="number = {0}"),
+    "ranges": Case("1000 filtered bindings, each evaluated", filters="number BETWEEN {0} AND {0}"),
     "stream": Case(
         "appended to a stream, confirmed, read, acknowledged",
         acknowledged=True,
@@ -87,8 +96,14 @@ CASES = {
 class Peer:
     """What the engine asks of the control plane, as far as these cases go: routes."""
 
-    def __init__(self, plane: Plane, queues: Sequence[Queue]) -> None:
-        self._source = plane.source("", lambda _key, _properties: queues, True)
+    def __init__(
+        self,
+        plane: Plane,
+        queues: Sequence[Queue],
+        filtered: Sequence[tuple[Filter, Queue]] = (),
+    ) -> None:
+        found = plane.fork([], filtered) if filtered else queues
+        self._source = plane.source("", lambda _key, _properties: found, True)
 
     def source(self, _name: str, /) -> Source:
         """The routes of the one exchange there is."""
@@ -154,7 +169,9 @@ class Rig:
             for queue in self.queues:
                 queue.set_message_ttl(LIFE_MS)
                 queue.set_limits(max_length=LENGTH, max_bytes=LENGTH_BYTES)
-        peer = Peer(self.plane, self.queues)
+        filters = [case.filters.format(number) for number in range(FILTERS)]
+        filtered = [(Selector(program(sql).code), self.queues[0]) for sql in filters if sql]
+        peer = Peer(self.plane, self.queues, filtered)
         self._publisher, channel = self._connect(peer)
         if case.durable:
             channel.select_confirm()
@@ -178,16 +195,19 @@ class Rig:
         frames = [
             message(
                 "",
-                f"key.{number:04d}",
+                "key" if case.filters else f"key.{number:04d}",
                 bytes(case.body_bytes),
                 persistent=case.durable,
                 frame_bytes_max=FRAME_BYTES_MAX,
+                headers={"origin": "JFK", "number": number} if case.filters else None,
             )
-            for number in range(case.keys)
+            for number in range(FILTERS if case.filters else case.keys)
         ]
-        count = max(1, case.keys // TURN_MESSAGES)
+        count = max(1, len(frames) // TURN_MESSAGES)
         return [
-            b"".join(frames[(turn * TURN_MESSAGES + at) % case.keys] for at in range(TURN_MESSAGES))
+            b"".join(
+                frames[(turn * TURN_MESSAGES + at) % len(frames)] for at in range(TURN_MESSAGES)
+            )
             for turn in range(count)
         ]
 

@@ -56,6 +56,10 @@ TAG = struct.Struct(">Q")
 CONTENT_BYTES_AT = 7 + 4
 
 
+# What stands before the number in the headers, and has to be walked past.
+FLIGHT: dict[str, int | str] = {"carrier": "UA", "origin": "JFK", "dest": "LAX", "dep_delay": 75}
+
+
 class LoadFailed(Exception):
     """The load itself went wrong, so there is nothing to report about the broker."""
 
@@ -71,6 +75,7 @@ class Load:
         ack_every: acknowledge when so many deliveries or more are not; 0: automatic.
         messages_max: each publisher stops after so many; 0: never.
         offset: where the receivers of a stream begin.
+        numbered: each message has headers as a flight has them, and its number among the keys.
     """
 
     queues: tuple[str, ...]
@@ -85,6 +90,7 @@ class Load:
     prefetch: int = 0
     messages_max: int = 0
     offset: str | None = None
+    numbered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,9 @@ class Publisher:
                 body,
                 persistent=load.persistent,
                 frame_bytes_max=client.frame_bytes_max,
+                headers=FLIGHT | {"number": number} if load.numbered else None,
             )
-            for key in keys
+            for number, key in enumerate(keys)
         ]
         self.block_messages = max(1, BLOCK_BYTES // len(frames[0]))
         if self.window:

@@ -24,6 +24,7 @@ from bench.load import Counts, Load, LoadFailed, Running
 Figures = dict[str, float]
 
 BINDINGS = 10_000
+FILTERED_BINDINGS = 1_000
 KEYS = 2_000
 # More keys than any broker remembers routes for.
 COLD_KEYS = 100_000
@@ -218,6 +219,35 @@ def route_by_topic(broker: Broker, plan: Plan, key_count: int) -> Figures:
         with Client(broker.url) as admin:
             admin.bind(names[0], name, [*patterns, "load.*.#"])
         load = Load(queues=names, exchange=name, keys=tuple(pairs), body_bytes=plan.body_bytes)
+        return rates(broker, plan, load)
+
+
+@workload("filters-bindings")
+def filters_bindings(broker: Broker, plan: Plan) -> Figures:
+    """1,000 bindings of 10 queues, each looked up by a header's value; one of them matches."""
+    return route_by_filters(broker, plan, "number = {0} AND origin = 'JFK'")
+
+
+@workload("filters-ranges")
+def filters_ranges(broker: Broker, plan: Plan) -> Figures:
+    """The same with ranges, so that every filter has to be evaluated."""
+    return route_by_filters(broker, plan, "number BETWEEN {0} AND {0}")
+
+
+def route_by_filters(broker: Broker, plan: Plan, sql: str) -> Figures:
+    """Publish to an exchange with many filtered bindings."""
+    with queues(broker, FANOUT_QUEUES) as names, exchange(broker, "fanout") as name:
+        with Client(broker.url) as admin:
+            for at, queue in enumerate(names):
+                numbers = range(at, FILTERED_BINDINGS, len(names))
+                admin.bind(queue, name, [""], [sql.format(number) for number in numbers])
+        load = Load(
+            queues=names,
+            exchange=name,
+            keys=("k",) * FILTERED_BINDINGS,
+            body_bytes=plan.body_bytes,
+            numbered=True,
+        )
         return rates(broker, plan, load)
 
 

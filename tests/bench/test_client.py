@@ -8,6 +8,7 @@ from bench.client import Client, Refused, ack, frame, message, table
 
 from leporid.amqp.constants import FRAME_END
 from leporid.amqp.methods import BasicAck, BasicPublish, ConnectionClose, decode
+from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import decode_table
 
 
@@ -33,6 +34,18 @@ def test_message_is_what_the_protocol_says(body_bytes: int, persistent: bool):
     assert [kind for kind, _, _ in parts] == [3] * len(parts)
     assert b"".join(part for _, _, part in parts) == body
     assert all(8 + len(part) <= 4096 for _, _, part in parts)
+
+
+def test_a_message_may_have_headers():
+    for persistent in (False, True):
+        data = message(
+            "", "k", b"", persistent=persistent, frame_bytes_max=4096, headers={"n": 5, "t": "x"}
+        )
+        _, header = split(data)
+        found = decode_properties(header[2][12:])
+        assert found == Properties(
+            headers={"n": 5, "t": "x"}, delivery_mode=2 if persistent else None
+        )
 
 
 def test_ack_is_what_the_protocol_says():

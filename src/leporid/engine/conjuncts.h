@@ -9,6 +9,7 @@
 #ifndef LEPORID_CONJUNCTS_H
 #define LEPORID_CONJUNCTS_H
 
+#include "filing.h"
 #include "selector.h"
 
 /* OPAQUE: anything else; only the program knows. */
@@ -146,6 +147,29 @@ static void take_apart(Parts *parts) {
     add_conjunct(parts, OPAQUE, 0);
 }
 
+/* ------------------------------------------------------------------ what must be equal */
+
+/* The values that are asked for, if a message with another one cannot pass. */
+static uint32_t wanted_values(const Conjunct *one, const Operand **values) {
+    const Constant *several = one->several;
+    if (one->negated) return 0;
+    if (one->kind == COMPARED && one->relation == EQUAL && is_key(&one->constant)) {
+        *values = &one->constant;
+        return 1;
+    }
+    if (one->kind != ONE_OF) return 0;
+    for (uint32_t i = 0; i < one->count; i++) {
+        if (!is_key(&several[i].value)) return 0;
+        if (is_numeric(&several[i].value) != is_numeric(&several[0].value)) return 0;
+    }
+    *values = &several->value;
+    return one->count;
+}
+
+static inline const Operand *nth(const Conjunct *one, const Operand *values, uint32_t at) {
+    return one->kind == ONE_OF ? &one->several[at].value : values;
+}
+
 /* ------------------------------------------------------------------ running */
 
 static inline int conjunct_holds(const Code *code, const Conjunct *one, const Operand *values,
@@ -176,6 +200,38 @@ static inline int conjuncts_hold(const Code *code, const Conjunct *one, uint32_t
         if (bad && !code->jms) return TYPE_ERROR;
     }
     return certain ? MATCH : bad ? TYPE_ERROR : NO_MATCH;
+}
+
+/* ------------------------------------------------------------------ ruling out */
+
+/* The first two conditions, if they compare with integers: a half of a cache line that says of most
+   messages that a program is not true, without a look at it. */
+typedef struct {
+    int64_t constants[2];
+    uint32_t places[2];
+    uint8_t orders[2], count;
+} Glance;
+
+static Glance glance_of(const Conjunct *one, uint32_t count) {
+    Glance glance = {.count = 0};
+    for (; count-- && glance.count < 2; one++) {
+        if (one->kind != COMPARED || one->constant.kind != INTEGER) break;
+        glance.constants[glance.count] = one->constant.integer;
+        glance.places[glance.count] = one->place;
+        glance.orders[glance.count++] = one->orders;
+    }
+    return glance;
+}
+
+/* Whether one of them is false, and nothing before it was anything but true. */
+static inline int is_ruled_out(const Glance *glance, const Operand *values) {
+    for (int i = 0; i < glance->count; i++) {
+        const Operand *v = &values[glance->places[i]];
+        if (v->kind != INTEGER) return 0;
+        int order = order_integers(v->integer, glance->constants[i]);
+        if (!(glance->orders[i] >> (order + 1) & 1)) return 1;
+    }
+    return 0;
 }
 
 #endif

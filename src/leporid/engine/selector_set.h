@@ -54,6 +54,7 @@ typedef struct {
     Member *members;
     uint32_t size, count, upto, vacant;
     uint32_t *always, always_count;
+    Glance *glances;         /* at those that are always asked */
     uint32_t *matched, matched_count;
     Filing filing;
     Naming naming;
@@ -79,6 +80,9 @@ static int more_members(SelectorSet *s) {
     uint32_t *always = realloc(s->always, size * sizeof *always);
     if (!always) return NO_MEMORY;
     s->always = always;
+    Glance *glances = realloc(s->glances, size * sizeof *glances);
+    if (!glances) return NO_MEMORY;
+    s->glances = glances;
     uint32_t *matched = realloc(s->matched, size * sizeof *matched);
     if (!matched) return NO_MEMORY;
     s->matched = matched;
@@ -166,6 +170,7 @@ static void unfile(SelectorSet *s, uint32_t number) {
         for (uint32_t i = 0; i < m->keys_count; i++) take_from(&s->filing, m->keys[i], number);
     } else if (m->at != NOBODY) {
         s->always[m->at] = s->always[--s->always_count];
+        s->glances[m->at] = s->glances[s->always_count];
         s->members[s->always[m->at]].at = m->at;
     }
     free(m->keys);
@@ -189,6 +194,7 @@ static void set_close(SelectorSet *s) {
     naming_close(&s->naming);
     free(s->members);
     free(s->always);
+    free(s->glances);
     free(s->matched);
     free(s->values);
     free(s->filed);
@@ -309,27 +315,6 @@ static int add_program(SelectorSet *s, uint32_t number, const Program *g) {
 
 /* ------------------------------------------------------------------ filing */
 
-/* The values that are asked for, if a message with another one cannot pass. */
-static uint32_t wanted_values(const Conjunct *one, const Operand **values) {
-    const Constant *several = one->several;
-    if (one->negated) return 0;
-    if (one->kind == COMPARED && one->relation == EQUAL && is_key(&one->constant)) {
-        *values = &one->constant;
-        return 1;
-    }
-    if (one->kind != ONE_OF) return 0;
-    for (uint32_t i = 0; i < one->count; i++) {
-        if (!is_key(&several[i].value)) return 0;
-        if (is_numeric(&several[i].value) != is_numeric(&several[0].value)) return 0;
-    }
-    *values = &several->value;
-    return one->count;
-}
-
-static inline const Operand *nth(const Conjunct *one, const Operand *values, uint32_t at) {
-    return one->kind == ONE_OF ? &one->several[at].value : values;
-}
-
 /* The condition with the fewest members beside it; NULL: none can be looked up. */
 static const Conjunct *best_of(const SelectorSet *s, const Member *m) {
     const Conjunct *best = NULL;
@@ -359,8 +344,12 @@ static int set_file(SelectorSet *s, uint32_t number) {
     const Conjunct *one = best_of(s, m);
     const Operand *values;
     if (!one) {
-        m->at = s->always_count;
-        s->always[s->always_count++] = number;
+        const Part *first = m->parts;
+        m->at = s->always_count++;
+        s->always[m->at] = number;
+        s->glances[m->at] = glance_of(
+            first ? first->conjuncts : NULL,
+            first && first->kind == PART_CONJUNCTS ? first->count : 0);
         return DONE;
     }
     uint32_t count = wanted_values(one, &values);
@@ -487,7 +476,10 @@ static uint32_t set_match(SelectorSet *s, const uint8_t *names, size_t names_len
             ask_filed(s, (uint32_t) __builtin_ctz(left), &asked);
         for (uint32_t i = 0; i < s->touched_count; i++)
             ask_filed(s, AT_HEADERS + s->touched[i], &asked);
-        for (uint32_t i = 0; i < s->always_count; i++) ask_member(s, s->always[i], &asked);
+        for (uint32_t i = 0; i < s->always_count; i++) {
+            if (is_ruled_out(&s->glances[i], s->values)) s->evaluated++;
+            else ask_member(s, s->always[i], &asked);
+        }
     }
     forget_message(s);
     s->passed += s->matched_count;

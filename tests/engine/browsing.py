@@ -6,6 +6,7 @@ from typing import Any
 
 from leporid.engine.arrow import ENTRY_COLUMNS, columns_of
 from leporid.engine.browse import Browse, QueueWindow
+from leporid.engine.chosen import Chosen
 from leporid.engine.lease import Lease
 from leporid.engine.queue import Queue
 from leporid.management.tables import batch_of, schema_of
@@ -14,7 +15,7 @@ COLUMNS = ("offset", "body", *ENTRY_COLUMNS)
 
 
 def rows_of(window: QueueWindow, **filters: Any) -> list[dict[str, Any]]:
-    rows, built = columns_of(window, COLUMNS, stream="q", **filters)
+    rows, built = columns_of(window, COLUMNS, stream="q", chosen=Chosen(window, **filters))
     batch = batch_of(schema_of(COLUMNS, {}), rows, built)
     batch.validate(full=True)
     found: list[dict[str, Any]] = batch.to_pylist()

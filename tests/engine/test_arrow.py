@@ -24,6 +24,7 @@ from leporid.amqp.tables import (
     decode_table,
 )
 from leporid.engine.arrow import COLUMNS, PROPERTIES, columns_of
+from leporid.engine.chosen import Chosen
 from leporid.management.tables import batch_of, schema_of
 
 SECONDS_MAX = 253402300799
@@ -31,7 +32,8 @@ SECONDS_MAX = 253402300799
 
 def rows_of(world: World, columns: tuple[str, ...] = COLUMNS, **filters: Any) -> list[dict]:
     with world.stream.window(0, world.stream.end, 10**6, 10**9) as window:
-        rows, built = columns_of(window, columns, stream="s", partition=3, **filters)
+        chosen = Chosen(window, **filters)
+        rows, built = columns_of(window, columns, stream="s", partition=3, chosen=chosen)
     batch = batch_of(schema_of(columns, {}), rows, built)
     batch.validate(full=True)
     found: list[dict] = batch.to_pylist()
@@ -208,20 +210,6 @@ def test_of_a_header_that_stands_twice_the_first_counts():
     assert decode_table(table)[0] == {"a": True, "b": False}
     world = made(("", "", b"\x20\0" + table, b""))
     assert rows_of(world, ("headers",)) == [{"headers": [("a", "true"), ("b", "false")]}]
-
-
-def test_filters():
-    world = made(*(("e" if at % 2 else "f", f"k{at}", b"\0\0", b"") for at in range(20)))
-    now = world.plane.wall_ms
-
-    def offsets(**filters: Any) -> list[int]:
-        return [row["offset"] for row in rows_of(world, ("offset",), **filters)]
-
-    assert offsets(routing_key=b"k1") == [1]
-    assert offsets(routing_key_prefix=b"k1", exchange=b"f") == [10, 12, 14, 16, 18]
-    assert offsets(routing_key_prefix=b"k10 and more") == []
-    assert offsets(since_ms=now + 1) == []
-    assert len(offsets(since_ms=now, until_ms=now + 1)) == 20
 
 
 def test_a_column_that_does_not_exist():

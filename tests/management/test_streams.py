@@ -71,6 +71,12 @@ async def test_info_says_what_can_be_read(world: World, client: httpx.AsyncClien
                 "bytes": stream.bytes,
                 "first_timestamp_ms": began,
                 "last_timestamp_ms": began + 5000,
+                "filtering": {
+                    "batches_skipped": 0,
+                    "evaluated": 0,
+                    "matched": 0,
+                    "type_errors": 0,
+                },
             }
         ],
     }

@@ -31,7 +31,7 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "filter_classes": {},
     "filters": {
         place: {"asked": 0, "evaluated": 0, "matched": 0, "type_errors": 0}
-        for place in ("bindings", "queues")
+        for place in ("bindings", "queues", "streams")
     },
 }
 
@@ -79,6 +79,7 @@ async def test_a_broker_at_work(stack: Stack):
         "messages_leased": 0,
         "filter_classes": {},
         "filters": NOTHING["filters"],
+        "stream_batches_skipped": 0,
     }
 
     other.close()

@@ -44,6 +44,7 @@ class Counted:
     filters: Mapping[str, FilterCount] = field(
         default_factory=lambda: {"bindings": FilterCount(18, 19, 20, 21)}
     )
+    stream_batches_skipped: int = 22
 
 
 def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -69,6 +70,7 @@ def test_names_and_values():
         ("leporid_queue_messages_held", ()): 700,
         ("rabbitmq_queue_messages", ()): 756,
         ("leporid_deliveries_timed_out_total", ()): 14,
+        ("leporid_stream_batches_skipped_total", ()): 22,
         ("rabbitmq_global_messages_received_total", amqp): 70,
         ("rabbitmq_global_messages_confirmed_total", amqp): 8,
         ("rabbitmq_global_messages_delivered_total", amqp): 9,

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from leporid.engine.arrays import Buffer
+from leporid.engine.chosen import Chosen
 from leporid.engine.window import Window
 
 # Missing rows, buffers in Arrow's order, children.
@@ -20,10 +21,6 @@ def columns_of(
     *,
     stream: str,
     partition: int = ...,
-    routing_key: bytes | None = ...,
-    routing_key_prefix: bytes | None = ...,
-    exchange: bytes | None = ...,
-    since_ms: int = ...,
-    until_ms: int = ...,
+    chosen: Chosen | None = ...,
 ) -> tuple[int, list[_Column]]:
-    """Number of rows that pass, and each column asked for. Safe on any thread."""
+    """Number of rows, and each column asked for. Safe on any thread."""

@@ -9,7 +9,7 @@ so that readers may trust the columns without looking.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
@@ -17,11 +17,11 @@ from leporid.engine.arrays cimport (
     TEXT, Array, close_array, give, mark, open_array, put_row, reach,
 )
 from leporid.engine.fields cimport DONE, next_value
-from leporid.engine.log cimport KIND_PUBLISH
+from leporid.engine.chosen cimport Chosen, names_of
 from leporid.engine.text cimport (
     NO_MEMORY, SECONDS_MAX, bytes_room, put, put_json_table, put_value,
 )
-from leporid.engine.window cimport Entry, Stretch, Window
+from leporid.engine.window cimport Entry, Window
 from leporid.engine.wire cimport Record, Target, load16, load32, load64
 
 COLUMNS = ("stream", "partition", "offset", "timestamp", "exchange", "routing_key", "properties",
@@ -46,35 +46,7 @@ cdef enum:
     DISTINCT_KEYS_MAX = 64
 
 
-cdef struct Filter:
-    const uint8_t *key
-    const uint8_t *prefix
-    const uint8_t *exchange
-    Py_ssize_t key_len, prefix_len, exchange_len    # -1: any
-    uint64_t since_ms, until_ms
-
-
 # ------------------------------------------------------------------ records
-
-
-cdef inline const uint8_t *names_of(const Record *record) noexcept nogil:
-    return <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
-
-
-cdef bint passes(const Record *record, const Filter *filter) noexcept nogil:
-    cdef const uint8_t *exchange = names_of(record)
-    cdef const uint8_t *key = exchange + 1 + exchange[0]
-    if record.timestamp_ms < filter.since_ms or record.timestamp_ms >= filter.until_ms:
-        return False
-    if filter.key_len >= 0 and (
-            filter.key_len != key[0] or memcmp(filter.key, key + 1, filter.key_len)):
-        return False
-    if filter.prefix_len >= 0 and (
-            filter.prefix_len > key[0] or memcmp(filter.prefix, key + 1, filter.prefix_len)):
-        return False
-    return filter.exchange_len < 0 or (
-        filter.exchange_len == exchange[0]
-        and not memcmp(filter.exchange, exchange + 1, filter.exchange_len))
 
 
 cdef const uint8_t *headers_of(const Record *record, uint32_t *size) noexcept nogil:
@@ -102,54 +74,27 @@ cdef const uint8_t *headers_of(const Record *record, uint32_t *size) noexcept no
 
 
 cdef class _Table:
-    """The rows of a window that pass a filter, while their columns are built."""
+    """The rows that were chosen, while their columns are built."""
 
     cdef uint32_t rows
-    cdef const Record **records
-    cdef const Entry **entries          # the same rows, if they are of a queue
+    cdef const Record **records         # of `chosen`, as are the entries
+    cdef const Entry **entries
+    cdef Chosen chosen
     cdef Array *all
     cdef int count
 
+    def __cinit__(self, Chosen chosen not None):
+        self.chosen = chosen
+        self.rows, self.records, self.entries = chosen.rows, chosen.records, chosen.entries
+        self.all = <Array *> calloc(PROPERTY_COUNT, sizeof(Array))
+        if self.all == NULL:
+            raise MemoryError("no memory for columns")
+        self.count = PROPERTY_COUNT
+
     def __dealloc__(self):
-        free(self.records)
-        free(self.entries)
         for at in range(self.count):
             close_array(&self.all[at])
         free(self.all)
-
-    cdef int choose(self, Stretch *stretches, int count, uint32_t most,
-                    const Filter *filter) noexcept nogil:
-        """Find the records that count."""
-        cdef int at
-        cdef const uint8_t *p
-        cdef const Record *record
-        self.records = <const Record **> malloc(max(<uint32_t> 1, most) * sizeof(Record *))
-        if self.records == NULL:
-            return NO_MEMORY
-        for at in range(count):
-            p = stretches[at].start
-            while p < stretches[at].end and self.rows < most:
-                record = <const Record *> p
-                p += record.size
-                if record.kind == KIND_PUBLISH and passes(record, filter):
-                    self.records[self.rows] = record
-                    self.rows += 1
-        return DONE
-
-    cdef int choose_entries(self, const Entry *entries, uint32_t count,
-                            const Filter *filter) noexcept nogil:
-        """The same of a queue's messages."""
-        cdef uint32_t at
-        self.records = <const Record **> malloc(max(<uint32_t> 1, count) * sizeof(Record *))
-        self.entries = <const Entry **> malloc(max(<uint32_t> 1, count) * sizeof(Entry *))
-        if self.records == NULL or self.entries == NULL:
-            return NO_MEMORY
-        for at in range(count):
-            if passes(entries[at].record, filter):
-                self.records[self.rows] = entries[at].record
-                self.entries[self.rows] = &entries[at]
-                self.rows += 1
-        return DONE
 
     cdef int fill_redelivered(self, Array *array) noexcept nogil:
         """One bit a row."""
@@ -453,43 +398,22 @@ cdef int fill_map(const uint8_t *p, const uint8_t *end, Array *keys, Array *valu
 
 
 def columns_of(Window window not None, names, *, str stream not None, int32_t partition=0,
-               bytes routing_key=None, bytes routing_key_prefix=None, bytes exchange=None,
-               uint64_t since_ms=0, uint64_t until_ms=0xffffffffffffffff):
+               Chosen chosen=None):
     """Number of rows, and each column asked for as (missing rows, buffers, children).
+
+    Args:
+        chosen: what of the window counts; None: everything.
 
     Raises:
         MemoryError: there is none, or a column would have more than 2 GiB.
         ValueError: a column does not exist.
     """
-    cdef _Table table = _Table()
-    cdef Filter filter
-    cdef int failed
+    cdef _Table table = _Table(Chosen(window) if chosen is None else chosen)
     cdef str name
     cdef bytes raw = stream.encode("utf-8", "replace")
-    fill_text(routing_key, &filter.key, &filter.key_len)
-    fill_text(routing_key_prefix, &filter.prefix, &filter.prefix_len)
-    fill_text(exchange, &filter.exchange, &filter.exchange_len)
-    filter.since_ms, filter.until_ms = since_ms, until_ms
-    table.all = <Array *> calloc(PROPERTY_COUNT, sizeof(Array))
-    if table.all == NULL:
-        raise MemoryError("no memory for columns")
-    table.count = PROPERTY_COUNT
-    with nogil:
-        if window.entries != NULL:
-            failed = table.choose_entries(window.entries, window.rows, &filter)
-        else:
-            failed = table.choose(window.stretches, window.count, window.rows, &filter)
-    if failed:
-        raise MemoryError("no memory for the rows of a window")
     columns = []
     for name in names:
         columns.append(table.column(name, raw, partition))
         for at in range(PROPERTY_COUNT):
             close_array(&table.all[at])
     return table.rows, columns
-
-
-cdef void fill_text(bytes text, const uint8_t **start, Py_ssize_t *size):
-    """What a filter compares with; None: nothing."""
-    start[0] = NULL if text is None else <const uint8_t *> PyBytes_AS_STRING(text)
-    size[0] = -1 if text is None else len(text)

@@ -13,6 +13,19 @@ cdef struct Tally:
     uint64_t matched
     uint64_t type_errors
 
+
+cdef inline void add_tally(Tally *to, const Tally *more) noexcept nogil:
+    to.batches_skipped += more.batches_skipped
+    to.evaluated += more.evaluated
+    to.matched += more.matched
+    to.type_errors += more.type_errors
+
+
+cdef inline tuple tally_of(const Tally *tally):
+    """Batches skipped, messages evaluated and matched, and those with a type error."""
+    return tally.batches_skipped, tally.evaluated, tally.matched, tally.type_errors
+
+
 cdef struct Group:
     # One of these tags must be in a batch; or, if it says so, a message without a filter value.
     size_t first, end

@@ -32,6 +32,7 @@ cdef class Places:
                  uint32_t at) except -1
     cdef int grow(self, size_t capacity) except -1
     cdef int note(self, const uint8_t *properties, size_t n, bint tagged) except -1
+    cdef Summary *summary(self, size_t mark) noexcept nogil
     cdef size_t after(self, uint64_t offset) noexcept
     cdef Mark *before(self, uint64_t offset) noexcept
 

@@ -69,6 +69,10 @@ cdef class Places:
             self.summaries[self.end - 1].words[0] |= SUMMARY_UNFILTERED
         return 0
 
+    cdef Summary *summary(self, size_t mark) noexcept nogil:
+        """Of the batch that begins with a mark; NULL: there are no tags."""
+        return NULL if self.summaries == NULL else &self.summaries[mark]
+
     cdef size_t after(self, uint64_t offset) noexcept:
         """The index of the first mark beyond an offset; `end` if there is none."""
         cdef size_t low = self.start, high = self.end, middle

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 cdef class Plane    # before the modules that know it, too
 
 from leporid.engine.burials cimport Burials
+from leporid.engine.choice cimport Tally
 from leporid.engine.index cimport BlockPool
 from leporid.engine.interceptor cimport Interceptor
 from leporid.engine.log cimport Log, Segment
@@ -63,6 +64,7 @@ cdef class Plane:
     cdef list momentary                 # (queue, seq) with a time to live of 0
     cdef list ringing                   # Delays that have something due
     cdef list judging                   # Stagings that may have something to be judged
+    cdef Tally filtered                 # what readers with a filter made of all streams
     cdef list scanning                  # readers of streams that look for what they want
     cdef public int64_t search_work     # that filters of consumers may do in one turn
     cdef list searching                 # queues in which filters have more to look at

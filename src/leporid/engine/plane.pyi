@@ -234,6 +234,10 @@ class Plane:
     def run(self) -> None:
         """Expire, deliver and confirm what is due; after each turn."""
 
+    @property
+    def stream_filtering(self) -> tuple[int, int, int, int]:
+        """What filters made of all streams there were, as each of them has it."""
+
     def take_touched(self) -> list[Connection]:
         """Connections that have output or want to be closed, since the last call."""
 

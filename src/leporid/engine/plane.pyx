@@ -17,12 +17,13 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.burials cimport Burials
 from leporid.engine.cache cimport Cache
 from leporid.engine.channel cimport Channel
-from leporid.engine.forks cimport Fork
+from leporid.engine.choice cimport tally_of
 from leporid.engine.cleaning cimport clean, compact
 from leporid.engine.connection cimport Connection
 from leporid.engine.dedup cimport UniqueQueue, unguarded
 from leporid.engine.delays cimport Delays, fire_due
 from leporid.engine.facts cimport flush_settles, mark_clean
+from leporid.engine.forks cimport Fork
 from leporid.engine.index cimport BlockPool
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producers
@@ -329,6 +330,11 @@ cdef class Plane:
         """Whether `run` would find something to do."""
         return bool(self.hungry or self.resuming or self.burials.dying or self.timeouts.changed
                     or self.ringing or self.scanning or self.searching)
+
+    @property
+    def stream_filtering(self):
+        """What filters made of all streams there were, as each of them has it."""
+        return tally_of(&self.filtered)
 
     def take_touched(self):
         """Connections that have output or want to be closed, since the last call."""

@@ -10,7 +10,7 @@ none the turn before. What is stepped over does not match.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from leporid.engine.choice cimport Choice, Tally, outcome_of, work_of
+from leporid.engine.choice cimport Choice, Tally, add_tally, outcome_of, work_of
 from leporid.engine.log cimport KIND_PUBLISH, Segment
 from leporid.engine.places cimport Places
 from leporid.engine.plane cimport Plane
@@ -81,10 +81,8 @@ cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
         record = seek(choice, scan, segment.base, segment.used, len(segment.holes) > 0, &tally)
         if record != NULL:
             break
-    stream.tally.batches_skipped += tally.batches_skipped
-    stream.tally.evaluated += tally.evaluated
-    stream.tally.matched += tally.matched
-    stream.tally.type_errors += tally.type_errors
+    add_tally(&stream.tally, &tally)
+    add_tally(&stream.plane.filtered, &tally)
     return record
 
 
@@ -96,7 +94,7 @@ cdef int leave_out(Stream stream, Choice choice, Scan *scan, Tally *tally) excep
     batch = after = max(after, places.start + 1) - 1
     while batch < places.end and places.marks[batch].offset < stream.end and scan.work > 0:
         scan.work -= choice.look_work
-        if choice.may_match(NULL if places.summaries == NULL else &places.summaries[batch]):
+        if choice.may_match(places.summary(batch)):
             break
         batch += 1
     if batch > after:

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 
+from leporid.engine.choice import Choice
 from leporid.engine.log import Log
 from leporid.engine.places import Places
 from leporid.engine.producers import Producers
@@ -77,8 +78,21 @@ class Stream(Queue):
     def offset_for(self, timestamp_ms: int) -> int:
         """The first offset that came at that time or later; `end` if none did yet."""
 
-    def window(self, first: int, end: int, rows_max: int, bytes_max: int) -> Window:
-        """Messages from `first` on; raises ValueError where there are none."""
+    def count_filtering(self, counts: tuple[int, int, int, int]) -> None:
+        """Add what filters made of a window, as `filtering` has it."""
+
+    def window(
+        self,
+        first: int,
+        end: int,
+        rows_max: int,
+        bytes_max: int,
+        choice: Choice | None = None,
+    ) -> Window:
+        """Messages from `first` on; raises ValueError where there are none.
+
+        Batches that have nothing of a choice are left out.
+        """
 
     def drop_before(self, number: int) -> None:
         """Forget the segments below that number."""

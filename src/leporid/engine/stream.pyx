@@ -12,6 +12,7 @@ its bytes.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from leporid.engine.choice cimport Choice, Tally, add_tally, tally_of
 from leporid.engine.log cimport (
     DURABLE_BIT, FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment,
 )
@@ -104,8 +105,7 @@ cdef class Stream(Queue):
     def filtering(self):
         """What filters made of it, over AMQP and HTTP: batches skipped, messages evaluated and
         matched, and those with a type error."""
-        return (self.tally.batches_skipped, self.tally.evaluated, self.tally.matched,
-                self.tally.type_errors)
+        return tally_of(&self.tally)
 
     def offset_for(self, uint64_t timestamp_ms):
         """The first offset that came at that time or later; `end` if none did yet."""
@@ -129,9 +129,19 @@ cdef class Stream(Queue):
             record = self.look(&cursor)
         return self.end if record == NULL else cursor.offset
 
-    def window(self, uint64_t first, uint64_t end, uint32_t rows_max, uint64_t bytes_max):
+    def count_filtering(self, counts):
+        """Add what filters made of a window, as `filtering` has it."""
+        cdef Tally more
+        more.batches_skipped, more.evaluated, more.matched, more.type_errors = counts
+        add_tally(&self.tally, &more)
+        add_tally(&self.plane.filtered, &more)
+
+    def window(self, uint64_t first, uint64_t end, uint32_t rows_max, uint64_t bytes_max,
+               Choice choice=None):
         """Messages from offset `first` on, below `end`: as many as both limits allow, at least
         one. Their bytes stay where they are until the window is closed.
+
+        Batches that have nothing of a choice are left out; there may be no messages at all then.
 
         Raises:
             ValueError: that range is not there.
@@ -139,7 +149,7 @@ cdef class Stream(Queue):
         if first < self.first or end > self.end or first > end:
             raise ValueError(f"stream {self.name!r} has offsets {self.first} to {self.end}, "
                              f"not {first} to {end}")
-        return Window(self, first, end, rows_max, bytes_max)
+        return Window(self, first, end, rows_max, bytes_max, choice)
 
     # ------------------------------------------------------------- appending
 

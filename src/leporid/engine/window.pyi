@@ -3,6 +3,7 @@
 
 from typing import Self
 
+from leporid.engine.choice import Choice
 from leporid.engine.stream import Stream
 
 class Window:
@@ -15,6 +16,7 @@ class Window:
         end: int = ...,
         rows_max: int = ...,
         bytes_max: int = ...,
+        choice: Choice | None = ...,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -31,6 +33,10 @@ class Window:
     @property
     def bytes(self) -> int:
         """Of their records."""
+
+    @property
+    def batches_skipped(self) -> int:
+        """In which nothing was wanted, by their summaries."""
 
     @property
     def lost(self) -> list[tuple[int, int]]:

@@ -2,19 +2,26 @@
 
 Responsible for keeping these bytes where they are. It is opened and closed on the broker's thread;
 in between, any thread may read `stretches`, which nobody changes. Invariant: every message in it is
-on disk, with an offset in [first, end), and there are `rows` of them.
+on disk, with an offset in [first, end), and there are `rows` of them; every other message there is
+lost, or not wanted.
 
 Of a stream, most records are not looked at here, as that would cost the broker's thread a walk over
-all their memory: from one marked place to the next they are counted by their offsets.
+all their memory: from one marked place to the next they are counted by their offsets. Batches in
+which nothing is wanted are left out the same way.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
+from leporid.engine.choice cimport Choice
 from leporid.engine.log cimport Segment
-from leporid.engine.places cimport Places
+from leporid.engine.places cimport Mark, Places
 from leporid.engine.stream cimport Cursor, Stream
 from leporid.engine.wire cimport Record
+
+cdef enum:
+    # Half a millisecond or so of the broker's thread.
+    BATCHES_SKIPPED_MAX = 1 << 15
 
 
 cdef class Window:
@@ -24,7 +31,7 @@ cdef class Window:
     """
 
     def __cinit__(self, Stream stream=None, uint64_t first=0, uint64_t end=0,
-                  uint32_t rows_max=0, uint64_t bytes_max=0):
+                  uint32_t rows_max=0, uint64_t bytes_max=0, Choice choice=None):
         cdef Cursor cursor
         cdef Segment segment = None
         cdef Record *record
@@ -42,6 +49,8 @@ cdef class Window:
         stream.locate(first, &cursor)
         mark = places.after(first)
         while True:
+            if choice is not None and not self.leave_out(stream, choice, &cursor, end):
+                break
             record = stream.look(&cursor)
             if record == NULL or cursor.offset >= end:
                 self.miss(end)
@@ -90,6 +99,24 @@ cdef class Window:
 
     def __repr__(self):
         return f"<Window of {self.rows} messages, offsets {self.first} to {self.end}>"
+
+    cdef bint leave_out(self, Stream stream, Choice choice, Cursor *cursor, uint64_t end) noexcept:
+        """Step over batches in which nothing is wanted; false: these were enough for now."""
+        cdef Places places = stream.places
+        cdef Mark *marks = places.marks
+        cdef size_t mark = places.after(cursor.offset)
+        # What was lost to damage is told of, so it is not stepped over.
+        if stream.gaps or mark == places.start or marks[mark - 1].offset != cursor.offset:
+            return True
+        while mark < places.end and marks[mark].offset <= end and not choice.may_match(
+                places.summary(mark - 1)):
+            if self.batches_skipped == BATCHES_SKIPPED_MAX:
+                return False
+            self.batches_skipped += 1
+            cursor.segment, cursor.at = marks[mark].segment, marks[mark].at
+            cursor.offset = self.end = marks[mark].offset
+            mark += 1
+        return True
 
     def miss(self, uint64_t upto):
         """Note that what is between the last message and that offset is not there."""

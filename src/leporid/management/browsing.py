@@ -19,7 +19,9 @@ from leporid.broker.queues import QueueState
 from leporid.broker.vhost import VirtualHost
 from leporid.engine.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
 from leporid.engine.browse import Browse
+from leporid.engine.chosen import Chosen
 from leporid.management.answers import Room, TableAnswer, result_of
+from leporid.management.filters import FILTER_PARAMETERS, filters_in
 from leporid.management.parameters import NUMBER_MAX, Parameters
 from leporid.management.paths import name_of
 from leporid.management.records import (
@@ -28,7 +30,6 @@ from leporid.management.records import (
     BATCH_ROWS_MAX,
     COMPRESSIONS,
     DEFAULT_COLUMNS,
-    filters_in,
 )
 from leporid.management.refusals import Refusal
 from leporid.management.surroundings import Surroundings, need_arrow
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
     from leporid.engine.browse import QueueWindow
 
 TABLE_PARAMETERS: Final = ("columns", "compression", "batch_rows")
-FILTER_PARAMETERS: Final = (
-    "routing_key",
-    "routing_key_prefix",
-    "exchange",
-    "since_ms",
-    "until_ms",
-)
 PARAMETERS: Final = ("from", "limit", "unacked", *TABLE_PARAMETERS, *FILTER_PARAMETERS)
 QUEUE_COLUMNS: Final = (*COLUMNS, *ENTRY_COLUMNS)
 
@@ -188,11 +182,12 @@ class QueueBatches:
         """Columns, batch, message; on a thread."""
         from leporid.management.tables import batch_of
 
-        rows, columns = columns_of(
-            window, self._shape.columns, stream=self.queue.name, **self._filters
-        )
-        if not rows:
+        chosen = Chosen(window, **self._filters)
+        if not chosen.rows:
             return 0, None
+        rows, columns = columns_of(
+            window, self._shape.columns, stream=self.queue.name, chosen=chosen
+        )
         return rows, self._encoder.encode(batch_of(self._encoder.schema, rows, columns))
 
 

@@ -16,7 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from leporid.engine.arrow import COLUMNS, columns_of
+from leporid.engine.chosen import Chosen
 from leporid.management.answers import Room, TableAnswer, result_of
+from leporid.management.filters import FILTER_PARAMETERS, filters_in
 from leporid.management.parameters import Parameters
 from leporid.management.refusals import Refusal, bad
 from leporid.management.streams import check_partition
@@ -39,12 +41,8 @@ PARAMETERS: Final = (
     "compression",
     "batch_rows",
     "incarnation",
-    "routing_key",
-    "routing_key_prefix",
-    "exchange",
     "skip_lost",
-    "since_ms",
-    "until_ms",
+    *FILTER_PARAMETERS,
 )
 COMPRESSIONS: Final = ("none", "lz4", "zstd")
 DEFAULT_COLUMNS: Final = [name for name in COLUMNS if name != "headers_json"]
@@ -144,20 +142,6 @@ def _columns(given: Parameters) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name in wanted)
 
 
-def filters_in(given: Parameters) -> dict[str, Any]:
-    """Return what `columns_of` is to filter by."""
-    filters: dict[str, Any] = {
-        name: text.encode()
-        for name in ("routing_key", "routing_key_prefix", "exchange")
-        if (text := given.text(name)) is not None
-    }
-    if "since_ms" in given:
-        filters["since_ms"] = given.needed("since_ms")
-    if "until_ms" in given:
-        filters["until_ms"] = given.needed("until_ms")
-    return filters
-
-
 class _Records:
     """The batches of an answer."""
 
@@ -194,9 +178,11 @@ class _Records:
             self._begun = True
             self._at = window.end
             job = self._around.encoders.submit(self._encode, window)
-            batch: memoryview | None = await result_of(job, window)
+            counts, batch = await result_of(job, window)
+            wanted.stream.count_filtering(counts)
             if batch is not None:
-                return batch
+                encoded: memoryview = batch
+                return encoded
         return None
 
     def _window(self, at: int) -> Window:
@@ -206,7 +192,8 @@ class _Records:
             raise Refusal(410, "gone", f"offset {at} was dropped by retention", first=stream.first)
         if stream.retired:
             raise Refusal(404, "not-found", f"stream '{wanted.name}' was deleted")
-        window = stream.window(at, wanted.end, wanted.batch_rows, BATCH_BYTES)
+        choice = wanted.filters.get("choice")
+        window = stream.window(at, wanted.end, wanted.batch_rows, BATCH_BYTES, choice)
         if window.lost and not wanted.skip_lost:
             lost = window.lost
             window.close()
@@ -220,18 +207,15 @@ class _Records:
             )
         return window
 
-    def _encode(self, window: Window) -> memoryview | None:
-        """Columns, batch, message; on a thread."""
+    def _encode(self, window: Window) -> tuple[tuple[int, int, int, int], memoryview | None]:
+        """What filters made of it, and columns, batch, message; on a thread."""
         from leporid.management.tables import batch_of
 
         wanted = self._wanted
+        chosen = Chosen(window, **wanted.filters)
+        if not chosen.rows:
+            return chosen.filtering, None
         rows, columns = columns_of(
-            window,
-            wanted.columns,
-            stream=wanted.name,
-            partition=wanted.partition,
-            **wanted.filters,
+            window, wanted.columns, stream=wanted.name, partition=wanted.partition, chosen=chosen
         )
-        if not rows:
-            return None
-        return self._encoder.encode(batch_of(self._encoder.schema, rows, columns))
+        return chosen.filtering, self._encoder.encode(batch_of(self._encoder.schema, rows, columns))

@@ -139,6 +139,7 @@ def _pattern(text: str | None) -> Pattern | None:
 
 
 def _facts(partition: int, stream: Stream) -> dict[str, Any]:
+    skipped, evaluated, matched, type_errors = stream.filtering
     return {
         "partition": partition,
         "queue": stream.name,
@@ -148,6 +149,12 @@ def _facts(partition: int, stream: Stream) -> dict[str, Any]:
         "bytes": stream.bytes,
         "first_timestamp_ms": stream.first_timestamp_ms,
         "last_timestamp_ms": stream.last_timestamp_ms,
+        "filtering": {
+            "batches_skipped": skipped,
+            "evaluated": evaluated,
+            "matched": matched,
+            "type_errors": type_errors,
+        },
     }
 
 

@@ -50,6 +50,7 @@ class Count:
     messages_leased: int
     filter_classes: Mapping[str, FilterClassStatus]
     filters: Mapping[str, FilterCount]
+    stream_batches_skipped: int
 
 
 class Counts:
@@ -77,6 +78,7 @@ class Counts:
         found = self._broker.statistics()
         queues = [queue for vhost in found.vhosts for queue in vhost.queues]
         plane = self._plane
+        skipped, evaluated, matched, type_errors = plane.stream_filtering
         dead_letters = self._broker.dead_letter_counts
         leases = [each.lease for each in self._holdings if not each.lease.queue.retired]
         return Count(
@@ -113,5 +115,7 @@ class Counts:
                     plane.wishes_matched,
                     plane.wishes_failed,
                 ),
+                "streams": FilterCount(evaluated, evaluated, matched, type_errors),
             },
+            stream_batches_skipped=skipped,
         )

@@ -93,6 +93,8 @@ class Statistics(Protocol):
     def filter_classes(self) -> Mapping[str, FilterClass]: ...
     @property
     def filters(self) -> Mapping[str, Filters]: ...
+    @property
+    def stream_batches_skipped(self) -> int: ...
 
 
 # Attribute of Statistics, metric, help text.
@@ -141,7 +143,6 @@ DELAYED = (
     ("cancelled", "Total number of delayed messages that were cancelled"),
     ("unroutable", "Total number of delayed messages that came to no queue when they were due"),
 )
-
 
 JUDGED = (
     ("messages_judged", "judged", "Total number of messages that a filter class gave a verdict of"),
@@ -199,6 +200,11 @@ class BrokerCollector(Collector):
         yield remembered
         yield from _filter_classes(now)
         yield from _filters(now)
+        yield CounterMetricFamily(
+            "leporid_stream_batches_skipped",
+            "Total number of batches of a stream that filters did not look into",
+            value=now.stream_batches_skipped,
+        )
 
 
 def _dead_letters(now: Statistics) -> Iterator[Metric]:

@@ -260,14 +260,20 @@ class Client:
         self.request(QUEUE_BIND, head + key + b"\0" + arguments)
 
     def consume(
-        self, queue: str, *, no_ack: bool, prefetch: int = 0, offset: str | None = None
+        self,
+        queue: str,
+        *,
+        no_ack: bool,
+        prefetch: int = 0,
+        offset: str | None = None,
+        arguments: Mapping[str, str] | None = None,
     ) -> None:
         """Start a consumer, of a stream at that offset; what is delivered already is in `inbox`."""
         if prefetch:
             self.request(BASIC_QOS, struct.pack(">IH?", 0, prefetch, False))
         bits = bytes((no_ack << 1,))
-        arguments = table({"x-stream-offset": offset} if offset else {})
-        self.request(BASIC_CONSUME, b"\0\0" + short(queue) + short("c") + bits + arguments)
+        given = {**({"x-stream-offset": offset} if offset else {}), **(arguments or {})}
+        self.request(BASIC_CONSUME, b"\0\0" + short(queue) + short("c") + bits + table(given))
 
     def select_confirm(self) -> None:
         """Have publishes confirmed from now on."""

@@ -80,8 +80,8 @@ CASES = {
 }
 
 
-def flight(number: int) -> bytes:
-    """The frames of one message."""
+def flight(number: int, queue: str | None = None) -> bytes:
+    """The frames of one message, to a queue if one is named."""
     rare = number % RARE == 0
     delay = 2000 if rare else number % 500
     headers = table(
@@ -95,7 +95,7 @@ def flight(number: int) -> bytes:
         }
     )
     header = struct.pack(">HHQH", BASIC_PUBLISH[0], 0, len(BODY), PERSISTENT_WITH_HEADERS)
-    key = short("late.JFK" if rare else "flight.EWR")
+    key = short(queue or ("late.JFK" if rare else "flight.EWR"))
     return b"".join(
         (
             method(CHANNEL, BASIC_PUBLISH, b"\0\0" + short("") + key + b"\0"),

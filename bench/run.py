@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import bench.delays
 import bench.filtered
 import bench.limits
+import bench.scans
 import bench.tables  # noqa: F401
 from bench.brokers import Broker, busy_share, own_broker
 from bench.client import Refused

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple, Protocol
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Message, Router, make_router
+from leporid.broker.exchanges.filtering import BindingFilters
 from leporid.broker.filters import MessageFilter
 from leporid.broker.policies import NOT_GOVERNED, Governed
 from leporid.engine.filter import Filter
@@ -92,8 +93,7 @@ class Exchange:
         incoming: The bindings that lead to it, from other exchanges or itself.
         above: The exchanges that messages can come from, and by how many ways.
         below: The exchanges that messages can go to, and by how many ways.
-        filters: Those of its outgoing bindings that have one.
-        filtered_ways: How many of these lead to exchanges.
+        filters: Those of its outgoing bindings.
         per_message: Whether it is, or leads to, an exchange that must be asked for every message.
     """
 
@@ -112,8 +112,7 @@ class Exchange:
     incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
     above: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
     below: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
-    filters: dict[Binding, MessageFilter] = field(init=False, repr=False, default_factory=dict)
-    filtered_ways: int = field(init=False, repr=False, default=0)
+    filters: BindingFilters = field(init=False, repr=False, default_factory=BindingFilters)
     per_message: bool = field(init=False)
 
     def __post_init__(self, chance: Callable[[], int]) -> None:
@@ -140,7 +139,7 @@ class Exchange:
         A message that passes no filter goes to the alternate exchange: that is no route of a key.
         """
         decided_late = self.alternate is not None and bool(self.filters)
-        return self.router.per_message or self.filtered_ways > 0 or decided_late
+        return self.router.per_message or self.filters.ways > 0 or decided_late
 
     @property
     def in_use(self) -> bool:
@@ -294,8 +293,7 @@ class Topology:
         exchange.outgoing[binding] = None
         exchange.router.add(binding)
         if wanted is not None:
-            exchange.filters[binding] = wanted
-            exchange.filtered_ways += binding.destination_kind == "exchange"
+            exchange.filters.add(binding, wanted)
             _look_again(exchange)
         self._forget_bindings([binding])
         return True
@@ -318,8 +316,7 @@ class Topology:
         exchange = self.exchanges[binding.source]
         exchange.router.remove(binding)
         del exchange.outgoing[binding]
-        if exchange.filters.pop(binding, None) is not None:
-            exchange.filtered_ways -= binding.destination_kind == "exchange"
+        exchange.filters.remove(binding)
         if binding.destination_kind == "queue":
             del self._queues[binding.destination][binding]
         else:
@@ -403,15 +400,14 @@ def _visit(
     """Adds the queues that one exchange routes to; returns the exchanges to visit next."""
     exchanges: list[str] = []
     routed = False
-    for binding in exchange.router.match(message):
-        wanted = exchange.filters.get(binding) if exchange.filters else None
-        if wanted is not None:
-            if not message.known:
-                assert not exchange.asks
-                filtered.append((wanted.engine, binding.destination))
-                continue
-            if not message.passes(wanted.engine):
-                continue
+    met = exchange.router.match(message)
+    if exchange.filters and message.known:
+        met = exchange.filters.met(met, message)
+    elif exchange.filters:
+        assert not exchange.asks
+        met, some = exchange.filters.split(met)
+        filtered += [(wanted.engine, binding.destination) for binding, wanted in some]
+    for binding in met:
         routed = True
         if binding.destination_kind == "queue":
             queues[binding.destination] = None

@@ -9,6 +9,7 @@
     recent_history   all bindings, also later ones
     deduplication    all bindings, for what did not come before
     message       what a message is routed by
+    filtering     the filters of its bindings
     delayed       which of them x-delayed-message stands for
     strict_keys   the x-strict-keys rule, which any type may be given
     values        how RabbitMQ compares and prints table values

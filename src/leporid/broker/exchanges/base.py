@@ -16,6 +16,7 @@ from leporid.amqp.tables import Value
 from leporid.amqp.values import typed
 from leporid.broker.exchanges.message import Message
 from leporid.broker.exchanges.strict_keys import check_pattern, check_plain_key
+from leporid.broker.filters import FILTER_ARGUMENTS
 
 DestinationKind = Literal["queue", "exchange"]
 
@@ -33,6 +34,7 @@ class Binding:
         destination_kind: Which of the two it is.
         key: The routing key of the binding, on a topic exchange a pattern.
         arguments: The binding's table; never changed after the binding is made.
+        filtered: Whether its arguments ask for a filter, which may be one for every message.
     """
 
     source: str = field(compare=False)
@@ -40,12 +42,21 @@ class Binding:
     destination_kind: DestinationKind = field(compare=False)
     key: str = field(compare=False)
     arguments: Mapping[str, Value] = field(compare=False)
+    filtered: bool = field(init=False, compare=False, repr=False)
     _identity: Hashable = field(init=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         arguments = tuple([(name, *typed(self.arguments[name])) for name in sorted(self.arguments)])
         identity = (self.source, self.destination_kind, self.destination, self.key, arguments)
         object.__setattr__(self, "_identity", identity)
+        object.__setattr__(self, "_hash", hash(identity))
+        asks = any(name in self.arguments for name in FILTER_ARGUMENTS)
+        object.__setattr__(self, "filtered", asks)
+
+    def __hash__(self) -> int:
+        """Once for all: a message may meet many bindings."""
+        return self._hash
 
 
 class Router(ABC):

@@ -45,10 +45,15 @@ class Message:
 
     def passes(self, wanted: Filter) -> bool:
         """Whether a filter lets it pass; its routing key is the one it was published with."""
-        assert self.known
-        outcome = wanted.outcome(self.exchange, self.keys[0], self.raw or _NO_PROPERTIES)
+        outcome = wanted.outcome(self.exchange, self.keys[0], self.encoded)
         self.outcomes.append(outcome)
         return outcome == 1
+
+    @property
+    def encoded(self) -> bytes:
+        """Its properties as filters take them."""
+        assert self.known
+        return self.raw or _NO_PROPERTIES
 
     @property
     def properties(self) -> Properties:

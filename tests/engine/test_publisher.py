@@ -17,6 +17,8 @@ from leporid.amqp.errors import NotFound
 from leporid.engine.interceptor import Interceptor
 from leporid.engine.publisher import Publisher
 from leporid.engine.rows import Rows, encode
+from leporid.engine.selector import Selector
+from leporid.filters.compiler import program
 from leporid.management.incoming import read_table
 from leporid.management.tables import HEADERS_TYPE, PROPERTIES_TYPE
 
@@ -130,6 +132,29 @@ def test_a_route_that_changed_is_asked_for_again():
     source.forget()
     one.publish(rows, 1, 1)
     assert (one.accepted, one.unroutable) == (1, 1)
+
+
+def test_filters_of_bindings_are_asked_for_each_row():
+    world = World()
+    late = world.plane.queue(0, "late", False)
+    filtered = [
+        (Selector(program("routing_key = 'a' AND delay > '5'").code), world.stream),
+        (Selector(program("routing_key = 'a' AND exchange = 'e'").code), late),
+    ]
+    source = world.plane.source("e", lambda key, raw: world.plane.fork([], filtered), True)
+    one = Publisher(world.plane, lambda name: source)
+    rows = encoded(
+        {
+            "body": ["1", "2", "3"],
+            "routing_key": ["a", "a", "b"],
+            "headers": [[("delay", "9")], [("delay", "5")], [("delay", "9")]],
+        },
+        {"headers": HEADERS_TYPE},
+    )
+    one.publish(rows, 0, 3)
+    world.sync()
+    assert (one.accepted, one.unroutable) == (2, 1)
+    assert (world.stream.end, late.ready_count) == (1, 2)
 
 
 def test_an_exchange_that_is_gone_is_a_fault():

@@ -21,10 +21,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leporid.amqp.properties import Properties
+from leporid.filters.dialects import DEFAULT, Dialect
+from leporid.filters.interpreter import Outcome, evaluate
+from leporid.filters.messages import Message
+from leporid.filters.parser import parse
 from leporid.spark.schema import QUEUE_READABLE, READABLE, WRITABLE
 
 # 2026-01-01; the record with offset n came n milliseconds later.
 EPOCH_MS = 1_767_225_600_000
+
+
+def message_of(row: dict[str, Any]) -> Message:
+    """A row as filters see its message."""
+    given = {name: value for name, value in row["properties"].items() if value is not None}
+    properties = Properties(headers=json.loads(row["headers_json"] or "{}"), **given)
+    return Message(properties, row["exchange"], row["routing_key"])
 
 
 class Refusal(Exception):
@@ -189,6 +201,13 @@ class FakeBroker:
         if "routing_key_prefix" in query:
             prefix = query["routing_key_prefix"]
             rows = rows.filter(pc.starts_with(rows.column("routing_key"), prefix))
+        if "filter" in query:
+            tree, dialect = parse(query["filter"]), Dialect(query.get("dialect", DEFAULT))
+            passed = [
+                evaluate(tree, dialect, message_of(row)) is Outcome.MATCH
+                for row in rows.to_pylist()
+            ]
+            rows = rows.filter(pa.array(passed, pa.bool_()))
         return rows.select(query["columns"].split(",")), int(query["batch_rows"])
 
     def queue(self, name: str) -> list[int]:

@@ -22,8 +22,17 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from leporid.spark.filters import Pushed, for_pattern, microseconds, narrow, narrow_by_time, push
+from leporid.spark.filters import (
+    Pushed,
+    for_options,
+    for_pattern,
+    microseconds,
+    narrow,
+    narrow_by_time,
+    push,
+)
 from leporid.spark.offsets import Key, Range
+from leporid.spark.options import reading
 from leporid.spark.schema import COLUMNS, PROPERTIES
 
 WHOLE = [Range(Key("a", 0), 0, 100, "i"), Range(Key("b", 1), 0, 100, "i")]
@@ -126,6 +135,44 @@ def test_the_broker_filters_by_exchange_and_key():
     assert found.filter.parameters == {"routing_key_prefix": "k."}
 
 
+@pytest.mark.parametrize(
+    ("predicates", "text"),
+    [
+        ([EqualTo(TYPE, "x")], "p.type = 'x'"),
+        ([EqualTo(KEY, "k"), StringContains(KEY, "a'b")], "routing_key CONTAINS 'a''b'"),
+        (
+            [IsNotNull(TYPE), Not(In(TYPE, ["x", "y"]))],
+            "(p.type IS NOT NULL\n) AND NOT (p.type IN ('x', 'y'))",
+        ),
+        ([GreaterThan(("properties", "priority"), 4)], "p.priority > 4"),
+        ([EqualNullSafe(TYPE, None)], "p.type IS NULL"),
+    ],
+)
+def test_the_broker_filters_by_an_expression(predicates, text):
+    found, left = pushed(*predicates)
+    assert left == []
+    assert found.filter.parameters["filter"] == text
+    assert found.filter.expression is None
+
+
+def test_an_expression_of_the_options_comes_first():
+    given = for_options(reading({"stream": "s", "filter": "n > 5 -- many", "filterTags": "a"}))
+    found, left = push([EqualTo(TYPE, "x")], given)
+    assert left == []
+    assert found.filter.parameters == {
+        "tags": "a",
+        "filter": "(n > 5 -- many\n) AND p.type = 'x'",
+        "dialect": "jms",
+    }
+
+
+def test_what_an_expression_has_no_room_for_is_looked_at_here():
+    found, left = pushed(In(TYPE, [str(number) for number in range(500)]))
+    assert left == []
+    assert found.filter.parameters == {}
+    assert found.filter.columns == ("properties",)
+
+
 def test_what_invalid_bytes_are_shown_as_is_not_asked_of_the_broker():
     found, left = pushed(EqualTo(KEY, "a\N{REPLACEMENT CHARACTER}"))
     assert found.filter.parameters == {}
@@ -165,9 +212,16 @@ ROWS = pa.RecordBatch.from_pydict(
     ],
 )
 def test_properties_are_looked_at_before_spark_gets_the_rows(predicate, kept):
-    """The expected rows are those that Spark keeps: null is neither true nor false."""
-    found, left = pushed(predicate)
+    """The expected rows are those that Spark keeps: null is neither true nor false.
+
+    An expression of another dialect cannot be added to.
+    """
+    given = for_options(
+        reading({"stream": "s", "filter": "TAGS = 'a'", "filterDialect": "rocketmq"})
+    )
+    found, left = push([predicate], given)
     assert left == []
+    assert found.filter.parameters["filter"] == "TAGS = 'a'"
     assert found.filter.columns == (predicate_column(predicate),)
     kept_rows = ROWS.filter(found.filter.expression)
     assert kept_rows.to_pylist() == [ROWS.slice(at, 1).to_pylist()[0] for at in kept]
@@ -182,8 +236,10 @@ def predicate_column(predicate):
     [
         Not(In(TYPE, ["x", None])),
         Not(GreaterThan(OFFSET, 5)),
-        EqualNullSafe(TYPE, None),
         EqualTo(("body",), b"x"),
+        EqualTo(("headers", "a"), "x"),
+        Not(EqualNullSafe(TYPE, "x")),
+        LessThan(TYPE, "x"),
         EqualTo(("properties", "timestamp"), datetime.fromtimestamp(0, UTC)),
         EqualTo(TYPE, None),
         GreaterThan(KEY, "a"),
@@ -241,7 +297,10 @@ def test_no_pattern_and_any_key_are_the_same():
 
 def test_a_pattern_and_a_predicate_go_together():
     found, left = push([StringStartsWith(KEY, "x.a")], for_pattern("x.*"))
-    assert found.filter.parameters == {"routing_key_prefix": "x."}
+    assert found.filter.parameters == {
+        "routing_key_prefix": "x.",
+        "filter": "routing_key STARTSWITH 'x.a'",
+    }
     assert left == []
     keys = pa.RecordBatch.from_pydict({"routing_key": ["x.ab", "x.b", "x.a.c"]})
-    assert keys.filter(found.filter.expression).to_pydict() == {"routing_key": ["x.ab"]}
+    assert keys.filter(found.filter.expression).to_pydict() == {"routing_key": ["x.ab", "x.b"]}

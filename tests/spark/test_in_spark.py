@@ -94,13 +94,15 @@ def test_predicates_are_correct_with_and_without_push_down(broker, reading, spar
     keys = ["a.x", "a.y", "b.x"] * 40
     broker.append("orders", 120, partition=0, routing_key=keys)
     broker.append(
-        "orders", 120, partition=1, routing_key=keys, properties={"type": "t", "app_id": None}
+        "orders", 120, partition=1, routing_key=keys, properties={"type": "t", "priority": 3}
     )
     predicates = [
         "`offset` between 30 and 60 and partition = 1",
         "routing_key like 'a.%' and not routing_key = 'a.y'",
         "properties.type = 't' and properties.app_id is null",
         "properties.type is null or routing_key = 'b.x'",
+        "properties.type like 't%' and properties.priority > 2 and routing_key like '%.y'",
+        "headers['h'] = '1' and not properties.type in ('x', 'y')",
         "timestamp > timestamp'2026-01-01 00:00:00.050' and timestamp <= '2026-01-01 00:00:00.052'",
         "`offset` in (1, 5, 300) and stream = 'orders'",
         "stream = 'other'",
@@ -116,10 +118,34 @@ def test_predicates_are_correct_with_and_without_push_down(broker, reading, spar
         assert [sorted(bodies(pushing.load().where(one))) for one in predicates] == plain
         assert broker.count("partition=1&from=30&to=61&") == 1
         assert broker.count("routing_key_prefix=a.") == 2
+        # What has a parameter of its own goes there; the rest is one expression.
+        assert broker.count("filter=.*p.type%20STARTSWITH.*p.priority%20%3E%202") == 2
+        # Of headers Spark tells a source nothing.
+        assert broker.count("filter=.*IN%20%28%27x") == 2
         # A reader without push-down works under this setting as well.
         assert sorted(bodies(reading(stream="orders").load().where(predicates[0]))) == plain[0]
     finally:
         spark_session.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+def test_an_expression_leaves_out_what_it_is_not_true_of(broker, reading, spark_session):
+    broker.make("orders")
+    broker.append("orders", 100, headers_json=[f'{{"n":{at}}}' for at in range(100)])
+    frame = reading(stream="orders", filter="n >= 90 AND n <> 95").load()
+    assert sorted(bodies(frame)) == [at for at in range(90, 100) if at != 95]
+    query = (
+        spark_session.readStream.format("leporid")
+        .options(url=broker.url, stream="orders", startingOffsets="earliest", filter="n < 3")
+        .load()
+        .writeStream.format("memory")
+        .queryName("filtered")
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    assert sorted(bodies(spark_session.table("filtered"))) == [0, 1, 2]
+    with pytest.raises(AnalysisException, match=r"(?s)option filter: character 4"):
+        reading(stream="orders", filter="n >").load()
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,25 @@ def test_a_password_is_never_shown():
         check_all({"url": "http://me:hidden@host:1"})
     assert "hidden" not in str(caught.value)
     assert "hidden" not in repr(connection({"password": "hidden"}, {}))
+
+
+def test_filters_of_messages():
+    found = read(filter="n > 5", filterTags="a || b")
+    assert (found.filter, found.filter_dialect, found.filter_tags) == ("n > 5", "jms", "a || b")
+    assert read(filter="TAGS = 'a'", filterDialect="rocketmq").filter_dialect == "rocketmq"
+    assert read().filter is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"filter": "n >"}, "option filter: character 4: "),
+        ({"filter": "n LIKE 'a'", "filterDialect": "rocketmq"}, "option filter: character "),
+        ({"filterDialect": "rocketmq"}, "option filterDialect needs filter"),
+        ({"filter": "n", "filterDialect": "sql"}, "must be one of jms, rocketmq"),
+        ({"filterTags": "a || *"}, r"option filterTags = 'a \|\| \*': character 6"),
+    ],
+)
+def test_filters_that_are_none(options, says):
+    with pytest.raises(OptionError, match=says):
+        read(**options)

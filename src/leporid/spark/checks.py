@@ -15,6 +15,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from leporid.filters.errors import FilterError
+from leporid.filters.tags import parse_tags
 from leporid.spark.errors import OptionError
 from leporid.spark.schema import nearest
 
@@ -38,6 +40,15 @@ def text(name: str, value: str) -> str:
     """Allow any text but none."""
     if not value.strip():
         raise refusal(name, value, "must not be empty")
+    return value
+
+
+def tags(name: str, value: str) -> str:
+    """Allow a list of tags, as filters have it."""
+    try:
+        parse_tags(value)
+    except FilterError as error:
+        raise refusal(name, value, str(error)) from None
     return value
 
 

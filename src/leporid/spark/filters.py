@@ -17,15 +17,14 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from leporid.filters.dialects import DEFAULT
 from leporid.spark.offsets import Key, Range
+from leporid.spark.options import Reading
 from leporid.spark.records import Filter
-from leporid.spark.schema import PROPERTIES
-
-# What invalid UTF-8 is shown as: such a value is not what the broker compares with.
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+from leporid.spark.selectors import REPLACEMENT, both, kind_of, selector_of
 
 # Columns that every record has, so that asking for them to be there is asking nothing.
-ALWAYS_THERE = {"stream", "partition", "offset", "timestamp"}
+ALWAYS_THERE = {"stream", "partition", "offset", "timestamp", "exchange", "routing_key"}
 
 COMPARISONS = {
     "EqualTo",
@@ -91,7 +90,7 @@ def _push_one(predicate: Any, pushed: Pushed) -> tuple[Pushed, bool]:
         return _time(name, value, pushed), False
     if len(path) == 1 and column in {"stream", "partition"}:
         return _place(name, column, value, pushed)
-    done = _by_broker(name, path, value, pushed)
+    done = _by_broker(name, path, value, pushed) or _by_selector(predicate, pushed)
     if done is not None:
         return done, True
     done = _here(predicate, pushed)
@@ -174,6 +173,18 @@ def _by_broker(name: str, path: tuple[str, ...], value: Any, pushed: Pushed) -> 
     return replace(pushed, filter=replace(pushed.filter, parameters={**taken, parameter: value}))
 
 
+def _by_selector(predicate: Any, pushed: Pushed) -> Pushed | None:
+    """Add a predicate to the expression that the broker has; None if it cannot be said there."""
+    taken = pushed.filter.parameters
+    added = selector_of(predicate)
+    if added is None or taken.get("dialect", DEFAULT) != DEFAULT:
+        return None
+    text = both(taken.get("filter"), added)
+    if text is None:
+        return None
+    return replace(pushed, filter=replace(pushed.filter, parameters={**taken, "filter": text}))
+
+
 # ---------------------------------------------------------------- left out here
 
 
@@ -206,7 +217,7 @@ def _here(predicate: Any, pushed: Pushed) -> Pushed | None:
 def _expression(predicate: Any) -> pc.Expression | None:
     name, path = type(predicate).__name__, getattr(predicate, "attribute", ())
     value = getattr(predicate, "value", None)
-    kind = _kind(path)
+    kind = kind_of(path)
     if kind is None:
         return None
     target = _target(path)
@@ -236,17 +247,6 @@ def _target(path: tuple[str, ...]) -> pc.Expression:
     return pc.field(path[0]) if len(path) == 1 else pc.field(tuple(path))
 
 
-def _kind(path: tuple[str, ...]) -> type | None:
-    """Return the Python type of a column that is looked at here; None for all others."""
-    if tuple(path) in {("exchange",), ("routing_key",)}:
-        return str
-    if len(path) == 2 and path[0] == "properties":
-        at = PROPERTIES.get_field_index(path[1])
-        if at >= 0:
-            return {"string": str, "int32": int}.get(str(PROPERTIES.field(at).type))
-    return None
-
-
 def _also(pushed: Pushed, expression: pc.Expression, column: str) -> Pushed:
     before = pushed.filter.expression
     columns = tuple(dict.fromkeys([*pushed.filter.columns, column]))
@@ -254,7 +254,20 @@ def _also(pushed: Pushed, expression: pc.Expression, column: str) -> Pushed:
     return replace(pushed, filter=replace(pushed.filter, expression=both, columns=columns))
 
 
-# ---------------------------------------------------------------- the option routingKeyPattern
+# ---------------------------------------------------------------- options
+
+
+def for_options(reading: Reading) -> Pushed:
+    """Return what a pattern of keys, a list of tags and an expression leave."""
+    pushed = for_pattern(reading.key_pattern)
+    given = {
+        "tags": reading.filter_tags,
+        "filter": reading.filter,
+        "dialect": None if reading.filter is None else reading.filter_dialect,
+    }
+    parameters = {name: text for name, text in given.items() if text is not None}
+    together = {**pushed.filter.parameters, **parameters}
+    return replace(pushed, filter=replace(pushed.filter, parameters=together))
 
 
 def for_pattern(pattern: str | None) -> Pushed:

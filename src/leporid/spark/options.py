@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leporid.filters.dialects import DEFAULT, Dialect
+from leporid.filters.errors import FilterError
+from leporid.filters.parser import parse
 from leporid.spark.checks import (
     EARLIEST,
     LATEST,
@@ -31,6 +34,7 @@ from leporid.spark.checks import (
     one_of,
     pattern,
     size,
+    tags,
     text,
     truth,
     url,
@@ -97,6 +101,9 @@ class Reading:
     partitions_min: int | None
     fail_on_loss: bool
     key_pattern: str | None
+    filter: str | None
+    filter_dialect: str
+    filter_tags: str | None
     headers_json: bool
     batch_rows: int
     compression: str
@@ -163,6 +170,9 @@ READING: dict[str, Check] = {
     "minPartitions": number(1, 100_000),
     "failOnDataLoss": truth,
     "routingKeyPattern": text,
+    "filter": text,
+    "filterDialect": one_of(*Dialect),
+    "filterTags": tags,
     "headersJson": truth,
     "batchRows": number(1, BATCH_ROWS_MAX),
     "compression": one_of("none", "lz4", "zstd"),
@@ -294,6 +304,9 @@ def reading(values: Mapping[str, Any]) -> Reading:
         partitions_min=values.get("minPartitions"),
         fail_on_loss=values.get("failOnDataLoss", True),
         key_pattern=values.get("routingKeyPattern"),
+        filter=values.get("filter"),
+        filter_dialect=dialect_of(values),
+        filter_tags=values.get("filterTags"),
         headers_json=values.get("headersJson", False),
         batch_rows=values.get("batchRows", BATCH_ROWS),
         compression=values.get("compression", "none"),
@@ -301,6 +314,24 @@ def reading(values: Mapping[str, Any]) -> Reading:
         reader_name=values.get("readerName"),
         push_down=values.get("pushDownFilters", False),
     )
+
+
+def dialect_of(values: Mapping[str, Any]) -> str:
+    """Return the dialect of the expression, which is checked.
+
+    Raises:
+        OptionError: there is none, or it is none of that dialect.
+    """
+    dialect = Dialect(values.get("filterDialect", DEFAULT))
+    if "filter" not in values:
+        if "filterDialect" in values:
+            raise OptionError("option filterDialect needs filter")
+        return dialect
+    try:
+        parse(values["filter"], dialect)
+    except FilterError as error:
+        raise OptionError(f"option filter: {error}") from None
+    return dialect
 
 
 def queue_reading(values: Mapping[str, Any]) -> QueueReading:

@@ -60,7 +60,7 @@ class Reader(DataSourceReader):
         self.connection = connection
         self.reading = reading
         self.schema = schema
-        self.pushed = filters.for_pattern(reading.key_pattern)
+        self.pushed = filters.for_options(reading)
 
     def partitions(self) -> list[InputPartition]:
         """Ask the broker how far the streams go, and divide that among tasks."""

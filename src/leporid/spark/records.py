@@ -30,7 +30,8 @@ class Filter:
     """What to leave out: by the broker (`parameters`), and here (`expression`).
 
     Attributes:
-        parameters: of the request: exchange, routing_key, routing_key_prefix.
+        parameters: of the request: exchange, routing_key, routing_key_prefix, tags, filter,
+            dialect.
         expression: an Arrow expression over `columns`.
         columns: what the expression needs.
     """

@@ -45,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.connection = connection
         self.reading = reading
         self.schema = schema
-        self.pushed = filters.for_pattern(reading.key_pattern)
+        self.pushed = filters.for_options(reading)
         self._seen: Offsets | None = None
         self._available_now: dict[Key, Part] | None = None
         self._last_batch = time.monotonic()

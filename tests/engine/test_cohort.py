@@ -97,7 +97,7 @@ def test_what_was_found_is_not_kept_when_nobody_wants_it_any_more(plane, queue, 
 
 
 def test_heavy_filters_get_through_less_in_a_turn(plane, queue, peer):
-    plane.search_work = 1000
+    plane.search_work = 50_000
     fill(plane, queue, [0] * 5000)
     light = peer.channel.consume(queue, "c", False, 0, 0, filter=selector("g = 1"))
     plane.run()

@@ -329,7 +329,7 @@ def fill(plane: Plane, queue: Queue, count: int) -> None:
 
 
 def test_a_long_queue_is_looked_through_in_many_turns_and_others_go_on(plane, queue, peer):
-    plane.search_work = 100
+    plane.search_work = 5000
     fill(plane, queue, 2000)
     send(peer, "a1")
     consume(peer, queue, "c", selector("g = 1"))
@@ -346,7 +346,7 @@ def test_a_long_queue_is_looked_through_in_many_turns_and_others_go_on(plane, qu
 
 
 def test_who_comes_late_does_not_keep_others_waiting(plane, queue, peer):
-    plane.search_work = 100
+    plane.search_work = 5000
     consume(peer, queue, "early", selector("g = 1"))
     fill(plane, queue, 5000)
     while plane.busy:
@@ -372,7 +372,7 @@ def test_who_comes_late_goes_on_with_the_others(plane, queue, peer):
 
 
 def test_a_crowd_that_gives_back_much_does_not_keep_a_turn(plane, queue, peer):
-    plane.search_work = 50
+    plane.search_work = 2500
     send(peer, *["a1"] * 500)
     other = Peer(plane)
     other.channel.consume(queue, "gone", False, 0, 0)
@@ -388,7 +388,7 @@ def test_a_crowd_that_gives_back_much_does_not_keep_a_turn(plane, queue, peer):
 
 
 def test_many_queues_share_a_turn(plane, peer):
-    plane.search_work = 1000
+    plane.search_work = 50_000
     queues = [plane.queue(0, f"q{number}", False) for number in range(10)]
     for queue in queues:
         fill(plane, queue, 3000)

@@ -54,7 +54,7 @@ class WishesMachine(RuleBasedStateMachine):
         retries=st.sampled_from(["disabled", "disabled", "all"]),
         single=st.sampled_from([False, False, False, True]),
         blocks=st.sampled_from([0, 0, 250, 600]),
-        work=st.sampled_from([None, None, None, 1, 12, 40]),
+        work=st.sampled_from([None, None, None, 1, 100, 500]),
     )
     def begin(
         self,

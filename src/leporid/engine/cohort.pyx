@@ -13,6 +13,7 @@ it passes, unless it stands in `Wishes.again`.
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.conjunction cimport Conjunction
 from leporid.engine.index cimport BLOCK_SLOTS, READY, Block, Slot
@@ -28,20 +29,35 @@ cdef enum:
     # Messages that one filter keeps in mind for consumers that do not take them: half a megabyte.
     FOUND_MAX = 65536
     FOUND_SLACK = 1024              # of those that others took, before it is worth looking
-    # Work of passing over a block of the index, and bytes that are as much as one more question.
-    BLOCK_WORK = 4
+    # Work, in units of one to three nanoseconds: of passing over a block of the index, of one
+    # message for all filters, of an instruction, of a pattern in a short text, of another filter.
+    BLOCK_WORK = 200
+    MESSAGE_WORK = 50
+    STEP_WORK = 2
+    PATTERN_WORK = 64
+    FILTER_WORK = 16
+    # So many bytes of headers make a pattern's work once more.
     WORK_BYTES = 256
-    # Of a program, in bytes; a comparison of a header with a constant has about 40.
-    CODE_BYTES = 64
+    INSTRUCTION_BYTES = 4
+    OP_LIKE = 29
 
 
 cdef uint64_t weight_of(object filter):
-    """How much asking a filter costs, roughly; a simple comparison is 1."""
-    if type(filter) is Selector:
-        return 1 + len((<Selector> filter).code) // CODE_BYTES
+    """How much asking a filter costs, roughly."""
+    cdef const uint8_t *code
+    cdef Py_ssize_t size, at
+    cdef uint64_t weight = 0
     if type(filter) is Conjunction:
         return weight_of((<Conjunction> filter).first) + weight_of((<Conjunction> filter).second)
-    return 1
+    if type(filter) is not Selector:
+        return FILTER_WORK
+    code = <const uint8_t *> PyBytes_AS_STRING((<Selector> filter).code)
+    size = PyBytes_GET_SIZE((<Selector> filter).code)
+    at = size - INSTRUCTION_BYTES * (code[4] << 8 | code[5])
+    while at < size:
+        weight += STEP_WORK + PATTERN_WORK * (code[at] == OP_LIKE)
+        at += INSTRUCTION_BYTES
+    return weight
 
 
 cdef class Cohort:
@@ -131,12 +147,13 @@ cdef class Cohort:
         cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
                                      + record.targets * sizeof(Target))
         cdef uint64_t evaluated = self.set.set.evaluated, failed = self.set.set.failed
-        cdef uint64_t bulk = record.properties_len // WORK_BYTES
+        cdef uint64_t bulk = 1 + record.properties_len // WORK_BYTES
         cdef uint32_t at, count
         count = self.set.match(names, record.names_len, names + record.names_len,
                                record.properties_len)
         evaluated = self.set.set.evaluated - evaluated
-        self.wishes.budget -= 1 + bulk + (1 + bulk) * min(evaluated * self.heaviest, self.weight)
+        self.wishes.budget -= (MESSAGE_WORK + record.properties_len // 4
+                               + bulk * min(evaluated * self.heaviest, self.weight))
         plane.wishes_asked += self.set.set.count
         plane.wishes_evaluated += evaluated
         plane.wishes_matched += count

@@ -37,7 +37,7 @@ class Plane:
     publishers_blocked: bool
     """Do not read from connections that have published."""
     search_work: int
-    """What filters of consumers may do in one turn: as many simple questions."""
+    """What filters of consumers may do in one turn, in units of one to three nanoseconds."""
 
     message_bytes_max: int
     interceptor: Interceptor | None

@@ -51,9 +51,9 @@ cdef enum:
     # Everything of one connection that may wait for its next frame (a method, a header and a body
     # frame of 128 KiB) and one turn's reading behind it.
     INBOX_BYTES = 512 * 1024
-    # Of filters that look through queues; a question is 1 or more, and takes 50 to 200 ns. So a
-    # turn is a millisecond or two longer when somebody looks through a long queue.
-    SEARCH_WORK = 8192
+    # Of filters that look through queues, in units of one to three nanoseconds: so much longer is a
+    # turn when somebody looks through a long queue.
+    SEARCH_WORK = 400_000
     TRANSIENT_IDS = 0x80000000      # ids of queues that the definitions do not know
     CLEAN_EVERY_MS = 100
     RETAIN_EVERY_MS = 1000          # streams that nobody writes to age, too

@@ -28,7 +28,7 @@ from leporid.engine.tags cimport Tags
 from leporid.engine.takers cimport Level, Taker, Takers
 
 cdef enum:
-    SHARE_MIN = 64                  # of a turn's work for each queue, however many search
+    SHARE_MIN = 4000                # of a turn's work for each queue, however many search
     AGAIN_SLACK = 1024              # numbers of what came back twice, before it is worth looking
 
 

@@ -467,6 +467,17 @@ class FakePlane:
         self.queues.append(delays)
         return delays
 
+    def staging(
+        self,
+        queue_id: int,
+        name: str,
+        queue: Queue | None,
+        routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]] | None = None,
+    ) -> FakeQueue:
+        staging = FakeQueue(queue_id, name, queue_id != 0)
+        self.queues.append(staging)
+        return staging
+
     def fork(self, queues: Sequence[Queue], filtered: Sequence[tuple[Filter, Queue]]) -> FakeFork:
         return FakeFork(queues, filtered)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.broker.engine_fake import FakeReader
 from tests.broker.peer import World
 
-from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
 from leporid.amqp.methods import BasicConsume, BasicQos, QueueDeclare
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Int32, LongString, Value
@@ -98,8 +98,8 @@ def test_refused_at_consume_time(arguments, text):
     assert not world.stream("s").consumers
 
 
-def test_a_class_is_looked_for():
-    with pytest.raises(NotFound, match="no filter class 'C'"):
+def test_a_class_is_not_for_consumers():
+    with pytest.raises(NotImplementedFault, match="not for consumers"):
         choice_of({"x-filter-class": "C"})
 
 

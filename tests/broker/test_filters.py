@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import LongString, Value
-from leporid.broker.filters import filter_of
+from leporid.broker.filters import class_of, filter_of
 
 
 def passes(arguments: dict[str, Value], **headers: Value) -> bool:
@@ -89,6 +89,11 @@ def test_the_place_is_said_whatever_the_expression_is():
     assert "character 3014: " in raised.value.text
 
 
-def test_classes_are_not_there():
-    with pytest.raises(NotFound, match="no filter class 'Y' is registered"):
+def test_classes_are_for_those_who_know_them():
+    with pytest.raises(NotImplementedFault, match="for bindings of queues and exchanges"):
         filter_of({"x-filter-class": "Y"})
+    asked: list[str] = []
+    assert filter_of({"x-filter-class": "Y"}, asked.append) is None
+    assert asked == ["Y"]
+    assert class_of({"x-filter-class": "Y"}) == "Y"
+    assert class_of({}) is None

@@ -31,6 +31,7 @@ from leporid.broker.changes import (
     DropPolicy,
     DropQueue,
     DropReaderOffset,
+    DropStaging,
     DropVhost,
     PutBinding,
     PutCache,
@@ -40,6 +41,7 @@ from leporid.broker.changes import (
     PutPolicy,
     PutQueue,
     PutReaderOffset,
+    PutStaging,
     PutVhost,
 )
 from leporid.broker.restore import (
@@ -51,6 +53,7 @@ from leporid.broker.restore import (
     RecordedPolicy,
     RecordedQueue,
     RecordedReaderOffset,
+    RecordedStaging,
 )
 
 EMPTY = encode_table({})
@@ -68,6 +71,7 @@ class Recording:
     bindings: list[RecordedBinding] = field(default_factory=list)
     reader_offsets: list[RecordedReaderOffset] = field(default_factory=list)
     policies: list[RecordedPolicy] = field(default_factory=list)
+    stagings: list[RecordedStaging] = field(default_factory=list)
     filter_classes: list[RecordedFilterClass] = field(default_factory=list)
     next_queue_id: int = 1
 
@@ -88,6 +92,8 @@ class Recording:
                 self.next_queue_id = max(self.next_queue_id, change.id + 1)
             case DropQueue(number):
                 self.queues = [each for each in self.queues if each[0] != number]
+            case PutStaging() | DropStaging():
+                self._change_staging(change)
             case PutCache() | DropCache() | PutDelays() | DropDelays():
                 self._change_hidden(change)
             case PutBinding():
@@ -120,6 +126,12 @@ class Recording:
         self.filter_classes = [each for each in self.filter_classes if each[0] != change.name]
         if isinstance(change, PutFilterClass):
             self.filter_classes.append(astuple(change))
+
+    def _change_staging(self, change: PutStaging | DropStaging) -> None:
+        self.stagings = [each for each in self.stagings if each[0] != change.id]
+        if isinstance(change, PutStaging):
+            self.stagings.append(astuple(change))
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
 
     def _change_policy(self, change: PutPolicy | DropPolicy) -> None:
         key = (change.vhost, change.operator, change.name)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvloop
 from tests.filterserver.asked import GREATER, judging, message, numbers
 
 from leporid.filterserver import frames
@@ -167,6 +168,19 @@ async def test_kill_9_is_a_failure_and_a_new_process_goes_on():
             await process.judge(numbers(1), 1)
     async with started(GREATER) as process:
         assert await process.judge(numbers(7), 1) == b"\1"
+
+
+def test_a_process_that_died_unasked_is_a_failure_in_the_brokers_loop_too():
+    async def ask() -> str:
+        async with started(GREATER) as process:
+            assert await process.judge(numbers(7), 1) == b"\1"
+            os.kill(process.pid, 9)
+            await process._process.wait()  # its pipes are seen broken before anybody asks
+            with pytest.raises(FilterFailure) as caught:
+                await process.judge(numbers(7), 1)
+            return str(caught.value)
+
+    assert uvloop.run(ask()) == "its process was ended by SIGKILL"
 
 
 async def test_a_question_that_nobody_waits_for_any_more_ends_the_process():

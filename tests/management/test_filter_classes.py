@@ -34,6 +34,7 @@ async def test_a_classes_life(world: World, client: httpx.AsyncClient):
         "source_bytes": len(GREATER),
         "configured": False,
         "used_by": [],
+        "waiting": 0,
         "state": "idle",
         "pid": 0,
         "judged": 0,

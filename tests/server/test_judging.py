@@ -58,3 +58,85 @@ async def test_a_class_that_is_gone_has_no_process():
     assert judging.status("big") == FilterClassStatus()
     assert judging.statuses() == {}
     await judging.stop()
+
+
+class Waiting:
+    """Messages that wait for a class, a batch each."""
+
+    def __init__(self, name: str, *batches: tuple[int, ...]) -> None:
+        self.name = name
+        self.batches = list(batches)
+        self.out: tuple[int, ...] | None = None
+        self.verdicts: list[bytes] = []
+        self.changed = asyncio.Event()
+
+    def batch(self, most: int, bytes_max: int, /) -> tuple[bytes, int] | None:
+        if not self.batches:
+            return None
+        self.out = self.batches.pop(0)
+        return numbers(*self.out), len(self.out)
+
+    def judged(self, verdicts: bytes, /) -> None:
+        self.verdicts.append(verdicts)
+        self.changed.set()
+
+    def give_back(self) -> None:
+        assert self.out is not None
+        self.batches.insert(0, self.out)
+        self.changed.set()
+
+    async def until(self, *verdicts: bytes) -> None:
+        async with asyncio.timeout(20):
+            while self.verdicts != list(verdicts):
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class AtWork:
+    """Classes, and what waits for them."""
+
+    def __init__(self, *waiting: Waiting) -> None:
+        self.waiting = list(waiting)
+        self.classes = FilterClasses((), lambda change: None, lambda name: [])
+        self.judging = Judging(self.classes, ProcessLimits(), waiting=self.take)
+
+    def take(self) -> list[Waiting]:
+        taken, self.waiting = self.waiting, []
+        return taken
+
+
+@pytest.mark.slow
+async def test_what_waits_is_judged_in_turn():
+    first, second = Waiting("big", (7, 1), (8,)), Waiting("big", (1, 2, 9))
+    work = AtWork(first, second)
+    work.classes.put(BIG)
+    work.judging.poll()
+    await first.until(b"\1\0", b"\1")
+    await second.until(b"\0\0\1")
+    await work.judging.stop()
+
+
+@pytest.mark.slow
+async def test_what_a_class_fails_about_is_asked_about_again():
+    waiting = Waiting("big", (7, 1))
+    work = AtWork(waiting)
+    work.classes.put(FilterClass("big", 1, "Filter", GREATER.replace(b"5", b"None")))
+    work.judging.poll()
+    await waiting.changed.wait()
+    assert (waiting.batches, waiting.verdicts) == ([(7, 1)], [])
+    work.classes.put(FilterClass("big", 2, "Filter", GREATER))
+    work.waiting = [waiting]
+    work.judging.poll()
+    await waiting.until(b"\1\0")
+    await work.judging.stop()
+
+
+@pytest.mark.slow
+async def test_what_waits_for_a_class_that_is_not_there_waits_until_it_is(caplog):
+    waiting = Waiting("big", (7, 1))
+    work = AtWork(waiting)
+    work.judging.poll()
+    assert "no filter class 'big' is registered" in caplog.text
+    work.classes.put(BIG)
+    await waiting.until(b"\1\0")
+    await work.judging.stop()

@@ -124,7 +124,7 @@ EVERYTHING = (
 
 def test_a_new_file_holds_nothing(path: Path):
     definitions = Definitions(path)
-    assert definitions.load() == ((), (), (), (), (), (), (), (), (), 1)
+    assert definitions.load() == ((), (), (), (), (), (), (), (), (), (), 1)
     assert definitions.report == ()
     assert repr(definitions) == f"<Definitions {path}>"
     definitions.close()

@@ -160,6 +160,15 @@ class Broker:
             if binding.arguments.get(filters.CLASS) == name
         ]
 
+    def staged_for(self, name: str) -> int:
+        """Count the messages that wait for the verdicts of a filter class."""
+        return sum(vhost.stagings.waiting(name) for vhost in self.vhosts.values())
+
+    def settle_stagings(self) -> None:
+        """Something was judged: bindings that are gone may have nothing waiting any more."""
+        for vhost in self.vhosts.values():
+            vhost.stagings.settle()
+
     def new_queue_id(self) -> int:
         """Return a number that no durable queue ever had."""
         number = self._next_queue_id

@@ -106,6 +106,26 @@ class DropBinding:
 
 
 @dataclass(frozen=True, slots=True)
+class PutStaging:
+    """Messages of such a binding wait for a filter class, under a number as queues have them."""
+
+    id: int
+    vhost: str
+    source: str
+    destination: str
+    kind: DestinationKind
+    key: str
+    arguments: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropStaging:
+    """Nothing waits there any more."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class PutReaderOffset:
     """A named reader has read a stream up to and with that offset."""
 
@@ -197,5 +217,7 @@ Change: TypeAlias = (
     | PutPolicy
     | DropPolicy
     | PutFilterClass
+    | PutStaging
+    | DropStaging
     | DropFilterClass
 )

@@ -122,6 +122,14 @@ class Delays(Queue, Protocol):
         """The numbers of what is due next; `after` is (due_ms, number) of the last one known."""
 
 
+class Staging(Queue, Protocol):
+    """What waits for the verdicts of a filter class, whose name it has."""
+
+    @property
+    def name(self) -> str:
+        """The class's."""
+
+
 class Stream(Queue, Protocol):
     """The engine's half of a stream: messages that stay, numbered by offset from 0."""
 
@@ -333,6 +341,19 @@ class Plane(Protocol):
 
         `routed` is asked for the queues of a message by what it was published to, its keys, and its
         properties, where its key alone does not say it.
+        """
+
+    def staging(
+        self,
+        queue_id: int,
+        name: str,
+        queue: Queue | None,
+        routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]] | None = None,
+    ) -> Staging:
+        """Make where messages wait for a filter class; the number is 0 if they may be forgotten.
+
+        What passes goes to the queue; without one, `routed` is asked by what a message was
+        published to, its keys and its properties.
         """
 
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:

@@ -8,11 +8,11 @@ must all hold, the cheapest first; a table that is refused leaves nothing behind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import type_name
 from leporid.engine.conjunction import Conjunction
@@ -48,17 +48,32 @@ class MessageFilter:
     selector: Selector | None = None
 
 
-def filter_of(arguments: Mapping[str, Value]) -> MessageFilter | None:
+def filter_of(
+    arguments: Mapping[str, Value], known: Callable[[str], object] | None = None
+) -> MessageFilter | None:
     """Return the filter that arguments ask for; None if every message passes.
+
+    A filter class is not part of it: `class_of` says which.
+
+    Args:
+        arguments: the table.
+        known: raises NotFound for a class that is not registered; None: none may be asked here.
 
     Raises:
         PreconditionFailed: one of them is wrong; the text says what, and at which character.
         NotFound: the filter class is not registered.
+        NotImplementedFault: no filter class may be asked here.
     """
     if not any(name in arguments for name in FILTER_ARGUMENTS):
         return None
     tags, selector = _tags(arguments), _selector(arguments)
-    _check_class(arguments)
+    name = class_of(arguments)
+    if name is not None:
+        if known is None:
+            raise NotImplementedFault(
+                f"{CLASS} is for bindings of queues and exchanges, not for consumers"
+            )
+        known(name)
     if tags is None or selector is None:
         one = selector if tags is None else tags
         return None if one is None else MessageFilter(one, tags, selector)
@@ -93,10 +108,9 @@ def _selector(arguments: Mapping[str, Value]) -> Selector | None:
         raise _refusal(SQL, str(error)) from None
 
 
-def _check_class(arguments: Mapping[str, Value]) -> None:
-    name = _text(arguments, CLASS)
-    if name is not None:
-        raise NotFound(f"no filter class '{name}' is registered")
+def class_of(arguments: Mapping[str, Value]) -> str | None:
+    """Return the filter class that is asked for; raises PreconditionFailed if it is no text."""
+    return _text(arguments, CLASS)
 
 
 def _text(arguments: Mapping[str, Value], name: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.broker.exchanges import DeduplicationRouter, Message
 from leporid.broker.queues import QueueState
+from leporid.broker.stagings import Staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -150,7 +151,10 @@ class Histories:
             self._kept.popitem()[1].forget()
 
     def give(
-        self, source: Exchange, destination: Exchange | QueueState, wanted: MessageFilter | None
+        self,
+        source: Exchange,
+        destination: Exchange | QueueState | Staged,
+        wanted: MessageFilter | None,
     ) -> None:
         """Publish what an exchange keeps to a destination that was just bound to it.
 
@@ -165,9 +169,13 @@ class Histories:
             self._vhost.plane.publish(queues, exchange, key, properties, body)
 
     def _beyond(
-        self, destination: Exchange | QueueState, exchange: str, key: str, properties: bytes
+        self,
+        destination: Exchange | QueueState | Staged,
+        exchange: str,
+        key: str,
+        properties: bytes,
     ) -> list[Queue]:
-        if isinstance(destination, QueueState):
+        if isinstance(destination, QueueState | Staged):
             return [destination.engine]
         copies = Message((), properties).headers.get("CC")
         keys = (

@@ -21,6 +21,7 @@ from leporid.broker.changes import (
     DropPolicy,
     DropQueue,
     DropReaderOffset,
+    DropStaging,
     PutBinding,
     PutCache,
     PutDelays,
@@ -28,6 +29,7 @@ from leporid.broker.changes import (
     PutPolicy,
     PutQueue,
     PutReaderOffset,
+    PutStaging,
 )
 from leporid.broker.exchanges import Binding
 from leporid.broker.policies import Policy
@@ -118,6 +120,14 @@ class Recorder:
     def dropped_policy(self, name: str, *, operator: bool) -> None:
         """A policy is gone."""
         self._record(DropPolicy(self._vhost, operator, name))
+
+    def added_staging(self, number: int, binding: Binding) -> None:
+        """Messages of a durable binding wait for a filter class from now on."""
+        self._record(PutStaging(number, self._vhost, *_fields(binding)))
+
+    def removed_staging(self, number: int) -> None:
+        """They do not any more."""
+        self._record(DropStaging(number))
 
     def bound(self, binding: Binding, source: End, destination: End) -> None:
         """A binding was made; it lasts as long as both of its ends do."""

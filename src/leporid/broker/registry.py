@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from leporid.broker.changes import Change
     from leporid.broker.dataplane import Plane
     from leporid.broker.dead_letters import DeadLetterCounts
+    from leporid.broker.filter_classes import FilterClasses
     from leporid.broker.policies import Policy
     from leporid.broker.redeclaring import Redeclare
     from leporid.broker.unused import UnusedQueues
@@ -24,6 +25,7 @@ class Registry(Protocol):
     plane: Plane
     dead_letter_counts: DeadLetterCounts
     unused: UnusedQueues
+    filter_classes: FilterClasses
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""

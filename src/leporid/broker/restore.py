@@ -27,6 +27,7 @@ RecordedExchange: TypeAlias = tuple[str, str, str, bool, bool, bytes]
 RecordedDelays: TypeAlias = tuple[int, str, str]
 RecordedQueue: TypeAlias = tuple[int, str, str, bool, bytes]
 RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
+RecordedStaging: TypeAlias = tuple[int, str, str, str, str, str, bytes]
 RecordedReaderOffset: TypeAlias = tuple[str, str, str, int]
 RecordedCache: TypeAlias = tuple[int, str, str]
 RecordedPolicy: TypeAlias = tuple[str, bool, str, str, str, int, bytes]
@@ -69,6 +70,10 @@ class Snapshot(Protocol):
         """The bindings between durable ends."""
 
     @property
+    def stagings(self) -> Iterable[RecordedStaging]:
+        """Where messages of bindings wait for filter classes."""
+
+    @property
     def reader_offsets(self) -> Iterable[RecordedReaderOffset]:
         """How far the named readers of streams were."""
 
@@ -97,6 +102,9 @@ def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
     for queue in snapshot.queues:
         with _reported("queue", queue):
             _restore_queue(vhosts, queue)
+    for staging in snapshot.stagings:
+        with _reported("place of what waits for a filter class", staging):
+            _restore_staging(vhosts, staging)
     for binding in snapshot.bindings:
         with _reported("binding", binding):
             _restore_binding(vhosts, binding)
@@ -156,11 +164,23 @@ def _restore_queue(vhosts: Mapping[str, VirtualHost], recorded: RecordedQueue) -
     )
 
 
-def _restore_binding(vhosts: Mapping[str, VirtualHost], recorded: RecordedBinding) -> None:
-    vhost, source, destination, recorded_kind, key, arguments = recorded
+def _restore_staging(vhosts: Mapping[str, VirtualHost], recorded: RecordedStaging) -> None:
+    number, vhost, source, destination, kind, key, arguments = recorded
+    binding = _binding(source, destination, kind, key, arguments)
+    if not vhosts[vhost].restore_staging(number, binding):
+        raise LookupError("its destination is missing")
+
+
+def _binding(
+    source: str, destination: str, recorded_kind: str, key: str, arguments: bytes
+) -> Binding:
     kind: DestinationKind = "exchange" if recorded_kind == "exchange" else "queue"
-    binding = Binding(source, destination, kind, key, decode_table(arguments)[0])
-    if not vhosts[vhost].restore_binding(binding):
+    return Binding(source, destination, kind, key, decode_table(arguments)[0])
+
+
+def _restore_binding(vhosts: Mapping[str, VirtualHost], recorded: RecordedBinding) -> None:
+    vhost, source, destination, kind, key, arguments = recorded
+    if not vhosts[vhost].restore_binding(_binding(source, destination, kind, key, arguments)):
         raise LookupError("one of its ends is missing")
 
 

@@ -18,12 +18,13 @@ from leporid.broker.delays import Held
 from leporid.broker.exchanges import Message
 from leporid.broker.history import History, Memory
 from leporid.broker.queues import QueueState
+from leporid.broker.stagings import Staged
 
 if TYPE_CHECKING:
     from leporid.broker.dataplane import Fork, Plane, Queue
     from leporid.broker.topology import Exchange, Reached, Topology
 
-Target: TypeAlias = QueueState | History | Memory | Held
+Target: TypeAlias = QueueState | Staged | History | Memory | Held
 
 
 class Routing:
@@ -33,6 +34,7 @@ class Routing:
         plane: the engine.
         topology: where messages go, by name.
         queues: by name.
+        staged: what waits for filter classes, by the names that the topology has for it.
         kept: gives what the exchanges of these names keep or remember.
         held: gives an exchange as something that messages come to.
     """
@@ -43,12 +45,14 @@ class Routing:
         topology: Topology,
         queues: Mapping[str, QueueState],
         *,
+        staged: Mapping[str, Staged],
         kept: Callable[[Iterable[str]], Sequence[History | Memory]],
         held: Callable[[Exchange], Held],
     ) -> None:
         self._plane = plane
         self._topology = topology
         self._queues = queues
+        self._staged = staged
         self._kept = kept
         self._held = held
         # By what it is made of, which it keeps: so no number is given again while it is there.
@@ -82,6 +86,13 @@ class Routing:
             return [self._held(exchange)]
         return self._states(self._topology.reach(exchange, message), message)
 
+    def beyond(
+        self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
+    ) -> list[Queue]:
+        """Return the queues for a message that comes to an exchange by a verdict."""
+        message = Message(keys, properties, published_to)
+        return [each.engine for each in self.states_below(exchange, message)]
+
     def route_due(
         self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
     ) -> list[Queue]:
@@ -97,7 +108,10 @@ class Routing:
         queues = [each.engine for each in self._states(reached, message)]
         if not reached.filtered:
             return queues
-        filtered = [(wanted, self._queues[name].engine) for wanted, name in reached.filtered]
+        filtered = [
+            (wanted, (self._staged.get(name) or self._queues[name]).engine)
+            for wanted, name in reached.filtered
+        ]
         made_of = tuple(map(id, queues)), tuple((id(one), id(queue)) for one, queue in filtered)
         found = self._forks.get(made_of)
         if found is None:
@@ -110,4 +124,14 @@ class Routing:
             self._plane.note_filtered(len(answers), answers.count(1), answers.count(-1))
         kept = self._kept(reached.keepers)
         held = map(self._held, reached.delaying)
-        return [*(self._queues[name] for name in reached.queues), *kept, *held]
+        return [*self._named(reached.queues), *kept, *held]
+
+    def _named(self, names: list[str]) -> list[QueueState | Staged]:
+        """Queues by their names; one that has the message anyhow needs no verdict."""
+        if not self._staged:
+            return [self._queues[name] for name in names]
+        staged = [self._staged[name] for name in names if name in self._staged]
+        return [
+            *(self._queues[name] for name in names if name not in self._staged),
+            *(each for each in staged if each.name not in names),
+        ]

@@ -94,6 +94,7 @@ class Exchange:
         above: The exchanges that messages can come from, and by how many ways.
         below: The exchanges that messages can go to, and by how many ways.
         filters: Those of its outgoing bindings.
+        staged: Where messages wait for filter classes, for those of its bindings that ask one.
         per_message: Whether it is, or leads to, an exchange that must be asked for every message.
     """
 
@@ -113,6 +114,7 @@ class Exchange:
     above: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
     below: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
     filters: BindingFilters = field(init=False, repr=False, default_factory=BindingFilters)
+    staged: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
     per_message: bool = field(init=False)
 
     def __post_init__(self, chance: Callable[[], int]) -> None:
@@ -267,15 +269,15 @@ class Topology:
 
     # ------------------------------------------------------------------ bindings
 
-    def bind(self, binding: Binding, wanted: MessageFilter | None = None) -> bool:
-        """Adds a binding.
+    def bind(
+        self, binding: Binding, wanted: MessageFilter | None = None, staged: str | None = None
+    ) -> bool:
+        """Adds a binding; returns whether it is new.
 
         Args:
             binding: What is bound to what, and how.
             wanted: The filter that its arguments ask for.
-
-        Returns:
-            Whether it is new.
+            staged: The name among queues that its messages go to instead, for a filter class.
 
         Raises:
             PreconditionFailed: The exchange takes no such binding.
@@ -292,6 +294,8 @@ class Topology:
             _link(exchange, below)
         exchange.outgoing[binding] = None
         exchange.router.add(binding)
+        if staged is not None:
+            exchange.staged[binding] = staged
         if wanted is not None:
             exchange.filters.add(binding, wanted)
             _look_again(exchange)
@@ -299,11 +303,7 @@ class Topology:
         return True
 
     def unbind(self, binding: Binding) -> bool:
-        """Removes a binding.
-
-        Returns:
-            Whether it was there.
-        """
+        """Removes a binding; returns whether it was there."""
         if binding not in self.exchanges[binding.source].outgoing:
             return False
         self._detach(binding)
@@ -316,6 +316,7 @@ class Topology:
         exchange = self.exchanges[binding.source]
         exchange.router.remove(binding)
         del exchange.outgoing[binding]
+        exchange.staged.pop(binding, None)
         exchange.filters.remove(binding)
         if binding.destination_kind == "queue":
             del self._queues[binding.destination][binding]
@@ -406,13 +407,15 @@ def _visit(
     elif exchange.filters:
         assert not exchange.asks
         met, some = exchange.filters.split(met)
-        filtered += [(wanted.engine, binding.destination) for binding, wanted in some]
+        goals = exchange.staged
+        filtered += [(wanted.engine, goals.get(one, one.destination)) for one, wanted in some]
     for binding in met:
+        goal = exchange.staged.get(binding, binding.destination)
         routed = True
-        if binding.destination_kind == "queue":
-            queues[binding.destination] = None
+        if binding.destination_kind == "queue" or binding in exchange.staged:
+            queues[goal] = None
         else:
-            exchanges.append(binding.destination)
+            exchanges.append(goal)
     if not routed and exchange.alternate is not None:
         exchanges.append(exchange.alternate)
     return exchanges

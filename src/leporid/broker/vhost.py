@@ -30,6 +30,7 @@ from leporid.broker.readers import Bookmarks
 from leporid.broker.recorder import Recorder
 from leporid.broker.registry import Registry
 from leporid.broker.routing import Routing
+from leporid.broker.stagings import Stagings
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.topology import PREDECLARED, Exchange, Topology
 
@@ -50,10 +51,12 @@ class VirtualHost:
         self.bookmarks = Bookmarks(self._recorder)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
+        self.stagings = Stagings(self, self._recorder, registry.new_queue_id)
         self.routing = Routing(
             registry.plane,
             self._topology,
             self._queues,
+            staged=self.stagings.by_key,
             kept=self.histories.of,
             held=self._held,
         )
@@ -213,6 +216,7 @@ class VirtualHost:
             exchange = pending.pop()
             removed = self._topology.remove_exchange(exchange.name)
             self._record_unbound(removed, exchange)
+            self.stagings.destination_gone(exchange)
             self.delay_stores.close(exchange)
             self._recorder.removed_exchange(exchange)
             self.histories.end(exchange)
@@ -329,6 +333,7 @@ class VirtualHost:
         removed = self.remove_queue(queue)
         ready = queue.engine.retire()
         self._record_unbound(removed, queue)
+        self.stagings.destination_gone(queue)
         self._recorder.removed_queue(queue)
         if queue.owner is not None:
             queue.owner.disown(queue)
@@ -412,12 +417,15 @@ class VirtualHost:
             named = queue_in if binding.destination_kind == "queue" else exchange_in
             raise NotFound(f"no {named(self.name, binding.destination)}")
         source.router.validate(binding.key, binding.arguments)
-        wanted = filter_of(binding.arguments)
+        wanted = filter_of(binding.arguments, self._registry.filter_classes.require)
         if isinstance(destination, QueueState):
             destination.check_access(asker)
-        if self._topology.bind(binding, wanted):
-            self._recorder.bound(binding, source, destination)
-            self.histories.give(source, destination, wanted)
+        if binding in source.outgoing:
+            return
+        staged = self.stagings.begin(binding, source, destination)
+        self._topology.bind(binding, wanted, staged.key if staged else None)
+        self._recorder.bound(binding, source, destination)
+        self.histories.give(source, staged or destination, wanted)
 
     def unbind(self, binding: Binding, asker: Owner) -> None:
         """Unbind; without such a binding, or without its ends, nothing changes.
@@ -439,8 +447,18 @@ class VirtualHost:
         source, destination = self._ends(binding)
         if source is None or destination is None:
             return False
-        self._topology.bind(binding, filter_of(binding.arguments))
+        # A class that is gone from the configuration keeps what it would judge waiting.
+        wanted = filter_of(binding.arguments, lambda name: None)
+        staged = self.stagings.begin(binding, source, destination)
+        self._topology.bind(binding, wanted, staged.key if staged else None)
         return True
+
+    def restore_staging(self, number: int, binding: Binding) -> bool:
+        """Make again where messages of a binding waited, which may be gone; False likewise."""
+        destination = self._ends(binding)[1]
+        if destination is not None:
+            self.stagings.restore(number, binding, destination)
+        return destination is not None
 
     def _ends(self, binding: Binding) -> tuple[Exchange | None, Exchange | QueueState | None]:
         source = self.find_exchange(binding.source)
@@ -453,12 +471,14 @@ class VirtualHost:
         for binding in removed:
             others = (end for end in self._ends(binding) if end is not None and end is not gone)
             self._recorder.unbound(binding, gone, *others)
+            self.stagings.end(binding)
 
     # ------------------------------------------------------------------ the rest
 
     def empty(self) -> None:
         """Delete what holds messages; the virtual host is going, and nobody is connected to it."""
         self.delay_stores.close_all(self.exchanges())
+        self.stagings.close_all()
         for queue in tuple(self._queues.values()):
             self.delete_queue(queue)
         self.histories.end_all()

@@ -117,6 +117,9 @@ cdef class Staging(Queue):
         cdef size_t done = 0
         if len(verdicts) != len(self.asked):
             raise ValueError(f"{len(verdicts)} verdicts for {len(self.asked)} messages")
+        if self.way is not None:
+            # Anew: the queue's limits may have been set since.
+            self.way = make_route(self.way.queues + (self.way.apart or []))
         try:
             for seq in self.asked:
                 slot = self.index.slot_of(seq)

@@ -142,7 +142,8 @@ class FilterProcess:
                 got, payload = await self._exchange(request)
         except TimeoutError:
             raise await self._failed(f"it took more than {seconds:g} s {what}") from None
-        except (asyncio.IncompleteReadError, OSError):
+        except (asyncio.IncompleteReadError, OSError, RuntimeError):
+            # The last is uvloop's for a pipe that it has seen broken.
             raise await self._failed(None) from None
         except BaseException:
             # Nobody waits for the answer, which must not be taken for that to another question.

@@ -1,14 +1,16 @@
-"""Filter classes at work: each registered class has a keeper, which has its process.
+"""Filter classes at work: what waits in the engine is judged by the process of its class.
 
-Responsible for joining the broker's registry to the filter server. Must not know what a filter
-decides. Invariant: a class is asked in the version that counts; when it is gone, so is its process.
+Responsible for joining the engine and the broker's registry to the filter server. Must not know
+what a filter decides. Invariants: a class is asked in the version that counts, about one batch at a
+time, in turn for each binding that asks it; a batch without verdicts waits again in its place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
 
 from leporid.broker.filter_classes import FilterClasses
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
@@ -18,18 +20,59 @@ from leporid.filterserver.keeper import Keeper
 logger = logging.getLogger(__name__)
 
 
+BATCH_MESSAGES: Final = 500
+"""Of one batch. What passes is stored in one turn, some 2 µs each, while nobody else has his."""
+
+BATCH_BYTES: Final = 1024 * 1024
+
+
+class Staging(Protocol):
+    """Messages of one binding that wait for verdicts; in the engine."""
+
+    @property
+    def name(self) -> str:
+        """The class that is to be asked."""
+
+    def batch(self, most: int, bytes_max: int, /) -> tuple[bytes, int] | None:
+        """Give the next messages, and how many they are."""
+
+    def judged(self, verdicts: bytes, /) -> None:
+        """Take the verdicts."""
+
+    def give_back(self) -> None:
+        """There are none."""
+
+
 class Judging:
     """The filter classes of one broker, running.
 
     Args:
         classes: the registry.
         limits: of each process.
+        waiting: gives what something came to since the last call.
+        about_to_judge: verdicts came, and the engine will be told of them.
+        judged: it was told.
     """
 
-    def __init__(self, classes: FilterClasses, limits: ProcessLimits) -> None:
+    def __init__(
+        self,
+        classes: FilterClasses,
+        limits: ProcessLimits,
+        *,
+        waiting: Callable[[], Iterable[Staging]] = tuple,
+        about_to_judge: Callable[[], None] = lambda: None,
+        judged: Callable[[], None] = lambda: None,
+    ) -> None:
         self._classes = classes
         self._limits = limits
+        self._take_waiting = waiting
+        self._about_to_judge = about_to_judge
+        self._judged = judged
+        # By class, in the order of their turns; and who asks it.
+        self._waiting: dict[str, dict[Staging, None]] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
         self._keepers: dict[str, Keeper] = {}
+        self._stopped = False
         self._ending: set[asyncio.Future[None]] = set()
         classes.changed = self._changed
 
@@ -68,13 +111,65 @@ class Judging:
         """Say how all of them are."""
         return {each.name: self.status(each.name) for each in self._classes}
 
+    def poll(self) -> None:
+        """Have what came since the last call judged; at the end of each turn."""
+        for staging in self._take_waiting():
+            self._waiting.setdefault(staging.name, {})[staging] = None
+            self._ask(staging.name)
+
+    def _ask(self, name: str) -> None:
+        """Have a class asked about what waits for it, unless it is."""
+        if name in self._asking or self._stopped:
+            return
+        if self._classes.find(name) is None:
+            logger.error("no filter class '%s' is registered: what it is to judge waits", name)
+            return
+        asking = self._asking[name] = asyncio.ensure_future(self._work(name))
+        asking.add_done_callback(_report)
+
+    async def _work(self, name: str) -> None:
+        """Ask a class until nothing waits for it."""
+        waiting = self._waiting[name]
+        try:
+            while waiting and self._classes.find(name) is not None:
+                keeper = self.keeper(name)
+                await keeper.ready()
+                staging = next(iter(waiting))
+                del waiting[staging]
+                batch = staging.batch(BATCH_MESSAGES, BATCH_BYTES)
+                if batch is not None:
+                    # Last in turn now.
+                    waiting[staging] = None
+                    await self._judge(keeper, staging, *batch)
+        finally:
+            del self._asking[name]
+
+    async def _judge(self, keeper: Keeper, staging: Staging, batch: bytes, count: int) -> None:
+        try:
+            verdicts = await keeper.judge(batch, count)
+        except FilterFailure:
+            staging.give_back()
+            return
+        except BaseException:
+            staging.give_back()
+            raise
+        self._about_to_judge()
+        staging.judged(verdicts)
+        self._judged()
+
     async def stop(self) -> None:
-        """End every process."""
+        """End every process; what was asked waits again."""
+        self._stopped = True
+        for asking in list(self._asking.values()):
+            asking.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
         await asyncio.gather(*self._ending, *(each.end() for each in self._keepers.values()))
 
     def _changed(self, name: str) -> None:
         """Another version counts under a name, or none."""
         keeper, found = self._keepers.get(name), self._classes.find(name)
+        if found is not None and self._waiting.get(name):
+            self._ask(name)
         if keeper is None:
             return
         if found is None:
@@ -84,3 +179,9 @@ class Judging:
             ending.add_done_callback(self._ending.discard)
         else:
             keeper.replace(found)
+
+
+def _report(asking: asyncio.Task[None]) -> None:
+    """Say what should not have happened; what waits is asked about when more comes."""
+    if not asking.cancelled() and (error := asking.exception()) is not None:
+        logger.error("defect: a filter class is not asked any more", exc_info=error)

@@ -199,7 +199,13 @@ class Node:
             tell=self._set_alarm,
         )
         self._readers = Repeating(READERS_EVERY_S, self._broker.save_reader_offsets)
-        self._judging = Judging(self._broker.filter_classes, config.filter_server.limits)
+        self._judging = Judging(
+            self._broker.filter_classes,
+            config.filter_server.limits,
+            waiting=self._plane.take_judging,
+            about_to_judge=self._turns.set_clock,
+            judged=self._verdicts_came,
+        )
         self._around = Surroundings(
             broker=self._broker,
             plane=self._plane,
@@ -221,7 +227,8 @@ class Node:
     async def serve(self) -> int:
         """Start, serve until told to stop, stop in order."""
         self._recover()
-        self._turns.after = self._durability.poll
+        self._broker.settle_stagings()
+        self._turns.after = self._end_turn
         await self._durability.drain()
         if self._failure is not None:
             return await self._shut_down()
@@ -319,6 +326,14 @@ class Node:
         self._turns.resume_reading()
         self._turns.wake()
 
+    def _end_turn(self) -> None:
+        self._judging.poll()
+        self._durability.poll()
+
+    def _verdicts_came(self) -> None:
+        self._broker.settle_stagings()
+        self._turns.wake()
+
     def _no_room(self, full: bool) -> None:
         self._alarms.disk_full(full)
 
@@ -336,6 +351,7 @@ class Node:
 
     async def _shut_down(self) -> int:
         """End everything in order; returns the exit code."""
+        await self._judging.stop()
         if self._failure is None:
             await self._end_connections()
             try:
@@ -350,7 +366,6 @@ class Node:
         self._readers.stop()
         await self._http.stop()
         self._around.stop()
-        await self._judging.stop()
         if self._failure is not None:
             # The disk is in a state that nobody knows: a thread may hang in it.
             logging.shutdown()

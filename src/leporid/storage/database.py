@@ -121,6 +121,15 @@ POLICIES = Table(
     "vhost TEXT, operator INTEGER, name TEXT, pattern TEXT NOT NULL, apply_to TEXT NOT NULL,"
     " priority INTEGER NOT NULL, definition BLOB NOT NULL, PRIMARY KEY (vhost, operator, name)",
 )
+# Since version 3. Where messages of bindings wait for filter classes; ids as queues have them.
+STAGINGS = Table(
+    "stagings",
+    ("id",),
+    ("vhost", "source", "destination", "kind", "key", "arguments"),
+    "id INTEGER CHECK (id > 0), vhost TEXT NOT NULL, source TEXT NOT NULL,"
+    " destination TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, arguments BLOB NOT NULL,"
+    " PRIMARY KEY (id)",
+)
 # Since version 3. What administrators registered to choose messages by code.
 FILTER_CLASSES = Table(
     "filter_classes",
@@ -146,12 +155,13 @@ TABLES = {
     "cache": CACHES,
     "delays": DELAYS,
     "filter_class": FILTER_CLASSES,
+    "staging": STAGINGS,
     "state": STATE,
 }
 # The tables that came after version 1.
-ADDED = {2: (READER_OFFSETS,), 3: (POLICIES, CACHES, DELAYS, FILTER_CLASSES)}
+ADDED = {2: (READER_OFFSETS,), 3: (POLICIES, CACHES, DELAYS, FILTER_CLASSES, STAGINGS)}
 # What is in the log under an id that is never given twice.
-WITH_QUEUE_ID = ("put_queue", "put_cache", "put_delays")
+WITH_QUEUE_ID = ("put_queue", "put_cache", "put_delays", "put_staging")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +243,7 @@ class Database:
             raise ValueError(f"unknown kind of change: {kind}")
         self._drop(table, table.key, [fields[column] for column in table.key])
         if table is VHOSTS:
-            for inside in (EXCHANGES, QUEUES, BINDINGS, READER_OFFSETS, POLICIES, CACHES, DELAYS):
+            for inside in [table for table in TABLES.values() if "vhost" in table.columns]:
                 self._drop(inside, ("vhost",), [fields["name"]])
 
     def _put(self, table: Table, values: Sequence[Any]) -> None:

@@ -31,6 +31,7 @@ from leporid.storage.database import (
     POLICIES,
     QUEUES,
     READER_OFFSETS,
+    STAGINGS,
     STATE,
     VHOSTS,
     Change,
@@ -53,6 +54,7 @@ __all__ = [
     "StoredPolicy",
     "StoredQueue",
     "StoredReaderOffset",
+    "StoredStaging",
     "problems",
     "queue_ids",
 ]
@@ -139,6 +141,18 @@ class StoredFilterClass(NamedTuple):
     source: bytes
 
 
+class StoredStaging(NamedTuple):
+    """Where messages of a binding wait for a filter class."""
+
+    id: int
+    vhost: str
+    source: str
+    destination: str
+    kind: str
+    key: str
+    arguments: bytes
+
+
 class Snapshot(NamedTuple):
     """All definitions at one moment."""
 
@@ -151,6 +165,7 @@ class Snapshot(NamedTuple):
     reader_offsets: tuple[StoredReaderOffset, ...]
     policies: tuple[StoredPolicy, ...]
     filter_classes: tuple[StoredFilterClass, ...]
+    stagings: tuple[StoredStaging, ...]
     # The lowest id that no queue ever had.
     next_queue_id: int
 
@@ -207,6 +222,7 @@ class Definitions:
                 for vhost, operator, *rest in rows(POLICIES)
             ),
             filter_classes=tuple(StoredFilterClass(*row) for row in rows(FILTER_CLASSES)),
+            stagings=tuple(StoredStaging(*row) for row in rows(STAGINGS)),
             next_queue_id=next_queue_id,
         )
 
@@ -218,7 +234,8 @@ class Definitions:
                 put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
                 drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset,
                 put_cache, drop_cache, put_policy, drop_policy. put_delays,
-                drop_delays, put_filter_class, drop_filter_class. Any of them may be repeated.
+                drop_delays, put_filter_class, drop_filter_class, put_staging,
+                drop_staging. Any of them may be repeated.
 
         Raises:
             DefinitionsError: nothing was changed; the disk may be full.

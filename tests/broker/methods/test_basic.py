@@ -101,7 +101,6 @@ def test_a_filter_of_its_own(world: World, arguments: dict[str, Value]):
             "PRECONDITION_FAILED - invalid arg 'x-filter-sql': ",
         ),
         ({"x-filter-tags": 5}, "PRECONDITION_FAILED - invalid arg 'x-filter-tags': it is no text"),
-        ({"x-filter-class": "none"}, "NOT_FOUND - no filter class 'none' is registered"),
     ],
 )
 def test_what_is_no_filter_is_refused_and_leaves_nothing(
@@ -110,6 +109,14 @@ def test_what_is_no_filter_is_refused_and_leaves_nothing(
     peer = world.peer()
     refusal = peer.refused(BasicConsume(queue="q", consumer_tag="t", arguments=arguments))
     assert refusal.startswith(text)
+    assert world.queue("q").consumers == []
+
+
+def test_a_consumer_asks_no_filter_class(world: World):
+    peer = world.peer()
+    asked = BasicConsume(queue="q", arguments={"x-filter-class": "any"})
+    text = "NOT_IMPLEMENTED - x-filter-class is for bindings of queues and exchanges"
+    assert peer.refused(asked).startswith(text)
     assert world.queue("q").consumers == []
 
 

@@ -147,6 +147,18 @@ def test_priorities_of_messages(queue, peer):
     assert peer.drain(queue) == [b"c0", b"z1", b"z1", b"z1"]
 
 
+def test_what_was_found_waits_for_what_is_of_higher_priority(queue, peer):
+    queue.set_priorities(5)
+    consume(peer, queue, "c", selector("g < 2"), prefetch=1)
+    other = consume(peer, queue, "other", selector("g = 9"))
+    send(peer, "a1", "b1")
+    assert taken(peer) == [("c", "a1")]
+    peer.channel.cancel(other)
+    send(peer, "c1", priority=5)
+    peer.feed(frames.ack(1, 1))
+    assert taken(peer) == [("c", "c1")]
+
+
 def test_a_single_active_consumer_has_what_it_wants_and_nobody_the_rest(queue, peer):
     queue.set_single_active_consumer(True)
     first = consume(peer, queue, "a", selector("g = 1"))
@@ -369,6 +381,18 @@ def test_who_comes_late_goes_on_with_the_others(plane, queue, peer):
     send(peer, "x1", "y2")
     assert taken(peer) == [("a", "x1"), ("b", "y2")]
     assert plane.wishes_asked == 604
+
+
+def test_who_waits_is_not_forgotten_when_others_have_caught_up(plane, queue, peer):
+    fill(plane, queue, 300)
+    consume(peer, queue, "a", selector("g = 1"))
+    plane.run()
+    late = [consume(peer, queue, f"l{group}", selector(f"g = {group}")) for group in (2, 3)]
+    plane.run()
+    for each in late:
+        peer.channel.cancel(each)
+    send(peer, "x1")
+    assert taken(peer) == [("a", "x1")]
 
 
 def test_a_crowd_that_gives_back_much_does_not_keep_a_turn(plane, queue, peer):

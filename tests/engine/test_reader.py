@@ -155,6 +155,20 @@ def test_a_channel_that_closes_leaves_the_stream_as_it_is():
     assert len(world.read()) == 4
 
 
+def test_who_is_told_of_a_lost_connection_can_see_what_was_settled():
+    world = World()
+    world.send(*numbered(4))
+    world.sync()
+    peer, reader = reader_of(world, 3)
+    assert len(peer.bodies()) == 3
+    peer.feed(ack(1, 1))
+    settled: list[int] = []
+    peer.session.on_lost = lambda: settled.append(reader.settled_offset)
+    peer.connection.lost()
+    assert settled == [1]
+    assert world.stream.consumer_count == 0
+
+
 def test_the_limit_of_the_channel_counts():
     world = World()
     world.send(*numbered(10))

@@ -120,9 +120,9 @@ cdef class Peer(Outbox):
         if self.is_lost:
             return
         self.is_lost = True
+        self.session.on_lost()  # first: it notes what was settled, which is forgotten below
         self.shut()
         self.channels = {}
         self.last_channel = None
         self.held_frames = []
         self.drop_buffers()
-        self.session.on_lost()

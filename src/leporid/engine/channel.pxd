@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.confirms cimport Confirms
+from leporid.engine.forgiven cimport Forgiven
 from leporid.engine.ledger cimport Ledger
 from leporid.engine.outbox cimport Outbox
 from leporid.engine.plane cimport Plane
@@ -42,8 +43,7 @@ cdef class Channel(Sender):
     cdef list tx_settles
     # Of `timeouts`: the number it is known by there, when it is looked at, the shortest timeout.
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
-    cdef dict forgiven              # tags that were taken back and not settled since; or None
-    cdef uint64_t forgiven_upto     # up to here, which ones is not known any more
+    cdef Forgiven forgiven
     # Assembly of a message whose frames did not arrive together.
     cdef int expecting              # 0 a method, 1 a content header, 2 a content body
     cdef uint16_t assembling_id     # the method whose content it is; 40 but for a confused peer
@@ -55,7 +55,6 @@ cdef class Channel(Sender):
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int give_back_unsettled(self, int how) except -1
     cdef int take_back(self, size_t at) except -1
-    cdef bint forgives(self, uint64_t tag) except -1
     cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1
     cdef int settle_at(self, size_t at, int how) except -1
     cdef int settle_entry(self, Queue queue, uint64_t seq, Taker taker, int how) except -1

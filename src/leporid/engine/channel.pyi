@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from leporid.engine.choice import Choice
 from leporid.engine.consumer import Consumer
+from leporid.engine.credit import Credit
 from leporid.engine.filter import Filter
 from leporid.engine.outbox import Outbox
 from leporid.engine.reader import Reader
@@ -14,6 +15,7 @@ from leporid.engine.sender import Sender
 # gives back what it was given. The engine looks at what it gets, whatever the type says here.
 _Queue: TypeAlias = Any
 _Consumer: TypeAlias = Any
+_Credit: TypeAlias = Any
 
 class Channel(Sender):
     """One channel of a connection; made by `Connection.open_channel`."""
@@ -65,6 +67,9 @@ class Channel(Sender):
         its queue's unless they are given.
         """
 
+    def credit(self, limit: int) -> Credit:
+        """Make credit that several consumers of streams have together."""
+
     def consume_stream(
         self,
         stream: _Queue,
@@ -72,11 +77,21 @@ class Channel(Sender):
         prefetch: int,
         offset: int,
         choice: Choice | None = None,
+        credit: _Credit | None = None,
     ) -> Reader:
-        """Start a consumer of a stream at an offset; it gets what it wants (None: everything)."""
+        """Start a consumer of a stream at an offset; it gets what it wants (None: everything).
+
+        Its credit may be that of several.
+        """
 
     def cancel(self, consumer: _Consumer) -> None:
         """End a consumer; what it has not settled stays with the channel."""
+
+    def drop_unsettled(self, consumer: _Consumer) -> None:
+        """What a consumer of a stream has not settled is no concern of it any more.
+
+        Settling it late is no fault.
+        """
 
     def get(self, queue: _Queue, no_ack: bool) -> bool:
         """Write basic.get-ok and the next message; False when the queue is empty."""

@@ -15,8 +15,10 @@ from leporid.engine.choice cimport Choice
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.delays cimport postponed
 from leporid.engine.confirms cimport Confirms, Pending
+from leporid.engine.credit cimport Credit
 from leporid.engine.dedup cimport unguarded
 from leporid.engine.filter cimport Filter
+from leporid.engine.forgiven cimport Forgiven
 from leporid.engine.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.ledger cimport Ledger, Unacked
 from leporid.engine.outbox cimport Outbox
@@ -47,9 +49,6 @@ cdef extern from *:
 cdef enum:
     # Kept in memory until commit, and then one segment of the log, whose places are 32-bit numbers.
     TX_BYTES_MAX = 512 * 1024 * 1024
-    # Deliveries that were taken back, each of which may be settled late; of more than these, the
-    # oldest are not told from any other that is as old.
-    FORGIVEN_MAX = 4096
 
 
 cdef class Channel(Sender):
@@ -65,6 +64,7 @@ cdef class Channel(Sender):
         self.tx_publishes = []
         self.tx_settles = []
         self.ledger = Ledger()
+        self.forgiven = Forgiven()
         self.confirms = Confirms()
 
     def __repr__(self):
@@ -102,11 +102,21 @@ cdef class Channel(Sender):
             self.plane.timeouts.watch(self, timeout_of(self.plane, queue, consumer))
         return consumer
 
+    def credit(self, uint32_t limit):
+        """Make credit that several consumers of streams have together."""
+        return Credit(limit)
+
     def consume_stream(self, Stream stream not None, str tag, uint32_t prefetch, uint64_t offset,
-                       Choice choice=None):
-        """Start a consumer of a stream at an offset; it gets what it wants (None: everything)."""
+                       Choice choice=None, Credit credit=None):
+        """Start a consumer of a stream at an offset; it gets what it wants (None: everything).
+
+        Its credit may be that of several.
+        """
         cdef Reader reader = Reader(self, stream, tag, False, 0, prefetch)
         reader.choice = choice
+        reader.credit = credit
+        if credit is not None:
+            credit.takers.append(reader)
         reader.start(offset)
         self.consumers.append(reader)
         stream.attach(reader)
@@ -119,6 +129,31 @@ cdef class Channel(Sender):
             consumer.queue.detach(consumer)
             self.out.stalled.pop(consumer, None)
             self.consumers.remove(consumer)
+            if consumer.credit is not None:
+                consumer.credit.takers.remove(consumer)
+
+    def drop_unsettled(self, Consumer consumer not None):
+        """What a consumer of a stream has not settled is no concern of it any more.
+
+        Settling it late is no fault.
+        """
+        cdef size_t at
+        cdef bint transactional = self.transactional
+        self.transactional = False
+        self.ledger.walks += 1
+        for at in range(self.ledger.start, self.ledger.end):
+            if self.ledger.entries[at].consumer == <void *> consumer:
+                self.forgiven.add(self.ledger.entries[at].tag)
+                self.settle_at(at, SETTLE_REQUEUE)
+        self.ledger.walks -= 1
+        self.ledger.trim()
+        self.transactional = transactional
+        settles, self.tx_settles = self.tx_settles, []
+        for settle in settles:
+            if settle[3] is consumer:
+                self.settle_entry(settle[1], settle[2], consumer, SETTLE_REQUEUE)
+            else:
+                self.tx_settles.append(settle)
 
     def get(self, Queue queue not None, bint no_ack):
         """Write basic.get-ok and the next message; False when the queue is empty."""
@@ -166,7 +201,7 @@ cdef class Channel(Sender):
         else:
             upto = self.ledger.find(tag)
             if upto < 0:
-                if not self.forgives(tag):
+                if not self.forgiven.has(tag):
                     raise PreconditionFailed(f"unknown delivery tag {tag}")
                 if not multiple:
                     return 0
@@ -190,26 +225,11 @@ cdef class Channel(Sender):
     cdef int take_back(self, size_t at) except -1:
         """A delivery is overdue and goes back alone; settling it later is no fault, once."""
         cdef bint transactional = self.transactional
-        if self.forgiven is None:
-            self.forgiven = {}
-        self.forgiven[self.ledger.entries[at].tag] = None
-        if len(self.forgiven) > FORGIVEN_MAX:
-            tag = next(iter(self.forgiven))
-            del self.forgiven[tag]
-            self.forgiven_upto = max(self.forgiven_upto, <uint64_t> tag)
+        self.forgiven.add(self.ledger.entries[at].tag)
         self.transactional = False
         self.settle_at(at, SETTLE_REQUEUE)
         self.transactional = transactional
         return 0
-
-    cdef bint forgives(self, uint64_t tag) except -1:
-        """Whether a delivery was taken back that is being settled now."""
-        if self.forgiven is None:
-            return False
-        if tag not in self.forgiven:
-            return 0 < tag <= self.forgiven_upto
-        del self.forgiven[tag]
-        return True
 
     cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1:
         """What is read from a stream can only be acknowledged."""
@@ -242,6 +262,8 @@ cdef class Channel(Sender):
         self.unacked_count -= 1
         if taker is not None:
             taker.unacked_count -= 1
+            if taker.credit is not None:
+                taker.credit.give_one()
             was_full = self.global_limit and self.outstanding >= self.global_limit
             self.outstanding -= 1
             if was_full:
@@ -252,7 +274,7 @@ cdef class Channel(Sender):
             return 0
         slot = queue.slot_of(seq)
         if slot == NULL or slot.state != UNACKED:
-            if type(queue) is Stream:
+            if how == SETTLE_ACK and type(queue) is Stream:
                 self.plane.acked += 1
             return 0
         if how >= SETTLE_REQUEUE:

@@ -51,6 +51,8 @@ cdef class Consumer(Taker):
             return True
         if self.prefetch and self.unacked_count >= self.prefetch:
             return False
+        if self.credit is not None and self.credit.used >= self.credit.limit:
+            return False
         return not channel.global_limit or channel.outstanding < channel.global_limit
 
     cdef int take(self, uint64_t seq, Slot *slot) except -1:

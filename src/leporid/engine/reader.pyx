@@ -36,10 +36,14 @@ cdef class Reader(Consumer):
     def settled_offset(self):
         """Everything below was delivered and settled."""
         cdef size_t at
+        cdef uint64_t least = self.offset
+        for _, _, seq, consumer, _, _ in self.channel.tx_settles:
+            if consumer is self:
+                least = min(least, <uint64_t> seq)  # until the transaction is committed
         for at in range(self.channel.ledger.start, self.channel.ledger.end):
             if self.channel.ledger.entries[at].consumer == <void *> self:
-                return self.channel.ledger.entries[at].seq
-        return self.offset
+                return min(least, self.channel.ledger.entries[at].seq)
+        return least
 
     cdef int fill(self, Stream stream) except -1:
         """Send what is there, while there is credit."""
@@ -97,6 +101,8 @@ cdef inline int give(Reader self, Stream stream, const Record *record) except -1
         channel.delivery_tag, self.cursor.offset, record)
     if not self.no_ack:
         self.unacked_count += 1
+        if self.credit is not None:
+            self.credit.take_one()
         channel.outstanding += 1
         channel.unacked_count += 1
         channel.ledger.add(channel.delivery_tag, self.cursor.offset, stream, self,

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
+from leporid.engine.credit cimport Credit
 from leporid.engine.index cimport Slot
 
 cdef class Level
@@ -13,6 +14,7 @@ cdef class Taker:
     cdef readonly bint active       # not cancelled
     cdef Takers home            # with whom it takes turns, while it is attached
     cdef object filter          # Filter of what it wants; None: everything
+    cdef Credit credit              # that it has together with others; or None
     cdef Taker next
     cdef Taker previous
     cdef Level level                # the ring it stands in; None while it cannot take

@@ -10,9 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.broker.route_fakes import FakeCredit, FakeFork, FakeSource
+
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
-from leporid.broker.dataplane import Consumer, DeadLetterPort, Queue, Resolve, Stored, Stream
+from leporid.broker.dataplane import (
+    Consumer,
+    Credit,
+    DeadLetterPort,
+    Queue,
+    Resolve,
+    Stored,
+    Stream,
+)
 from leporid.engine.choice import Choice
 from leporid.engine.filter import Filter
 
@@ -179,42 +189,6 @@ class FakeDelays(FakeQueue):
 
 
 @dataclass(eq=False)
-class FakeFork:
-    """Queues of every message, and such as depend on it."""
-
-    queues: Sequence[Queue]
-    filtered: Sequence[tuple[Filter, Queue]]
-
-    def queues_for(self, exchange: str, key: str, properties: bytes) -> list[Queue]:
-        some = [
-            queue
-            for wanted, queue in self.filtered
-            if wanted.matches_message(exchange, key, properties)
-        ]
-        return list(dict.fromkeys([*self.queues, *some]))
-
-
-@dataclass(eq=False)
-class FakeSource:
-    name: str
-    resolve: Resolve
-    cacheable: bool
-    retired: bool = False
-    make_delays: Callable[[], object] | None = None
-    delaying: bool = False
-    check_key: Callable[[str], None] | None = None
-
-    def forget(self) -> None:
-        pass
-
-    def forget_key(self, key: str, /) -> None:
-        pass
-
-    def retire(self) -> None:
-        self.retired = True
-
-
-@dataclass(eq=False)
 class FakeConsumer:
     channel: FakeChannel
     queue: FakeQueue
@@ -230,15 +204,22 @@ class FakeConsumer:
 class FakeReader(FakeConsumer):
     offset: int = 0
     choice: Choice | None = None
+    credit: FakeCredit | None = None
     unacked: list[int] = field(default_factory=list)
 
     @property
     def settled_offset(self) -> int:
         return min(self.unacked, default=self.offset)
 
+    @property
+    def may_take(self) -> bool:
+        if self.credit is not None:
+            return self.credit.left > 0
+        return len(self.unacked) < self.prefetch
+
     def fill(self, stream: FakeStream) -> None:
         self.offset = max(self.offset, stream.first)
-        while self.offset < stream.end and len(self.unacked) < self.prefetch:
+        while self.offset < stream.end and self.may_take:
             _, body = stream.bodies[self.offset - stream.first]
             self.channel.connection.delivered.append((self.tag, body))
             self.unacked.append(self.offset)
@@ -247,6 +228,10 @@ class FakeReader(FakeConsumer):
     def ack(self, count: int = 1) -> None:
         """The client acknowledges the oldest deliveries."""
         del self.unacked[:count]
+        for reader in self.credit.readers if self.credit is not None else ():
+            if reader in reader.queue.consumers:
+                assert isinstance(reader.queue, FakeStream)
+                reader.fill(reader.queue)
 
 
 @dataclass(eq=False)
@@ -281,11 +266,25 @@ class FakeChannel:
         queue.deliver()
         return consumer
 
+    def credit(self, limit: int, /) -> FakeCredit:
+        return FakeCredit(limit)
+
     def consume_stream(
-        self, stream: Stream, tag: str, prefetch: int, offset: int, choice: Choice | None = None
+        self,
+        stream: Stream,
+        tag: str,
+        prefetch: int,
+        offset: int,
+        choice: Choice | None = None,
+        credit: Credit | None = None,
     ) -> FakeReader:
         assert isinstance(stream, FakeStream)
-        reader = FakeReader(self, stream, tag, False, 0, prefetch, offset=offset, choice=choice)
+        assert credit is None or isinstance(credit, FakeCredit)
+        reader = FakeReader(
+            self, stream, tag, False, 0, prefetch, offset=offset, choice=choice, credit=credit
+        )
+        if credit is not None:
+            credit.readers.append(reader)
         self.consumers.append(reader)
         self.readers.append(reader)
         stream.consumers.append(reader)
@@ -297,6 +296,10 @@ class FakeChannel:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
             consumer.queue.consumers.remove(consumer)
+
+    def drop_unsettled(self, consumer: Consumer) -> None:
+        assert isinstance(consumer, FakeReader)
+        consumer.unacked.clear()
 
     def get(self, queue: Queue, no_ack: bool) -> bool:
         assert isinstance(queue, FakeQueue)
@@ -418,6 +421,7 @@ class FakePlane:
         self.queues: list[FakeQueue] = []
         self.wall_ms = 0
         self.filtered: tuple[int, ...] = (0, 0, 0)
+        self.now_ms = 0
 
     def publish(
         self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes

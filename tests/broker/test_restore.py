@@ -28,6 +28,7 @@ from leporid.broker.changes import (
     DropDelays,
     DropExchange,
     DropFilterClass,
+    DropGroup,
     DropPolicy,
     DropQueue,
     DropReaderOffset,
@@ -38,6 +39,7 @@ from leporid.broker.changes import (
     PutDelays,
     PutExchange,
     PutFilterClass,
+    PutGroup,
     PutPolicy,
     PutQueue,
     PutReaderOffset,
@@ -50,6 +52,7 @@ from leporid.broker.restore import (
     RecordedDelays,
     RecordedExchange,
     RecordedFilterClass,
+    RecordedGroup,
     RecordedPolicy,
     RecordedQueue,
     RecordedReaderOffset,
@@ -70,6 +73,7 @@ class Recording:
     queues: list[RecordedQueue] = field(default_factory=list)
     bindings: list[RecordedBinding] = field(default_factory=list)
     reader_offsets: list[RecordedReaderOffset] = field(default_factory=list)
+    groups: list[RecordedGroup] = field(default_factory=list)
     policies: list[RecordedPolicy] = field(default_factory=list)
     stagings: list[RecordedStaging] = field(default_factory=list)
     filter_classes: list[RecordedFilterClass] = field(default_factory=list)
@@ -104,6 +108,8 @@ class Recording:
                 self._change_policy(change)
             case PutReaderOffset() | DropReaderOffset():
                 self._change_reader(change)
+            case PutGroup() | DropGroup():
+                self._change_group(change)
             case PutFilterClass() | DropFilterClass():
                 self._change_filter_class(change)
 
@@ -112,6 +118,12 @@ class Recording:
         self.reader_offsets = [each for each in self.reader_offsets if each[:3] != key]
         if isinstance(change, PutReaderOffset):
             self.reader_offsets.append(astuple(change))
+
+    def _change_group(self, change: PutGroup | DropGroup) -> None:
+        key = (change.vhost, change.stream, change.name)
+        self.groups = [each for each in self.groups if each[:3] != key]
+        if isinstance(change, PutGroup):
+            self.groups.append(astuple(change))
 
     def _change_hidden(self, change: PutCache | DropCache | PutDelays | DropDelays) -> None:
         there: list[tuple[int, str, str]] = (

@@ -19,6 +19,7 @@ from leporid.storage.definitions import (
     StoredCache,
     StoredDelays,
     StoredExchange,
+    StoredGroup,
     StoredPolicy,
     StoredQueue,
     StoredReaderOffset,
@@ -95,6 +96,11 @@ def delays(number: int, name: str, vhost: str = "/") -> Change:
     return ("put_delays", {"id": number, "vhost": vhost, "exchange": name})
 
 
+def group(name: str, **changed: Any) -> Change:
+    fields = {"vhost": "/", "stream": "s", "name": name, "version": 2**63 - 1, "used_ms": 5}
+    return ("put_group", fields | {"arguments": b"\1\2"} | changed)
+
+
 def committed(path: Path, *changes: Change) -> None:
     definitions = Definitions(path)
     definitions.commit(changes)
@@ -119,12 +125,13 @@ EVERYTHING = (
     policy("p", operator=True, vhost="orders", pattern=""),
     delays(12, "x"),
     delays(10, "x", "orders"),
+    group("g"),
 )
 
 
 def test_a_new_file_holds_nothing(path: Path):
     definitions = Definitions(path)
-    assert definitions.load() == ((), (), (), (), (), (), (), (), (), (), 1)
+    assert definitions.load() == ((), (), (), (), (), (), (), (), (), (), (), 1)
     assert definitions.report == ()
     assert repr(definitions) == f"<Definitions {path}>"
     definitions.close()
@@ -160,6 +167,7 @@ def test_what_was_committed_is_back_after_closing(path: Path):
     assert snapshot.policies[0].operator is False
     assert snapshot.caches == (StoredCache(11, "orders", "x"), StoredCache(14, "/", "x"))
     assert snapshot.delays == (StoredDelays(10, "orders", "x"), StoredDelays(12, "/", "x"))
+    assert snapshot.groups == (StoredGroup("/", "s", "g", 2**63 - 1, b"\1\2", 5),)
     assert snapshot.next_queue_id == 15
     # True and not 1: rows go straight into the broker's own types.
     assert snapshot.queues[0].auto_delete is True
@@ -190,6 +198,7 @@ def test_every_change_may_be_repeated(path: Path):
         ("drop_policy", {"vhost": "/", "operator": False, "name": "p"}),
         ("drop_cache", {"id": 14}),
         ("drop_delays", {"id": 12}),
+        ("drop_group", {"vhost": "/", "stream": "s", "name": "g"}),
     ]
     committed(path, *EVERYTHING, *EVERYTHING, *drops, *drops)
     definitions = Definitions(path)

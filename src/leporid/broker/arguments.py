@@ -53,8 +53,12 @@ KEY_BYTES_MAX: Final = 255
 READER: Final = "x-reader"
 """The consumer argument that names a reader of a stream, whose offset is stored."""
 
+GROUP: Final = "x-group"
+GROUP_VERSION: Final = "x-group-version"
+"""The consumer arguments that name a group of readers of a stream, and its filter's version."""
+
 READER_BYTES_MAX: Final = 255
-"""The longest x-reader; as long as any other name."""
+"""The longest x-reader or x-group; as long as any other name."""
 
 STREAM_FILTER: Final = "x-stream-filter"
 MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
@@ -179,6 +183,18 @@ def _reader(value: Value, arguments: Arguments) -> str | None:
     return wrong
 
 
+def _group(value: Value, arguments: Arguments) -> str | None:
+    if READER in arguments:
+        return f'"a member of a group has no {READER}"'
+    return _reader(value, arguments)
+
+
+def _group_version(value: Value, arguments: Arguments) -> str | None:
+    if GROUP not in arguments:
+        return f'"there is no {GROUP} beside it"'
+    return _size(value, arguments)
+
+
 def _queue_version(value: Value, arguments: Arguments) -> str | None:
     wrong = _size(value, arguments)
     if wrong is not None or value in (1, 2):
@@ -234,6 +250,8 @@ _CONSUMER_CHECKS: Final[dict[str, Check]] = {
     TIMEOUT_ACTION: _timeout_action,
     "x-stream-offset": _stream_offset,
     READER: _reader,
+    GROUP: _group,
+    GROUP_VERSION: _group_version,
     STREAM_FILTER: _texts,
     MATCH_UNFILTERED: _boolean,
 }
@@ -248,6 +266,8 @@ _RETURNS: Final = (
     "x-delayed-retry-min",
     "x-delayed-retry-max",
 )
+# What RabbitMQ 3.10 does not have on streams.
+_READING: Final = (READER, GROUP, GROUP_VERSION, STREAM_FILTER, MATCH_UNFILTERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +348,7 @@ STREAM: Final = QueueType(
         "x-initial-cluster-size",
         "x-queue-leader-locator",
     ),
-    consumer_arguments=("x-stream-offset", "x-credit", READER, STREAM_FILTER, MATCH_UNFILTERED),
+    consumer_arguments=("x-stream-offset", "x-credit", *_READING),
     transient=False,
 )
 QUEUE_TYPES: Final = {kind.name: kind for kind in (CLASSIC, QUORUM, STREAM)}
@@ -340,7 +360,7 @@ _ALL_QUEUE_ARGUMENTS: Final = frozenset(
 ) - {TIMEOUT_ACTION}
 _ALL_CONSUMER_ARGUMENTS: Final = frozenset(
     key for kind in QUEUE_TYPES.values() for key in kind.consumer_arguments
-) - {READER, TIMEOUT_ACTION, STREAM_FILTER, MATCH_UNFILTERED}
+) - {*_READING, TIMEOUT_ACTION}
 _check_queue_type = _one_of(QUEUE_TYPES, "\"unsupported queue type '{}'\"")
 
 

@@ -20,6 +20,7 @@ from leporid.broker import filters
 from leporid.broker.changes import Change, DropVhost, PutVhost
 from leporid.broker.dead_letters import DeadLetterCounts
 from leporid.broker.filter_classes import FilterClasses
+from leporid.broker.handovers import Handovers
 from leporid.broker.restore import Snapshot, restore
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.unused import UnusedQueues
@@ -42,6 +43,9 @@ Offload = Callable[[Callable[[], None], Callable[[], None]], None]
 
 NAME_BYTES: Final = 16
 """Random bytes in a name we make: nobody guesses a reply queue, and no two are the same."""
+
+GROUP_EXPIRES_MS: Final = 86_400_000
+"""A group that nobody reads in for a day is dead, as in RocketMQ."""
 
 # In the order in which RabbitMQ names them.
 ALARMS: Final = ("memory", "disk")
@@ -93,6 +97,7 @@ class Broker:
         policies: Mapping[str, Sequence[Policy]] | None = None,
         redeclare: Callable[[str], Redeclare] = lambda _: "strict",
         filter_classes: Iterable[FilterClass] = (),
+        group_expires_ms: int = GROUP_EXPIRES_MS,
     ) -> None:
         """Makes it.
 
@@ -108,8 +113,10 @@ class Broker:
             filter_classes: those of the configuration file.
             redeclare: what becomes, in a virtual host, of declarations that differ from what is
                 there.
+            group_expires_ms: how long a group of readers is kept without a member.
         """
         self.plane = plane
+        self.group_expires_ms = group_expires_ms
         self.access = access
         self.limits = limits or Limits()
         self.identity: Mapping[str, Value] = identity or {"product": "Leporid"}
@@ -118,6 +125,7 @@ class Broker:
         # In the order in which they began.
         self.sessions: dict[Session, None] = {}
         self.unused = UnusedQueues(self._expire)
+        self.handovers = Handovers()
         self.alarms: set[str] = set()
         self.dead_letter_counts = DeadLetterCounts()
         self.filter_classes = FilterClasses(filter_classes, self.record, self._uses_filter_class)
@@ -233,6 +241,11 @@ class Broker:
         """Record how far the named readers of streams are; the server does so once a second."""
         for vhost in self.vhosts.values():
             vhost.bookmarks.save_all()
+
+    def look_at_groups(self) -> None:
+        """Forget the groups that nobody uses; the server does so once a second."""
+        for vhost in self.vhosts.values():
+            vhost.groups.look_at_all(self.plane.now_ms, self.group_expires_ms)
 
     # ------------------------------------------------------------------ alarms
 

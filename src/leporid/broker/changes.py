@@ -145,6 +145,27 @@ class DropReaderOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class PutGroup:
+    """A group reads a stream, or a partitioned one; its filter is a table of arguments."""
+
+    vhost: str
+    stream: str
+    name: str
+    version: int
+    arguments: bytes
+    used_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropGroup:
+    """A group is gone; its offsets were dropped before it, or went with the stream."""
+
+    vhost: str
+    stream: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class PutCache:
     """A durable exchange remembers messages under a number, as a queue has one."""
 
@@ -212,6 +233,8 @@ Change: TypeAlias = (
     | DropBinding
     | PutReaderOffset
     | DropReaderOffset
+    | PutGroup
+    | DropGroup
     | PutCache
     | DropCache
     | PutPolicy

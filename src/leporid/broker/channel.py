@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
 from leporid.broker.dataplane import Channel, Reader
+from leporid.broker.members import Member
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.queues import QueueState, Subscription
 from leporid.broker.readers import Bookmark
@@ -27,8 +28,10 @@ class ChannelState:
 
     __slots__ = (
         "_bookmarks",
+        "_leaving",
         "engine",
         "last_queue",
+        "members",
         "number",
         "replies",
         "session",
@@ -44,6 +47,9 @@ class ChannelState:
         self.subscriptions: dict[str, Subscription] = {}
         self.replies: Subscription | None = None
         self.last_queue = ""
+        # Of groups, by consumer tag; and those that were cancelled and may still settle something.
+        self.members: dict[str, Member] = {}
+        self._leaving: dict[Member, None] = {}
         # Of the named readers here, also of those that have ended and may still settle something.
         self._bookmarks: dict[Bookmark, None] = {}
 
@@ -86,6 +92,27 @@ class ChannelState:
         if self.session.announced("consumer_cancel_notify"):
             self.session.send(self.number, BasicCancel(subscription.tag, no_wait=True))
 
+    def join(self, member: Member) -> None:
+        """A consumer here reads in a group."""
+        self.members[member.tag] = member
+        member.group.join(member)
+
+    def leave(self, member: Member) -> None:
+        """End it; what it has not settled it may still settle, for a while."""
+        self._drop_member(member)
+        member.group.leave(member)
+
+    def evict(self, member: Member) -> None:
+        """Its group is without it from now on: say so if the client wants to be told."""
+        self._drop_member(member)
+        if self.session.announced("consumer_cancel_notify"):
+            self.session.send(self.number, BasicCancel(member.tag, no_wait=True))
+
+    def _drop_member(self, member: Member) -> None:
+        del self.members[member.tag]
+        self._leaving = {each: None for each in self._leaving if each.readings}
+        self._leaving[member] = None
+
     def await_replies(self, tag: str) -> None:
         """Make the hidden queue of direct reply-to, and its consumer."""
         name = self.session.broker.new_name(REPLY_PREFIX)
@@ -105,6 +132,10 @@ class ChannelState:
         """Stop deliveries to all consumers, before anything is requeued."""
         for subscription in self.subscriptions.values():
             self._cancel(subscription)
+        members, self.members = (*self.members.values(), *self._leaving), {}
+        self._leaving = {}
+        for member in members:
+            member.group.crash(member)
         self._close_bookmarks(tuple(self._bookmarks))
 
     def forget(self) -> None:

@@ -197,6 +197,10 @@ class Consumer(Protocol):
         """The consumer tag."""
 
 
+class Credit(Protocol):
+    """What several subscriptions to streams may have unsettled together."""
+
+
 class Reader(Consumer, Protocol):
     """A subscription of a channel to a stream."""
 
@@ -239,13 +243,25 @@ class Channel(Protocol):
         What it says of its timeout counts instead of what its queue says.
         """
 
+    def credit(self, limit: int, /) -> Credit:
+        """Make what several subscriptions to streams may have unsettled together."""
+
     def consume_stream(
-        self, stream: Stream, tag: str, prefetch: int, offset: int, choice: Choice | None = None
+        self,
+        stream: Stream,
+        tag: str,
+        prefetch: int,
+        offset: int,
+        choice: Choice | None = None,
+        credit: Credit | None = None,
     ) -> Reader:
         """Subscribe to a stream, from an offset on; to what is chosen, or everything."""
 
     def cancel(self, consumer: Consumer) -> None:
         """Unsubscribe; nothing is delivered to it after this."""
+
+    def drop_unsettled(self, consumer: Consumer) -> None:
+        """Forget what a consumer of a stream has not settled; settling it late is no fault."""
 
     def get(self, queue: Queue, no_ack: bool) -> bool:
         """Send basic.get-ok with the next message, or return False."""
@@ -318,6 +334,10 @@ class Plane(Protocol):
 
     def stream(self, queue_id: int, name: str) -> Stream:
         """Make the engine's half of a stream."""
+
+    @property
+    def now_ms(self) -> int:
+        """The time of this turn, by a clock that nobody sets."""
 
     @property
     def wall_ms(self) -> int:

@@ -78,9 +78,10 @@ class Coordinator(Generic[M, P]):
         self._shares[member] = []
         return self._share_out()
 
-    def leave(self, member: M) -> Moves[M, P]:
-        """A member wants nothing more; what it has, it lets go in its own time."""
-        del self._shares[member]
+    def leave(self, *members: M) -> Moves[M, P]:
+        """Some want nothing more; what they have, they let go in their own time."""
+        for member in members:
+            del self._shares[member]
         return self._share_out()
 
     def crash(self, member: M) -> Moves[M, P]:

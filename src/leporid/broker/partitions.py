@@ -176,6 +176,14 @@ def of(vhost: VirtualHost, name: str) -> list[QueueState]:
     return [vhost.stream(name)]
 
 
+def is_stream(vhost: VirtualHost, name: str) -> bool:
+    """Say whether a name is that of a stream or of a partitioned one."""
+    exchange, queue = vhost.find_exchange(name), vhost.find_queue(name)
+    if exchange is not None and _is_marked(exchange):
+        return True
+    return queue is not None and queue.stream is not None
+
+
 def names(vhost: VirtualHost) -> dict[str, int]:
     """Return all partitioned streams, then all streams that are not part of one.
 

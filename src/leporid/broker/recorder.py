@@ -8,7 +8,7 @@ changes promise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from leporid.amqp.tables import encode_table
 from leporid.broker.changes import (
@@ -18,6 +18,7 @@ from leporid.broker.changes import (
     DropCache,
     DropDelays,
     DropExchange,
+    DropGroup,
     DropPolicy,
     DropQueue,
     DropReaderOffset,
@@ -26,6 +27,7 @@ from leporid.broker.changes import (
     PutCache,
     PutDelays,
     PutExchange,
+    PutGroup,
     PutPolicy,
     PutQueue,
     PutReaderOffset,
@@ -35,6 +37,9 @@ from leporid.broker.exchanges import Binding
 from leporid.broker.policies import Policy
 from leporid.broker.queues import QueueState
 from leporid.broker.topology import Exchange
+
+if TYPE_CHECKING:
+    from leporid.broker.members import Group
 
 End: TypeAlias = Exchange | QueueState
 
@@ -94,6 +99,23 @@ class Recorder:
     def dropped_reader(self, queue: QueueState, reader: str) -> None:
         """A named reader has none any more."""
         self._record(DropReaderOffset(self._vhost, queue.name, reader))
+
+    def put_group(self, group: Group) -> None:
+        """A group was made, has another filter, or has no members any more."""
+        self._record(
+            PutGroup(
+                self._vhost,
+                group.stream,
+                group.name,
+                group.version,
+                encode_table(group.filter),
+                group.used_ms,
+            )
+        )
+
+    def dropped_group(self, group: Group) -> None:
+        """A group is gone."""
+        self._record(DropGroup(self._vhost, group.stream, group.name))
 
     def added_cache(self, number: int, exchange: str) -> None:
         """A durable exchange remembers messages."""

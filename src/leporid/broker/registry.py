@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from leporid.broker.dataplane import Plane
     from leporid.broker.dead_letters import DeadLetterCounts
     from leporid.broker.filter_classes import FilterClasses
+    from leporid.broker.handovers import Handovers
     from leporid.broker.policies import Policy
     from leporid.broker.redeclaring import Redeclare
     from leporid.broker.unused import UnusedQueues
@@ -26,6 +27,7 @@ class Registry(Protocol):
     dead_letter_counts: DeadLetterCounts
     unused: UnusedQueues
     filter_classes: FilterClasses
+    handovers: Handovers
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""

@@ -29,6 +29,7 @@ RecordedQueue: TypeAlias = tuple[int, str, str, bool, bytes]
 RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
 RecordedStaging: TypeAlias = tuple[int, str, str, str, str, str, bytes]
 RecordedReaderOffset: TypeAlias = tuple[str, str, str, int]
+RecordedGroup: TypeAlias = tuple[str, str, str, int, bytes, int]
 RecordedCache: TypeAlias = tuple[int, str, str]
 RecordedPolicy: TypeAlias = tuple[str, bool, str, str, str, int, bytes]
 RecordedFilterClass: TypeAlias = tuple[str, int, str, bytes]
@@ -78,6 +79,10 @@ class Snapshot(Protocol):
         """How far the named readers of streams were."""
 
     @property
+    def groups(self) -> Iterable[RecordedGroup]:
+        """The groups of readers."""
+
+    @property
     def next_queue_id(self) -> int:
         """The lowest number that no queue ever had."""
 
@@ -111,6 +116,9 @@ def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
     for offset in snapshot.reader_offsets:
         with _reported("offset of a reader", offset):
             _restore_reader_offset(vhosts, offset)
+    for group in snapshot.groups:
+        with _reported("group", group):
+            _restore_group(vhosts, group)
 
 
 @contextmanager
@@ -189,3 +197,8 @@ def _restore_reader_offset(
 ) -> None:
     vhost, stream, reader, offset = recorded
     vhosts[vhost].stream(stream).reader_offsets[reader] = offset
+
+
+def _restore_group(vhosts: Mapping[str, VirtualHost], recorded: RecordedGroup) -> None:
+    vhost, stream, name, version, arguments, used_ms = recorded
+    vhosts[vhost].groups.restore(stream, name, version, decode_table(arguments)[0], used_ms)

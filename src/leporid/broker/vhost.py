@@ -23,6 +23,7 @@ from leporid.broker.exchanges import Binding
 from leporid.broker.filters import filter_of
 from leporid.broker.governing import Governor
 from leporid.broker.history import Histories
+from leporid.broker.members import Groups
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policies import Policies, Policy
 from leporid.broker.queues import Owner, QueueState, Subscription
@@ -49,6 +50,7 @@ class VirtualHost:
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
         self.bookmarks = Bookmarks(self._recorder)
+        self.groups = Groups(self, self._recorder, registry.handovers)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
         self.stagings = Stagings(self, self._recorder, registry.new_queue_id)
@@ -387,12 +389,7 @@ class VirtualHost:
         return dict(self.stream(stream).reader_offsets)
 
     def set_reader_offset(self, stream: str, reader: str, offset: int) -> None:
-        """Say which message a reader has read last; it goes on after that one.
-
-        Raises:
-            NotFound: there is no such stream.
-            PreconditionFailed: the name or the offset is none, or there are too many readers.
-        """
+        """Say which message a reader has read last; raises as `stream` and `Bookmarks.set`."""
         self.bookmarks.set(self.stream(stream), reader, offset)
 
     def drop_reader_offset(self, stream: str, reader: str) -> bool:

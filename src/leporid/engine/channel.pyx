@@ -133,10 +133,7 @@ cdef class Channel(Sender):
                 consumer.credit.takers.remove(consumer)
 
     def drop_unsettled(self, Consumer consumer not None):
-        """What a consumer of a stream has not settled is no concern of it any more.
-
-        Settling it late is no fault.
-        """
+        """What a consumer of a stream has not settled is nobody's; settling it is no fault."""
         cdef size_t at
         cdef bint transactional = self.transactional
         self.transactional = False

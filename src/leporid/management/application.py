@@ -17,6 +17,7 @@ from leporid.management.answers import Room
 from leporid.management.browsing import BrowseRoutes
 from leporid.management.delays import DelayRoutes
 from leporid.management.filter_classes import FilterClassRoutes
+from leporid.management.groups import GroupRoutes
 from leporid.management.leases import LeaseRoutes
 from leporid.management.paths import route
 from leporid.management.policies import PolicyRoutes
@@ -31,6 +32,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 ONE = "/api/streams/{vhost}/{stream}"
 QUEUE = "/api/queues/{vhost}/{queue}"
+GROUPS = "/api/groups/{vhost}/{stream}"
 DELAYS = "/api/delays/{vhost}"
 CLASSES = "/api/filter-classes"
 LEASE = QUEUE + "/leases/{lease}"
@@ -43,6 +45,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     browsing, leases = BrowseRoutes(around, room), LeaseRoutes(around, room)
     readers, publishing = ReaderRoutes(around), PublishRoutes(around)
     delays, classes = DelayRoutes(around), FilterClassRoutes(around)
+    groups = GroupRoutes(around)
     return [
         route("/api/streams/{vhost}", _answering(streams.listing), "GET"),
         route(ONE, _answering(streams.info), "GET"),
@@ -59,6 +62,9 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         route(LEASE, _answering(leases.acknowledge), "DELETE"),
         route(LEASE + "/messages", _answering(leases.messages), "GET"),
         route(LEASE + "/release", _answering(leases.release), "POST"),
+        route(GROUPS, _answering(groups.listing), "GET"),
+        route(GROUPS + "/{group}", _answering(groups.info), "GET"),
+        route(GROUPS + "/{group}", _answering(groups.forget), "DELETE"),
         route(DELAYS, _answering(delays.exchanges), "GET"),
         route(DELAYS + "/{exchange}", _answering(delays.listing), "GET"),
         route(DELAYS + "/{exchange}/{id}", _answering(delays.message), "GET"),

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from leporid.broker.access import User, guest
 from leporid.broker.arguments import EXPIRY_MS_MAX
+from leporid.broker.broker import GROUP_EXPIRES_MS
 from leporid.broker.passwords import (
     Argon2Hash,
     PasswordHashError,
@@ -212,6 +213,8 @@ class Config:
     channel_max: int = setting(whole(1, 65535), 2047)
     # How long a delivery may be unsettled before its channel is closed; 0: for ever.
     consumer_timeout_ms: int = setting(whole(0, EXPIRY_MS_MAX), 1_800_000)
+    # How long a group of readers of a stream is kept without a member (x-group).
+    group_expires_ms: int = setting(whole(1, EXPIRY_MS_MAX), GROUP_EXPIRES_MS)
     # Above: publishers are not read. A share of the memory there is, or bytes.
     memory_watermark: int | float = setting(_watermark, 0.6)
     # Below: publishers are not read.

@@ -191,14 +191,14 @@ class Node:
             sync=config.durability == "synced",
         )
         self._broker = self._make_broker()
-        self._turns.timed.append(self._broker.unused)
+        self._turns.timed += [self._broker.unused, self._broker.handovers]
         self._alarms = Alarms(
             config.data_dir,
             memory_bytes_max=config.memory_bytes_max(memory_there_is()),
             disk_free_min=config.disk_free_min,
             tell=self._set_alarm,
         )
-        self._readers = Repeating(READERS_EVERY_S, self._broker.save_reader_offsets)
+        self._readers = Repeating(READERS_EVERY_S, self._look_at_readers)
         self._judging = Judging(
             self._broker.filter_classes,
             config.filter_server.limits,
@@ -253,6 +253,7 @@ class Node:
             redeclare=config.redeclare_in,
             filter_classes=config.filter_classes,
             policies=by_vhost((*config.policies, *config.operator_policies)),
+            group_expires_ms=config.group_expires_ms,
             limits=Limits(config.channel_max, config.frame_max, config.heartbeat),
             identity={
                 "product": "Leporid",
@@ -333,6 +334,14 @@ class Node:
     def _verdicts_came(self) -> None:
         self._broker.settle_stagings()
         self._turns.wake()
+
+    def _look_at_readers(self) -> None:
+        self._turns.set_clock()  # there may have been no turn for long
+        recorded = self._broker.recorded_count
+        self._broker.save_reader_offsets()
+        self._broker.look_at_groups()
+        if self._broker.recorded_count != recorded or self._plane.busy:
+            self._turns.wake()
 
     def _no_room(self, full: bool) -> None:
         self._alarms.disk_full(full)

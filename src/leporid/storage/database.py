@@ -113,6 +113,14 @@ CACHES = Table(
     "id INTEGER, vhost TEXT NOT NULL, exchange TEXT NOT NULL,"
     " PRIMARY KEY (id), UNIQUE (vhost, exchange)",
 )
+# Since version 3. Groups of readers of streams; arguments are those of their filters.
+GROUPS = Table(
+    "groups",
+    ("vhost", "stream", "name"),
+    ("version", "arguments", "used_ms"),
+    "vhost TEXT, stream TEXT, name TEXT, version INTEGER NOT NULL, arguments BLOB NOT NULL,"
+    " used_ms INTEGER NOT NULL, PRIMARY KEY (vhost, stream, name)",
+)
 # Since version 3. Policies, and operator policies, which have names of their own.
 POLICIES = Table(
     "policies",
@@ -151,6 +159,7 @@ TABLES = {
     "queue": QUEUES,
     "binding": BINDINGS,
     "reader_offset": READER_OFFSETS,
+    "group": GROUPS,
     "policy": POLICIES,
     "cache": CACHES,
     "delays": DELAYS,
@@ -159,7 +168,10 @@ TABLES = {
     "state": STATE,
 }
 # The tables that came after version 1.
-ADDED = {2: (READER_OFFSETS,), 3: (POLICIES, CACHES, DELAYS, FILTER_CLASSES, STAGINGS)}
+ADDED = {
+    2: (READER_OFFSETS,),
+    3: (POLICIES, CACHES, DELAYS, FILTER_CLASSES, STAGINGS, GROUPS),
+}
 # What is in the log under an id that is never given twice.
 WITH_QUEUE_ID = ("put_queue", "put_cache", "put_delays", "put_staging")
 

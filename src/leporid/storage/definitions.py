@@ -28,6 +28,7 @@ from leporid.storage.database import (
     DELAYS,
     EXCHANGES,
     FILTER_CLASSES,
+    GROUPS,
     POLICIES,
     QUEUES,
     READER_OFFSETS,
@@ -51,6 +52,7 @@ __all__ = [
     "StoredDelays",
     "StoredExchange",
     "StoredFilterClass",
+    "StoredGroup",
     "StoredPolicy",
     "StoredQueue",
     "StoredReaderOffset",
@@ -120,6 +122,17 @@ class StoredReaderOffset(NamedTuple):
     offset: int
 
 
+class StoredGroup(NamedTuple):
+    """A group of readers of a stream; the arguments are those of its filter."""
+
+    vhost: str
+    stream: str
+    name: str
+    version: int
+    arguments: bytes
+    used_ms: int
+
+
 class StoredPolicy(NamedTuple):
     """A policy or operator policy."""
 
@@ -163,6 +176,7 @@ class Snapshot(NamedTuple):
     queues: tuple[StoredQueue, ...]
     bindings: tuple[StoredBinding, ...]
     reader_offsets: tuple[StoredReaderOffset, ...]
+    groups: tuple[StoredGroup, ...]
     policies: tuple[StoredPolicy, ...]
     filter_classes: tuple[StoredFilterClass, ...]
     stagings: tuple[StoredStaging, ...]
@@ -217,6 +231,7 @@ class Definitions:
             ),
             bindings=tuple(StoredBinding(*row) for row in rows(BINDINGS)),
             reader_offsets=tuple(StoredReaderOffset(*row) for row in rows(READER_OFFSETS)),
+            groups=tuple(StoredGroup(*row) for row in rows(GROUPS)),
             policies=tuple(
                 StoredPolicy(vhost, bool(operator), *rest)
                 for vhost, operator, *rest in rows(POLICIES)
@@ -233,7 +248,7 @@ class Definitions:
             changes: in order: `("put_queue", {"id": 7, "vhost": "/", …})`, and so on with
                 put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
                 drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset,
-                put_cache, drop_cache, put_policy, drop_policy. put_delays,
+                put_group, drop_group, put_cache, drop_cache, put_policy, drop_policy, put_delays,
                 drop_delays, put_filter_class, drop_filter_class, put_staging,
                 drop_staging. Any of them may be repeated.
 

@@ -29,13 +29,21 @@ from leporid.amqp.methods import (
     BasicRecoverOk,
     Method,
 )
-from leporid.broker import streams
-from leporid.broker.arguments import QUORUM, READER, TIMEOUT_ACTION, check_consumer_arguments, plain
+from leporid.broker import partitions, streams
+from leporid.broker.arguments import (
+    GROUP,
+    QUORUM,
+    READER,
+    STREAM,
+    TIMEOUT_ACTION,
+    check_consumer_arguments,
+    plain,
+)
 from leporid.broker.channel import ChannelState
 from leporid.broker.choices import choice_of
 from leporid.broker.dataplane import Stream
 from leporid.broker.filters import filter_of
-from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE
+from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queues import QueueState
 from leporid.broker.readers import check_room
 
@@ -56,13 +64,15 @@ PRIORITY_LIMIT: Final = 2**31 - 1
 def consume(channel: ChannelState, method: BasicConsume) -> None:
     """basic.consume."""
     name = channel.queue_name(method.queue)
-    if method.consumer_tag in channel.subscriptions:
+    if method.consumer_tag in channel.subscriptions or method.consumer_tag in channel.members:
         raise NotAllowed(f"attempt to reuse consumer tag '{method.consumer_tag}'")
     if name == REPLY_QUEUE:
         _consume_replies(channel, method)
         return
     session = channel.session
     session.check("read", "queue", name)
+    if GROUP in method.arguments and _consume_in_group(channel, name, method):
+        return
     queue = session.vhost.queue_for(name, session)
     check_consumer_arguments(queue.title, queue.type, method.arguments)
     if queue.stream is not None:
@@ -98,14 +108,7 @@ def _consume_stream(
     anything from anybody.
     """
     engine, session = channel.engine, channel.session
-    limits_channel = _limits_channel(channel)
-    prefetch = engine.prefetch_count or (engine.prefetch_global if limits_channel else 0)
-    if not prefetch:
-        raise PreconditionFailed(f"consumer prefetch count is not set for '{queue.title}'")
-    if method.no_ack:
-        raise streams.unsupported("automatic acknowledgement", queue.title)
-    if engine.prefetch_global and not limits_channel:
-        raise NotImplementedFault(f"{queue.title} does not support global qos")
+    prefetch = _reading_prefetch(channel, queue.title, method)
     reader = plain(method.arguments[READER]) if READER in method.arguments else None
     if reader is not None:
         check_room(queue, reader)
@@ -116,6 +119,37 @@ def _consume_stream(
     if not method.no_wait:
         session.send(channel.number, BasicConsumeOk(tag))
     channel.read(subscription, engine.consume_stream(stream, tag, prefetch, offset, choice), reader)
+
+
+def _reading_prefetch(channel: ChannelState, title: str, method: BasicConsume) -> int:
+    """Return how much a consumer of a stream may have unsettled, which has to be said."""
+    engine, limits_channel = channel.engine, _limits_channel(channel)
+    prefetch = engine.prefetch_count or (engine.prefetch_global if limits_channel else 0)
+    if not prefetch:
+        raise PreconditionFailed(f"consumer prefetch count is not set for '{title}'")
+    if method.no_ack:
+        raise streams.unsupported("automatic acknowledgement", title)
+    if engine.prefetch_global and not limits_channel:
+        raise NotImplementedFault(f"{title} does not support global qos")
+    return prefetch
+
+
+def _consume_in_group(channel: ChannelState, name: str, method: BasicConsume) -> bool:
+    """Read a stream, or a partitioned one, with others; False if the name is of neither."""
+    session, title = channel.session, queue_in(channel.session.vhost.name, name)
+    if not partitions.is_stream(session.vhost, name):
+        return False
+    check_consumer_arguments(title, STREAM, method.arguments)
+    prefetch = _reading_prefetch(channel, title, method)
+    tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
+    recorded = session.broker.recorded_count
+    member = session.vhost.groups.admit(channel, tag, name, prefetch, method.arguments)
+    if session.broker.recorded_count != recorded:
+        session.connection.hold(session.broker.recorded_generation)
+    if not method.no_wait:
+        session.send(channel.number, BasicConsumeOk(tag))
+    channel.join(member)
+    return True
 
 
 def _start(
@@ -175,6 +209,8 @@ def cancel(channel: ChannelState, method: BasicCancel) -> Method | None:
         channel.stop_replies()
     elif tag in channel.subscriptions:
         channel.unsubscribe(channel.subscriptions[tag])
+    elif tag in channel.members:
+        channel.leave(channel.members[tag])
     return None if method.no_wait else BasicCancelOk(tag)
 
 

@@ -1,0 +1,434 @@
+"""Groups of consumers that read a stream, or the partitions of one, together (`x-group`).
+
+Responsible for what a group is (its filter with a version, its members, how far it is) and for
+reading each partition on behalf of the member whose it is. Who that is, `groups` says. Must not
+know when time passes (`handovers` does), nor permissions. Invariants: a partition has one reader at
+a time; the next one begins behind what was committed by the one before; a group is as it was until
+everything about its new filter was understood.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.broker import partitions as partitioned
+from leporid.broker import streams
+from leporid.broker.arguments import (
+    GROUP,
+    GROUP_VERSION,
+    MATCH_UNFILTERED,
+    STREAM_FILTER,
+    Arguments,
+    plain,
+)
+from leporid.broker.choices import choice_of
+from leporid.broker.filters import FILTER_ARGUMENTS
+from leporid.broker.groups import Coordinator, Moves
+from leporid.broker.queues import QueueState, Subscription
+from leporid.broker.readers import Bookmark, check_room
+
+if TYPE_CHECKING:
+    from leporid.broker.channel import ChannelState
+    from leporid.broker.dataplane import Credit, Reader
+    from leporid.broker.handovers import Handovers
+    from leporid.broker.recorder import Recorder
+    from leporid.broker.vhost import VirtualHost
+    from leporid.engine.choice import Choice
+
+logger = logging.getLogger(__name__)
+
+GROUPS_MAX: Final = 10_000
+"""Groups of one virtual host. Each is a definition that stays until it expires, so a client that
+makes up a new name each time would fill the disk."""
+
+FILTERING: Final = (*FILTER_ARGUMENTS, STREAM_FILTER, MATCH_UNFILTERED)
+"""Arguments on which the members of a group have to agree."""
+
+
+@dataclass(eq=False, slots=True)
+class Reading:
+    """One partition at the member whose it is."""
+
+    queue: QueueState
+    member: Member
+    consumer: Reader
+    bookmark: Bookmark
+    subscription: Subscription | None = None
+    """None once it was stopped."""
+    until_ms: int = 0
+    """When it is over although something is not settled; 0 until the stop was noticed."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that was delivered is unsettled."""
+        return self.consumer.settled_offset == self.consumer.offset
+
+    def lose(self, _subscription: Subscription) -> None:
+        """The stream is going."""
+        self.member.group.lose(self)
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """One consumer: a tag on a channel, and the readings behind it."""
+
+    group: Group
+    channel: ChannelState
+    tag: str
+    credit: Credit
+    """For all of them together."""
+    choice: Choice | None
+    """What is for it, of each partition; None: everything."""
+    readings: dict[QueueState, Reading] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Member {self.tag!r} of {self.group.name!r} readings={len(self.readings)}>"
+
+    def __str__(self) -> str:
+        return f"'{self.tag}' on channel {self.channel.number} of {self.channel.session.name}"
+
+
+class Group:
+    """One group; made by `Groups`."""
+
+    def __init__(
+        self, groups: Groups, stream: str, name: str, version: int, filtering: Arguments
+    ) -> None:
+        self.stream = stream
+        self.name = name
+        self.version = version
+        self.filter = filtering
+        # When it had members last; 0 for not known. By the wall's clock, for people.
+        self.used_ms = 0
+        # When that was noticed, by the clock that nobody sets; 0 while it has some.
+        self.unused_since_ms = 0
+        self.groups = groups
+        self._coordinator: Coordinator[Member, QueueState] = Coordinator()
+
+    def __repr__(self) -> str:
+        return f"<Group {self.name!r} of {self.stream!r} members={len(self.members)}>"
+
+    @property
+    def title(self) -> str:
+        """What it is called in texts."""
+        vhost = self.groups.vhost.name
+        return f"group '{self.name}' of stream '{self.stream}' in vhost '{vhost}'"
+
+    @property
+    def members(self) -> list[Member]:
+        """The members, in the order in which they joined."""
+        return self._coordinator.members
+
+    @property
+    def partitions(self) -> list[QueueState]:
+        """The streams, in order."""
+        return self._coordinator.partitions
+
+    def member_at(self, partition: QueueState) -> Member | None:
+        """Return who reads a partition."""
+        if self._coordinator.is_stopping(partition):
+            return None
+        return self._coordinator.holder(partition)
+
+    @property
+    def stands_for_nothing(self) -> bool:
+        """Whether everything that it read was deleted."""
+        return bool(self.partitions) and all(each.deleted for each in self.partitions)
+
+    # ------------------------------------------------------------------ members
+
+    def join(self, member: Member) -> None:
+        """Somebody reads along from now on."""
+        self._do(self._coordinator.join(member))
+
+    def leave(self, member: Member) -> None:
+        """A member's consumer was cancelled; it may still settle what it has."""
+        self._do(self._coordinator.leave(member))
+        self.groups.left(self)
+
+    def crash(self, member: Member) -> None:
+        """A channel is closing, and settles nothing more; the engine has not forgotten it yet."""
+        joined = member in self._coordinator.members
+        for reading in tuple(member.readings.values()):
+            self._stop(reading)
+            self._finish(reading)
+        self._do(self._coordinator.crash(member))
+        if joined:
+            self.groups.left(self)
+
+    def evict(self, why: str) -> None:
+        """All members are cancelled, and told so."""
+        for member in self.members:
+            logger.info("%s: member %s is cancelled: %s", self.title, member, why)
+            member.channel.evict(member)
+        self._do(self._coordinator.leave(*self.members))
+
+    # ------------------------------------------------------------------ partitions
+
+    def look(self, partitions: Sequence[QueueState]) -> None:
+        """The stream has these partitions."""
+        if self.partitions == list(partitions):
+            return
+        for partition in set(self.partitions).difference(partitions):
+            holder = self._coordinator.holder(partition)
+            reading = None if holder is None else holder.readings.get(partition)
+            if reading is not None:
+                self._stop(reading)
+                self._finish(reading)
+        self._do(self._coordinator.change(partitions))
+
+    def lose(self, reading: Reading) -> None:
+        """A stream is going."""
+        self._stop(reading)
+        self._finish(reading)
+        self.groups.handovers.look_at(self)
+
+    def release(self, reading: Reading) -> None:
+        """A reading that was stopped is settled, or out of time: the next one may begin."""
+        self._do(self._let_go(reading))
+
+    def _let_go(self, reading: Reading) -> Moves[Member, QueueState]:
+        if reading.member.readings.get(reading.queue) is not reading:
+            return Moves()  # its member is gone meanwhile
+        self._finish(reading)
+        if self._coordinator.holder(reading.queue) is not reading.member:
+            return Moves()  # the partition is
+        return self._coordinator.release(reading.queue)
+
+    def _do(self, moves: Moves[Member, QueueState]) -> None:
+        for partition, member in moves.stop:
+            reading = member.readings.get(partition)
+            if reading is None:
+                continue  # the stream is going; somebody looks at it soon
+            self._stop(reading)
+            if reading.is_settled:
+                self.release(reading)
+            else:
+                self.groups.handovers.add(reading)
+        for partition, member in moves.start:
+            if not partition.deleted:
+                self._start(partition, member)
+
+    def _start(self, partition: QueueState, member: Member) -> None:
+        vhost, stream = self.groups.vhost, partition.stream
+        assert stream is not None
+        committed = partition.reader_offsets.get(self.name)
+        consumer = member.channel.engine.consume_stream(
+            stream,
+            member.tag,
+            0,
+            0 if committed is None else committed + 1,
+            member.choice,
+            member.credit,
+        )
+        bookmark = vhost.bookmarks.open(partition, self.name, consumer)
+        reading = Reading(partition, member, consumer, bookmark)
+        reading.subscription = Subscription(member.tag, partition, reading, False, consumer)
+        partition.add(reading.subscription)
+        member.readings[partition] = reading
+
+    def _stop(self, reading: Reading) -> None:
+        """Nothing more is delivered."""
+        if reading.subscription is None:
+            return
+        subscription, reading.subscription = reading.subscription, None
+        reading.member.channel.engine.cancel(reading.consumer)
+        reading.bookmark.ended = True
+        self.groups.vhost.unsubscribed(subscription)
+
+    def _finish(self, reading: Reading) -> None:
+        """What is settled is committed; what is not is no concern of the member any more."""
+        self.groups.vhost.bookmarks.close(reading.bookmark)
+        reading.member.channel.engine.drop_unsettled(reading.consumer)
+        del reading.member.readings[reading.queue]
+
+
+class Groups:
+    """The groups of one virtual host.
+
+    Args:
+        vhost: whose they are.
+        recorder: told of each group that is to last.
+        handovers: told of what has to be looked at again.
+    """
+
+    def __init__(self, vhost: VirtualHost, recorder: Recorder, handovers: Handovers) -> None:
+        self.vhost = vhost
+        self.handovers = handovers
+        self._recorder = recorder
+        self._groups: dict[tuple[str, str], Group] = {}
+
+    def __repr__(self) -> str:
+        return f"<Groups of {self.vhost.name!r} count={len(self._groups)}>"
+
+    # ------------------------------------------------------------------ asking
+
+    def of(self, stream: str) -> list[Group]:
+        """Return the groups of a stream, or of a partitioned one, by name; raises NotFound."""
+        partitioned.of(self.vhost, stream)
+        return sorted(
+            (group for group in self._groups.values() if group.stream == stream),
+            key=lambda group: group.name,
+        )
+
+    def find(self, stream: str, name: str) -> Group:
+        """Return one group.
+
+        Raises:
+            NotFound: there is no such stream, or it has no such group.
+        """
+        partitioned.of(self.vhost, stream)
+        if (stream, name) not in self._groups:
+            raise NotFound(f"no group '{name}' of stream '{stream}' in vhost '{self.vhost.name}'")
+        return self._groups[stream, name]
+
+    # ------------------------------------------------------------------ joining
+
+    def admit(
+        self, channel: ChannelState, tag: str, stream: str, prefetch: int, arguments: Arguments
+    ) -> Member:
+        """Return a member, still to `join`, of a group that is made or brought up if need be.
+
+        Args:
+            channel: where it consumes.
+            tag: of its consumer.
+            stream: or a partitioned one.
+            prefetch: what it may have unsettled, of all partitions.
+            arguments: those of the consumer, checked one by one.
+
+        Raises:
+            NotFound: there is no such stream.
+            NotImplementedFault: the filter is a class.
+            PreconditionFailed: the filter is wrong, or is not that of the group.
+        """
+        found = partitioned.of(self.vhost, stream)
+        filtering = {key: arguments[key] for key in FILTERING if key in arguments}
+        choice = choice_of(filtering)
+        name, version = plain(arguments[GROUP]), arguments.get(GROUP_VERSION, 0)
+        assert isinstance(version, int)
+        group = self._groups.get((stream, name))
+        if group is not None and group.stands_for_nothing:
+            self._end(group, "the stream was deleted")
+            group = None
+        if group is None:
+            group = self._make(stream, name, version, filtering)
+            self._begin(group, found, arguments)
+        elif version > group.version:
+            group.evict(f"version {version} has replaced version {group.version}")
+            group.version, group.filter = version, filtering
+            self._recorder.put_group(group)
+        elif version < group.version or filtering != group.filter:
+            raise PreconditionFailed(_disagreement(group, version))
+        group.unused_since_ms = 0
+        group.look(found)
+        return Member(group, channel, tag, channel.engine.credit(prefetch), choice)
+
+    def _make(self, stream: str, name: str, version: int, filtering: Arguments) -> Group:
+        if len(self._groups) >= GROUPS_MAX:
+            raise PreconditionFailed(
+                f"vhost '{self.vhost.name}' has {GROUPS_MAX} groups; delete some that nobody needs"
+            )
+        return Group(self, stream, name, version, filtering)
+
+    def _begin(self, group: Group, partitions: Iterable[QueueState], arguments: Arguments) -> None:
+        """Decide where a new group begins, once: a partition without an offset is read whole."""
+        new = [each for each in partitions if group.name not in each.reader_offsets]
+        for partition in new:
+            check_room(partition, group.name)
+        where, now_ms = arguments.get(streams.OFFSET, "next"), self.vhost.plane.wall_ms
+        for partition in new:
+            assert partition.stream is not None
+            offset = streams.start_offset(partition.stream, where, now_ms)
+            if offset:
+                self.vhost.bookmarks.set(partition, group.name, offset - 1)
+        group.used_ms = now_ms
+        self._groups[group.stream, group.name] = group
+        self._recorder.put_group(group)
+
+    # ------------------------------------------------------------------ leaving
+
+    def left(self, group: Group) -> None:
+        """A group has a member less."""
+        if not group.members and self._groups.get((group.stream, group.name)) is group:
+            group.used_ms = self.vhost.plane.wall_ms
+            self._recorder.put_group(group)
+
+    def drop(self, stream: str, name: str) -> None:
+        """Forget a group: its filter and its offsets.
+
+        Raises:
+            NotFound: there is none.
+            PreconditionFailed: it has members.
+        """
+        group = self.find(stream, name)
+        if group.members:
+            raise PreconditionFailed(
+                f"{group.title} has {len(group.members)} members; end these first"
+            )
+        self._end(group, "it was deleted")
+
+    def _end(self, group: Group, why: str) -> None:
+        del self._groups[group.stream, group.name]
+        group.evict(why)
+        for partition in group.partitions or self._partitions(group):
+            if not partition.deleted:
+                self.vhost.bookmarks.drop(partition, group.name)
+        self._recorder.dropped_group(group)
+
+    # ------------------------------------------------------------------ time
+
+    def look(self, group: Group) -> None:
+        """See whether the partitions of a group are those that it knows."""
+        if self._groups.get((group.stream, group.name)) is not group:
+            return
+        try:
+            found = partitioned.of(self.vhost, group.stream)
+        except NotFound:
+            found = []
+            gone = True
+        else:
+            gone = group.stands_for_nothing
+        if gone:
+            self._end(group, "the stream was deleted")
+        else:
+            group.look(found)
+
+    def look_at_all(self, now_ms: int, expires_ms: int) -> None:
+        """See that of each, and forget those that had no member for so long."""
+        for group in tuple(self._groups.values()):
+            self.look(group)
+            if group.members:
+                continue
+            if not group.unused_since_ms:
+                group.unused_since_ms = now_ms
+            elif now_ms - group.unused_since_ms >= expires_ms:
+                logger.info(
+                    "%s: had no member for %d ms, and is forgotten", group.title, expires_ms
+                )
+                self._end(group, "nobody used it")
+
+    def restore(
+        self, stream: str, name: str, version: int, filtering: Arguments, used_ms: int
+    ) -> None:
+        """Have a group back that was recorded."""
+        group = Group(self, stream, name, version, filtering)
+        group.used_ms = used_ms
+        self._groups[stream, name] = group
+
+    def _partitions(self, group: Group) -> list[QueueState]:
+        try:
+            return partitioned.of(self.vhost, group.stream)
+        except NotFound:
+            return []
+
+
+def _disagreement(group: Group, version: int) -> str:
+    filtering = ", ".join(f"{key} '{plain(value)}'" for key, value in group.filter.items())
+    has = f"{group.title} has version {group.version} with {filtering or 'no filter'}"
+    if version < group.version:
+        return f"{has}, which has replaced version {version}"
+    return f"{has}; another filter needs a higher {GROUP_VERSION}"

@@ -1,0 +1,61 @@
+"""Stand-ins for the engine's half of an exchange, and for credit; see `engine_fake`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from leporid.broker.dataplane import Queue, Resolve
+from leporid.engine.filter import Filter
+
+if TYPE_CHECKING:
+    from tests.broker.engine_fake import FakeReader
+
+
+@dataclass(eq=False)
+class FakeFork:
+    """Queues of every message, and such as depend on it."""
+
+    queues: Sequence[Queue]
+    filtered: Sequence[tuple[Filter, Queue]]
+
+    def queues_for(self, exchange: str, key: str, properties: bytes) -> list[Queue]:
+        some = [
+            queue
+            for wanted, queue in self.filtered
+            if wanted.matches_message(exchange, key, properties)
+        ]
+        return list(dict.fromkeys([*self.queues, *some]))
+
+
+@dataclass(eq=False)
+class FakeSource:
+    name: str
+    resolve: Resolve
+    cacheable: bool
+    retired: bool = False
+    make_delays: Callable[[], object] | None = None
+    delaying: bool = False
+    check_key: Callable[[str], None] | None = None
+
+    def forget(self) -> None:
+        pass
+
+    def forget_key(self, key: str, /) -> None:
+        pass
+
+    def retire(self) -> None:
+        self.retired = True
+
+
+@dataclass(eq=False)
+class FakeCredit:
+    """What readers may have unsettled together."""
+
+    limit: int
+    readers: list[FakeReader] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        return self.limit - sum(len(reader.unacked) for reader in self.readers)

@@ -1,0 +1,113 @@
+"""Groups of readers over HTTP."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from tests.broker.peer import Peer
+from tests.management.conftest import World
+
+from leporid.amqp.methods import BasicConsume, BasicQos, ChannelOpen
+from leporid.amqp.tables import Value
+from leporid.broker.session import Session
+
+URL = "/api/groups/%2F/orders"
+
+
+class Client(Peer):
+    """A client of the real engine, whose answers are not looked at."""
+
+    def __init__(self, world: World) -> None:
+        engine = world.plane.connection()
+        self.session = Session(world.broker, engine, peer_is_loopback=True, name="10.0.0.1:4")
+        engine.session = self.session
+        self.connection_engine = engine
+
+    def say_bytes(self, payload: bytes, channel: int = 1) -> list[object]:  # type: ignore[override]
+        self.session.on_method(channel, payload)
+        return []
+
+
+def consume(world: World, queue: str, **arguments: Value) -> Client:
+    client = Client(world)
+    client.handshake()
+    client.say(ChannelOpen())
+    client.say(BasicQos(prefetch_count=10))
+    given: dict[str, Value] = {key.replace("_", "-"): value for key, value in arguments.items()}
+    client.say(BasicConsume(queue=queue, consumer_tag="t", arguments=given))
+    world.sync()
+    return client
+
+
+async def test_a_group_is_shown_with_its_members_and_its_lag(
+    world: World, client: httpx.AsyncClient
+):
+    stream = world.stream()
+    world.fill(stream, 5)
+    assert (await client.get(URL)).json() == {"groups": []}
+    consume(world, "orders", x_group="g", x_filter_tags="A || B", x_group_version=2)
+    world.fill(stream, 3)
+    world.plane.run()
+    expected = {
+        "stream": "orders",
+        "group": "g",
+        "version": 2,
+        "filter": {"x-filter-tags": "A || B"},
+        "used_ms": 1_700_000_000_000,
+        "lag": 0,
+        "members": [
+            {
+                "connection": "10.0.0.1:4",
+                "user": "guest",
+                "channel": 1,
+                "consumer_tag": "t",
+                "partitions": [0],
+            }
+        ],
+        "partitions": [{"partition": 0, "queue": "orders", "committed": 7, "end": 8, "lag": 0}],
+    }
+    assert (await client.get(f"{URL}/g")).json() == expected
+    assert (await client.get(URL)).json() == {"groups": [expected]}
+
+
+async def test_members_share_partitions(world: World, client: httpx.AsyncClient):
+    world.vhost.declare_partitioned_stream("many", 3)
+    for at in range(3):
+        world.vhost.stream(f"many-{at}")
+    consume(world, "many", x_group="a/b", x_stream_offset="first")
+    consume(world, "many", x_group="a/b")
+    found = (await client.get("/api/groups/%2F/many/a%2Fb")).json()
+    assert [each["partitions"] for each in found["members"]] == [[0, 1], [2]]
+    assert [each["committed"] for each in found["partitions"]] == [None, None, None]
+
+
+async def test_lag_is_what_is_there_and_not_committed(world: World, client: httpx.AsyncClient):
+    stream = world.stream()
+    world.fill(stream, 20)
+    consume(world, "orders", x_group="g", x_stream_offset=4).session.on_lost()
+    found = (await client.get(f"{URL}/g")).json()
+    assert (found["lag"], found["partitions"][0]["committed"], found["members"]) == (16, 3, [])
+
+
+async def test_a_group_is_forgotten_when_nobody_is_in_it(world: World, client: httpx.AsyncClient):
+    world.stream()
+    member = consume(world, "orders", x_group="g")
+    answer = await client.delete(f"{URL}/g")
+    assert (answer.status_code, answer.json()["reason"]) == (
+        409,
+        "group 'g' of stream 'orders' in vhost '/' has 1 members; end these first",
+    )
+    member.session.on_lost()
+    assert (await client.delete(f"{URL}/g")).status_code == 204
+    assert (await client.delete(f"{URL}/g")).status_code == 404
+    assert (await client.get(f"{URL}/g")).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_it_takes_the_right_to_read(world: World, client: httpx.AsyncClient, method: str):
+    world.stream("others")
+    url = "/api/groups/%2F/others/g"
+    answer = await client.request(method, url, auth=("reader", "secret"))
+    assert answer.status_code == 403
+    assert (await client.request(method, "/api/groups/%2F/none/g")).status_code == 404
+    assert (await client.request(method, f"{url}?all=1")).status_code == 400

@@ -42,7 +42,8 @@ def choice_of(arguments: Arguments) -> Choice | None:
     values = _values(arguments)
     groups: list[Iterable[bytes]] = []
     if found is not None:
-        groups = _groups(*(_text(arguments, name) for name in (TAGS, SQL, DIALECT)))
+        tags, sql, dialect = (_text(arguments, name) for name in (TAGS, SQL, DIALECT))
+        groups = _groups(_octets(tags), sql, dialect)
     if values is None:
         return None if found is None else Choice(found.engine, groups)
     unfiltered = arguments.get(MATCH_UNFILTERED) is True
@@ -63,23 +64,28 @@ def choice_for(tags: str | None, sql: str | None, dialect: Dialect = DEFAULT) ->
     Raises:
         FilterError: one of them is none.
     """
-    some = None if tags is None else parse_tags(tags)
+    some = _octets(tags)
     parts: list[Filter] = []
     if some is not None:
-        parts.append(Tags([tag.encode() for tag in some]))
+        parts.append(Tags(some))
     if sql is not None:
         parts.append(Selector(program(sql, dialect).code))
     if not parts:
         return None
-    return Choice(parts[0] if len(parts) == 1 else Conjunction(*parts), _groups(tags, sql, dialect))
+    return Choice(parts[0] if len(parts) == 1 else Conjunction(*parts), _groups(some, sql, dialect))
 
 
-def _groups(tags: str | None, sql: str | None, dialect: str | None) -> list[Iterable[bytes]]:
+def _octets(tags: str | None) -> list[bytes] | None:
+    """Return the tags of a list, encoded; None if every message will do."""
+    some = None if tags is None else parse_tags(tags)
+    return None if some is None else [tag.encode() for tag in some]
+
+
+def _groups(
+    tags: list[bytes] | None, sql: str | None, dialect: str | None
+) -> list[Iterable[bytes]]:
     """Return lists of tags, of each of which a message must have one; all was checked before."""
-    groups: list[Iterable[bytes]] = []
-    wanted = None if tags is None else parse_tags(tags)
-    if wanted is not None:
-        groups.append([tag.encode() for tag in wanted])
+    groups: list[Iterable[bytes]] = [] if tags is None else [tags]
     if sql is not None:
         tree = parse(sql, Dialect(dialect or DEFAULT))
         groups += [one.texts for one in anchors_of(tree) if one.name in _TAG_NAMES]

@@ -123,7 +123,7 @@ cdef class Burials:
         cdef uint32_t left = REFUSED_MAX
         for queue in queues:
             self.refused.append((queue, names, properties, body))
-        if self.handing:
+        if self.handing or not queues:
             return 0
         self.handing = True
         try:

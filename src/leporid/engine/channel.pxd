@@ -52,12 +52,6 @@ cdef class Channel(Sender):
     cdef object assembling_body
     cdef uint64_t assembling_left
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
-    cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
-    cdef int give_back_unsettled(self, int how) except -1
-    cdef int take_back(self, size_t at) except -1
-    cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1
-    cdef int settle_at(self, size_t at, int how) except -1
-    cdef int settle_entry(self, Queue queue, uint64_t seq, Taker taker, int how) except -1
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1

@@ -9,7 +9,6 @@ before it was confirmed too, and after the generation of each was synced.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
-from cpython.ref cimport Py_DECREF
 
 from leporid.engine.choice cimport Choice
 from leporid.engine.consumer cimport Consumer
@@ -19,16 +18,16 @@ from leporid.engine.credit cimport Credit
 from leporid.engine.dedup cimport unguarded
 from leporid.engine.filter cimport Filter
 from leporid.engine.forgiven cimport Forgiven
-from leporid.engine.index cimport DELIVERIES_MAX, UNACKED, Slot
-from leporid.engine.ledger cimport Ledger, Unacked
+from leporid.engine.index cimport DELIVERIES_MAX, Slot
+from leporid.engine.ledger cimport Ledger
 from leporid.engine.outbox cimport Outbox
 from leporid.engine.queue cimport Queue
 from leporid.engine.reader cimport Reader
 from leporid.engine.sender cimport Sender, open_queues
+from leporid.engine.settling cimport drop_unsettled, give_back_unsettled, recover
 from leporid.engine.source cimport Route, Source, make_route
 from leporid.engine.storing cimport store
 from leporid.engine.stream cimport Stream
-from leporid.engine.takers cimport Taker
 from leporid.engine.timeouts cimport timeout_of
 from leporid.engine.transaction cimport commit, rollback
 from leporid.engine.wire cimport (
@@ -134,23 +133,7 @@ cdef class Channel(Sender):
 
     def drop_unsettled(self, Consumer consumer not None):
         """What a consumer of a stream has not settled is nobody's; settling it is no fault."""
-        cdef size_t at
-        cdef bint transactional = self.transactional
-        self.transactional = False
-        self.ledger.walks += 1
-        for at in range(self.ledger.start, self.ledger.end):
-            if self.ledger.entries[at].consumer == <void *> consumer:
-                self.forgiven.add(self.ledger.entries[at].tag)
-                self.settle_at(at, SETTLE_REQUEUE)
-        self.ledger.walks -= 1
-        self.ledger.trim()
-        self.transactional = transactional
-        settles, self.tx_settles = self.tx_settles, []
-        for settle in settles:
-            if settle[3] is consumer:
-                self.settle_entry(settle[1], settle[2], consumer, SETTLE_REQUEUE)
-            else:
-                self.tx_settles.append(settle)
+        drop_unsettled(self, consumer)
 
     def get(self, Queue queue not None, bint no_ack):
         """Write basic.get-ok and the next message; False when the queue is empty."""
@@ -189,133 +172,9 @@ cdef class Channel(Sender):
             consumer.resume()
         return 0
 
-    cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:
-        """basic.ack, basic.reject, basic.nack (AMQP 0-9-1 1.8.3.13; RabbitMQ's basic.nack)."""
-        cdef ssize_t upto
-        cdef size_t at
-        if multiple and tag == 0:
-            upto = <ssize_t> self.ledger.end - 1
-        else:
-            upto = self.ledger.find(tag)
-            if upto < 0:
-                if not self.forgiven.has(tag):
-                    raise PreconditionFailed(f"unknown delivery tag {tag}")
-                if not multiple:
-                    return 0
-                upto = self.ledger.upto(tag)
-        if how != SETTLE_ACK:
-            self.refuse_streams(self.ledger.start if multiple else upto, upto,
-                                "basic.nack and basic.reject")
-        if multiple:
-            at = self.ledger.start
-            self.ledger.walks += 1
-            while <ssize_t> at <= upto:
-                if self.ledger.entries[at].queue != NULL:
-                    self.settle_at(at, how)
-                at += 1
-            self.ledger.walks -= 1
-        else:
-            self.settle_at(upto, how)
-        self.ledger.trim()
-        return 0
-
-    cdef int take_back(self, size_t at) except -1:
-        """A delivery is overdue and goes back alone; settling it later is no fault, once."""
-        cdef bint transactional = self.transactional
-        self.forgiven.add(self.ledger.entries[at].tag)
-        self.transactional = False
-        self.settle_at(at, SETTLE_REQUEUE)
-        self.transactional = transactional
-        return 0
-
-    cdef int refuse_streams(self, ssize_t at, ssize_t upto, str what) except -1:
-        """What is read from a stream can only be acknowledged."""
-        cdef Queue queue
-        while at <= upto:
-            if self.ledger.entries[at].queue != NULL:
-                queue = <Queue> self.ledger.entries[at].queue
-                if type(queue) is Stream:
-                    raise NotImplementedFault(f"{what} not supported by stream queues "
-                                              f"{(<Stream> queue).title}")
-            at += 1
-        return 0
-
-    cdef int settle_at(self, size_t at, int how) except -1:
-        cdef Unacked taken = self.ledger.take(at)
-        cdef Queue queue = <Queue> taken.queue
-        cdef Consumer consumer = None
-        Py_DECREF(queue)
-        if taken.consumer != NULL:
-            consumer = <Consumer> taken.consumer
-            Py_DECREF(consumer)
-        if self.transactional:
-            self.tx_settles.append((taken.tag, queue, taken.seq, consumer, taken.since_ms, how))
-            return 0
-        return self.settle_entry(queue, taken.seq, consumer, how)
-
-    cdef int settle_entry(self, Queue queue, uint64_t seq, Taker taker, int how) except -1:
-        cdef Slot *slot
-        cdef bint was_full
-        self.unacked_count -= 1
-        if taker is not None:
-            taker.unacked_count -= 1
-            if taker.credit is not None:
-                taker.credit.give_one()
-            was_full = self.global_limit and self.outstanding >= self.global_limit
-            self.outstanding -= 1
-            if was_full:
-                self.wake_consumers()
-            elif taker.level is None and taker.active:
-                queue.resume(taker)
-        if queue.retired:
-            return 0
-        slot = queue.slot_of(seq)
-        if slot == NULL or slot.state != UNACKED:
-            if how == SETTLE_ACK and type(queue) is Stream:
-                self.plane.acked += 1
-            return 0
-        if how >= SETTLE_REQUEUE:
-            return queue.requeue(seq, slot, how == SETTLE_FAIL)
-        self.plane.acked += 1
-        if how == SETTLE_DROP:
-            return queue.drop(seq, slot, "rejected")
-        return queue.settle(seq, slot)
-
     def recover(self):
-        """basic.recover with requeue: everything unsettled goes back to its place.
-
-        Consumer by consumer, as in RabbitMQ, and offered again before the next one's goes back: a
-        queue may have room for either, and not for both.
-        """
-        cdef Queue queue
-        cdef size_t at
-        cdef Unacked *entry
-        self.refuse_streams(self.ledger.start, <ssize_t> self.ledger.end - 1, "basic.recover")
-        given = {}
-        for at in range(self.ledger.start, self.ledger.end):
-            entry = &self.ledger.entries[at]
-            if entry.queue != NULL:
-                consumer = <object> entry.consumer if entry.consumer != NULL else None
-                given.setdefault((<object> entry.queue, consumer), []).append(entry.seq)
-        self.ledger.forget()
-        for (queue, consumer), numbers in given.items():
-            if queue.limited:
-                queue.deliver()  # what the one before gave back
-            for seq in numbers:
-                self.settle_entry(queue, seq, consumer, SETTLE_REQUEUE)
-
-    cdef int give_back_unsettled(self, int how) except -1:
-        cdef size_t at
-        cdef bint transactional = self.transactional
-        self.transactional = False  # what is recovered goes back now, not at commit
-        self.ledger.walks += 1
-        for at in range(self.ledger.start, self.ledger.end):
-            if self.ledger.entries[at].queue != NULL:
-                self.settle_at(at, how)
-        self.ledger.walks -= 1
-        self.ledger.trim()
-        self.transactional = transactional
-        return 0
+        """basic.recover with requeue: everything unsettled goes back to its place."""
+        recover(self)
 
     # ------------------------------------------------------------- publishing
 
@@ -489,7 +348,7 @@ cdef class Channel(Sender):
         self.forget_consumers()
         self.rollback()
         self.transactional = False
-        self.give_back_unsettled(SETTLE_FAIL)
+        give_back_unsettled(self, SETTLE_FAIL)
         self.expecting = 0
         self.assembling_body = None
         self.closed = True

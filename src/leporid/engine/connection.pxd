@@ -30,6 +30,6 @@ cdef class Connection(Peer):
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1
     cdef int assemble(self, Channel channel, uint8_t kind, const uint8_t *payload,
                       uint32_t size) except -1
-    cdef int settle(self, Channel channel, uint16_t method, const uint8_t *payload,
-                    uint32_t size) except -1
+    cdef int take_settle(self, Channel channel, uint16_t method, const uint8_t *payload,
+                         uint32_t size) except -1
     cdef int fail(self, object fault) except -1

@@ -17,6 +17,7 @@ from leporid.engine.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_FAIL, SETTLE_REQUEUE, Channel,
 )
 from leporid.engine.peer cimport Peer
+from leporid.engine.settling cimport settle
 from leporid.engine.wire cimport load16, load32, load64
 
 from leporid.amqp.errors import (
@@ -278,7 +279,7 @@ cdef class Connection(Peer):
                 return 0
             if ids >> 16 == 60 and (ids & 0xffff) in (80, 90, 120):
                 self.at += size + 8
-                self.settle(channel, ids & 0xffff, payload, size)
+                self.take_settle(channel, ids & 0xffff, payload, size)
                 return 0
             if ids >> 16 == 60 and (ids & 0xffff) in (50, 60, 71):
                 # A server's method; its content is waited for before it is refused.
@@ -432,8 +433,8 @@ cdef class Connection(Peer):
         self.deepest = max(self.deepest, channel.deepest)
         return 0
 
-    cdef int settle(self, Channel channel, uint16_t method, const uint8_t *payload,
-                    uint32_t size) except -1:
+    cdef int take_settle(self, Channel channel, uint16_t method, const uint8_t *payload,
+                         uint32_t size) except -1:
         cdef uint64_t noted = self.plane.noted
         cdef uint64_t tag
         cdef bint multiple = False
@@ -449,7 +450,7 @@ cdef class Connection(Peer):
             multiple = payload[12] & 1
             how = SETTLE_REQUEUE if payload[12] & 2 else SETTLE_DROP
         try:
-            channel.settle(tag, multiple, how)
+            settle(channel, tag, multiple, how)
         except Fault as fault:
             raise settle_fault(fault, method)
         if self.plane.noted != noted:

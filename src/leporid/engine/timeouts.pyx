@@ -14,6 +14,7 @@ from leporid.engine.consumer cimport Consumer
 from leporid.engine.ledger cimport Unacked
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
+from leporid.engine.settling cimport take_back
 from leporid.engine.stream cimport Stream
 from leporid.engine.timers cimport Due, Timers
 
@@ -130,7 +131,7 @@ cdef class Timeouts:
                 earliest_ms = min(earliest_ms, entry.since_ms + timeout_ms)
             elif is_forgiving(queue, consumer):
                 plane.timed_out += 1
-                channel.take_back(at - 1)
+                take_back(channel, at - 1)
             else:
                 plane.timed_out += 1
                 channel.ledger.walks -= 1

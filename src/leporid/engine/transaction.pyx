@@ -18,6 +18,7 @@ from leporid.engine.log cimport FLAG_IN_TX
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
 from leporid.engine.sender cimport open_queues
+from leporid.engine.settling cimport settle_entry
 from leporid.engine.source cimport Route, make_route
 from leporid.engine.wire cimport Props, Record, Target, walk_properties
 
@@ -74,7 +75,7 @@ cdef uint64_t append_all(Channel channel, list reserving) except? 0:
             <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
             <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory, FLAG_IN_TX)
     for queue, seq, consumer, how in settles:
-        channel.settle_entry(queue, seq, consumer, how)
+        settle_entry(channel, queue, seq, consumer, how)
     if not durable:
         return plane.noted_by if plane.noted != noted else 0
     flush_settles(plane, FLAG_IN_TX)
@@ -117,7 +118,7 @@ cdef tuple begin_commit(Channel channel, list reserving):
         if how >= SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
             # commit-ok promises them, so none waits for another turn
             channel.plane.burials.count = 0
-            channel.settle_entry(queue, seq, consumer, how)
+            settle_entry(channel, queue, seq, consumer, how)
             continue
         settles.append((queue, seq, consumer, SETTLE_ACK))
     channel.tx_publishes, channel.tx_settles, channel.tx_bytes = [], [], 0

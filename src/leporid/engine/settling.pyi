@@ -1,0 +1,1 @@
+# Nothing of settling.pyx is seen by Python.

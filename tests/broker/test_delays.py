@@ -20,8 +20,8 @@ from leporid.amqp.tables import Value
 from leporid.broker.access import Access
 from leporid.broker.broker import Broker
 from leporid.broker.changes import Change, DropDelays, DropExchange, PutDelays, PutExchange
+from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
-from leporid.broker.topology import Exchange
 from leporid.broker.vhost import VirtualHost
 from leporid.engine.plane import Plane
 

@@ -15,10 +15,10 @@ from leporid.broker.changes import (
     PutExchange,
     PutQueue,
 )
+from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
 from leporid.broker.queues import QueueState
 from leporid.broker.recorder import Recorder
-from leporid.broker.topology import Exchange
 from leporid.broker.vhost import VirtualHost
 
 

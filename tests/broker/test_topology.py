@@ -1,49 +1,15 @@
 import pytest
 from tests.broker.exchanges.bindings import message
-from tests.broker.fake_source import FakeSource
 from tests.broker.topology_world import World
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.exchanges import Binding
-from leporid.broker.topology import DEFAULT_EXCHANGE, Exchange, SourcePort
+from leporid.broker.topology import DEFAULT_EXCHANGE
 
 
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-# ------------------------------------------------------------------ exchanges
-
-
-def test_an_exchange_shows_what_it_was_declared_with(world: World):
-    exchange = world.exchange("x", "topic", alternate="y", strict=True)
-    assert "name='x', type='topic'" in repr(exchange)
-    assert exchange.alternate == "y"
-    assert exchange.router.strict_keys
-    assert not exchange.in_use
-    source: SourcePort = world.sources["x"]
-    assert exchange.source is source
-
-
-def test_an_exchange_with_invalid_arguments_cannot_be_made():
-    with pytest.raises(PreconditionFailed, match="for arg 'x-strict-keys'"):
-        Exchange("x", "topic", False, False, False, {"x-strict-keys": 1}, FakeSource())
-
-
-def test_an_exchange_is_in_use_while_a_binding_leads_from_it(world: World):
-    x, y = world.exchange("x"), world.exchange("y")
-    binding = world.bind("x", "y")
-    assert x.in_use
-    assert not y.in_use
-    assert list(x.outgoing) == list(y.incoming) == [binding]
-
-
-def test_an_exchange_is_not_in_use_without_one(world: World):
-    x, y = world.exchange("x"), world.exchange("y")
-    world.topology.unbind(world.bind("x", "y"))
-    assert not x.in_use
-    assert not y.incoming
 
 
 # ------------------------------------------------------------------ bindings

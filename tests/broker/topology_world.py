@@ -6,8 +6,9 @@ from tests.broker.exchanges.bindings import message
 from tests.broker.fake_source import FakeSource
 
 from leporid.amqp.tables import Value
+from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
-from leporid.broker.topology import Exchange, Reached, Topology
+from leporid.broker.topology import Reached, Topology
 
 
 class World:

@@ -11,8 +11,9 @@ from tests.broker.exchanges.bindings import message
 from tests.broker.fake_source import FakeSource
 
 from leporid.amqp.tables import Value
+from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding, Router, make_router
-from leporid.broker.topology import Exchange, Topology
+from leporid.broker.topology import Topology
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ from leporid.engine.delays import delay_of
 from leporid.engine.rewrites import DelayTooLong
 
 if TYPE_CHECKING:
+    from leporid.broker.exchange import Exchange
     from leporid.broker.queues import QueueState
     from leporid.broker.routing import Target
-    from leporid.broker.topology import Exchange
     from leporid.broker.vhost import VirtualHost
 
 logger = logging.getLogger(__name__)

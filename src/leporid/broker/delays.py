@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from leporid.broker.dataplane import Delays, Plane, Queue, Source
+    from leporid.broker.exchange import Exchange
     from leporid.broker.recorder import Recorder
-    from leporid.broker.topology import Exchange
 
 LIST_MAX: Final = 1000
 """Messages that one call lists: each is looked up in the log."""

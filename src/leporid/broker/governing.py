@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.broker import limits
+from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.policies import NOT_GOVERNED, POLICIES_MAX, Governed, Policies, Policy
-from leporid.broker.topology import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE
+from leporid.broker.topology import DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments
+    from leporid.broker.exchange import Exchange
     from leporid.broker.queues import QueueState
     from leporid.broker.recorder import Recorder
     from leporid.broker.redeclaring import Redeclare
-    from leporid.broker.topology import Exchange, Topology
+    from leporid.broker.topology import Topology
     from leporid.broker.vhost import VirtualHost
 
 

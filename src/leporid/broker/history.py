@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leporid.broker.dataplane import Plane, Queue, Stored
+    from leporid.broker.exchange import Exchange
     from leporid.broker.filters import MessageFilter
     from leporid.broker.recorder import Recorder
-    from leporid.broker.topology import Exchange
     from leporid.broker.vhost import VirtualHost
 
 BYTES_MAX: Final = 64 * 1024 * 1024

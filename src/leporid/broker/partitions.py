@@ -21,8 +21,8 @@ from leporid.broker.exchanges import Binding
 from leporid.broker.names import check_new_name, exchange_in, queue_in
 
 if TYPE_CHECKING:
+    from leporid.broker.exchange import Exchange
     from leporid.broker.queues import QueueState
-    from leporid.broker.topology import Exchange
     from leporid.broker.vhost import VirtualHost
 
 Routing: TypeAlias = Literal["hash", "key"]

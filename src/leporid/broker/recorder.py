@@ -33,10 +33,10 @@ from leporid.broker.changes import (
     PutReaderOffset,
     PutStaging,
 )
+from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
 from leporid.broker.policies import Policy
 from leporid.broker.queues import QueueState
-from leporid.broker.topology import Exchange
 
 if TYPE_CHECKING:
     from leporid.broker.members import Group

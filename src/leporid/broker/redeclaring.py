@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker import arguments as rules
+from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.names import SYSTEM_PREFIX, exchange_in
 from leporid.broker.policy_keys import KEYS
-from leporid.broker.topology import ALTERNATE_ARGUMENT
 
 if TYPE_CHECKING:
     from leporid.amqp.methods import ExchangeDeclare, QueueDeclare
     from leporid.broker.arguments import Arguments
+    from leporid.broker.exchange import Exchange
     from leporid.broker.queues import QueueState
     from leporid.broker.session import Session
-    from leporid.broker.topology import Exchange
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,8 @@ from leporid.broker.stagings import Staged
 
 if TYPE_CHECKING:
     from leporid.broker.dataplane import Fork, Plane, Queue
-    from leporid.broker.topology import Exchange, Reached, Topology
+    from leporid.broker.exchange import Exchange
+    from leporid.broker.topology import Reached, Topology
 
 Target: TypeAlias = QueueState | Staged | History | Memory | Held
 

@@ -17,9 +17,9 @@ from leporid.broker.queues import QueueState
 
 if TYPE_CHECKING:
     from leporid.broker.dataplane import Queue, Staging
+    from leporid.broker.exchange import Exchange
     from leporid.broker.exchanges import Binding
     from leporid.broker.recorder import Recorder
-    from leporid.broker.topology import Exchange
     from leporid.broker.vhost import VirtualHost
 
 PREFIX: Final = "\udc00"

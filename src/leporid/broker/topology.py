@@ -14,28 +14,19 @@ A binding with a filter is met by the messages that pass it. Where that decides 
 gets a message, the cache keeps the filter with the route; where it decides more, whether another
 exchange does, the exchange is asked for every message.
 
-The words used below: an exchange is *above* another if messages can come from it, through a
-binding or because the other is its alternate exchange.
-
 Invariant: after every change, each cache whose routes may differ has been told (the exchange's
-own and those of all exchanges above it), and a cache may keep routes (`cacheable`) exactly if no
-exchange can be reached from its exchange that must be asked for every message, and none further
-down that may keep a message for some time: whoever publishes to that one directly has looked.
+own and those of all exchanges above it), and knows whether it may keep routes (`broker.exchange`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
-from leporid.amqp.tables import Value
-from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Message, Router, make_router
-from leporid.broker.exchanges.filtering import BindingFilters
+from leporid.broker.exchange import Exchange, forget_routes, link, look_again, unlink, unmark
+from leporid.broker.exchanges import Binding, Message
 from leporid.broker.filters import MessageFilter
-from leporid.broker.policies import NOT_GOVERNED, Governed
 from leporid.engine.filter import Filter
 
 DEFAULT_EXCHANGE: Final = ""
-ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 
 PREDECLARED: Final = (
     (DEFAULT_EXCHANGE, "direct"),
@@ -46,107 +37,6 @@ PREDECLARED: Final = (
     ("amq.match", "headers"),
 )
 """Exchanges that are in every virtual host, and their types."""
-
-
-class SourcePort(Protocol):
-    """What is needed of the engine's route cache for one exchange."""
-
-    cacheable: bool
-    """False: routes depend on more than the routing key, so ask for every message."""
-
-    make_delays: Callable[[], object] | None
-    """Asked for what waits in the exchange when the first message is to wait."""
-
-    delaying: bool
-    """Whether x-delay counts here, and not only x-deliver-at."""
-
-    check_key: Callable[[str], None] | None
-    """Raises a fault for a key that may not be published with; None: there is no such."""
-
-    def forget(self) -> None:
-        """Drops all routes."""
-
-    def forget_key(self, key: str, /) -> None:
-        """Drops the route of one key."""
-
-    def retire(self) -> None:
-        """The exchange is gone."""
-
-
-@dataclass(eq=False, slots=True)
-class Exchange:
-    """One exchange of a virtual host. Making it raises what `make_router` raises.
-
-    Attributes:
-        name: Its name; empty for the default exchange.
-        type: One of `EXCHANGE_TYPES`.
-        durable: Whether it survives a restart.
-        auto_delete: Whether it goes with the last binding that leads from it.
-        internal: Whether clients may not publish to it.
-        arguments: The table it was declared with.
-        source: The engine's cache of its routes.
-        chance: Gives a random number of 64 bits; for making it only.
-        router: Its bindings, arranged for its type.
-        governed: Its policies.
-        alternate: Name of the exchange that gets what its own bindings do not meet, if any.
-        outgoing: The bindings that lead from it.
-        incoming: The bindings that lead to it, from other exchanges or itself.
-        above: The exchanges that messages can come from, and by how many ways.
-        below: The exchanges that messages can go to, and by how many ways.
-        filters: Those of its outgoing bindings.
-        staged: Where messages wait for filter classes, for those of its bindings that ask one.
-        per_message: Whether it is, or leads to, an exchange that must be asked for every message.
-    """
-
-    name: str
-    type: str
-    durable: bool
-    auto_delete: bool
-    internal: bool
-    arguments: Mapping[str, Value]
-    source: SourcePort = field(repr=False)
-    governed: Governed = NOT_GOVERNED
-    chance: InitVar[Callable[[], int]] = int
-    router: Router = field(init=False, repr=False)
-    alternate: str | None = field(init=False)
-    outgoing: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
-    incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
-    above: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
-    below: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
-    filters: BindingFilters = field(init=False, repr=False, default_factory=BindingFilters)
-    staged: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
-    per_message: bool = field(init=False)
-
-    def __post_init__(self, chance: Callable[[], int]) -> None:
-        self.router = make_router(self.type, self.arguments, chance)
-        self.alternate = self.wanted_alternate()
-        self.per_message = self.router.per_message
-
-    def wanted_alternate(self) -> str | None:
-        """What its arguments and policies say; the argument has the last word."""
-        alternate = self.arguments.get(ALTERNATE_ARGUMENT)
-        if alternate is None:
-            alternate = self.governed.definition.get(ALTERNATE_ARGUMENT)
-        return alternate if isinstance(alternate, str) else None
-
-    @property
-    def delaying(self) -> bool:
-        """Whether it keeps messages with x-delay until they are due."""
-        return self.type == DELAYED_MESSAGE
-
-    @property
-    def asks(self) -> bool:
-        """Whether it must be asked for every message, wherever its bindings lead.
-
-        A message that passes no filter goes to the alternate exchange: that is no route of a key.
-        """
-        decided_late = self.alternate is not None and bool(self.filters)
-        return self.router.per_message or self.filters.ways > 0 or decided_late
-
-    @property
-    def in_use(self) -> bool:
-        """Whether a binding leads from it: what `if-unused` and auto-delete ask."""
-        return bool(self.outgoing)
 
 
 class Reached(NamedTuple):
@@ -190,14 +80,14 @@ class Topology:
         self.exchanges[exchange.name] = exchange
         exchange.source.cacheable = not exchange.per_message
         for above in self._alternate_of.get(exchange.name, ()):
-            _link(above, exchange)
+            link(above, exchange)
         self._link_alternate(exchange)
-        _forget([exchange])
+        forget_routes([exchange])
 
     def remove_exchange(self, name: str) -> list[Binding]:
         """Removes an exchange and the bindings that lead from it and to it, which it returns."""
         exchange = self.exchanges[name]
-        _forget([exchange])  # Now, as those above are soon no longer known.
+        forget_routes([exchange])  # Now, as those above are soon no longer known.
         feeders = [above for above in exchange.above if above is not exchange]
         removed = list(exchange.outgoing | exchange.incoming)
         for binding in removed:
@@ -205,10 +95,10 @@ class Topology:
         self._forget_alternate(exchange)
         # The links that are left are those of alternate exchanges.
         for below in list(exchange.below):
-            _unlink(exchange, below)
+            unlink(exchange, below)
         for above in list(exchange.above):
-            _unlink(above, exchange)
-        _unmark(feeders)
+            unlink(above, exchange)
+        unmark(feeders)
         del self.exchanges[name]
         exchange.source.retire()
         return removed
@@ -222,16 +112,16 @@ class Topology:
         exchange.alternate = name
         self._link_alternate(exchange)
         if before is not None:
-            _unlink(exchange, before)
-        _look_again(exchange)
-        _forget([exchange])
+            unlink(exchange, before)
+        look_again(exchange)
+        forget_routes([exchange])
 
     def _link_alternate(self, exchange: Exchange) -> None:
         if exchange.alternate is not None:
             self._alternate_of.setdefault(exchange.alternate, {})[exchange] = None
             alternate = self.exchanges.get(exchange.alternate)
             if alternate is not None:
-                _link(exchange, alternate)
+                link(exchange, alternate)
 
     def _forget_alternate(self, exchange: Exchange) -> None:
         if exchange.alternate is not None:
@@ -252,7 +142,7 @@ class Topology:
         for binding in removed:
             self._detach(binding)
         for source in {each.source: None for each in removed}:
-            _look_again(self.exchanges[source])
+            look_again(self.exchanges[source])
         self._forget_bindings(removed)
         del self._queues[name]
         self._forget_queue(name)
@@ -291,14 +181,14 @@ class Topology:
         else:
             below = self.exchanges[binding.destination]
             below.incoming[binding] = None
-            _link(exchange, below)
+            link(exchange, below)
         exchange.outgoing[binding] = None
         exchange.router.add(binding)
         if staged is not None:
             exchange.staged[binding] = staged
         if wanted is not None:
             exchange.filters.add(binding, wanted)
-            _look_again(exchange)
+            look_again(exchange)
         self._forget_bindings([binding])
         return True
 
@@ -307,7 +197,7 @@ class Topology:
         if binding not in self.exchanges[binding.source].outgoing:
             return False
         self._detach(binding)
-        _look_again(self.exchanges[binding.source])
+        look_again(self.exchanges[binding.source])
         self._forget_bindings([binding])
         return True
 
@@ -323,7 +213,7 @@ class Topology:
         else:
             below = self.exchanges[binding.destination]
             del below.incoming[binding]
-            _unlink(exchange, below)
+            unlink(exchange, below)
 
     # ------------------------------------------------------------------ routing
 
@@ -383,7 +273,7 @@ class Topology:
             exchange.router.only_key(binding.key)
             for exchange, binding in zip(exchanges, changed, strict=True)
         }
-        _forget(exchanges, keys.pop() if len(keys) == 1 else None)
+        forget_routes(exchanges, keys.pop() if len(keys) == 1 else None)
 
     def _forget_queue(self, name: str) -> None:
         """Tells the default exchange's cache; nothing above it routes by queue name."""
@@ -419,79 +309,3 @@ def _visit(
     if not routed and exchange.alternate is not None:
         exchanges.append(exchange.alternate)
     return exchanges
-
-
-def _with_all_above(exchanges: Iterable[Exchange]) -> dict[Exchange, None]:
-    """Returns the exchanges and all that messages can come from to them."""
-    found = dict.fromkeys(exchanges)
-    pending = list(found)
-    while pending:
-        for above in pending.pop().above:
-            if above not in found:
-                found[above] = None
-                pending.append(above)
-    return found
-
-
-def _forget(changed: Iterable[Exchange], key: str | None = None) -> None:
-    """Tells the caches of these exchanges and of all above to drop one key, or everything."""
-    for exchange in _with_all_above(changed):
-        if key is None:
-            exchange.source.forget()
-        else:
-            exchange.source.forget_key(key)
-
-
-def _link(above: Exchange, below: Exchange) -> None:
-    ways = above.below.get(below, 0)
-    above.below[below] = below.above[above] = ways + 1
-    if not ways and (below.per_message or below.delaying):
-        _mark([above])
-
-
-def _unlink(above: Exchange, below: Exchange) -> None:
-    """Takes one way away; `_unmark` is left to the caller, who may have more of them."""
-    ways = above.below[below] - 1
-    if ways:
-        above.below[below] = below.above[above] = ways
-    else:
-        del above.below[below], below.above[above]
-
-
-def _mark(exchanges: Iterable[Exchange]) -> None:
-    """Notes that these exchanges, and so all above, lead to an exchange that must be asked."""
-    pending = list(exchanges)
-    while pending:
-        exchange = pending.pop()
-        if not exchange.per_message:
-            _set_per_message(exchange, True)
-            pending.extend(exchange.above)
-
-
-def _look_again(exchange: Exchange) -> None:
-    """Finds out whether an exchange whose own bindings have changed must be asked."""
-    if exchange.asks:
-        _mark([exchange])
-    elif exchange.per_message:
-        _unmark([exchange])
-
-
-def _unmark(exchanges: Iterable[Exchange]) -> None:
-    """Looks again at exchanges that have lost a way down, and at all above."""
-    doubtful = [
-        exchange
-        for exchange in _with_all_above(exchanges)
-        if exchange.per_message and not exchange.asks
-    ]
-    # All are cleared before one is marked again, else two in a cycle would keep each other marked.
-    for exchange in doubtful:
-        _set_per_message(exchange, False)
-    for exchange in doubtful:
-        if any(below.per_message or below.delaying for below in exchange.below):
-            _mark([exchange])
-
-
-def _set_per_message(exchange: Exchange, per_message: bool) -> None:
-    exchange.per_message = per_message
-    exchange.source.cacheable = not per_message
-    exchange.source.forget()

@@ -19,6 +19,7 @@ from leporid.broker import partitions as partitioned
 from leporid.broker.arguments import CLASSIC, QUORUM, STREAM, Arguments, QueueType
 from leporid.broker.dataplane import Fork, Plane, Queue
 from leporid.broker.delays import DelayedMessages, DelayStores, Held
+from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
 from leporid.broker.filters import filter_of
 from leporid.broker.governing import Governor
@@ -33,7 +34,7 @@ from leporid.broker.registry import Registry
 from leporid.broker.routing import Routing
 from leporid.broker.stagings import Stagings
 from leporid.broker.statistics import VirtualHostStatistics
-from leporid.broker.topology import PREDECLARED, Exchange, Topology
+from leporid.broker.topology import PREDECLARED, Topology
 
 
 class VirtualHost:

@@ -26,6 +26,7 @@ from leporid.amqp.tables import Int64L, Value
 from leporid.broker.arguments import Arguments
 from leporid.broker.changes import DestinationKind
 from leporid.broker.channel import ChannelState
+from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.exchanges import (
     DELAYED_TYPE_ARGUMENT,
     STRICT_KEYS_ARGUMENT,
@@ -34,7 +35,7 @@ from leporid.broker.exchanges import (
 )
 from leporid.broker.names import SYSTEM_PREFIX, check_new_name, exchange_in, without_line_breaks
 from leporid.broker.redeclaring import check_alternate_exchange, redeclare_exchange
-from leporid.broker.topology import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE
+from leporid.broker.topology import DEFAULT_EXCHANGE
 
 
 def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:

@@ -12,8 +12,8 @@ from tests.broker.argument_tables import PAGE, Row, names, rows, section
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.broker import arguments as rules
-from leporid.broker.arguments import QUEUE_TYPES, check_consumer_arguments, check_queue_arguments
 from leporid.broker.exchanges import EXCHANGE_TYPES
+from leporid.broker.queue_types import QUEUE_TYPES, check_consumer_arguments, check_queue_arguments
 
 BROKER = Path(rules.__file__).parent
 

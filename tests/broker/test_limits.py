@@ -8,8 +8,8 @@ from tests.broker.peer import World
 
 from leporid.amqp.tables import Int8, Value
 from leporid.broker import limits
-from leporid.broker.arguments import queue_type
 from leporid.broker.dead_letters import DeadLetters
+from leporid.broker.queue_types import queue_type
 
 
 def make(arguments: dict[str, Value]) -> FakeQueue:

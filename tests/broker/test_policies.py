@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leporid.amqp.tables import Value
-from leporid.broker.arguments import CLASSIC, QUORUM, STREAM
 from leporid.broker.policies import (
     NOT_GOVERNED,
     POLICIES_MAX,
@@ -20,6 +19,7 @@ from leporid.broker.policies import (
     PolicyError,
     make_policy,
 )
+from leporid.broker.queue_types import CLASSIC, QUORUM, STREAM
 
 TTL = {"message-ttl": 1000}
 

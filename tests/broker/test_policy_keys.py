@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from leporid.amqp.tables import Int8, decode_table, encode_table
-from leporid.broker.arguments import CLASSIC, QUORUM, STREAM, QueueType
 from leporid.broker.policy_keys import (
     KEYS,
     Definition,
@@ -17,6 +16,7 @@ from leporid.broker.policy_keys import (
     makes_sense,
     merged,
 )
+from leporid.broker.queue_types import CLASSIC, QUORUM, STREAM, QueueType
 
 RIGHT: dict[str, Any] = {
     "alternate-exchange": "unrouted",

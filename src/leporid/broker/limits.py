@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from leporid.broker import streams
-from leporid.broker.arguments import DELIVERY_LIMIT_MAX, QUORUM
+from leporid.broker.arguments import DELIVERY_LIMIT_MAX
 from leporid.broker.dead_letters import DeadLetters
+from leporid.broker.queue_types import QUORUM
 from leporid.broker.streams import Retention
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from leporid.amqp.constants import SHORTSTR_BYTES_MAX
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
-from leporid.broker import arguments as rules
-from leporid.broker.arguments import STREAM, Arguments
+from leporid.broker.arguments import Arguments
+from leporid.broker.equivalence import check_same
 from leporid.broker.exchanges import Binding
 from leporid.broker.names import check_new_name, exchange_in, queue_in
+from leporid.broker.queue_types import STREAM
 
 if TYPE_CHECKING:
     from leporid.broker.exchange import Exchange
@@ -150,7 +151,7 @@ def _check_same(vhost: VirtualHost, exchange: Exchange, wanted: Plan) -> None:
     title = exchange_in(vhost.name, wanted.name)
     if not _is_marked(exchange):
         raise PreconditionFailed(f"{title} is there already, and is not of a partitioned stream")
-    rules.check_same(title, "type", exchange.type, wanted.type)
+    check_same(title, "type", exchange.type, wanted.type)
     found = _bindings(exchange)
     if len(found) != len(wanted.keys):
         raise PreconditionFailed(
@@ -158,8 +159,8 @@ def _check_same(vhost: VirtualHost, exchange: Exchange, wanted: Plan) -> None:
             f"is '{len(found)}'"
         )
     for one, other in zip(found, wanted.bindings, strict=True):
-        rules.check_same(title, "keys", one.key, other.key)
-        rules.check_same(title, "streams", one.destination, other.destination)
+        check_same(title, "keys", one.key, other.key)
+        check_same(title, "streams", one.destination, other.destination)
     for queue in of(vhost, wanted.name):
         queue.check_same(durable=True, auto_delete=False, arguments=wanted.arguments, owner=None)
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import re2  # type: ignore[import-untyped, unused-ignore]
 
 from leporid.amqp.tables import Value
-from leporid.broker.arguments import CLASSIC, QUORUM, STREAM, Arguments, QueueType
+from leporid.broker.arguments import Arguments
 from leporid.broker.permissions import Pattern, PatternError
 from leporid.broker.policy_keys import (
     NUMBER_MAX,
@@ -29,6 +29,7 @@ from leporid.broker.policy_keys import (
     plain,
     term,
 )
+from leporid.broker.queue_types import CLASSIC, QUORUM, STREAM, QueueType
 
 __all__ = ["NOT_GOVERNED", "Governed", "Policies", "Policy", "PolicyError", "make_policy"]
 

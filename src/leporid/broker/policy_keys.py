@@ -14,17 +14,9 @@ from typing import Any, Final, TypeAlias
 
 from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text
-from leporid.broker.arguments import (
-    CLASSIC,
-    DELIVERY_LIMIT_MAX,
-    EXPIRY_MS_MAX,
-    QUORUM,
-    RETRY_TYPES,
-    STREAM,
-    TIMEOUT_ACTIONS,
-    QueueType,
-)
+from leporid.broker.arguments import DELIVERY_LIMIT_MAX, EXPIRY_MS_MAX, RETRY_TYPES, TIMEOUT_ACTIONS
 from leporid.broker.durations import milliseconds
+from leporid.broker.queue_types import CLASSIC, QUORUM, STREAM, QueueType
 from leporid.broker.streams import SEGMENT_BYTES_LIMIT
 
 Definition: TypeAlias = Mapping[str, Value]

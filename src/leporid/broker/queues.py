@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from leporid.amqp.errors import ResourceLocked
 from leporid.amqp.tables import Value
-from leporid.broker import arguments as rules
-from leporid.broker.arguments import Arguments, QueueType
+from leporid.broker.arguments import Arguments
 from leporid.broker.dataplane import Consumer, Queue, Stream
+from leporid.broker.equivalence import check_same, check_same_arguments
 from leporid.broker.limits import NO_LIMITS, InForce
 from leporid.broker.names import queue_in
 from leporid.broker.policies import NOT_GOVERNED, Governed
+from leporid.broker.queue_types import QueueType
 
 if TYPE_CHECKING:
     from leporid.broker.readers import Bookmark
@@ -152,10 +153,10 @@ class QueueState:
         """
         if self.owner is not owner:
             raise self._locked()
-        rules.check_same(self.title, "durable", self.durable, durable)
-        rules.check_same(self.title, "auto_delete", self.auto_delete, auto_delete)
+        check_same(self.title, "durable", self.durable, durable)
+        check_same(self.title, "auto_delete", self.auto_delete, auto_delete)
         compared = self.type.queue_arguments
-        rules.check_same_arguments(self.title, self.arguments, arguments, compared)
+        check_same_arguments(self.title, self.arguments, arguments, compared)
 
     def _locked(self) -> ResourceLocked:
         return ResourceLocked(

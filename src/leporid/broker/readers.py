@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.arguments import READER, check_consumer_arguments
+from leporid.broker.arguments import READER
 from leporid.broker.dataplane import Reader
+from leporid.broker.queue_types import check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.recorder import Recorder
 from leporid.broker.streams import NUMBER_MAX

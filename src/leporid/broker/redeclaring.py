@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker import arguments as rules
+from leporid.broker.arguments import exchange_name
+from leporid.broker.equivalence import check_same, check_same_arguments
 from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.names import SYSTEM_PREFIX, exchange_in
 from leporid.broker.policy_keys import KEYS
@@ -81,7 +82,7 @@ def check_dead_letter_exchange(
         AccessRefused: one of them is not allowed.
         PreconditionFailed: the argument is no name.
     """
-    exchange = rules.exchange_name(arguments, DEAD_LETTER_EXCHANGE, title)
+    exchange = exchange_name(arguments, DEAD_LETTER_EXCHANGE, title)
     if exchange is not None:
         session.check("read", "queue", name)
         session.check("write", "exchange", exchange)
@@ -97,12 +98,12 @@ def redeclare_exchange(
     title = exchange_in(session.vhost.name, exchange.name)
 
     def check(keys: Iterable[str]) -> None:
-        rules.check_same(title, "type", exchange.type, method.type)
-        rules.check_same(title, "durable", exchange.durable, method.durable)
+        check_same(title, "type", exchange.type, method.type)
+        check_same(title, "durable", exchange.durable, method.durable)
         if ALTERNATE_ARGUMENT in keys:
-            rules.check_same(title, "auto_delete", exchange.auto_delete, method.auto_delete)
-        rules.check_same(title, "internal", exchange.internal, method.internal)
-        rules.check_same_arguments(title, exchange.arguments, method.arguments, keys)
+            check_same(title, "auto_delete", exchange.auto_delete, method.auto_delete)
+        check_same(title, "internal", exchange.internal, method.internal)
+        check_same_arguments(title, exchange.arguments, method.arguments, keys)
 
     compared = tuple(compared)
     try:
@@ -127,7 +128,7 @@ def check_alternate_exchange(session: Session, name: str, title: str, arguments:
 
     Raises what `check_dead_letter_exchange` raises.
     """
-    alternate = rules.exchange_name(arguments, ALTERNATE_ARGUMENT, title)
+    alternate = exchange_name(arguments, ALTERNATE_ARGUMENT, title)
     if alternate is not None:
         session.check("read", "exchange", name)
         session.check("write", "exchange", alternate)
@@ -141,8 +142,8 @@ def _built_in(queue: QueueState) -> list[str]:
 def _check_lasting(
     queue: QueueState, durable: bool, arguments: Arguments, keys: Iterable[str]
 ) -> None:
-    _fixed(lambda: rules.check_same(queue.title, "durable", queue.durable, durable))
-    _fixed(lambda: rules.check_same_arguments(queue.title, queue.arguments, arguments, keys))
+    _fixed(lambda: check_same(queue.title, "durable", queue.durable, durable))
+    _fixed(lambda: check_same_arguments(queue.title, queue.arguments, arguments, keys))
 
 
 def _fixed(check: Callable[[], None]) -> None:

@@ -14,9 +14,9 @@ from typing import Protocol, TypeAlias
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.tables import decode_table
-from leporid.broker.arguments import queue_type
 from leporid.broker.exchanges import Binding, DestinationKind
 from leporid.broker.policies import PolicyError, make_policy
+from leporid.broker.queue_types import queue_type
 from leporid.broker.vhost import VirtualHost
 
 logger = logging.getLogger(__name__)

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
-from leporid.broker import arguments as rules
 from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
-from leporid.broker.arguments import CLASSIC, QUORUM, STREAM, Arguments, QueueType
+from leporid.broker.arguments import DEDUPLICATION, Arguments
 from leporid.broker.dataplane import Fork, Plane, Queue
 from leporid.broker.delays import DelayedMessages, DelayStores, Held
 from leporid.broker.exchange import Exchange
@@ -27,6 +26,14 @@ from leporid.broker.history import Histories
 from leporid.broker.members import Groups
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policies import Policies, Policy
+from leporid.broker.queue_types import (
+    CLASSIC,
+    QUORUM,
+    STREAM,
+    QueueType,
+    check_permanent,
+    check_queue_arguments,
+)
 from leporid.broker.queues import Owner, QueueState, Subscription
 from leporid.broker.readers import Bookmarks
 from leporid.broker.recorder import Recorder
@@ -275,11 +282,9 @@ class VirtualHost:
             PreconditionFailed: the arguments are not such as a queue can have.
         """
         title = queue_in(self.name, name)
-        kind = rules.check_queue_arguments(title, arguments)
+        kind = check_queue_arguments(title, arguments)
         if not kind.transient:
-            rules.check_permanent(
-                title, durable=durable, auto_delete=auto_delete, exclusive=exclusive
-            )
+            check_permanent(title, durable=durable, auto_delete=auto_delete, exclusive=exclusive)
         if kind is STREAM:
             streams.check_segment_size(arguments)
         return kind
@@ -298,7 +303,7 @@ class VirtualHost:
         durable = queue_id != 0
         plane = self._registry.plane
         stream = plane.stream(queue_id, name) if kind is STREAM else None
-        unique = (arguments or {}).get(rules.DEDUPLICATION) is True
+        unique = (arguments or {}).get(DEDUPLICATION) is True
         make = plane.unique_queue if unique else plane.queue
         queue = QueueState(
             id=queue_id,

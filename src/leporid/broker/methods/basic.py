@@ -30,20 +30,13 @@ from leporid.amqp.methods import (
     Method,
 )
 from leporid.broker import partitions, streams
-from leporid.broker.arguments import (
-    GROUP,
-    QUORUM,
-    READER,
-    STREAM,
-    TIMEOUT_ACTION,
-    check_consumer_arguments,
-    plain,
-)
+from leporid.broker.arguments import GROUP, READER, TIMEOUT_ACTION, plain
 from leporid.broker.channel import ChannelState
 from leporid.broker.choices import choice_of
 from leporid.broker.dataplane import Stream
 from leporid.broker.filters import filter_of
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
+from leporid.broker.queue_types import QUORUM, STREAM, check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.readers import check_room
 

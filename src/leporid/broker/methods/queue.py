@@ -16,7 +16,6 @@ from leporid.amqp.methods import (
     QueuePurge,
     QueuePurgeOk,
 )
-from leporid.broker import arguments as rules
 from leporid.broker import streams
 from leporid.broker.channel import ChannelState
 from leporid.broker.names import (
@@ -26,6 +25,7 @@ from leporid.broker.names import (
     queue_in,
     without_line_breaks,
 )
+from leporid.broker.queue_types import queue_type
 from leporid.broker.queues import QueueState
 from leporid.broker.redeclaring import check_dead_letter_exchange, redeclare_queue
 
@@ -58,8 +58,8 @@ def _declare_reply_queue(channel: ChannelState, name: str, method: QueueDeclare)
 
 def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueState:
     session = channel.session
-    if not name and not rules.queue_type(method.arguments).transient:
-        module = rules.queue_type(method.arguments).module
+    if not name and not queue_type(method.arguments).transient:
+        module = queue_type(method.arguments).module
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {module}")
     if name:
         check_new_name("queue", name)

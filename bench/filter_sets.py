@@ -58,8 +58,13 @@ CASES = {
         lambda n: sql(f"dep_delay > {n} AND dep_delay < {n + 5} AND dest <> 'ATL'"),
     ),
     "either": Case(
-        "two of two headers with OR, none looked up",
-        lambda n: sql(f"dep_delay > {490 + n} OR dest > 'Z{n}'"),
+        "two ranges of two headers with OR, none looked up",
+        lambda n: sql(f"dep_delay > {490 + n} OR flight > {7900 + n}"),
+    ),
+    "like": Case("a pattern each, none looked up", lambda n: sql(f"dest LIKE '%{n}%'")),
+    "not": Case(
+        "what is not so, none looked up",
+        lambda n: sql(f"NOT (dep_delay < {490 + n} OR dest LIKE '%A%')"),
     ),
     "rocketmq": Case(
         "one comparison of a text as number, none looked up",
@@ -68,6 +73,12 @@ CASES = {
     "equal": Case(
         "looked up by a number", lambda n: sql(f"flight = {n} AND dep_delay > 100 AND dest <> 'X'")
     ),
+    "or": Case(
+        "looked up by one of two headers with OR",
+        lambda n: sql(f"flight = {n} OR number = 'n{n}'"),
+    ),
+    "in": Case("looked up by one of three", lambda n: sql(f"flight IN ({n}, {n + 1}, {n + 2})")),
+    "prefix": Case("looked up by how it begins", lambda n: sql(f"number LIKE '{n}/%'")),
     "tags": Case("looked up by one of two tags", lambda n: Tags([b"late", b"tag%d" % n])),
     "one": Case("all looked up by one value, which comes", lambda n: sql("origin = 'JFK'")),
 }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.allocations import allocated_bytes
-from tests.filters.trees import NUMBERS, TEXTS, expressions, messages
+from tests.filters.trees import NUMBERS, PATTERNS, TEXTS, expressions, messages
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
@@ -24,12 +24,16 @@ from leporid.filters.nodes import (
     Comparison,
     Header,
     In,
+    Like,
     Literal,
     Node,
     Not,
+    Or,
     Order,
+    Place,
     Property,
     RoutingKey,
+    Search,
     Tag,
 )
 
@@ -67,14 +71,24 @@ _texts = st.builds(Literal, st.sampled_from(TEXTS[:8]))
 
 
 def _chains(names: st.SearchStrategy[Node], items: st.SearchStrategy[Literal]):
-    """What is taken apart: conditions of a name and a constant, and all of them."""
+    """What is taken apart: conditions of a name and a constant, and what they are joined to."""
     leaves = st.one_of(
         st.builds(Comparison, st.sampled_from(Order), names, _constants),
         st.builds(Comparison, st.sampled_from(Order), _constants, names),
         st.builds(Between, names, _constants, _constants),
         st.builds(In, names, st.lists(items, min_size=1, max_size=3).map(tuple)),
+        st.builds(Like, names, st.sampled_from(PATTERNS), st.none()),
+        st.builds(
+            Search, st.just(Place.STARTSWITH), names, st.sampled_from(TEXTS[:8]), st.booleans()
+        ),
     )
-    return st.recursive(leaves | st.builds(Not, leaves), lambda inner: st.builds(And, inner, inner))
+    return st.recursive(
+        leaves | st.builds(Not, leaves),
+        lambda inner: (
+            st.builds(And, inner, inner) | st.builds(Or, inner, inner) | st.builds(Not, inner)
+        ),
+        max_leaves=8,
+    )
 
 
 _chained = st.tuples(st.just(JMS), _chains(_names, _constants)) | st.tuples(
@@ -169,6 +183,10 @@ def test_what_is_filed_under_another_value_is_not_asked():
         ("n = {n}.0 AND TRUE", {"n": 5}, JMS),
         ("n > 0 AND (m < 3 AND n = {n}.5)", {"n": 5.5, "m": 1}, JMS),
         ("o LIKE 'O{n}'", {"o": "O5"}, JMS),
+        ("o STARTSWITH 'O{n}.'", {"o": "O5.x"}, ROCKETMQ),
+        ("NOT (origin <> 'O{n}' OR n > 5)", {"origin": "O5", "n": 0}, JMS),
+        ("NOT NOT (n NOT BETWEEN 1 AND 2 AND n = {n})", {"n": 5}, JMS),
+        ("NOT (o NOT LIKE 'O{n}' OR n = 1)", {"o": "O5", "n": 0}, JMS),
         ("TAGS = 'O{n}' AND a IS NULL", {"x-tag": "O5"}, ROCKETMQ),
         ("TAGS = 'O{n}'", {"x-stream-filter-value": "O5"}, ROCKETMQ),
     ],
@@ -182,14 +200,60 @@ def test_how_an_equality_may_be_written(text, headers, dialect):
 
 def test_an_equality_that_need_not_hold_does_not_count():
     for text in (
-        "origin = 'a' OR n = 1",
+        "origin = 'a' OR n > 1",
         "NOT (origin = 'a')",
+        "NOT (origin <> 'a' OR n > 1) OR n > 2",
+        "origin LIKE '%a'",
+        "origin NOT LIKE 'a%'",
+        "NOT (origin LIKE 'a%')",
+        "origin STARTSWITH ''",
         "origin <> 'a'",
         "origin NOT IN ('a')",
         "origin IN ('a', 5)",
         "(origin = 'a') IS NULL",
     ):
         assert made_of(selector(text)).filed == 0, text
+
+
+@pytest.mark.parametrize(
+    "headers", [{"a": "A5"}, {"b": 5}, {"c": "C5"}, {"a": "x", "b": 5.0}, {"b": 500, "c": "D5"}]
+)
+def test_what_may_be_met_in_several_ways_is_found_by_each(headers):
+    texts = [f"a = 'A{n}' OR (b = {n} AND c IS NULL) OR c IN ('C{n}', 'D{n}')" for n in range(100)]
+    members = made_of(*map(selector, texts))
+    assert members.filed == 100
+    assert matching(members, **headers) == [5]
+    assert asked(members, **headers) == 1
+
+
+def test_who_is_met_in_two_ways_is_asked_once():
+    members = made_of(*(selector(f"a = {n} OR b = {n} OR a = {n}") for n in range(10)))
+    assert asked(members, a=5, b=5) == 1
+    assert matching(members, a=5, b=5) == [5]
+    assert matching(members, a=5, b=6) == [5, 6]
+    assert asked(members, a="text", b=6) == 10
+
+
+@pytest.mark.parametrize("written", ["a LIKE '{}%'", "a LIKE '{}_%'", "a STARTSWITH '{}'"])
+def test_beginnings_are_looked_up(written):
+    members = made_of(*(selector(written.format(f"{n}.") + " OR b = 1") for n in range(2000)))
+    assert members.filed == 2000
+    assert matching(members, a="17.x") == [17]
+    assert asked(members, a="17.x") == 1
+    assert asked(members, a="17") == 0
+    # What is no text begins with nothing.
+    assert asked(members, a=17) == 0
+
+
+def test_beginnings_of_all_lengths_are_found():
+    members = made_of(*(selector(f"a LIKE '{'ä' * n}%'") for n in range(1, 30)))
+    for n in range(32):
+        assert matching(members, a="ä" * n) == list(range(min(n, 29)))
+    for n in range(29):
+        members.remove(n)
+    assert matching(members, a="ä" * 30) == []
+    assert members.add(selector("a LIKE 'b%'")) == 28
+    assert matching(members, a="bc") == [28]
 
 
 def test_tags_are_looked_up():

@@ -1,15 +1,14 @@
 /* A program taken apart into conditions that must all hold, as far as it is made of such.
  *
  * Most expressions compare a few values with constants, and want all of it to be so. These are run
- * without a stack; and one that wants a value to be equal to a constant is of no use for messages
- * with another value, so whoever has many programs looks them up by it (selector_set.h).
+ * without a stack. On the way the program's anchors are found (anchors.h).
  *
  * Invariant: conditions come to what the machine of selector.h says of the whole program.
  */
 #ifndef LEPORID_CONJUNCTS_H
 #define LEPORID_CONJUNCTS_H
 
-#include "filing.h"
+#include "anchors.h"
 #include "selector.h"
 
 /* OPAQUE: anything else; only the program knows. */
@@ -35,6 +34,7 @@ typedef struct {
     uint8_t kind;
     uint32_t what;           /* the place, or the constant */
     uint32_t first;          /* of its conjuncts, which are the last ones */
+    Anchors yes, no;         /* what must be there for it to be true, to be false */
 } Node;
 
 typedef struct {
@@ -43,6 +43,9 @@ typedef struct {
     uint16_t tags[2];        /* numbers of the headers that are a message's tag */
     Conjunct *found;         /* room for one more than there are instructions */
     uint32_t count;
+    const Filing *filing;    /* what is cheap to look up there */
+    Anchor *room;            /* for as many as there are instructions */
+    Anchors anchors;         /* of the whole program */
 } Parts;
 
 static Conjunct *add_conjunct(Parts *parts, uint8_t kind, uint32_t place) {
@@ -77,6 +80,48 @@ static uint32_t place_of(const Parts *parts, const Instruction *one) {
             && parts->headers[one->count] == parts->tags[1] ? AT_TAG : 0;
     default: return 0;
     }
+}
+
+/* The anchors of what an instruction makes of the nodes from `v` on. */
+static void join_anchors(Parts *parts, const Instruction *one, Node *v) {
+    const Constant *constants = parts->code->constants;
+    Anchors yes = no_anchors(), no = yes;
+    int of_place = v->kind == A_PLACE;
+    switch (one->opcode) {
+    case OP_AND:
+        yes = better_anchors(v[0].yes, v[1].yes);
+        no = either_anchors(v[0].no, v[1].no);
+        break;
+    case OP_OR:
+        yes = either_anchors(v[0].yes, v[1].yes);
+        no = better_anchors(v[0].no, v[1].no);
+        break;
+    case OP_NOT:
+        yes = v->no;
+        no = v->yes;
+        break;
+    case OP_EQUAL:
+        if (of_place && v[1].kind == A_CONSTANT)
+            yes = value_anchor(parts->filing, parts->room++, v[0].what, constants + v[1].what, 1);
+        else if (v[0].kind == A_CONSTANT && v[1].kind == A_PLACE)
+            yes = value_anchor(parts->filing, parts->room++, v[1].what, constants + v[0].what, 1);
+        break;
+    case OP_IN:
+        if (of_place)
+            yes = value_anchor(parts->filing, parts->room++, v->what, constants + one->operand,
+                               one->count);
+        break;
+    case OP_LIKE: case OP_STARTSWITH:
+        if (!of_place) break;
+        yes = begins_with(parts->filing, parts->room++, v->what, constants + one->operand,
+                          one->opcode == OP_LIKE);
+        if (!one->count) break;
+        /* Negated; in rocketmq it is false, too, of what is no text. */
+        no = parts->code->jms ? yes : no;
+        yes = no_anchors();
+    }
+    v->yes = yes;
+    v->no = no;
 }
 
 /* What an instruction makes of the nodes from `v` on; it takes the place of the first. */
@@ -130,44 +175,25 @@ static void take_apart(Parts *parts) {
             if (all[one->operand - 1].opcode == (opcode == OP_UNLESS_FALSE ? OP_AND : OP_OR))
                 continue;
             stack->kind = A_RESULT;  /* no compiler of ours made this */
+            stack->yes = no_anchors();
             break;
         }
         if (takes[opcode]) {
             top -= takes[opcode] - 1;
+            join_anchors(parts, one, top - 1);
             join_nodes(parts, one, top - 1);
             continue;
         }
         top->kind = place ? A_PLACE : opcode == OP_CONSTANT ? A_CONSTANT : A_RESULT;
         top->what = place ? place : one->operand;
         top->first = parts->count;
+        top->yes = top->no = no_anchors();
         top++;
     }
+    parts->anchors = stack->yes;
     if (stack->kind == A_CONDITION) return;
     parts->count = 0;
     add_conjunct(parts, OPAQUE, 0);
-}
-
-/* ------------------------------------------------------------------ what must be equal */
-
-/* The values that are asked for, if a message with another one cannot pass. */
-static uint32_t wanted_values(const Conjunct *one, const Operand **values) {
-    const Constant *several = one->several;
-    if (one->negated) return 0;
-    if (one->kind == COMPARED && one->relation == EQUAL && is_key(&one->constant)) {
-        *values = &one->constant;
-        return 1;
-    }
-    if (one->kind != ONE_OF) return 0;
-    for (uint32_t i = 0; i < one->count; i++) {
-        if (!is_key(&several[i].value)) return 0;
-        if (is_numeric(&several[i].value) != is_numeric(&several[0].value)) return 0;
-    }
-    *values = &several->value;
-    return one->count;
-}
-
-static inline const Operand *nth(const Conjunct *one, const Operand *values, uint32_t at) {
-    return one->kind == ONE_OF ? &one->several[at].value : values;
 }
 
 /* ------------------------------------------------------------------ running */

@@ -19,6 +19,8 @@ enum { PLACES_MAX = 255, LIMBS_MAX = 4, ANY_ONE = 0xfe, ANY_MANY = 0xff };
 
 typedef struct {
     uint32_t places, limbs;
+    const uint8_t *text;
+    uint32_t prefix;         /* bytes of the text that come before any wildcard */
     uint8_t class_of[256];   /* bytes that no place tells apart are of one class */
     uint64_t stay[LIMBS_MAX];    /* states that any byte leaves as they are: before % */
     uint64_t tail[LIMBS_MAX];    /* states that the rest of a character leaves as they are */
@@ -29,7 +31,7 @@ static inline int continues(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
 static inline void set_bit(uint64_t *bits, uint32_t at) { bits[at >> 6] |= 1ull << (at & 63); }
 
-/* From the bytes of a program, in which ANY_ONE and ANY_MANY cannot be text. */
+/* From the bytes of a program, which outlive it; ANY_ONE and ANY_MANY cannot be text in them. */
 static int pattern_open(const uint8_t *p, uint32_t n, Pattern **opened) {
     uint32_t places = 0, classes = 2, at = 0;
     uint8_t class_of[256];
@@ -45,6 +47,8 @@ static int pattern_open(const uint8_t *p, uint32_t n, Pattern **opened) {
     if (!pattern) return NO_MEMORY;
     pattern->places = places;
     pattern->limbs = limbs;
+    pattern->text = p;
+    while (pattern->prefix < n && p[pattern->prefix] < ANY_ONE) pattern->prefix++;
     memcpy(pattern->class_of, class_of, sizeof class_of);
     for (uint32_t i = 0; i < n; i++) {
         if (p[i] == ANY_MANY) {

@@ -38,6 +38,22 @@ REFUSED = [
     (JMS, "5 LIKE 'x'", 0, "5 is a number, and no text"),
     (JMS, "(a = 1) CONTAINS 'x'", 1, "is a condition, and no text"),
     (JMS, "a LIKE 'x!' ESCAPE '!'", 7, "nothing follows the escape character"),
+    # Names with hyphens are what headers are often called, and what nobody wants to calculate.
+    (JMS, "x-tag = 'a'", 0, 'x-tag is x minus tag; the header of that name is "x-tag"'),
+    (JMS, "x-tag IS NULL", 0, 'x-tag is x minus tag; the header of that name is "x-tag"'),
+    (JMS, "n = 1 AND x-max-age > 5", 10, 'the header of that name is "x-max-age"'),
+    (JMS, "order-id = '5'", 11, 'never equal to a number.* the header order-id is "order-id"'),
+    (JMS, "'5' <> order-id", 7, 'never equal to a text.* the header order-id is "order-id"'),
+    (JMS, "order-id IN ('5')", 13, "never equal to a number.* the header order-id is"),
+    (JMS, "order-id LIKE '5%'", 0, "is a number, and no text.* the header order-id is"),
+    (JMS, "order-id", 0, "is a number, and no condition.* the header order-id is"),
+    (
+        JMS,
+        "order-id IS NULL",
+        0,
+        'order-id is order minus id; the header of that name is "order-id"',
+    ),
+    (ROCKETMQ, "order-id = 5", 5, "no arithmetic; names with hyphens are in double quotes"),
     (ROCKETMQ, "5", 0, "5 is a number, and no condition"),
     (ROCKETMQ, "'x' OR a", 0, "'x' is a text, and no condition"),
     (ROCKETMQ, "-a", 0, "-a is a number, and no condition"),
@@ -67,6 +83,11 @@ REFUSED = [
 ]
 
 ALLOWED = [
+    (JMS, "x - tag IS NULL"),
+    (JMS, "x -tag > 5"),
+    (JMS, "x-5 > y"),
+    (JMS, "a-b > 5"),
+    (JMS, "(a - b) IS NULL"),
     (JMS, "a = b"),
     (JMS, "a + 1 = b"),
     (JMS, "a < 'x'"),

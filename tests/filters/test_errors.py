@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from leporid.filters.errors import QUOTED_CHARACTERS_MAX, FilterError, quoted
+from leporid.filters.errors import (
+    QUOTED_CHARACTERS_MAX,
+    SHOWN_CHARACTERS_MAX,
+    FilterError,
+    quoted,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +34,18 @@ def test_points_at_the_character():
     assert FilterError("", "a = 1\nOR b ? 2", 11).pointer() == "OR b ? 2\n     ^"
     assert FilterError("", "a =", 3).pointer() == "a =\n   ^"
     assert FilterError("", "a\t= \x1b[2J?", 8).pointer() == "a =  [2J?\n        ^"
+
+
+def test_of_a_long_line_it_shows_what_is_around_the_character():
+    shown, caret = FilterError("", "a" * 500 + "?" + "b" * 500, 500).pointer().split("\n")
+    assert shown[caret.index("^")] == "?"
+    assert (shown[0], shown[-1]) == ("…", "…")
+    assert len(shown) <= SHOWN_CHARACTERS_MAX
+    shown, caret = FilterError("", "a" * 500, 500).pointer().split("\n")
+    assert shown == "…" + "a" * (len(shown) - 1)
+    assert len(caret) == len(shown) + 1 <= SHOWN_CHARACTERS_MAX
+    shown, caret = FilterError("", "?" + "a" * 500, 0).pointer().split("\n")
+    assert (shown[0], shown[-1], caret) == ("?", "…", "^")
 
 
 def test_a_quotation_is_short_and_printable():

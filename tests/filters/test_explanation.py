@@ -57,6 +57,20 @@ def test_what_is_missing_is_null_and_a_condition_unknown():
     )
 
 
+def test_text_in_double_quotes_is_noted_where_there_is_no_such_header():
+    assert explain('origin = "JFK"', origin="JFK") == (
+        "no match: unknown\n"
+        "\n"
+        'unknown  origin = "JFK"\n'
+        "'JFK'      origin\n"
+        'NULL       "JFK"\n'
+        "\n"
+        "\"JFK\" is the header of that name, which is not there; a text is 'JFK'"
+    )
+    assert "a text is" not in explain('origin = "JFK"', origin="JFK", JFK="JFK")
+    assert "a text is" not in explain('"x-tag" IS NULL')
+
+
 @pytest.mark.parametrize(("dialect", "whole"), [(JMS, "unknown   "), (ROCKETMQ, "not reached")])
 def test_a_type_error_is_shown_where_it_happened(dialect, whole):
     explained = explain("n <> 60 AND t", dialect, n="abc", t=True).splitlines()

@@ -49,6 +49,7 @@ def test_every_property_has_its_name():
 @pytest.mark.parametrize(
     ("name", "dialect", "reason"),
     [
+        ("p.x", JMS, '^there is no property "x"; a header of that name is "p.x"$'),
         ("p.prio", JMS, 'there is no property "prio"'),
         ("p.prioritty", JMS, r"did you mean p\.priority\?"),
         ("p.type.x", JMS, "there is no property"),

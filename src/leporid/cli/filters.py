@@ -41,7 +41,7 @@ def add_parser(commands: Parsers) -> None:
     )
     test.add_argument("expression", metavar="EXPR", help="dep_delay > 60 AND origin = 'JFK'")
     test.add_argument(
-        "--dialect", type=Dialect, choices=list(Dialect), default=DEFAULT, metavar="NAME",
+        "--dialect", type=_dialect, default=DEFAULT, metavar="NAME",
         help=f"{', '.join(Dialect)} (%(default)s)",
     )  # fmt: skip
     test.add_argument(
@@ -85,6 +85,12 @@ def run(options: argparse.Namespace) -> int:
     assert explanation.outcome.value == outcome, (explanation.outcome, outcome)
     print(explanation)
     return EXIT_MATCH if outcome == 1 else EXIT_NO_MATCH
+
+
+def _dialect(argument: str) -> Dialect:
+    if argument not in list(Dialect):
+        raise argparse.ArgumentTypeError(f"{argument} is none; there are {' and '.join(Dialect)}")
+    return Dialect(argument)
 
 
 def _header(argument: str) -> tuple[str, Value]:

@@ -142,7 +142,9 @@ class Builder:
         return node
 
     def _is_null(self, parts: list[Tree | Token], span: Span) -> Node:
-        node = IsNull(self._node(parts[0]), span=span)
+        operand = self._node(parts[0])
+        self._rules.null(operand)
+        node = IsNull(operand, span=span)
         return Not(node, span=span) if _word(parts[2]).type == "NOT" else node
 
     # ------------------------------------------------------------------ values
@@ -152,8 +154,9 @@ class Builder:
 
     def _arithmetic(self, parts: list[Tree | Token], span: Span) -> Node:
         left, right = self._node(parts[0]), self._node(parts[2])
-        self._rules.arithmetic(left, right)
-        return Arithmetic(Operator(str(parts[1])), left, right, span=span)
+        node = Arithmetic(Operator(str(parts[1])), left, right, span=span)
+        self._rules.arithmetic(node)
+        return node
 
     def _sign(self, parts: list[Tree | Token], span: Span) -> Node:
         minus = _word(parts[0]).type == "MINUS"

@@ -7,6 +7,7 @@ expression that passes has a condition wherever a condition is asked for.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from leporid.filters.dialects import Dialect
@@ -58,6 +59,16 @@ def kind_of(node: Node) -> str | None:
     return NUMBER if isinstance(node, Arithmetic | Negative) else None
 
 
+_HYPHENATED: Final = re.compile(r"[^\W\d][\w$]*(?:-[^\W\d][\w$]*)+")
+
+
+def hyphenated(node: Node, text: str) -> str | None:
+    """The header that a difference looks like: many a header's name has hyphens, as x-tag."""
+    start, end = node.span
+    found = _HYPHENATED.match(text, start) if isinstance(node, Arithmetic) else None
+    return found[0] if found is not None and found.end() >= end else None
+
+
 class Rules:
     """What both dialects refuse."""
 
@@ -68,9 +79,14 @@ class Rules:
         """The refusal of what stands at a position."""
         return FilterError(reason, self._text, position)
 
-    def refuse(self, node: Node, reason: str) -> FilterError:
-        """The refusal of a part, which is quoted."""
+    def refuse(self, node: Node, reason: str, *beside: Node) -> FilterError:
+        """The refusal of a part, which is quoted, for what it is or for what is beside it."""
         start, end = node.span
+        for each in (node, *beside):
+            name = hyphenated(each, self._text)
+            if name is not None:
+                reason += f'; the header {quoted(name)} is "{quoted(name)}"'
+                break
         return self.fail(f"{quoted(self._text[start:end])} {reason}", start)
 
     def condition(self, node: Node) -> Node:
@@ -108,8 +124,11 @@ class Rules:
                 f"what is looked for has {size} bytes; at most {PATTERN_BYTES_MAX}", position
             )
 
-    def arithmetic(self, left: Node, right: Node) -> None:
-        """Check the two sides of an operator of arithmetic."""
+    def arithmetic(self, node: Arithmetic) -> None:
+        """Check an operator of arithmetic."""
+
+    def null(self, node: Node) -> None:
+        """Check what is asked whether it is NULL."""
 
     def signed(self, node: Node) -> None:
         """Check what has a sign."""
@@ -128,7 +147,7 @@ class Jms(Rules):
         """Refuse what is certainly of two kinds."""
         one, other = kind_of(left), kind_of(right)
         if one is not None and other is not None and one != other:
-            raise self.refuse(right, f"is {other}, and never equal to {one}")
+            raise self.refuse(right, f"is {other}, and never equal to {one}", left)
 
     def ordered(self, left: Node, right: Node) -> None:
         """Refuse conditions, and what is certainly of two kinds."""
@@ -166,10 +185,26 @@ class Jms(Rules):
         self._text_or_unknown(node.value)
         super().search(node, position)
 
-    def arithmetic(self, left: Node, right: Node) -> None:
-        """Refuse what is certainly no number."""
-        self.signed(left)
-        self.signed(right)
+    def arithmetic(self, node: Arithmetic) -> None:
+        """Refuse what is certainly no number, and x-tag: no selector means x without tag."""
+        self.signed(node.left)
+        self.signed(node.right)
+        name = hyphenated(node, self._text)
+        if name is not None and name.startswith("x-"):
+            raise self._no_difference(name, node)
+
+    def null(self, node: Node) -> None:
+        """Refuse differences that look like a header: they are NULL whether it is there or not."""
+        name = hyphenated(node, self._text)
+        if name is not None:
+            raise self._no_difference(name, node)
+
+    def _no_difference(self, name: str, node: Node) -> FilterError:
+        meant = quoted(name)
+        difference = meant.replace("-", " minus ")
+        return self.fail(
+            f'{meant} is {difference}; the header of that name is "{meant}"', node.span[0]
+        )
 
     def signed(self, node: Node) -> None:
         """Refuse what is certainly no number."""

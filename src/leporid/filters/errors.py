@@ -9,6 +9,9 @@ from __future__ import annotations
 QUOTED_CHARACTERS_MAX = 24
 """Of what the expression says, in a message: a reply text has room for 255 bytes."""
 
+SHOWN_CHARACTERS_MAX = 120
+"""Of the line at fault: where a terminal breaks it, the caret points at nothing."""
+
 
 class FilterError(ValueError):
     """An expression that is not one.
@@ -33,11 +36,17 @@ class FilterError(ValueError):
         super().__init__(f"{where}: {reason}")
 
     def pointer(self) -> str:
-        """Returns the line at fault, and under it a caret at the character."""
-        lines = self.text.split("\n")
-        line = lines[self.line - 1]
-        shown = "".join(one if one.isprintable() else " " for one in line)
-        return f"{shown}\n{' ' * (self.column - 1)}^"
+        """Returns the line at fault, or what is around, and under it a caret at the character."""
+        line, column = self.text.split("\n")[self.line - 1], self.column - 1
+        first = max(0, column - SHOWN_CHARACTERS_MAX // 2 + 1)
+        if len(line) < SHOWN_CHARACTERS_MAX:
+            first = 0
+        shown = "".join(one if one.isprintable() else " " for one in line[first:])
+        if first:
+            shown = "…" + shown[1:]
+        if len(shown) > SHOWN_CHARACTERS_MAX:
+            shown = shown[: SHOWN_CHARACTERS_MAX - 1] + "…"
+        return f"{shown}\n{' ' * (column - first)}^"
 
 
 def quoted(part: str) -> str:

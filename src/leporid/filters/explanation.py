@@ -6,6 +6,7 @@ line; one that was not evaluated says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,7 @@ from leporid.filters.nodes import Condition, Literal, Node, parts_of
 VALUE_CHARACTERS_MAX: Final = 30
 NOT_REACHED: Final = "not reached"
 TYPE_ERROR: Final = "type error"
+_NEEDLESSLY_QUOTED: Final = re.compile(r'"[\w ]+"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,15 @@ class Explanation:
         """The outcome, and a table of the parts."""
         width = max(len(line.value) for line in self.lines)
         table = [f"{line.value:{width}}  {'  ' * line.depth}{line.text}" for line in self.lines]
-        return "\n".join([self.verdict(), "", *table])
+        return "\n".join([self.verdict(), "", *table, *self._note()])
+
+    def _note(self) -> list[str]:
+        """What is in double quotes without need, and not there, was probably meant as a text."""
+        for line in self.lines:
+            if line.value == NULL and _NEEDLESSLY_QUOTED.fullmatch(line.text):
+                meant = f"a text is '{line.text[1:-1]}'"
+                return ["", f"{line.text} is the header of that name, which is not there; {meant}"]
+        return []
 
     def verdict(self) -> str:
         """The outcome in a few words."""

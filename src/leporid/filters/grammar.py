@@ -105,7 +105,7 @@ _JMS_ONLY: Final = {
     "SLASH": "the dialect rocketmq has no arithmetic",
     "PERCENT": "the dialect rocketmq has no arithmetic",
     "PLUS": "the dialect rocketmq has no arithmetic",
-    "MINUS": "the dialect rocketmq has no arithmetic",
+    "MINUS": "the dialect rocketmq has no arithmetic; names with hyphens are in double quotes",
     "HEX": "the dialect rocketmq has no hexadecimal numbers",
 }
 

@@ -104,8 +104,8 @@ def _property(name: str, span: Span) -> Node:
         return Property(rest, span=span)
     if space == "p":
         near = difflib.get_close_matches(rest, PROPERTIES, 1)
-        meant = f"; did you mean p.{near[0]}?" if near else ""
-        raise ValueError(f'there is no property "{rest}"{meant} A header of that name is "{name}"')
+        meant = f"did you mean p.{near[0]}? A" if near else "a"
+        raise ValueError(f'there is no property "{rest}"; {meant} header of that name is "{name}"')
     raise ValueError(f'a header whose name has a dot is written in quotes: "{name}"')
 
 

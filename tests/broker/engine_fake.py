@@ -198,6 +198,7 @@ class FakeConsumer:
     prefetch: int
     timeout: tuple[int | None, bool | None] = (None, None)
     filter: Filter | None = None
+    judging: int = 0
 
 
 @dataclass(eq=False)
@@ -205,6 +206,7 @@ class FakeReader(FakeConsumer):
     offset: int = 0
     choice: Choice | None = None
     credit: FakeCredit | None = None
+    filter_class: str | None = None
     unacked: list[int] = field(default_factory=list)
 
     @property
@@ -277,12 +279,14 @@ class FakeChannel:
         offset: int,
         choice: Choice | None = None,
         credit: Credit | None = None,
+        filter_class: str | None = None,
     ) -> FakeReader:
         assert isinstance(stream, FakeStream)
         assert credit is None or isinstance(credit, FakeCredit)
         reader = FakeReader(
             self, stream, tag, False, 0, prefetch, offset=offset, choice=choice, credit=credit
         )
+        reader.filter_class = filter_class
         if credit is not None:
             credit.readers.append(reader)
         self.consumers.append(reader)

@@ -6,13 +6,15 @@ import pytest
 from tests.broker.engine_fake import FakeReader
 from tests.broker.peer import World
 
-from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
-from leporid.amqp.methods import BasicConsume, BasicQos, QueueDeclare
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.methods import BasicCancel, BasicConsume, BasicQos, QueueDeclare
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Int32, LongString, Value
 from leporid.broker.choices import choice_for, choice_of
+from leporid.broker.filter_classes import FilterClassConflict
 from leporid.filters.dialects import Dialect
 from leporid.filters.errors import FilterError
+from leporid.filterserver.filter_class import FilterClass
 
 TITLE = "queue 's' in vhost '/'"
 
@@ -98,9 +100,37 @@ def test_refused_at_consume_time(arguments, text):
     assert not world.stream("s").consumers
 
 
-def test_a_class_is_not_for_consumers():
-    with pytest.raises(NotImplementedFault, match="not for consumers"):
-        choice_of({"x-filter-class": "C"})
+def test_a_class_is_no_part_of_it():
+    asked: list[str] = []
+    assert choice_of({"x-filter-class": "C"}, asked.append) is None
+    assert choice_of({"x-filter-class": "D", "x-filter-tags": "a"}, asked.append) is not None
+    assert asked == ["C", "D"]
+
+
+def test_the_engine_is_told_which_class_to_ask():
+    world = World()
+    peer = world.peer()
+    peer.call(QueueDeclare(queue="s", durable=True, arguments={"x-queue-type": "stream"}))
+    peer.call(BasicQos(prefetch_count=1))
+    asked = BasicConsume(queue="s", consumer_tag="t", arguments={"x-filter-class": "C"})
+    assert peer.refused(asked) == "NOT_FOUND - no filter class 'C' is registered"
+    assert not world.stream("s").consumers
+    classes = world.broker.filter_classes
+    classes.restore(FilterClass("C", 1, "Filter", b""))
+    peer = world.peer()
+    peer.call(BasicQos(prefetch_count=1))
+    peer.call(asked)
+    [reader] = world.stream("s").consumers
+    assert isinstance(reader, FakeReader)
+    assert (reader.filter_class, reader.choice) == ("C", None)
+    user = "consumer 't' of queue 's' in vhost '/'"
+    assert classes.uses("C") == [user]
+    reader.judging = 7
+    assert world.broker.staged_for("C") == 7
+    with pytest.raises(FilterClassConflict, match=user):
+        classes.drop("C")
+    peer.call(BasicCancel("t"))
+    classes.drop("C")
 
 
 def test_the_engine_is_told():

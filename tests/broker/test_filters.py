@@ -90,7 +90,7 @@ def test_the_place_is_said_whatever_the_expression_is():
 
 
 def test_classes_are_for_those_who_know_them():
-    with pytest.raises(NotImplementedFault, match="for bindings of queues and exchanges"):
+    with pytest.raises(NotImplementedFault, match="for bindings and for consumers of streams"):
         filter_of({"x-filter-class": "Y"})
     asked: list[str] = []
     assert filter_of({"x-filter-class": "Y"}, asked.append) is None

@@ -23,9 +23,11 @@ from leporid.amqp.methods import (
 from leporid.amqp.tables import Int32, Value
 from leporid.broker import members
 from leporid.broker.changes import PutGroup, PutReaderOffset
+from leporid.broker.filter_classes import FilterClassConflict
 from leporid.broker.handovers import HANDOVER_MS
 from leporid.broker.members import Group
 from leporid.broker.vhost import VirtualHost
+from leporid.filterserver.filter_class import FilterClass
 
 TITLE = "group 'g' of stream 's' in vhost '/'"
 
@@ -358,9 +360,26 @@ def test_a_newer_version_that_is_wrong_changes_nothing(world: World):
     old = Member(world, x_filter_sql="a = 1")
     before = list(world.changes)
     assert "x-filter-sql" in refused(world, version=1, x_filter_sql="a = = 1")
-    assert refused(world, version=1, x_filter_class="none").startswith("NOT_IMPLEMENTED")
+    text = "NOT_FOUND - no filter class 'none' is registered"
+    assert refused(world, version=1, x_filter_class="none") == text
     assert old.partitions == ["s-0", "s-1", "s-2"]
     assert (group_of(world).version, world.changes) == (0, before)
+
+
+def test_members_ask_the_class_of_their_group(world: World):
+    classes = world.broker.filter_classes
+    classes.restore(FilterClass("C", 1, "Filter", b""))
+    member = Member(world, x_filter_class="C")
+    assert [each.filter_class for each in member.readers] == ["C"] * 3
+    assert refused(world, x_filter_class="D") == "NOT_FOUND - no filter class 'D' is registered"
+    assert "another filter needs a higher x-group-version" in refused(world)
+    # It has the class as long as it is there, members or not.
+    member.peer.session.on_lost()
+    assert classes.uses("C") == [TITLE]
+    with pytest.raises(FilterClassConflict, match=TITLE):
+        classes.drop("C")
+    Member(world, version=1)
+    classes.drop("C")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leporid.broker.access import Access
     from leporid.broker.dataplane import Plane
     from leporid.broker.policies import Policy
-    from leporid.broker.queues import QueueState
+    from leporid.broker.queues import QueueState, Subscription
     from leporid.broker.redeclaring import Redeclare
     from leporid.broker.session import Session
 
@@ -159,18 +159,34 @@ class Broker:
             logger.exception("defect: %s could not be deleted", queue.title)
 
     def _uses_filter_class(self, name: str) -> list[str]:
-        """Say which bindings ask for a filter class."""
-        return [
-            f"the binding from {exchange.name} to {binding.destination} in vhost '{vhost.name}'"
-            for vhost in self.vhosts.values()
-            for exchange in vhost.exchanges()
-            for binding in exchange.outgoing
-            if binding.arguments.get(filters.CLASS) == name
-        ]
+        """Say which bindings, consumers and groups ask for a filter class."""
+        found: list[str] = []
+        for vhost in self.vhosts.values():
+            found += [
+                f"the binding from {exchange.name} to {binding.destination} in vhost '{vhost.name}'"
+                for exchange in vhost.exchanges()
+                for binding in exchange.outgoing
+                if binding.arguments.get(filters.CLASS) == name
+            ]
+            found += [
+                group.title for group in vhost.groups if group.filter.get(filters.CLASS) == name
+            ]
+            found += [
+                f"consumer '{each.tag}' of {each.queue.title}" for each in _asking(vhost, name)
+            ]
+        return found
 
     def staged_for(self, name: str) -> int:
-        """Count the messages that wait for the verdicts of a filter class."""
-        return sum(vhost.stagings.waiting(name) for vhost in self.vhosts.values())
+        """Count the messages that wait for the verdicts of a filter class.
+
+        Of those that consumers look for, as far as they have looked.
+        """
+        found = 0
+        for vhost in self.vhosts.values():
+            consumers = [each.consumer for each in _asking(vhost, name)]
+            found += vhost.stagings.waiting(name)
+            found += sum(each.judging for each in consumers if each is not None)
+        return found
 
     def settle_stagings(self) -> None:
         """Something was judged: bindings that are gone may have nothing waiting any more."""
@@ -273,3 +289,9 @@ class Broker:
             alarms=tuple(sorted(self.alarms)),
             vhosts=tuple(vhost.statistics() for vhost in self.vhosts.values()),
         )
+
+
+def _asking(vhost: VirtualHost, name: str) -> Iterator[Subscription]:
+    """Go through the consumers that ask a filter class."""
+    for queue in vhost.queues():
+        yield from (each for each in queue.subscriptions if each.filter_class == name)

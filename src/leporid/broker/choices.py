@@ -7,7 +7,7 @@ Invariant: every message that passes has one of the tags of each group, if its t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
@@ -31,14 +31,16 @@ _FILTER_VALUE: Final = Header(TAG_HEADERS[1])
 _TAG_NAMES: Final = (Tag(), *map(Header, TAG_HEADERS))
 
 
-def choice_of(arguments: Arguments) -> Choice | None:
+def choice_of(arguments: Arguments, known: Callable[[str], object] | None = None) -> Choice | None:
     """Return what the arguments of a consumer ask for; None if it is every message.
+
+    A filter class is not part of it, as with `filters.filter_of`, which says what `known` is.
 
     Raises:
         PreconditionFailed: one of them is wrong; the text says what, and at which character.
-        NotFound: a filter class is not registered.
+        NotFound: the filter class is not registered.
     """
-    found = filter_of(arguments)
+    found = filter_of(arguments, known)
     values = _values(arguments)
     groups: list[Iterable[bytes]] = []
     if found is not None:

@@ -196,6 +196,10 @@ class Consumer(Protocol):
     def tag(self) -> str:
         """The consumer tag."""
 
+    @property
+    def judging(self) -> int:
+        """Messages that wait for a filter class to say whether they are for it."""
+
 
 class Credit(Protocol):
     """What several subscriptions to streams may have unsettled together."""
@@ -254,8 +258,12 @@ class Channel(Protocol):
         offset: int,
         choice: Choice | None = None,
         credit: Credit | None = None,
+        filter_class: str | None = None,
     ) -> Reader:
-        """Subscribe to a stream, from an offset on; to what is chosen, or everything."""
+        """Subscribe to a stream, from an offset on; to what is chosen, or everything.
+
+        A filter class is asked about it.
+        """
 
     def cancel(self, consumer: Consumer) -> None:
         """Unsubscribe; nothing is delivered to it after this."""

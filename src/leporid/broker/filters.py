@@ -71,7 +71,7 @@ def filter_of(
     if name is not None:
         if known is None:
             raise NotImplementedFault(
-                f"{CLASS} is for bindings of queues and exchanges, not for consumers"
+                f"{CLASS} is for bindings and for consumers of streams, not for consumers of queues"
             )
         known(name)
     if tags is None or selector is None:

@@ -10,7 +10,7 @@ everything about its new filter was understood.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +26,7 @@ from leporid.broker.arguments import (
     plain,
 )
 from leporid.broker.choices import choice_of
-from leporid.broker.filters import FILTER_ARGUMENTS
+from leporid.broker.filters import FILTER_ARGUMENTS, class_of
 from leporid.broker.groups import Coordinator, Moves
 from leporid.broker.queues import QueueState, Subscription
 from leporid.broker.readers import Bookmark, check_room
@@ -34,8 +34,8 @@ from leporid.broker.readers import Bookmark, check_room
 if TYPE_CHECKING:
     from leporid.broker.channel import ChannelState
     from leporid.broker.dataplane import Credit, Reader
-    from leporid.broker.handovers import Handovers
     from leporid.broker.recorder import Recorder
+    from leporid.broker.registry import Registry
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.choice import Choice
 
@@ -224,10 +224,13 @@ class Group:
             0 if committed is None else committed + 1,
             member.choice,
             member.credit,
+            class_of(self.filter),
         )
         bookmark = vhost.bookmarks.open(partition, self.name, consumer)
         reading = Reading(partition, member, consumer, bookmark)
-        reading.subscription = Subscription(member.tag, partition, reading, False, consumer)
+        reading.subscription = Subscription(
+            member.tag, partition, reading, False, consumer, filter_class=class_of(self.filter)
+        )
         partition.add(reading.subscription)
         member.readings[partition] = reading
 
@@ -253,12 +256,13 @@ class Groups:
     Args:
         vhost: whose they are.
         recorder: told of each group that is to last.
-        handovers: told of what has to be looked at again.
+        registry: told of what has to be looked at again, and knows the filter classes.
     """
 
-    def __init__(self, vhost: VirtualHost, recorder: Recorder, handovers: Handovers) -> None:
+    def __init__(self, vhost: VirtualHost, recorder: Recorder, registry: Registry) -> None:
         self.vhost = vhost
-        self.handovers = handovers
+        self.handovers = registry.handovers
+        self._classes = registry.filter_classes
         self._recorder = recorder
         self._groups: dict[tuple[str, str], Group] = {}
 
@@ -266,6 +270,9 @@ class Groups:
         return f"<Groups of {self.vhost.name!r} count={len(self._groups)}>"
 
     # ------------------------------------------------------------------ asking
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
 
     def of(self, stream: str) -> list[Group]:
         """Return the groups of a stream, or of a partitioned one, by name; raises NotFound."""
@@ -301,13 +308,12 @@ class Groups:
             arguments: those of the consumer, checked one by one.
 
         Raises:
-            NotFound: there is no such stream.
-            NotImplementedFault: the filter is a class.
+            NotFound: there is no such stream, or no such filter class.
             PreconditionFailed: the filter is wrong, or is not that of the group.
         """
         found = partitioned.of(self.vhost, stream)
         filtering = {key: arguments[key] for key in FILTERING if key in arguments}
-        choice = choice_of(filtering)
+        choice = choice_of(filtering, self._classes.require)
         name, version = plain(arguments[GROUP]), arguments.get(GROUP_VERSION, 0)
         assert isinstance(version, int)
         group = self._groups.get((stream, name))

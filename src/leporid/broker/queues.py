@@ -50,6 +50,8 @@ class Subscription:
     consumer: Consumer | None = None
     # Of a consumer of a stream that is a named reader.
     bookmark: Bookmark | None = None
+    # That it asks.
+    filter_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

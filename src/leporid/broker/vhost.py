@@ -58,7 +58,7 @@ class VirtualHost:
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
         self.bookmarks = Bookmarks(self._recorder)
-        self.groups = Groups(self, self._recorder, registry.handovers)
+        self.groups = Groups(self, self._recorder, registry)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
         self.stagings = Stagings(self, self._recorder, registry.new_queue_id)

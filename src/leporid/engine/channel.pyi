@@ -78,10 +78,11 @@ class Channel(Sender):
         offset: int,
         choice: Choice | None = None,
         credit: _Credit | None = None,
+        filter_class: str | None = None,
     ) -> Reader:
         """Start a consumer of a stream at an offset; it gets what it wants (None: everything).
 
-        Its credit may be that of several.
+        Its credit may be that of several. A class is asked about what it would get.
         """
 
     def cancel(self, consumer: _Consumer) -> None:

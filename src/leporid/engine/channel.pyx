@@ -10,6 +10,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.asking_reader cimport reader_of
 from leporid.engine.choice cimport Choice
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.delays cimport postponed
@@ -106,12 +107,12 @@ cdef class Channel(Sender):
         return Credit(limit)
 
     def consume_stream(self, Stream stream not None, str tag, uint32_t prefetch, uint64_t offset,
-                       Choice choice=None, Credit credit=None):
+                       Choice choice=None, Credit credit=None, str filter_class=None):
         """Start a consumer of a stream at an offset; it gets what it wants (None: everything).
 
-        Its credit may be that of several.
+        Its credit may be that of several. A class is asked about what it would get.
         """
-        cdef Reader reader = Reader(self, stream, tag, False, 0, prefetch)
+        cdef Reader reader = reader_of(self, stream, tag, prefetch, filter_class)
         reader.choice = choice
         reader.credit = credit
         if credit is not None:

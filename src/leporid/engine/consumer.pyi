@@ -28,3 +28,7 @@ class Consumer(Taker):
     @property
     def prefetch(self) -> int:
         """Unsettled deliveries that it may have; 0: no limit."""
+
+    @property
+    def judging(self) -> int:
+        """Messages that are, or are to be, asked about, as far as it has looked."""

@@ -39,6 +39,11 @@ cdef class Consumer(Taker):
     def __repr__(self):
         return f"<Consumer {self.tag!r} of {self.queue.name!r} unacked={self.unacked_count}>"
 
+    @property
+    def judging(self):
+        """Messages that are, or are to be, asked about, as far as it has looked."""
+        return 0
+
     cdef bint can_take(self):
         cdef Channel channel = self.channel
         cdef Outbox out = channel.out

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from typing_extensions import Buffer
 
+from leporid.engine.asking_reader import AskingReader
 from leporid.engine.cache import Cache
 from leporid.engine.connection import Connection
 from leporid.engine.dedup import UniqueQueue
@@ -190,8 +191,8 @@ class Plane:
         properties).
         """
 
-    def take_judging(self) -> list[Staging]:
-        """Stagings that something came to since the last call; one that is gone may be there."""
+    def take_judging(self) -> list[Staging | AskingReader]:
+        """Who has something to ask a filter class since the last call; some may be gone."""
 
     def source(
         self,

@@ -90,7 +90,7 @@ cdef class Plane:
         self.dropped = []
         self.momentary = []
         self.ringing = []
-        self.judging = []
+        self.judging = {}
         self.scanning = []
         self.searching = []
         self.search_work = SEARCH_WORK
@@ -181,11 +181,11 @@ cdef class Plane:
         return staging
 
     def take_judging(self):
-        """Stagings that something came to since the last call; one that is gone may be there."""
-        cdef Staging staging
-        judging, self.judging = self.judging, []
-        for staging in judging:
-            staging.hungry = False
+        """Who has something to ask a filter class since the last call; some may be gone."""
+        judging, self.judging = list(self.judging), {}
+        for each in judging:
+            if isinstance(each, Staging):
+                (<Staging> each).hungry = False
         return judging
 
     def source(self, str name not None, resolve, bint cacheable):

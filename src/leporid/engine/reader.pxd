@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 from leporid.engine.choice cimport Choice
 from leporid.engine.consumer cimport Consumer
 from leporid.engine.stream cimport Cursor, Stream
+from leporid.engine.wire cimport Record
 
 cdef class Reader(Consumer):
     cdef Cursor cursor
@@ -15,3 +16,5 @@ cdef class Reader(Consumer):
     cdef bint scanning              # stands in plane.scanning
     cdef int64_t look_for(self, int64_t work) except? -1
     cdef int fill(self, Stream stream) except -1
+
+cdef int send_next(Reader reader, Stream stream, const Record *record) except -1

@@ -108,3 +108,8 @@ cdef inline int give(Reader self, Stream stream, const Record *record) except -1
         channel.ledger.add(channel.delivery_tag, self.cursor.offset, stream, self,
                            channel.plane.now_ms)
     return 0
+
+
+cdef int send_next(Reader reader, Stream stream, const Record *record) except -1:
+    """Send the message that the cursor of a reader is at, of another kind than these."""
+    return give(reader, stream, record)

@@ -15,6 +15,5 @@ cdef class Staging(Queue):
     cdef object routed                  # (exchange, keys, properties) -> queues; None: to `way`
     cdef Route way
     cdef list asked                     # the numbers of the batch that is out
-    cdef bytes frame(self, size_t content)
     cdef int go_on(self, uint64_t seq, Slot *slot) except -1
     cdef Route way_on(self, const uint8_t *names, bytes properties, const Props *props)

@@ -9,10 +9,10 @@ Invariants: at most one batch is out, so what passes keeps its order; a message 
 stays; time to live begins where a message goes, not here.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.batching cimport BATCH_MESSAGES_MAX, content_of, frame_of
 from leporid.engine.index cimport UNACKED, Slot
 from leporid.engine.onward cimport send_on
 from leporid.engine.plane cimport Plane
@@ -22,19 +22,6 @@ from leporid.engine.wire cimport HAS_CC, Props, Record, Target, walk_properties
 
 from leporid.amqp.errors import Fault
 from leporid.engine.rewrites import copies_of
-
-cdef enum:
-    # A frame as `leporid.filterserver.frames` draws it.
-    BATCH = 2
-    HEAD_BYTES = 5
-    COUNT_BYTES = 4
-    SIZES_BYTES = 10
-
-
-cdef inline uint8_t *append(uint8_t *to, const void *data, size_t size) noexcept nogil:
-    memcpy(to, data, size)
-    return to + size
-
 
 cdef class Staging(Queue):
     """What waits for one binding; made by `Plane.staging`."""
@@ -50,7 +37,7 @@ cdef class Staging(Queue):
         """Have whoever asks the class know that there is something."""
         if not self.hungry and self.ready_count:
             self.hungry = True
-            self.plane.judging.append(self)
+            self.plane.judging[self] = None
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
         return 0
@@ -67,47 +54,25 @@ cdef class Staging(Queue):
         They wait for `judged` or `give_back`. There are at most `most` of them, and none is added
         once there are `bytes_max` bytes.
         """
-        cdef Record *record
+        cdef const Record *records[BATCH_MESSAGES_MAX]
         cdef Slot *slot
         cdef uint64_t seq
-        cdef size_t size = 0
+        cdef size_t count = 0, size = 0
         if self.asked:
             raise ValueError("a batch is out already")
-        while <size_t> len(self.asked) < most and size < bytes_max:
+        most = min(most, <size_t> BATCH_MESSAGES_MAX)
+        while count < most and size < bytes_max:
             slot = self.pop(&seq)
             if slot == NULL:
                 break
             self.asked.append(seq)
-            record = self.plane.record(slot.position)
-            size += record.names_len + record.properties_len + record.body_len
-        if not self.asked:
+            records[count] = self.plane.record(slot.position)
+            size += content_of(records[count])
+            count += 1
+        if not count:
             return None
         self.judging = True
-        return self.frame(size), len(self.asked)
-
-    cdef bytes frame(self, size_t content):
-        """The messages that are asked about, which have that many bytes."""
-        cdef uint32_t count = len(self.asked)
-        cdef uint32_t payload = <uint32_t> (COUNT_BYTES + SIZES_BYTES * count + content)
-        cdef bytes made = PyBytes_FromStringAndSize(NULL, HEAD_BYTES + payload)
-        cdef uint8_t *sizes = <uint8_t *> PyBytes_AS_STRING(made)
-        cdef uint8_t *to = sizes + HEAD_BYTES + COUNT_BYTES + SIZES_BYTES * count
-        cdef Record *record
-        cdef uint16_t names_len
-        cdef uint8_t kind = BATCH
-        sizes = append(sizes, &kind, 1)
-        sizes = append(sizes, &payload, 4)
-        sizes = append(sizes, &count, 4)
-        for seq in self.asked:
-            record = self.plane.record(self.index.slot_of(seq).position)
-            names_len = record.names_len
-            sizes = append(sizes, &names_len, 2)
-            sizes = append(sizes, &record.properties_len, 4)
-            sizes = append(sizes, &record.body_len, 4)
-            to = append(to, <const uint8_t *> record + sizeof(Record)
-                        + record.targets * sizeof(Target),
-                        <size_t> names_len + record.properties_len + record.body_len)
-        return made
+        return frame_of(records, <uint32_t> count), count
 
     def judged(self, bytes verdicts not None):
         """The batch is judged: what has a 1 goes on, in order, the rest ends."""

@@ -2,7 +2,8 @@
 
 Responsible for joining the engine and the broker's registry to the filter server. Must not know
 what a filter decides. Invariants: a class is asked in the version that counts, about one batch at a
-time, in turn for each binding that asks it; a batch without verdicts waits again in its place.
+time, in turn for each binding and consumer that asks it; a batch without verdicts waits again in
+its place.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ BATCH_MESSAGES: Final = 500
 BATCH_BYTES: Final = 1024 * 1024
 
 
-class Staging(Protocol):
-    """Messages of one binding that wait for verdicts; in the engine."""
+class Asker(Protocol):
+    """Messages of one binding or consumer that wait for verdicts; in the engine.
+
+    Who is gone meanwhile has no batch, and cares for no verdicts.
+    """
 
     @property
     def name(self) -> str:
@@ -59,7 +63,7 @@ class Judging:
         classes: FilterClasses,
         limits: ProcessLimits,
         *,
-        waiting: Callable[[], Iterable[Staging]] = tuple,
+        waiting: Callable[[], Iterable[Asker]] = tuple,
         about_to_judge: Callable[[], None] = lambda: None,
         judged: Callable[[], None] = lambda: None,
     ) -> None:
@@ -69,7 +73,7 @@ class Judging:
         self._about_to_judge = about_to_judge
         self._judged = judged
         # By class, in the order of their turns; and who asks it.
-        self._waiting: dict[str, dict[Staging, None]] = {}
+        self._waiting: dict[str, dict[Asker, None]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._keepers: dict[str, Keeper] = {}
         self._stopped = False
@@ -113,9 +117,9 @@ class Judging:
 
     def poll(self) -> None:
         """Have what came since the last call judged; at the end of each turn."""
-        for staging in self._take_waiting():
-            self._waiting.setdefault(staging.name, {})[staging] = None
-            self._ask(staging.name)
+        for asker in self._take_waiting():
+            self._waiting.setdefault(asker.name, {})[asker] = None
+            self._ask(asker.name)
 
     def _ask(self, name: str) -> None:
         """Have a class asked about what waits for it, unless it is."""
@@ -134,27 +138,27 @@ class Judging:
             while waiting and self._classes.find(name) is not None:
                 keeper = self.keeper(name)
                 await keeper.ready()
-                staging = next(iter(waiting))
-                del waiting[staging]
-                batch = staging.batch(BATCH_MESSAGES, BATCH_BYTES)
+                asker = next(iter(waiting))
+                del waiting[asker]
+                batch = asker.batch(BATCH_MESSAGES, BATCH_BYTES)
                 if batch is not None:
                     # Last in turn now.
-                    waiting[staging] = None
-                    await self._judge(keeper, staging, *batch)
+                    waiting[asker] = None
+                    await self._judge(keeper, asker, *batch)
         finally:
             del self._asking[name]
 
-    async def _judge(self, keeper: Keeper, staging: Staging, batch: bytes, count: int) -> None:
+    async def _judge(self, keeper: Keeper, asker: Asker, batch: bytes, count: int) -> None:
         try:
             verdicts = await keeper.judge(batch, count)
         except FilterFailure:
-            staging.give_back()
+            asker.give_back()
             return
         except BaseException:
-            staging.give_back()
+            asker.give_back()
             raise
         self._about_to_judge()
-        staging.judged(verdicts)
+        asker.judged(verdicts)
         self._judged()
 
     async def stop(self) -> None:

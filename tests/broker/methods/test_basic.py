@@ -112,10 +112,10 @@ def test_what_is_no_filter_is_refused_and_leaves_nothing(
     assert world.queue("q").consumers == []
 
 
-def test_a_consumer_asks_no_filter_class(world: World):
+def test_a_consumer_of_a_queue_asks_no_filter_class(world: World):
     peer = world.peer()
     asked = BasicConsume(queue="q", arguments={"x-filter-class": "any"})
-    text = "NOT_IMPLEMENTED - x-filter-class is for bindings of queues and exchanges"
+    text = "NOT_IMPLEMENTED - x-filter-class is for bindings and for consumers of streams"
     assert peer.refused(asked).startswith(text)
     assert world.queue("q").consumers == []
 

@@ -34,7 +34,7 @@ from leporid.broker.arguments import GROUP, READER, TIMEOUT_ACTION, plain
 from leporid.broker.channel import ChannelState
 from leporid.broker.choices import choice_of
 from leporid.broker.dataplane import Stream
-from leporid.broker.filters import filter_of
+from leporid.broker.filters import class_of, filter_of
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queue_types import QUORUM, STREAM, check_consumer_arguments
 from leporid.broker.queues import QueueState
@@ -105,13 +105,18 @@ def _consume_stream(
     reader = plain(method.arguments[READER]) if READER in method.arguments else None
     if reader is not None:
         check_room(queue, reader)
-    choice = choice_of(method.arguments)
+    choice = choice_of(method.arguments, session.broker.filter_classes.require)
+    filter_class = class_of(method.arguments)
     offset = _start(session.vhost, queue, stream, method.arguments, reader)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     subscription = channel.subscribe(queue, tag, exclusive=False)
+    subscription.filter_class = filter_class
     if not method.no_wait:
         session.send(channel.number, BasicConsumeOk(tag))
-    channel.read(subscription, engine.consume_stream(stream, tag, prefetch, offset, choice), reader)
+    consumer = engine.consume_stream(
+        stream, tag, prefetch, offset, choice, filter_class=filter_class
+    )
+    channel.read(subscription, consumer, reader)
 
 
 def _reading_prefetch(channel: ChannelState, title: str, method: BasicConsume) -> int:

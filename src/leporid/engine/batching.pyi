@@ -1,0 +1,1 @@
+# Nothing of batching.pyx is seen by Python.

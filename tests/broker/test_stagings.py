@@ -21,6 +21,7 @@ from leporid.filterserver.filter_class import FilterClass
 from leporid.filterserver.message import Message, messages_of
 
 BIG = FilterClass("big", 1, "Filter", b"...")
+SMALL = FilterClass("small", 1, "Filter", b"...")
 PLAIN = raw()
 
 
@@ -94,6 +95,95 @@ def test_a_queue_that_has_the_message_anyhow_does_not_get_it_twice(here):
     here.bind("x", "a")
     assert here.goes("x", PLAIN) == "a"
     assert here.waiting == 0
+
+
+@pytest.mark.parametrize("kind", ["topic", "headers"])
+@pytest.mark.parametrize(("n", "waiting", "expected"), [(1, 1, ""), (6, None, "a")])
+def test_an_expression_of_another_binding_beside_a_class_brings_it_once(
+    here, kind, n, waiting, expected
+):
+    here.exchange("x", kind)
+    here.queues("a")
+    here.filtered("x", "a", sql="n > 5")
+    here.classed("x", "a")
+    assert here.goes("x", raw(n=n)) == expected
+    assert waiting is None or here.waiting == waiting
+    here.judge()
+    assert here.got() == ("" if expected else "a")
+    assert here.waiting == 0
+
+
+def test_tags_beside_a_class_and_another_binding_bring_it_once(here):
+    here.exchange("x")
+    here.queues("a")
+    here.classed("x", "a", tags="late")
+    here.bind("x", "a")
+    assert here.goes("x", raw("late")) == "a"
+    here.judge()
+    assert here.got() == ""
+
+
+@pytest.mark.parametrize("verdicts", ["yy", "yn", "ny", "nn"])
+@pytest.mark.parametrize("first", ["big", "small"])
+def test_two_classes_bring_a_queue_a_message_once(here, verdicts, first):
+    here.broker.filter_classes.put(SMALL)
+    here.exchange("x")
+    here.queues("a")
+    for name in ("big", "small"):
+        here.filtered("x", "a", x_filter_class=name)
+    for _ in range(3):
+        here.goes("x", PLAIN)
+    says = dict(zip(("big", "small"), verdicts, strict=True))
+    places = sorted(here.plane.take_judging(), key=lambda place: place.name != first)
+    for place in places:
+        batch = place.batch(2, 10_000)
+        if batch is not None:
+            place.judged(bytes([says[place.name] == "y"]) * batch[1])
+            while (batch := place.batch(2, 10_000)) is not None:
+                place.judged(bytes([says[place.name] == "y"]) * batch[1])
+    assert here.got() == ("aaa" if "y" in verdicts else "")
+    assert here.broker.staged_for("big") == here.broker.staged_for("small") == 0
+
+
+def test_two_classes_that_are_asked_at_the_same_time_bring_it_once(here):
+    here.broker.filter_classes.put(SMALL)
+    here.exchange("x")
+    here.queues("a")
+    for name in ("big", "small"):
+        here.filtered("x", "a", x_filter_class=name)
+    here.goes("x", PLAIN)
+    one, other = here.plane.take_judging()
+    assert one.batch(5, 100)[1] == other.batch(5, 100)[1] == 1
+    one.judged(b"\1")
+    other.judged(b"\1")
+    assert here.got() == "a"
+    assert (one.passed, other.passed) == (1, 0)
+    # The next one is asked about as ever.
+    here.goes("x", PLAIN)
+    assert other.batch(5, 100)[1] == 1
+    other.judged(b"\0")
+    assert one.batch(5, 100)[1] == 1
+    one.judged(b"\1")
+    assert here.got() == "a"
+
+
+@pytest.mark.parametrize("first", ["big", "small"])
+def test_a_class_on_the_way_to_an_exchange_beside_another_brings_it_once(here, first):
+    here.broker.filter_classes.put(SMALL)
+    for name in "xyz":
+        here.exchange(name)
+    here.queues("a", "b", "c", "d")
+    here.filtered("x", "a", x_filter_class="big")
+    for name, also in (("y", "b"), ("z", "c")):
+        here.filtered("x", name, x_filter_class="small")
+        here.bind(name, "a")
+        here.bind(name, also)
+    here.bind("x", "d")
+    here.bind("z", "d")
+    assert here.goes("x", PLAIN) == "d"
+    for place in sorted(here.plane.take_judging(), key=lambda place: place.name != first):
+        assert place.batch(5, 100) is None or place.judged(b"\1") is None
+    assert here.got() == "abc"
 
 
 def test_an_exchange_routes_what_passes(here):

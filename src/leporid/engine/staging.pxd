@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from leporid.engine.index cimport Slot
 from leporid.engine.queue cimport Queue
 from leporid.engine.source cimport Route
-from leporid.engine.wire cimport Props
+from leporid.engine.wire cimport Props, Record
 
 cdef class Staging(Queue):
     cdef readonly uint64_t passed       # since the start, and so are the next two
@@ -15,5 +15,9 @@ cdef class Staging(Queue):
     cdef object routed                  # (exchange, keys, properties) -> queues; None: to `way`
     cdef Route way
     cdef list asked                     # the numbers of the batch that is out
+    cdef dict had                       # by number: who got it by somebody else's verdict
     cdef int go_on(self, uint64_t seq, Slot *slot) except -1
+    cdef list others_of(self, const Record *record)
+    cdef Route without_those_who_had_it(self, uint64_t seq, const Record *record, Route route)
+    cdef int note_had(self, uint64_t seq, set queues) except -1
     cdef Route way_on(self, const uint8_t *names, bytes properties, const Props *props)

@@ -6,14 +6,16 @@ passes goes on to the destination of the binding, and ends here in the same tran
 ends. It does not know who judges, nor bindings.
 
 Invariants: at most one batch is out, so what passes keeps its order; a message without a verdict
-stays; time to live begins where a message goes, not here.
+stays; time to live begins where a message goes, not here; a queue gets a message once, also if
+several classes let it pass, or it had it without a verdict: the record names all who have it, and
+whoever lets it pass tells the others who are asked about it.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.batching cimport BATCH_MESSAGES_MAX, content_of, frame_of
-from leporid.engine.index cimport UNACKED, Slot
+from leporid.engine.index cimport READY, UNACKED, Slot
 from leporid.engine.onward cimport send_on
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue cimport Queue
@@ -23,11 +25,16 @@ from leporid.engine.wire cimport HAS_CC, Props, Record, Target, walk_properties
 from leporid.amqp.errors import Fault
 from leporid.engine.rewrites import copies_of
 
+cdef list all_of(Route route):
+    return route.queues + (route.apart or [])
+
+
 cdef class Staging(Queue):
     """What waits for one binding; made by `Plane.staging`."""
 
     def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
         self.asked = []
+        self.had = {}
         self.limited = True             # so that `push` wakes: whatever comes must be judged
 
     def __repr__(self):
@@ -84,7 +91,7 @@ cdef class Staging(Queue):
             raise ValueError(f"{len(verdicts)} verdicts for {len(self.asked)} messages")
         if self.way is not None:
             # Anew: the queue's limits may have been set since.
-            self.way = make_route(self.way.queues + (self.way.apart or []))
+            self.way = make_route(all_of(self.way))
         try:
             for seq in self.asked:
                 slot = self.index.slot_of(seq)
@@ -93,6 +100,7 @@ cdef class Staging(Queue):
                         self.go_on(seq, slot)
                     else:
                         self.dropped += 1
+                        self.had.pop(seq, None)
                         self.settle(seq, slot)
                 done += 1
         finally:
@@ -122,14 +130,58 @@ cdef class Staging(Queue):
         cdef const uint8_t *body = properties + record.properties_len
         cdef Props props
         cdef Route route = self.way
+        cdef list others = []
         walk_properties(properties, record.properties_len, &props)
         if route is None:
             route = self.way_on(names, properties[:record.properties_len], &props)
+        if route is not None and record.targets > 1:
+            others = self.others_of(record)
+            route = self.without_those_who_had_it(seq, record, route)
+            had = {queue.id for queue in all_of(route)}
         route = send_on(self, seq, route, names, record.names_len, properties,
                         record.properties_len, body, record.body_len, &props)
         self.passed += 1
         if route is None or (route.lost and not route.refused):
             self.unroutable += route is None or not route.duplicate
+        for other, number in others:
+            (<Staging> other).note_had(number, had)
+        return 0
+
+    cdef list others_of(self, const Record *record):
+        """Where else a message waits for a verdict, and its numbers there."""
+        cdef const Target *target = <const Target *> (<const uint8_t *> record + sizeof(Record))
+        cdef list found = []
+        cdef uint16_t at
+        for at in range(record.targets):
+            other = self.plane.queues.get(target[at].queue)
+            if other is not self and type(other) is Staging:
+                found.append((other, target[at].seq))
+        return found
+
+    cdef Route without_those_who_had_it(self, uint64_t seq, const Record *record, Route route):
+        """A route without queues that had the message at once, or by somebody else's verdict."""
+        cdef const Target *target = <const Target *> (<const uint8_t *> record + sizeof(Record))
+        cdef set had = self.had.pop(seq, None) or set()
+        cdef list queues = all_of(route), left
+        cdef uint16_t at
+        for at in range(record.targets):
+            had.add(target[at].queue)
+        left = [queue for queue in queues if queue.id not in had]
+        if len(left) == len(queues):
+            return route
+        route = make_route(left)
+        route.duplicate = True
+        return route
+
+    cdef int note_had(self, uint64_t seq, set queues) except -1:
+        """Somebody else's verdict brought these queues a message that waits here, too."""
+        cdef Slot *slot = self.index.slot_of(seq)
+        if slot == NULL or slot.state != READY and slot.state != UNACKED:
+            return 0
+        if self.way is None:
+            self.had[seq] = self.had.get(seq, set()) | queues
+        elif all_of(self.way)[0].id in queues:
+            self.settle(seq, slot)
         return 0
 
     cdef Route way_on(self, const uint8_t *names, bytes properties, const Props *props):

@@ -15,8 +15,9 @@ def answers(*requests: bytes) -> list[tuple[int, bytes]]:
     serve(io.BytesIO(b"".join(requests)), said, 60)
     said.seek(0)
     found = []
-    while head := said.read(frames.HEAD.size):
-        kind, size = frames.HEAD.unpack(head)
+    while head := said.read(frames.ANSWER_HEAD.size):
+        kind, size, number = frames.ANSWER_HEAD.unpack(head)
+        assert number == len(found)
         found.append((kind, said.read(size)))
     return found
 

@@ -27,5 +27,10 @@ def test_a_batch_may_be_empty():
 
 
 def test_errors_are_text_whatever_is_in_them():
-    frame = frames.answer_frame(frames.FAILED, b"no \xff good")
-    assert frames.error_text(payload_of(frame, frames.FAILED)) == "no \ufffd good"
+    assert frames.error_text(b"no \xff good") == "no \ufffd good"
+
+
+def test_an_answer_says_how_long_it_is_and_which_one():
+    frame = frames.answer_frame(frames.VERDICTS, 7, b"\1\0")
+    assert frames.ANSWER_HEAD.unpack_from(frame) == (frames.VERDICTS, 2, 7)
+    assert frame[frames.ANSWER_HEAD.size :] == b"\1\0"

@@ -130,10 +130,78 @@ async def test_what_a_filter_started_ends_with_it():
     async with started(source) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert len(children) == 1
+    await until_ended(children[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells elsewhere")
+@pytest.mark.parametrize("leaving", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
+async def test_what_a_filter_started_ends_with_it_also_when_it_leaves_by_itself(leaving):
+    source = (
+        "import os, subprocess, threading, time\n"
+        "child = subprocess.Popen(['sleep', '3600'])\n"
+        "class Filter:\n"
+        "    def match(self, message):\n"
+        f"        {leaving}\n"
+    )
+    async with started(source.encode()) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        with pytest.raises(FilterFailure):
+            await process.judge(numbers(1), 1)
+    await until_ended(children[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells elsewhere")
+def test_a_copy_of_a_filter_does_not_outlive_one_that_nobody_asks():
+    source = (
+        b"import os, time\n"
+        b"if not os.fork():\n"
+        b"    time.sleep(3600)\n"
+        b"class Filter:\n"
+        b"    def match(self, message): return True\n"
+    )
+
+    async def leave() -> None:
+        process = await FilterProcess.start("Filter", source)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(process.pid, 9)
+        await until_ended(children[0])
+        await process.end()
+
+    uvloop.run(leave())
+
+
+@pytest.mark.parametrize("answer", ["child != 0", "{}[child]"])
+async def test_a_copy_of_a_filter_gives_no_answers(answer):
+    source = judging(f"import os; child = os.fork(); return child > 0 or {answer}")
+    async with started(source) as process:
+        for _ in range(3):
+            assert await process.judge(numbers(1, 2), 2) == b"\1\1"
+
+
+async def test_an_answer_too_many_is_not_taken_for_the_next_one():
+    source = (
+        "from leporid.filterserver import frames\n"
+        "import os\n"
+        "class Filter:\n"
+        "    asked = 0\n"
+        "    def match(self, message):\n"
+        "        self.asked += 1\n"
+        "        if self.asked == 1:\n"
+        "            answer = frames.answer_frame(frames.VERDICTS, 1, bytes([1]))\n"
+        "            os.write(4, answer + answer)\n"
+        "        return False\n"
+    )
+    async with started(source.encode()) as process:
+        assert await process.judge(numbers(1), 1) == b"\1"
+        with pytest.raises(FilterFailure, match="gave an answer that is none"):
+            await process.judge(numbers(1), 1)
+
+
+async def until_ended(pid: str) -> None:
     deadline = time.monotonic() + 10
-    while not ended(children[0]) and time.monotonic() < deadline:
+    while not ended(pid) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
-    assert ended(children[0])
+    assert ended(pid)
 
 
 def ended(pid: str) -> bool:

@@ -1,13 +1,15 @@
 """What goes through the pipes between the broker and the process of a filter class.
 
-    frame     kind:uint8 size:uint32 payload
+    frame     kind:uint8 size:uint32 payload                         to the process
+    answer    kind:uint8 size:uint32 number:uint64 payload           from the process
     LOAD      size:uint16 class name, then the source               to the process
     BATCH     count:uint32 (names:uint16 properties:uint32 body:uint32)*  and the bytes of each
     READY     nothing: the class is there                            from the process
     VERDICTS  an octet for each message, 1 or 0
     FAILED    what went wrong, as text
 
-Integers are little-endian. Names are those of a record: exchange and routing key, each behind the
+Integers are little-endian. Answers are numbered from 0, so that one too many, of a process that has
+forked or has written into its pipe, is not taken for that to the next question. Names are those of a record: exchange and routing key, each behind the
 octet of its size. Must not know what a message means. Invariant: nothing that comes from the
 process is more than bytes: no size it names is waited for beyond `ANSWER_BYTES_MAX`.
 """
@@ -25,6 +27,7 @@ VERDICTS: Final = 4
 FAILED: Final = 5
 
 HEAD: Final = struct.Struct("<BI")
+ANSWER_HEAD: Final = struct.Struct("<BIQ")
 COUNT: Final = struct.Struct("<I")
 SIZES: Final = struct.Struct("<HII")
 _NAME: Final = struct.Struct("<H")
@@ -61,9 +64,9 @@ def batch_frame(messages: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:
     return HEAD.pack(BATCH, len(payload)) + payload
 
 
-def answer_frame(kind: int, payload: bytes = b"") -> bytes:
+def answer_frame(kind: int, number: int, payload: bytes = b"") -> bytes:
     """Make a frame from the process."""
-    return HEAD.pack(kind, len(payload)) + payload
+    return ANSWER_HEAD.pack(kind, len(payload), number) + payload
 
 
 def error_text(raw: bytes) -> str:

@@ -56,6 +56,8 @@ class FilterProcess:
     def __init__(self, process: asyncio.subprocess.Process, limits: ProcessLimits) -> None:
         self._process = process
         self._limits = limits
+        self._answers = 0
+        self._watched = self._watch()
 
     def __repr__(self) -> str:
         return f"<FilterProcess pid={self._process.pid}>"
@@ -125,16 +127,46 @@ class FilterProcess:
                 await self._process.wait()
         except TimeoutError:
             pass  # it is dead; something that it started, and hid, holds the pipe
+        self._unwatch()
 
     def kill(self) -> None:
         """Have the process end, without waiting for that."""
         if self._process.returncode is None:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            self._kill_group()
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+    def _kill_group(self) -> None:
+        """End the process and what it started; not later, when its number may be another's."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def _watch(self) -> int | None:
+        """Have what it started end as soon as it ends by itself; nobody may ask it for days.
+
+        What it started may hold the pipes, so these do not tell. Returns a descriptor.
+        """
+        try:
+            watched = os.pidfd_open(self._process.pid)
+        except ProcessLookupError:
+            self._kill_group()
+            return None
+        except (AttributeError, OSError):
+            return None  # not on Linux; or no descriptor is left
+        asyncio.get_running_loop().add_reader(watched, self._left)
+        return watched
+
+    def _left(self) -> None:
+        self._kill_group()
+        self._unwatch()
+
+    def _unwatch(self) -> None:
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            asyncio.get_running_loop().remove_reader(watched)
+            os.close(watched)
 
     async def _ask(self, request: bytes, kind: int, seconds: float, what: str) -> bytes:
         try:
@@ -161,9 +193,11 @@ class FilterProcess:
         assert answers is not None
         to.write(request)
         await to.drain()
-        kind, size = frames.HEAD.unpack(await answers.readexactly(frames.HEAD.size))
-        if size > frames.ANSWER_BYTES_MAX:
+        head = await answers.readexactly(frames.ANSWER_HEAD.size)
+        kind, size, number = frames.ANSWER_HEAD.unpack(head)
+        if size > frames.ANSWER_BYTES_MAX or number != self._answers:
             return 0, b""
+        self._answers += 1
         return kind, await answers.readexactly(size)
 
     async def _failed(self, reason: str | None) -> FilterFailure:

@@ -186,6 +186,19 @@ def test_a_class_on_the_way_to_an_exchange_beside_another_brings_it_once(here, f
     assert here.got() == "abc"
 
 
+def test_a_class_is_there_until_what_a_deleted_binding_left_is_judged(here):
+    here.exchange("x")
+    here.queues("a")
+    here.classed("x", "a")
+    here.goes("x", PLAIN)
+    here.unclassed("x", "a")
+    with pytest.raises(FilterClassConflict, match="deleted binding from x to a in vhost '/'"):
+        here.broker.filter_classes.drop("big")
+    here.judge()
+    assert here.got() == "a"
+    here.broker.filter_classes.drop("big")
+
+
 def test_an_exchange_routes_what_passes(here):
     here.exchange("x")
     here.exchange("y", "topic")

@@ -14,7 +14,7 @@ def answers(*requests: bytes) -> list[tuple[int, bytes]]:
     said = io.BytesIO()
     serve(io.BytesIO(b"".join(requests)), said, 60)
     said.seek(0)
-    found = []
+    found: list[tuple[int, bytes]] = []
     while head := said.read(frames.ANSWER_HEAD.size):
         kind, size, number = frames.ANSWER_HEAD.unpack(head)
         assert number == len(found)

@@ -168,6 +168,36 @@ async def test_what_starts_while_a_newer_version_comes_is_not_asked():
     assert world.keeper.status().failures == 0
 
 
+async def test_one_that_has_ended_keeps_nobody_waiting_and_asks_nothing(world, caplog):
+    world.broken = "it does not load"
+    await world.fail()
+    caplog.clear()
+    waiting = asyncio.ensure_future(world.keeper.ready())
+    await asyncio.sleep(0)
+    await world.keeper.end()
+    await asyncio.wait_for(waiting, 5)
+    world.broken = ""
+    with pytest.raises(FilterFailure, match="the class is gone"):
+        await world.keeper.judge(b"", 1)
+    assert not world.processes
+    assert not caplog.records
+
+
+async def test_what_starts_while_it_ends_is_not_asked_and_ends():
+    world = World()
+    start = world.start
+
+    async def ending(class_name: str, source: bytes, limits: ProcessLimits) -> FakeProcess:
+        made = await start(class_name, source, limits)
+        await world.keeper.end()
+        return made
+
+    world.keeper = Keeper(FIRST, ProcessLimits(), start=ending, clock=lambda: world.now)
+    with pytest.raises(FilterFailure, match="the class is gone"):
+        await world.keeper.judge(b"", 1)
+    assert world.processes[0].killed
+
+
 @pytest.mark.slow
 async def test_with_a_real_process_that_is_killed():
     made: list[FilterProcess] = []

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.filterserver.asked import GREATER, numbers
+from tests.filterserver.asked import GREATER, judging, numbers
 
 from leporid.broker.filter_classes import FilterClasses
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
@@ -132,11 +132,30 @@ async def test_what_a_class_fails_about_is_asked_about_again():
 
 
 @pytest.mark.slow
+async def test_what_waits_is_not_judged_by_a_class_that_was_deleted_and_made_anew(tmp_path):
+    healed = tmp_path / "healed"
+    waiting = Waiting("big", (7, 1))
+    work = AtWork(waiting)
+    source = f"open({str(healed)!r}); return False"
+    work.classes.put(FilterClass("big", 1, "Filter", judging(source)))
+    work.judging.poll()
+    await waiting.changed.wait()  # it is in its back-off
+    healed.touch()
+    work.classes.drop("big")
+    work.classes.put(BIG)
+    await waiting.until(b"\1\0")
+    assert work.judging.status("big").failures == 0
+    await work.judging.stop()
+
+
+@pytest.mark.slow
 async def test_what_waits_for_a_class_that_is_not_there_waits_until_it_is(caplog):
     waiting = Waiting("big", (7, 1))
     work = AtWork(waiting)
-    work.judging.poll()
-    assert "no filter class 'big' is registered" in caplog.text
+    for _ in range(3):
+        work.waiting = [waiting]  # more came
+        work.judging.poll()
+    assert caplog.text.count("no filter class 'big' is registered") == 1
     work.classes.put(BIG)
     await waiting.until(b"\1\0")
     await work.judging.stop()

@@ -159,7 +159,10 @@ class Broker:
             logger.exception("defect: %s could not be deleted", queue.title)
 
     def _uses_filter_class(self, name: str) -> list[str]:
-        """Say which bindings, consumers and groups ask for a filter class."""
+        """Say which bindings, consumers and groups ask for a filter class.
+
+        Of a binding that is gone, what waits does.
+        """
         found: list[str] = []
         for vhost in self.vhosts.values():
             found += [
@@ -167,6 +170,11 @@ class Broker:
                 for exchange in vhost.exchanges()
                 for binding in exchange.outgoing
                 if binding.arguments.get(filters.CLASS) == name
+            ]
+            found += [
+                f"messages of a deleted binding from {left.source} to {left.destination} in vhost "
+                f"'{vhost.name}', which wait"
+                for left in vhost.stagings.left(name)
             ]
             found += [
                 group.title for group in vhost.groups if group.filter.get(filters.CLASS) == name

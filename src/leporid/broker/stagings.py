@@ -144,6 +144,10 @@ class Stagings:
         engines = [found.engine for found in self if found.engine.name == name]
         return sum(engine.ready_count + engine.unacked_count for engine in engines)
 
+    def left(self, name: str) -> list[Binding]:
+        """Return the bindings that are gone, while something of them waits for one class."""
+        return [found.binding for found in self._leaving if found.engine.name == name]
+
     def _drop(self, found: Staged) -> None:
         del self._by_binding[found.binding], self._by_key[found.key]
         self._leaving.pop(found, None)

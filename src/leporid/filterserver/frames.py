@@ -9,9 +9,10 @@
     FAILED    what went wrong, as text
 
 Integers are little-endian. Answers are numbered from 0, so that one too many, of a process that has
-forked or has written into its pipe, is not taken for that to the next question. Names are those of a record: exchange and routing key, each behind the
-octet of its size. Must not know what a message means. Invariant: nothing that comes from the
-process is more than bytes: no size it names is waited for beyond `ANSWER_BYTES_MAX`.
+forked or has written into its pipe, is not taken for that to the next question. Names are those of
+a record: exchange and routing key, each behind the octet of its size. Must not know what a message
+means. Invariant: nothing that comes from the process is more than bytes: no size it names is waited
+for beyond `ANSWER_BYTES_MAX`.
 """
 
 from __future__ import annotations

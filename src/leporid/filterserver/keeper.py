@@ -69,6 +69,7 @@ class Keeper:
         self._changed = asyncio.Event()
         self._in_a_row = 0
         self._retry_at = 0.0
+        self._ended = False
         self._judged = self._passed = self._failures = 0
         self._error, self._failed_at = "", 0.0
 
@@ -90,8 +91,10 @@ class Keeper:
             self._process = None
 
     async def end(self) -> None:
-        """The same; return when it is gone."""
+        """The same, for good; return when it is gone. Nobody waits for a back-off any more."""
+        self._ended, self._retry_at = True, 0.0
         self.stop()
+        self._changed.set()
         await asyncio.gather(*self._leaving)
 
     def _let_go(self, process: Process) -> None:
@@ -118,21 +121,27 @@ class Keeper:
         """
         judging = self.filter_class
         try:
+            if not self._counts(judging):
+                raise FilterFailure("the class is gone")
             if self._process is None:
                 started = await self._start(judging.class_name, judging.source, self._limits)
-                if self.filter_class is not judging:
+                if not self._counts(judging):
                     self._let_go(started)
-                    raise FilterFailure("there is a newer version")
+                    raise FilterFailure("the class is gone, or there is a newer version")
                 self._process = started
             found = await self._process.judge(batch, count)
         except FilterFailure as failure:
-            if self.filter_class is judging:
+            if self._counts(judging):
                 self._fail(str(failure))
             raise
         self._in_a_row = 0
         self._judged += count
         self._passed += found.count(1)
         return found
+
+    def _counts(self, filter_class: FilterClass) -> bool:
+        """Whether that is what is to judge, still."""
+        return not self._ended and self.filter_class is filter_class
 
     def _fail(self, error: str) -> None:
         self._process = None

@@ -76,6 +76,8 @@ class Judging:
         self._waiting: dict[str, dict[Asker, None]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._keepers: dict[str, Keeper] = {}
+        # Of classes that are missing, until there is one.
+        self._said_missing: set[str] = set()
         self._stopped = False
         self._ending: set[asyncio.Future[None]] = set()
         classes.changed = self._changed
@@ -126,7 +128,9 @@ class Judging:
         if name in self._asking or self._stopped:
             return
         if self._classes.find(name) is None:
-            logger.error("no filter class '%s' is registered: what it is to judge waits", name)
+            if name not in self._said_missing:
+                self._said_missing.add(name)
+                logger.error("no filter class '%s' is registered: what it is to judge waits", name)
             return
         asking = self._asking[name] = asyncio.ensure_future(self._work(name))
         asking.add_done_callback(_report)
@@ -138,6 +142,8 @@ class Judging:
             while waiting and self._classes.find(name) is not None:
                 keeper = self.keeper(name)
                 await keeper.ready()
+                if self._keepers.get(name) is not keeper:
+                    continue  # the class was deleted meanwhile, and maybe made anew
                 asker = next(iter(waiting))
                 del waiting[asker]
                 batch = asker.batch(BATCH_MESSAGES, BATCH_BYTES)
@@ -172,6 +178,7 @@ class Judging:
     def _changed(self, name: str) -> None:
         """Another version counts under a name, or none."""
         keeper, found = self._keepers.get(name), self._classes.find(name)
+        self._said_missing.discard(name)
         if found is not None and self._waiting.get(name):
             self._ask(name)
         if keeper is None:

@@ -145,6 +145,33 @@ def test_groups_are_dropped_by_name_when_nobody_is_in_them(world: World):
         groups.drop("s", "g")
 
 
+def test_nothing_that_is_settled_late_brings_back_the_offsets_of_a_dropped_group(world: World):
+    member = Member(world)
+    assert member.peer.call(BasicCancel("t")) == BasicCancelOk("t")
+    vhost_of(world).groups.drop("s", "g")
+    member.ack()
+    vhost_of(world).bookmarks.save_all()
+    turn(world)
+    turn(world, HANDOVER_MS)
+    assert [vhost_of(world).reader_offsets(f"s-{at}") for at in range(3)] == [{}, {}, {}]
+    assert world.changes[-1] == DropGroup("/", "s", "g")
+    member.peer.session.on_lost()
+    assert world.changes[-1] == DropGroup("/", "s", "g")
+
+
+def test_a_group_made_anew_begins_where_it_says_whoever_still_settles_for_the_old(world: World):
+    member = Member(world)
+    member.peer.call(BasicCancel("t"))
+    vhost_of(world).groups.drop("s", "g")
+    second = Member(world, prefetch=1)
+    member.ack()
+    turn(world)
+    turn(world, HANDOVER_MS)
+    second.peer.session.on_lost()
+    assert vhost_of(world).reader_offsets("s-0") == {}
+    assert Member(world).bodies == ["0a", "0b", "1a", "1b", "2a", "2b"]
+
+
 def test_groups_are_back_after_a_restart():
     world = World()
     vhost_of(world).declare_partitioned_stream("s", 2)

@@ -379,8 +379,10 @@ class Groups:
 
     def _end(self, group: Group, why: str) -> None:
         del self._groups[group.stream, group.name]
+        partitions = group.partitions or self._partitions(group)
         group.evict(why)
-        for partition in group.partitions or self._partitions(group):
+        group.look(())  # who was leaving settles nothing more: there may be another of its name
+        for partition in partitions:
             if not partition.deleted:
                 self.vhost.bookmarks.drop(partition, group.name)
         self._recorder.dropped_group(group)

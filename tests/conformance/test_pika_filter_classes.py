@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+import pika
 import pytest
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 from tests.conformance.classes import EVEN, Broker, evens
 from tests.conformance.marks import differs
-from tests.conformance.pika_steps import drain
+from tests.conformance.pika_steps import drain, pump
 from tests.filterserver.asked import judging
 
 from leporid.testing import BrokerProcess
@@ -112,3 +113,34 @@ def test_a_failure_is_told(broker):
     found = broker.until("bad", state="waiting")
     assert "ZeroDivisionError" in found["error"]
     assert found["waiting"] == 1
+
+
+@pytest.mark.slow
+def test_a_class_that_falls_behind_blocks_publishers_before_memory_runs_out(tmp_path):
+    """What waits for it is in memory if it is transient, and counts as any message does."""
+    (tmp_path / "c.toml").write_text('memory_watermark = "160 MiB"\n')
+    options = ("--config", str(tmp_path / "c.toml"))
+    with BrokerProcess(tmp_path / "data", options=options) as process:
+        broker = Broker(process)
+        broker.register("stuck", judging("raise ValueError('never')"))
+        bound(broker, "q", "stuck")
+        told: list[str] = []
+        publisher = pika.BlockingConnection(pika.URLParameters(process.url))
+        publisher.add_on_connection_blocked_callback(lambda *_: told.append("blocked"))
+        publisher.add_on_connection_unblocked_callback(lambda *_: told.append("unblocked"))
+        channel = publisher.channel()
+        sent = 0
+        while not told and sent < 4000:
+            for _ in range(20):
+                channel.basic_publish("f", "", bytes(100_000))
+            sent += 20
+            publisher.process_data_events(0.01)
+        assert told == ["blocked"]
+        assert broker.status("stuck")["waiting"] > 100
+        # Others are served meanwhile, and a version that can is all it takes.
+        assert broker.channel.queue_declare("q", passive=True).method.message_count == 0
+        broker.register("stuck", judging("return False"))
+        broker.until("stuck", waiting=0)
+        pump(publisher, lambda: told == ["blocked", "unblocked"])
+        publisher.close()
+        broker.connection.close()

@@ -7,7 +7,7 @@ import pytest
 from tests.broker.peer import Peer
 from tests.management.conftest import World
 
-from leporid.amqp.methods import BasicConsume, BasicQos, ChannelOpen
+from leporid.amqp.methods import BasicCancel, BasicConsume, BasicQos, ChannelClose, ChannelOpen
 from leporid.amqp.tables import Value
 from leporid.broker.session import Session
 
@@ -95,12 +95,43 @@ async def test_a_group_is_forgotten_when_nobody_is_in_it(world: World, client: h
     answer = await client.delete(f"{URL}/g")
     assert (answer.status_code, answer.json()["reason"]) == (
         409,
-        "group 'g' of stream 'orders' in vhost '/' has 1 members; end these first",
+        "group 'g' of stream 'orders' in vhost '/' has a member; end it first",
     )
     member.session.on_lost()
     assert (await client.delete(f"{URL}/g")).status_code == 204
     assert (await client.delete(f"{URL}/g")).status_code == 404
     assert (await client.get(f"{URL}/g")).status_code == 404
+
+
+async def test_offsets_are_not_put_under_the_members_of_a_group(
+    world: World, client: httpx.AsyncClient
+):
+    world.fill(world.stream(), 5)
+    reader = "/api/streams/%2F/orders/readers/g"
+    member = consume(world, "orders", x_group="g", x_stream_offset=4)
+    for answer in (await client.put(reader, json={"offset": 1}), await client.delete(reader)):
+        assert answer.status_code == 409
+        assert "group 'g' of stream 'orders' in vhost '/' has a member" in answer.json()["reason"]
+    assert (await client.get(reader)).json()["offset"] == 3
+    assert (await client.put(f"{reader}2", json={"offset": 1})).status_code == 204
+    member.session.on_lost()
+    assert (await client.put(reader, json={"offset": 1})).status_code == 204
+    assert (await client.get(f"{URL}/g")).json()["partitions"][0]["committed"] == 1
+
+
+async def test_offsets_are_not_put_while_the_last_member_may_settle(
+    world: World, client: httpx.AsyncClient
+):
+    stream = world.stream()
+    member = consume(world, "orders", x_group="g")
+    world.fill(stream, 2)
+    world.plane.run()
+    member.say(BasicCancel(consumer_tag="t"))
+    reader = "/api/streams/%2F/orders/readers/g"
+    answer = await client.put(reader, json={"offset": 1})
+    assert (answer.status_code, "try again in a second" in answer.text) == (409, True)
+    member.say(ChannelClose(200))
+    assert (await client.put(reader, json={"offset": 1})).status_code == 204
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -139,6 +139,30 @@ class Group:
         """Whether everything that it read was deleted."""
         return bool(self.partitions) and all(each.deleted for each in self.partitions)
 
+    def must_be_empty(self) -> None:
+        """Check that nobody is in it.
+
+        Raises:
+            PreconditionFailed: it has members.
+        """
+        count = len(self.members)
+        if count:
+            several = f"{count} members; end these" if count > 1 else "a member; end it"
+            raise PreconditionFailed(f"{self.title} has {several} first")
+
+    def must_be_left(self) -> None:
+        """Check that nobody stores an offset in its name, now or soon.
+
+        Raises:
+            PreconditionFailed: it has members, or what one had is still being handed over.
+        """
+        self.must_be_empty()
+        if any(self._coordinator.holder(each) for each in self.partitions):
+            raise PreconditionFailed(
+                f"{self.title}: its last member may still settle what it was sent; try again in a "
+                "second"
+            )
+
     # ------------------------------------------------------------------ members
 
     def join(self, member: Member) -> None:
@@ -371,11 +395,18 @@ class Groups:
             PreconditionFailed: it has members.
         """
         group = self.find(stream, name)
-        if group.members:
-            raise PreconditionFailed(
-                f"{group.title} has {len(group.members)} members; end these first"
-            )
+        group.must_be_empty()
         self._end(group, "it was deleted")
+
+    def check_offset(self, stream: str, name: str) -> None:
+        """Check that no group is about to store an offset, which would undo what is stored now.
+
+        Raises:
+            PreconditionFailed: a group of that name reads there.
+        """
+        for group in self._groups.values():
+            if group.name == name and any(each.name == stream for each in group.partitions):
+                group.must_be_left()
 
     def _end(self, group: Group, why: str) -> None:
         del self._groups[group.stream, group.name]

@@ -1,8 +1,8 @@
 """Named readers of streams over HTTP: where each is, and putting it elsewhere.
 
 Responsible for these routes. Offsets here are those of the last message that was read, as readers
-over AMQP store them. Must not know where they are kept. Invariant: an answer that an offset was
-stored leaves only when it is on disk.
+over AMQP store them. Must not know where they are kept. Invariants: an answer that an offset was
+stored leaves only when it is on disk; what a group's members store, nobody else does meanwhile.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class ReaderRoutes:
             raise bad("offset", "is missing, or not a whole number")
         if not 0 <= offset <= NUMBER_MAX:
             raise bad("offset", f"is not from 0 to {NUMBER_MAX}")
+        found.vhost.groups.check_offset(found.streams[number].name, reader)
         found.vhost.set_reader_offset(found.streams[number].name, reader, offset)
         await self._around.recorded()
         return Response(status_code=204)
@@ -68,6 +69,7 @@ class ReaderRoutes:
         found = await self._around.find(request)
         number = check_partition(found, Parameters(request, ("partition",)))
         reader = name_of(request, "reader")
+        found.vhost.groups.check_offset(found.streams[number].name, reader)
         if not found.vhost.drop_reader_offset(found.streams[number].name, reader):
             raise _unknown(reader, found.name)
         await self._around.recorded()

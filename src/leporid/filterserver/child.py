@@ -11,6 +11,7 @@ but give True or False for each message is a failure, and is never taken for an 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import linecache
 import os
 import resource
@@ -36,6 +37,13 @@ NICENESS: Final = 5
 """When both want the processor, the broker has three times as much of it."""
 
 DESCRIPTORS_MAX: Final = 256
+
+INHERITED_MAX: Final = 1 << 16
+"""Descriptors below are closed, whoever left them open."""
+
+ASYNC_FLAGS: Final = 0x80 | 0x200
+"""Of code that is a coroutine or an asynchronous generator; `inspect` takes long to import."""
+
 PR_SET_PDEATHSIG: Final = 1
 
 
@@ -59,6 +67,10 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
+    # The broker's loop hands on what the broker itself was left by whoever started it.
+    kept = sorted((2, requests.fileno(), answers.fileno(), INHERITED_MAX))
+    for low, high in itertools.pairwise(kept):
+        os.closerange(low + 1, high)
     return requests, answers
 
 
@@ -117,6 +129,9 @@ def load(class_name: str, source: bytes) -> Judge:
         raise WrongAnswerError(f"there is no class {class_name} in the source")
     made = getattr(module, class_name)()
     whole, single = getattr(made, "match_batch", None), getattr(made, "match", None)
+    for name, function in (("match_batch", whole), ("match", single)):
+        if getattr(getattr(function, "__code__", None), "co_flags", 0) & ASYNC_FLAGS:
+            raise WrongAnswerError(f"{name} must give its answer at once: def, and not async def")
     if callable(whole):
         return lambda messages: _of_batch(whole, list(messages))
     if callable(single):
@@ -148,8 +163,11 @@ def verdicts(judge: Judge, payload: bytes) -> bytes:
     """Return 1 or 0 for each message of a batch; raises what the filter raises."""
     found = judge(messages_of(payload))
     for kind in set(map(type, found)) - {bool}:
+        name = kind.__name__
+        if kind.__module__ != "builtins":
+            name = f"{kind.__module__}.{name}"  # as numpy.bool
         raise WrongAnswerError(
-            f"a verdict is True or False, and this filter gave {kind.__name__}; bool(…) makes one"
+            f"a verdict is True or False, and this filter gave {name}; bool(…) makes one"
         )
     return bytes(found)
 
@@ -161,6 +179,8 @@ def _said(error: BaseException) -> bytes:
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
         text = "".join(traceback.format_exception(type(error), error, trace))
+        if isinstance(error, WrongAnswerError):
+            text = str(error)  # which is ours, and says it all
     except Exception:  # noqa: BLE001 - its own text is a filter's, too
         text = type(error).__name__
     return text.strip().encode("utf-8", "replace")[-frames.ERROR_BYTES_MAX :]

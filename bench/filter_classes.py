@@ -1,8 +1,9 @@
-"""The workload with a filter class: what goes through Python in another process, and comes out.
+"""The workloads with a filter class: what goes through Python in another process, and comes out.
 
 Messages with one header and bodies of 100 bytes go to a queue whose binding asks a class that looks
-at the header and lets all of them pass. Other brokers than ours give no figures. Invariant: a
-figure is of messages that the class gave a verdict about and a consumer then got, all of them.
+at the header and lets all of them pass; or they stand in a stream, whose consumer asks it. Other
+brokers than ours give no figures. Invariant: a figure is of messages that the class gave a verdict
+about and a consumer then got, all of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 
 from bench.brokers import Broker
 from bench.client import (
+    BASIC_ACK,
     BASIC_PUBLISH,
     CHANNEL,
     EXCHANGE_DECLARE,
@@ -45,6 +47,8 @@ BLOCK_MESSAGES = 500
 # Sent and not received: enough for batches to be full, and few enough to stay in memory's caches.
 OUTSTANDING = 20_000
 PATIENCE_SECONDS = 60.0
+FILL_MESSAGES = 1_000
+CONFIRM = struct.Struct(">QB")
 DURABLE = b"\2"
 HAS_HEADERS_AND_MODE = 0x3000
 
@@ -61,11 +65,63 @@ def filters_class(broker: Broker, plan: Plan) -> Figures:
         }
 
 
+@workload("filters-class-stream")
+def filters_class_stream(broker: Broker, plan: Plan) -> Figures:
+    """Read a stream from its beginning through a filter class in Python, prefetch 2000."""
+    if broker.http_url is None:
+        return {}
+    with queues(broker, durable=True, kind="stream") as (stream,), registered(broker):
+        fill(broker, stream, plan)
+        return {"read_per_s": plan.messages / read(broker, stream, plan)}
+
+
+@contextmanager
+def registered(broker: Broker) -> Iterator[None]:
+    """Have the class for the time of a workload."""
+    request(broker, "PUT", SOURCE)
+    try:
+        yield
+    finally:
+        request(broker, "DELETE", None)
+
+
+def fill(broker: Broker, stream: str, plan: Plan) -> None:
+    """Publish what is read, each block confirmed before the next but one."""
+    message = one(plan.body_bytes, persistent=True, exchange="", key=stream)
+    with Client(broker.url) as client:
+        client.select_confirm()
+        sent = confirmed = 0
+        while confirmed < plan.messages:
+            if sent < plan.messages and sent - confirmed <= FILL_MESSAGES:
+                size = min(FILL_MESSAGES, plan.messages - sent)
+                client.sock.sendall(message * size)
+                sent += size
+            else:
+                confirmed, _ = CONFIRM.unpack(client.wait_for(BASIC_ACK)[4:])
+
+
+def read(broker: Broker, stream: str, plan: Plan) -> float:
+    """Read all of it; returns seconds. The class's process is started in them."""
+    with Client(broker.url) as client, selectors.DefaultSelector() as selector:
+        began = time.monotonic()
+        asked = {"x-filter-class": NAME}
+        receiver = Receiver(
+            client, stream, ack_every=500, prefetch=2000, offset="first", arguments=asked
+        )
+        selector.register(client.sock, selectors.EVENT_READ)
+        while receiver.delivered < plan.messages:
+            if not selector.select(PATIENCE_SECONDS):
+                raise LoadFailed(f"{receiver.delivered} of {plan.messages} messages came")
+            receiver.receive()
+        seconds = time.monotonic() - began
+        client.sock.setblocking(True)
+        return seconds
+
+
 @contextmanager
 def bound(broker: Broker, queue: str) -> Iterator[None]:
     """Register the class, and bind a queue with it."""
-    request(broker, "PUT", SOURCE)
-    with Client(broker.url) as client:
+    with registered(broker), Client(broker.url) as client:
         asked = b"\0\0" + short(EXCHANGE) + short("fanout") + DURABLE + table({})
         client.request(EXCHANGE_DECLARE, asked)
         names = b"\0\0" + short(queue) + short(EXCHANGE) + short("") + b"\0"
@@ -74,7 +130,6 @@ def bound(broker: Broker, queue: str) -> Iterator[None]:
             yield
         finally:
             client.delete_exchange(EXCHANGE)
-    request(broker, "DELETE", None)
 
 
 def request(broker: Broker, kind: str, body: bytes | None) -> None:
@@ -121,13 +176,13 @@ def rate(broker: Broker, plan: Plan, queue: str, *, persistent: bool) -> float:
     return sent / seconds
 
 
-def one(body_bytes: int, *, persistent: bool) -> bytes:
+def one(body_bytes: int, *, persistent: bool, exchange: str = EXCHANGE, key: str = "") -> bytes:
     """The frames of one message."""
     head = struct.pack(">HHQH", BASIC_PUBLISH[0], 0, body_bytes, HAS_HEADERS_AND_MODE)
     mode = b"\x02" if persistent else b"\x01"
     return b"".join(
         (
-            method(CHANNEL, BASIC_PUBLISH, b"\0\0" + short(EXCHANGE) + short("") + b"\0"),
+            method(CHANNEL, BASIC_PUBLISH, b"\0\0" + short(exchange) + short(key) + b"\0"),
             frame(FRAME_HEADER, CHANNEL, head + table({"dep_delay": 75}) + mode),
             frame(FRAME_BODY, CHANNEL, bytes(body_bytes)),
         )

@@ -17,7 +17,7 @@ import selectors
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -240,6 +240,7 @@ class Receiver:
     """One connection that counts deliveries of one size.
 
     Args:
+        arguments: of its consumer.
         on_deliveries: called with the buffer and the number of whole deliveries at its start.
     """
 
@@ -251,11 +252,14 @@ class Receiver:
         ack_every: int = 0,
         prefetch: int = 0,
         offset: str | None = None,
+        arguments: Mapping[str, str] | None = None,
         on_deliveries: Callable[[Receiver, memoryview, int], None] | None = None,
     ) -> None:
         self.client = client
         self.ack_every = ack_every
-        client.consume(queue, no_ack=not ack_every, prefetch=prefetch, offset=offset)
+        client.consume(
+            queue, no_ack=not ack_every, prefetch=prefetch, offset=offset, arguments=arguments
+        )
         client.sock.setblocking(False)
         self.delivered = 0
         self.delivery_bytes = 0

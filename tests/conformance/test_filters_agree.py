@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pika
 import pyarrow as pa
 import pytest
@@ -83,6 +84,25 @@ def of_table(api_url: str, stream: str, arguments: dict[str, str]) -> list[bytes
     return bodies
 
 
+CLASS = "agree-odd"
+SOURCE = b"""
+class Filter:
+    def match(self, message):
+        return chosen(message.headers, message.body, message.properties.priority)
+
+
+def chosen(headers, body, priority):
+    return headers.get("delay") == 91 or len(body) % 2 == 1 and priority != 2
+"""
+CHOSEN: dict[str, Any] = {}
+exec(SOURCE, CHOSEN)
+BESIDE: tuple[dict[str, str], ...] = (
+    {},
+    {"x-filter-tags": "late || lost"},
+    {"x-filter-sql": "origin = 'JFK' AND delay > 30"},
+)
+
+
 # The last message, by which one knows that all have come.
 END = pika.BasicProperties(
     headers={"x-tag": "late", "origin": "JFK", "delay": 91}, delivery_mode=2, priority=4
@@ -113,3 +133,46 @@ def test_the_same_messages_everywhere(
         taken(connect().channel(), stream, **{"x-stream-offset": "first", **arguments}) == expected
     )
     assert of_table(api_url, stream, arguments) == [*expected, b"end"]
+
+
+@pytest.fixture
+def filter_class(api_url: str) -> str:
+    url = f"{api_url}/filter-classes/{CLASS}"
+    httpx.put(url, content=SOURCE, auth=("guest", "guest")).raise_for_status()
+    return CLASS
+
+
+@pytest.mark.parametrize("beside", BESIDE, ids=lambda one: " ".join(one.values()) or "alone")
+def test_a_class_chooses_the_same_messages_everywhere(
+    channel: BlockingChannel,
+    connect: Any,
+    name: Any,
+    exchange: str,
+    filter_class: str,
+    beside: dict[str, str],
+):
+    arguments = {"x-filter-class": filter_class, **beside}
+    classed, plain, stream = name("classed"), name("plain"), name("stream")
+    channel.queue_declare(classed, durable=True)
+    channel.queue_bind(classed, exchange, "#", arguments)
+    channel.queue_declare(plain, durable=True)
+    channel.queue_bind(plain, exchange, "#", beside)
+    channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
+    channel.queue_bind(stream, exchange, "#")
+    told: dict[bytes, pika.BasicProperties] = {}
+    for key, body, properties in messages():
+        told[body] = properties
+        channel.basic_publish(exchange, key, body, properties)
+    channel.basic_publish(exchange, "a.k", b"end", END)
+
+    # What the class says of what the others let pass, one message after the other.
+    expected = [
+        body
+        for body in taken(connect().channel(), plain)
+        if CHOSEN["chosen"](told[body].headers, body, told[body].priority)
+    ]
+    assert 5 < len(expected) < COUNT - 5
+    assert taken(connect().channel(), classed) == expected
+    reading = {"x-stream-offset": "first", **arguments}
+    assert taken(connect().channel(), stream, **reading) == expected
+    assert taken(connect().channel(), stream, **reading, **{"x-group": "g"}) == expected

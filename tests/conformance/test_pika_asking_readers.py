@@ -7,11 +7,21 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError
 from tests.conformance.classes import EVEN, Broker, evens
 from tests.conformance.marks import differs
 from tests.conformance.pika_steps import Inbox, channel_closed, settle
+from tests.conformance.test_pika_groups import (
+    PARTITIONS,
+    Member,
+    Publisher,
+    began_of,
+    rebalanced,
+    wait_for,
+)
 from tests.filterserver.asked import judging
 
 from leporid.testing import BrokerProcess
@@ -213,6 +223,71 @@ def test_a_group_whose_new_class_is_not_there_keeps_what_it_has(broker):
     # It is kept, and so is its class.
     assert broker.status("even")["used_by"] == ["group 'g' of stream 's' in vhost '/'"]
     assert broker.http("DELETE", "even").status_code == 409
+
+
+@pytest.mark.slow
+def test_each_message_that_passes_is_handled_by_one_member_in_order(broker):
+    """Members come, go and die, and so does the process of the class."""
+    passes = "return int(message.body.split(b':')[1]) % 2 == 0"
+    broker.register("even", judging(passes))
+    api, auth = f"http://127.0.0.1:{broker.process.http_port}/api", ("guest", "guest")
+    keys = [f"k{number}" for number in range(PARTITIONS)]
+    made = {"routing": "key", "keys": keys}
+    httpx.put(f"{api}/streams/%2F/parts", json=made, auth=auth).raise_for_status()
+    url = broker.process.url
+    asked = {"x-filter-class": "even"}
+    publisher = Publisher(url, "parts")
+    members = [Member(url, "parts", label, **asked) for label in "ab"]
+    rebalanced(*members)
+    members.append(Member(url, "parts", "c", **asked))
+    rebalanced(*members)
+    with suppress(ProcessLookupError):
+        os.kill(broker.status("even")["pid"], 9)
+    rebalanced(*members)
+    members[0].leave()
+    rebalanced(*members[1:])
+    members[1].kill()
+    rebalanced(members[2])
+    publisher.stop()
+    wanted = {
+        (partition, number)
+        for partition, sent in enumerate(publisher.sent)
+        for number in range(0, sent, 2)
+    }
+
+    def handled() -> list[tuple[int, int]]:
+        each_of = sorted(
+            (each for member in members for each in tuple(member.handled)), key=began_of
+        )
+        return [(each.partition, each.number) for each in each_of]
+
+    wait_for(lambda: len(set(handled())) >= len(wanted), 30.0)
+    members[2].leave()
+    found = handled()
+    assert set(found) == wanted
+    first_times = list(dict.fromkeys(found))
+    for partition in range(PARTITIONS):
+        ours = [number for each, number in first_times if each == partition]
+        assert ours == sorted(ours)
+    # Only what the killed one had handled, and settled in vain, may have come twice.
+    assert len(found) - len(wanted) <= 20
+
+
+def test_a_group_and_its_class_survive_kill_9(broker):
+    broker.register("even", EVEN)
+    send(broker, 10)
+    asked: dict[str, Any] = {"x-group": "g", "x-filter-class": "even"}
+    inbox = Settling(broker, **asked)
+    assert inbox.wait_for(5) == evens(10)
+    inbox.channel.basic_cancel(inbox.tag)
+    send(broker, 10, start=10)  # when they are confirmed, what it has settled is on disk, too
+    broker.process.kill()
+    with suppress(AMQPError):
+        broker.connection.close()
+    broker.process.start()
+    broker.channel = broker.connect()
+    again = Settling(broker, **asked)
+    assert again.wait_for(5) == evens(20)[-5:]
 
 
 def test_what_a_member_left_is_judged_again_for_the_next_one(broker):

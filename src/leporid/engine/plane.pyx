@@ -182,6 +182,8 @@ cdef class Plane:
 
     def take_judging(self):
         """Who has something to ask a filter class since the last call; some may be gone."""
+        if not self.judging:
+            return []
         judging, self.judging = list(self.judging), {}
         for each in judging:
             if isinstance(each, Staging):

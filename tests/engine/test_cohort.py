@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from tests.engine import frames
 from tests.engine.allocations import allocated_bytes
 from tests.engine.session_fake import Peer
@@ -109,3 +110,47 @@ def test_heavy_filters_get_through_less_in_a_turn(plane, queue, peer):
     peer.channel.consume(queue, "c", False, 0, 0, filter=selector(heavy))
     plane.run()
     assert 0 < plane.wishes_asked - before < by_one / 5
+
+
+@pytest.mark.slow
+def test_what_comes_back_to_one_who_has_enough_is_looked_at_when_it_takes(plane, queue, peer):
+    """Else each time that much came back, it would keep all of it in mind."""
+    count = 3 * FOUND_MAX
+    one = peer.channel.consume(queue, "slow", False, 0, 1, filter=selector("g = 0"))
+    peer.channel.consume(queue, "none", False, 0, 0, filter=selector("g = 9"))
+    other = Peer(plane, {"q": queue}, channels=(1,))
+    other.channel.consume(queue, "eager", False, 0, 0)
+    for at in range(0, count, 4096):
+        fill(plane, queue, [0] * min(4096, count - at))
+        while other.deliveries():
+            settle_down(plane)
+    assert queue.ready_count == 0
+    before = allocated_bytes()
+    other.connection.close_channel(1)
+    settle_down(plane)
+    assert queue.ready_count == count - 1
+    known = allocated_bytes() - before - 16 * count  # what came back has its order, too
+    assert known < 3 * 8 * FOUND_MAX
+    peer.channel.cancel(one)
+    reader = Peer(plane)
+    reader.channel.consume(queue, "quick", True, 0, 0, filter=selector("g = 0"))
+    seen = 0
+    plane.run()
+    while queue.ready_count:
+        seen += len(reader.deliveries())
+    assert seen + len(reader.deliveries()) == count - 1
+
+
+@pytest.mark.slow
+def test_many_filters_keep_no_more_in_mind_than_a_few(plane, queue, peer):
+    fill(plane, queue, [0] * FOUND_MAX)
+    settle_down(plane)
+    before = allocated_bytes()
+    for number in range(80):
+        peer.channel.consume(
+            queue, f"c{number}", False, 0, 1, filter=selector(f"g > -{number} - 1")
+        )
+    peer.channel.consume(queue, "none", False, 0, 0, filter=selector("g = 9"))
+    settle_down(plane)
+    assert plane.wishes_asked > 80 * FOUND_MAX // 8
+    assert allocated_bytes() - before < 3 * 8 * 16 * FOUND_MAX // 2

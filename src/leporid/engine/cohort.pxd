@@ -27,3 +27,4 @@ cdef class Cohort:
     cdef Cohort ahead(self, int lane)
     cdef int meet(self, Cohort other) except -1
     cdef int make_room(self) except -1
+    cdef int recede(self, uint64_t seq, int lane) except -1

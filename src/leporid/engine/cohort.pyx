@@ -5,7 +5,7 @@ pass. It does not know when that is worth while, nor who gets what was found; `w
 
 A filter that comes late looks at what is there by itself, until it has caught up with another
 cohort; then both go on as one. One that has found as much as it may keep, and whose consumers do
-not take it, is left behind, alone.
+not take it, is left behind, alone; what comes back to where it was, it will look at when they do.
 
 Invariant: of each entry before the cursor of its priority that is ready, every member knows whether
 it passes, unless it stands in `Wishes.again`.
@@ -26,16 +26,24 @@ from leporid.engine.wire cimport Record, Target
 from leporid.engine.wishes cimport Wish, Wishes
 
 cdef enum:
-    # Messages that one filter keeps in mind for consumers that do not take them: half a megabyte.
+    # Messages that one filter keeps in mind for consumers that do not take them: half a megabyte;
+    # and all filters of a queue: 8 megabytes, unless there are thousands of them.
     FOUND_MAX = 65536
+    FOUND_TOTAL = 16 * FOUND_MAX
+    FOUND_MIN = 256
     FOUND_SLACK = 1024              # of those that others took, before it is worth looking
     # Work, in units of one to three nanoseconds: of passing over a block of the index, of one
-    # message for all filters, of an instruction, of a pattern in a short text, of another filter.
+    # message for all filters, of an instruction, of a pattern in a short text, of another filter,
+    # of one that it passes.
     BLOCK_WORK = 200
     MESSAGE_WORK = 50
     STEP_WORK = 2
     PATTERN_WORK = 64
     FILTER_WORK = 16
+    FOUND_WORK = 32
+    # Of looking at a number that was found, and at another cohort.
+    PRUNE_WORK = 16
+    COHORT_WORK = 4
     # So many bytes of headers make a pattern's work once more.
     WORK_BYTES = 256
     INSTRUCTION_BYTES = 4
@@ -58,6 +66,11 @@ cdef uint64_t weight_of(object filter):
         weight += STEP_WORK + PATTERN_WORK * (code[at] == OP_LIKE)
         at += INSTRUCTION_BYTES
     return weight
+
+
+cdef uint64_t found_most(Wishes wishes):
+    """How many messages each filter of a queue may keep in mind."""
+    return max(FOUND_MIN, min(FOUND_MAX, FOUND_TOTAL // max(1, len(wishes.by_key))))
 
 
 cdef class Cohort:
@@ -100,7 +113,7 @@ cdef class Cohort:
             return False
         for wish in self.members:
             if wish is not None:
-                return wish.found_count >= FOUND_MAX
+                return wish.found_count >= found_most(self.wishes)
         return False
 
     cdef int scan(self, int lane, Wish wanted) except -1:
@@ -133,12 +146,10 @@ cdef class Cohort:
                 self.cursors[lane] = seq
                 if self.look(seq - 1, lane, slot) and (
                         not self.idle if wanted is None else (<Order> wanted.found[lane]).count):
-                    return 0
+                    return self.meet(ahead)
             wishes.budget -= BLOCK_WORK
         self.cursors[lane] = seq
-        if ahead is not None and not memcmp(self.cursors, ahead.cursors, sizeof(self.cursors)):
-            self.meet(ahead)
-        return 0
+        return self.meet(ahead)
 
     cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -1:
         """Ask about one message; returns for how many it was found."""
@@ -152,7 +163,7 @@ cdef class Cohort:
         count = self.set.match(names, record.names_len, names + record.names_len,
                                record.properties_len)
         evaluated = self.set.set.evaluated - evaluated
-        self.wishes.budget -= (MESSAGE_WORK + record.properties_len // 4
+        self.wishes.budget -= (MESSAGE_WORK + record.properties_len // 4 + FOUND_WORK * count
                                + bulk * min(evaluated * self.heaviest, self.weight))
         plane.wishes_asked += self.set.set.count
         plane.wishes_evaluated += evaluated
@@ -173,7 +184,7 @@ cdef class Cohort:
             wish.found_count += order.count
         order.push(seq)
         wish.found_count += 1
-        if wish.found_count >= FOUND_MAX:
+        if wish.found_count >= found_most(self.wishes):
             self.crowded = self.set.set.count > 1
         return self.wishes.rouse(wish)
 
@@ -187,9 +198,12 @@ cdef class Cohort:
         return nearest
 
     cdef int meet(self, Cohort other) except -1:
-        """Both have seen the same: from here on they are one."""
+        """If both have seen the same, they are one from here on."""
         cdef Cohort fewer = self, more = other
         cdef Wish wish
+        self.wishes.budget -= COHORT_WORK * len(self.wishes.cohorts)  # `ahead` was asked
+        if other is None or memcmp(self.cursors, other.cursors, sizeof(self.cursors)):
+            return 0
         if self.set.set.count > other.set.set.count:
             fewer, more = other, self
         for wish in list(fewer.members):
@@ -199,16 +213,43 @@ cdef class Cohort:
         return 0
 
     cdef int make_room(self) except -1:
-        """Leave those behind who have enough."""
+        """Leave one behind who has enough of what is still there; the next one has its turn."""
         cdef Wish wish
+        cdef Order order
         cdef Cohort alone
+        cdef uint64_t most = found_most(self.wishes)
         self.crowded = False
         for wish in list(self.members):
-            if wish is not None and wish.found_count >= FOUND_MAX and self.set.set.count > 1:
-                self.leave(wish)
-                alone = Cohort(self.wishes)
-                alone.fresh = False
-                memcpy(alone.cursors, self.cursors, sizeof(self.cursors))
-                alone.join(wish)
-                self.wishes.cohorts.append(alone)
+            if wish is None or wish.found_count < most:
+                continue
+            if self.crowded or self.set.set.count == 1:
+                break
+            self.crowded = True
+            self.wishes.budget -= wish.found_count * PRUNE_WORK
+            wish.found_count = 0
+            for order in wish.found:
+                self.wishes.queue.prune(order)
+                wish.found_count += order.count
+            if wish.found_count <= most // 2:
+                continue
+            self.leave(wish)
+            alone = Cohort(self.wishes)
+            alone.fresh = False
+            memcpy(alone.cursors, self.cursors, sizeof(self.cursors))
+            alone.join(wish)
+            self.wishes.cohorts.append(alone)
+        return 0
+
+    cdef int recede(self, uint64_t seq, int lane) except -1:
+        """Forget what was found from a message on, and look at all of that again."""
+        cdef Wish wish
+        cdef Order order
+        for wish in self.members:
+            if wish is not None:
+                order = <Order> wish.found[lane]
+                self.wishes.budget -= order.count
+                wish.found_count -= order.count
+                order.keep_below(seq)
+                wish.found_count += order.count
+        self.cursors[lane] = seq
         return 0

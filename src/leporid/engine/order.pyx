@@ -57,6 +57,17 @@ cdef class Order:
                 kept += 1
         self.count = kept
 
+    cdef void keep_below(self, uint64_t seq) noexcept:
+        """Forget all numbers from one on."""
+        cdef size_t at, kept = 0
+        for at in range(self.count):
+            if self.heap[at] < seq:
+                self.heap[kept] = self.heap[at]
+                kept += 1
+        self.count = kept
+        for at in range(kept // 2, 0, -1):
+            self.sift(at - 1, self.heap[at - 1])
+
     cdef void sift(self, size_t at, uint64_t seq) noexcept:
         """Put a number at `at`, or below it until nothing under it is lower."""
         cdef uint64_t *heap = self.heap

@@ -278,6 +278,7 @@ cdef class Wishes:
                 slot = self.queue.index.slot_of(order.heap[0])
                 if slot != NULL and slot.state == READY:
                     return lane
+                self.budget -= 1
                 order.pop()
                 wish.found_count -= 1
             lane -= 1
@@ -343,7 +344,11 @@ cdef class Wishes:
             if slot == NULL or slot.state != READY:
                 continue
             for cohort in tuple(self.cohorts):
-                if cohort.cursors[slot.priority] > seq:
+                if cohort.cursors[slot.priority] <= seq:
+                    continue
+                if cohort.is_full():
+                    cohort.recede(seq, slot.priority)
+                else:
                     cohort.look(seq, slot.priority, slot)
         return 0
 

@@ -43,6 +43,12 @@ class FakeSource:
         self.forgotten.append(key)
         self.routes.pop(key, None)
 
+    def amend(
+        self, meets: Callable[[str], bool], wanted: object, queue: object, comes: bool, /
+    ) -> None:
+        for key in filter(meets, list(self.routes)):
+            self.forget_key(key)
+
     def retire(self) -> None:
         self.retired = True
         self.routes.clear()

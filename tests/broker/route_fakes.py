@@ -19,6 +19,7 @@ class FakeFork:
 
     queues: Sequence[Queue]
     filtered: Sequence[tuple[Filter, Queue]]
+    amended: bool = False
 
     def queues_for(self, exchange: str, key: str, properties: bytes) -> list[Queue]:
         some = [
@@ -40,6 +41,11 @@ class FakeSource:
     check_key: Callable[[str], None] | None = None
 
     def forget(self) -> None:
+        pass
+
+    def amend(
+        self, meets: Callable[[str], bool], wanted: object, queue: object, comes: bool, /
+    ) -> None:
         pass
 
     def forget_key(self, key: str, /) -> None:

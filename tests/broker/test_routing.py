@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import Literal
 
@@ -198,39 +197,6 @@ def test_a_queue_that_becomes_another_to_publishers(here, exchange):
     here.peer.channel.select_confirm()
     here.send("x", "m", raw(n=1))
     assert engine.ready_count == 1
-
-
-def test_a_route_is_made_once_for_many_keys(here):
-    here.exchange("x", "fanout")
-    here.queues("a", "b")
-    made: list[int] = []
-    here.vhost.routing._plane = Counting(here.plane, made)
-    here.filtered("x", "a", sql="n = 1")
-    here.filtered("x", "b", sql="n > 0")
-    for number in range(50):
-        assert here.goes("x", raw(n=1), f"key{number}") == "ab"
-    assert len(made) == 1
-    here.unbind("x", "b", sql="n > 0")
-    assert here.goes("x", raw(n=1), "key1") == "a"
-    assert len(made) == 2
-    del made[:]
-    gc.collect()
-    assert len(here.vhost.routing._forks) == 1
-
-
-class Counting:
-    """A plane that notes which forks are made."""
-
-    def __init__(self, plane, made):
-        self._plane = plane
-        self._made = made
-
-    def fork(self, queues, filtered):
-        self._made.append(len(filtered))
-        return self._plane.fork(queues, filtered)
-
-    def note_filtered(self, *counts):
-        self._plane.note_filtered(*counts)
 
 
 # ------------------------------------------------------------------ several exchanges

@@ -40,10 +40,11 @@ EXCHANGES = (
     ("w", "topic", "missing"),
     ("x", "headers", "v"),
     ("y", "direct", None),
+    ("z", "topic", None),
 )
 NAMES = st.sampled_from([name for name, _, _ in EXCHANGES])
 QUEUES = st.sampled_from("abc")
-KEYS = st.sampled_from(["k", "l"])
+KEYS = st.sampled_from(["k", "l", "#"])
 KINDS = st.sampled_from(list(FILTERS))
 HEADERS: st.SearchStrategy[Headers] = st.fixed_dictionaries(
     {},
@@ -102,7 +103,8 @@ class Machine(RuleBasedStateMachine):
                 destination
                 for source, destination, bound, wanted in self.bindings
                 if source == exchange
-                and (bound == key or kind in ("fanout", "headers"))
+                and (bound in (key, "#") or kind in ("fanout", "headers"))
+                and (bound == key or kind != "direct")
                 and FILTERS[wanted][1](published_to, headers)
             }
             if not below and alternate is not None:

@@ -164,6 +164,10 @@ class Stream(Queue, Protocol):
 class Fork(Protocol):
     """Where a key leads if some of its queues take some messages only."""
 
+    @property
+    def amended(self) -> bool:
+        """Whether it has other filters than it was made of."""
+
 
 class Source(Protocol):
     """The engine's half of an exchange: a cache of routes."""
@@ -181,6 +185,11 @@ class Source(Protocol):
 
     def forget(self) -> None:
         """Drop all cached routes."""
+
+    def amend(
+        self, meets: Callable[[str], bool], wanted: Filter, queue: Queue, comes: bool, /
+    ) -> None:
+        """A binding with a filter came or went that leads from here to a queue."""
 
     def forget_key(self, key: str, /) -> None:
         """Drop the cached route of one key."""

@@ -14,12 +14,13 @@ some time: whoever publishes to that one directly has looked.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Router, make_router
 from leporid.broker.exchanges.filtering import BindingFilters
 from leporid.broker.policies import NOT_GOVERNED, Governed
+from leporid.engine.filter import Filter
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 
@@ -44,6 +45,14 @@ class SourcePort(Protocol):
 
     def forget_key(self, key: str, /) -> None:
         """Drops the route of one key."""
+
+    def amend(
+        self, meets: Callable[[str], bool], wanted: Filter, queue: Any, comes: bool, /
+    ) -> None:
+        """A binding with a filter came or went that leads from here to a queue.
+
+        `meets` says of a routing key whether its messages meet it, apart from the filter.
+        """
 
     def retire(self) -> None:
         """The exchange is gone."""

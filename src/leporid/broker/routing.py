@@ -58,6 +58,7 @@ class Routing:
         self._held = held
         # By what it is made of, which it keeps: so no number is given again while it is there.
         self._forks: WeakValueDictionary[tuple[object, ...], Fork] = WeakValueDictionary()
+        topology.cached_as = self._engine_of
 
     def resolve(self, exchange: Exchange, key: str, properties: bytes | None) -> list[Queue] | Fork:
         """Answer the engine, which asks about a message, or about all messages with one key."""
@@ -109,15 +110,16 @@ class Routing:
         queues = [each.engine for each in self._states(reached, message)]
         if not reached.filtered:
             return queues
-        filtered = [
-            (wanted, (self._staged.get(name) or self._queues[name]).engine)
-            for wanted, name in reached.filtered
-        ]
+        filtered = [(wanted, self._engine_of(name)) for wanted, name in reached.filtered]
         made_of = tuple(map(id, queues)), tuple((id(one), id(queue)) for one, queue in filtered)
         found = self._forks.get(made_of)
-        if found is None:
+        if found is None or found.amended:
             found = self._forks[made_of] = self._plane.fork(queues, filtered)
         return found
+
+    def _engine_of(self, name: str) -> Queue:
+        """Return the engine's half of what the topology has among its queues."""
+        return (self._staged.get(name) or self._queues[name]).engine
 
     def _states(self, reached: Reached, message: Message) -> list[Target]:
         answers = message.outcomes

@@ -18,10 +18,18 @@ Invariant: after every change, each cache whose routes may differ has been told 
 own and those of all exchanges above it), and knows whether it may keep routes (`broker.exchange`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from leporid.broker.exchange import Exchange, forget_routes, link, look_again, unlink, unmark
+from leporid.broker.exchange import (
+    Exchange,
+    forget_routes,
+    link,
+    look_again,
+    unlink,
+    unmark,
+    with_all_above,
+)
 from leporid.broker.exchanges import Binding, Message
 from leporid.broker.filters import MessageFilter
 from leporid.engine.filter import Filter
@@ -64,10 +72,12 @@ class Topology:
 
     Attributes:
         exchanges: All exchanges by name, for reading; the default exchange is one of them.
+        cached_as: Gives what caches have for the name of a queue, if there are such caches.
     """
 
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
+        self.cached_as: Callable[[str], object] | None = None
         self._queues: dict[str, dict[Binding, None]] = {}
         # Who names an exchange as its alternate, whether or not that exchange is there.
         self._alternate_of: dict[str, dict[Exchange, None]] = {}
@@ -189,16 +199,18 @@ class Topology:
         if wanted is not None:
             exchange.filters.add(binding, wanted)
             look_again(exchange)
-        self._forget_bindings([binding])
+        self._tell_filtered(binding, wanted, staged, comes=True)
         return True
 
     def unbind(self, binding: Binding) -> bool:
         """Removes a binding; returns whether it was there."""
-        if binding not in self.exchanges[binding.source].outgoing:
+        exchange = self.exchanges[binding.source]
+        if binding not in exchange.outgoing:
             return False
+        wanted, staged = exchange.filters.of(binding), exchange.staged.get(binding)
         self._detach(binding)
-        look_again(self.exchanges[binding.source])
-        self._forget_bindings([binding])
+        look_again(exchange)
+        self._tell_filtered(binding, wanted, staged, comes=False)
         return True
 
     def _detach(self, binding: Binding) -> None:
@@ -274,6 +286,26 @@ class Topology:
             for exchange, binding in zip(exchanges, changed, strict=True)
         }
         forget_routes(exchanges, keys.pop() if len(keys) == 1 else None)
+
+    def _tell_filtered(
+        self, binding: Binding, wanted: MessageFilter | None, staged: str | None, *, comes: bool
+    ) -> None:
+        """Tells all caches concerned that this binding came or went.
+
+        One with a filter, of which there may be thousands, does not make the exchange's own cache
+        forget routes: making one anew costs as much as there are filters.
+        """
+        exchange = self.exchanges[binding.source]
+        to_queue = binding.destination_kind == "queue" or staged is not None
+        meets = exchange.router.keys_of(binding)
+        if wanted is None or meets is None or not to_queue or self.cached_as is None:
+            self._forget_bindings([binding])
+            return
+        queue = self.cached_as(staged or binding.destination)
+        exchange.source.amend(meets, wanted.engine, queue, comes)
+        for above in with_all_above([exchange]):
+            if above is not exchange:
+                above.source.forget()
 
     def _forget_queue(self, name: str) -> None:
         """Tells the default exchange's cache; nothing above it routes by queue name."""

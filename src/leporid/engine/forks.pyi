@@ -13,3 +13,12 @@ class Fork:
     def __init__(
         self, plane: Plane, queues: Iterable[Queue], filtered: Iterable[tuple[Filter, Queue]]
     ) -> None: ...
+    @property
+    def amended(self) -> bool:
+        """Whether it has other filters than it was made of."""
+
+    def add(self, wanted: Filter, queue: Queue) -> int:
+        """A queue takes what passes a filter, too."""
+
+    def remove(self, wanted: Filter, queue: Queue) -> int:
+        """A queue does not, any more, for this filter's sake."""

@@ -1,13 +1,14 @@
 """Routes with filters: which of a key's queues a message goes to, by what it is.
 
 Responsible for asking the filters of a key's bindings together, and for making one route of those
-queues that take the message and those that take every message. It does not know bindings, and
+queues that take the message and those that take every message; also while such bindings come and
+go, as making it all anew for each of thousands would take long. It does not know bindings, and
 nothing of it is asked where no binding has a filter. Invariant: a queue is in a route once, however
 many of its filters the message passes.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free, realloc
 
 from leporid.engine.filter cimport Filter
 from leporid.engine.queue cimport Queue
@@ -25,27 +26,20 @@ cdef class Fork:
     """
 
     def __cinit__(self, Plane plane not None, queues, filtered):
-        cdef Filter filter
-        cdef Queue queue
-        cdef uint32_t member
         self.plane = plane
         self.always = list(queues)
+        self.everywhere = frozenset(self.always)
         self.members = SelectorSet()
+        self.numbers = {}
+        self.places = {}
         self.chosen = []
-        filtered = list(filtered)
-        self.place_of = <uint32_t *> calloc(len(filtered) + 1, sizeof(uint32_t))
-        self.last = <uint64_t *> calloc(len(filtered) + 1, sizeof(uint64_t))
-        if self.place_of == NULL or self.last == NULL:
-            raise MemoryError("no memory for a route with filters")
-        places = {}
+        self.users = []
+        self.single = []
+        self.vacant = []
         for filter, queue in filtered:
-            member = self.members.add(filter)
-            if queue not in places:
-                places[queue] = len(self.chosen)
-                self.chosen.append(queue)
-            self.place_of[member] = places[queue]
+            self.add(filter, queue)
+        self.amended = False
         self.otherwise = make_route(self.always)
-        self.single = [None] * len(self.chosen)
 
     def __dealloc__(self):
         free(self.place_of)
@@ -53,6 +47,61 @@ cdef class Fork:
 
     def __repr__(self):
         return f"<Fork always={len(self.always)} filtered={len(self.members)}>"
+
+    cpdef int add(self, Filter wanted, Queue queue) except -1:
+        """A queue takes what passes a filter, too."""
+        cdef uint32_t member, place
+        cdef void *grown
+        self.amended = True
+        if queue in self.everywhere or (wanted, queue) in self.numbers:
+            return 0
+        found = self.places.get(queue)
+        if found is not None:
+            place = found
+        elif self.vacant:
+            place = self.vacant.pop()
+        else:
+            place = <uint32_t> len(self.chosen)
+            if place == self.size_of_last:
+                grown = realloc(self.last, (place * 2 + 8) * sizeof(uint64_t))
+                if grown == NULL:
+                    raise MemoryError("no memory for a route with filters")
+                self.last = <uint64_t *> grown
+                self.size_of_last = place * 2 + 8
+            self.last[place] = 0
+            self.chosen.append(None)
+            self.single.append(None)
+            self.users.append(0)
+        member = self.members.add(wanted)
+        if member >= self.size_of_places:
+            grown = realloc(self.place_of, (member * 2 + 8) * sizeof(uint32_t))
+            if grown == NULL:
+                self.members.remove(member)
+                raise MemoryError("no memory for a route with filters")
+            self.place_of = <uint32_t *> grown
+            self.size_of_places = member * 2 + 8
+        self.place_of[member] = place
+        self.chosen[place] = queue
+        self.users[place] += 1
+        self.places[queue] = place
+        self.numbers[wanted, queue] = member
+        return 0
+
+    cpdef int remove(self, Filter wanted, Queue queue) except -1:
+        """A queue does not, any more, for this filter's sake."""
+        cdef uint32_t place
+        self.amended = True
+        member = self.numbers.pop((wanted, queue), None)
+        if member is None:
+            return 0
+        self.members.remove(member)
+        place = self.places[queue]
+        self.users[place] -= 1
+        if not self.users[place]:
+            self.chosen[place] = self.single[place] = None
+            self.vacant.append(place)
+            del self.places[queue]
+        return 0
 
     cdef Route route_of(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                         size_t properties_len):

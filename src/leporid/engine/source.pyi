@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from leporid.engine.delays import Delays
+from leporid.engine.filter import Filter
 
 @final
 class Route:
@@ -47,6 +48,11 @@ class Source:
 
     def forget_key(self, key: str) -> None:
         """What one key leads to changed."""
+
+    def amend(
+        self, meets: Callable[[str], bool], wanted: Filter, queue: object, comes: bool
+    ) -> None:
+        """A binding with a filter came or went that leads from here to a queue."""
 
     def retire(self) -> None:
         """The exchange was deleted."""

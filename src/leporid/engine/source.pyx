@@ -19,6 +19,9 @@ from leporid.amqp.errors import PreconditionFailed, ResourceError
 # never repeats a key to some 10 MB; past it, all are forgotten and asked again.
 cdef enum:
     ROUTES_MAX = 32768
+    # Routes that are looked at one by one when a binding with a filter comes or goes. Where there
+    # are more, all are forgotten: each takes a microsecond or so.
+    AMENDED_MAX = 64
     TARGETS_MAX = 65534             # that one record can name, with its producer
 
 
@@ -105,6 +108,40 @@ cdef class Source:
                 break
             at = (at + 1) & self.mask
         self.epoch += 1
+
+    def amend(self, meets, wanted, queue, bint comes):
+        """A binding with a filter came or went that leads from here to a queue.
+
+        Args:
+            meets: says whether a message with a routing key meets it, apart from its filter.
+            wanted: its filter.
+            queue: where it leads.
+            comes: it came.
+        """
+        cdef Route route
+        cdef Fork fork
+        if self.count > AMENDED_MAX:
+            self.clear()
+            return
+        # A fork may be that of several keys, of which some do not meet the binding.
+        met, unmet = {}, set()
+        for route in self.table:
+            if route is None or route.key is None:
+                continue
+            if not meets(text_of(route.key)):
+                unmet.add(route.fork)
+            elif route.fork is None:
+                self.forget_key(text_of(route.key))
+            else:
+                met.setdefault(route.fork, []).append(text_of(route.key))
+        for fork, keys in met.items():
+            if fork in unmet:
+                for key in keys:
+                    self.forget_key(key)
+            elif comes:
+                fork.add(wanted, queue)
+            else:
+                fork.remove(wanted, queue)
 
     def retire(self):
         """The exchange was deleted; whoever still holds this must ask for it by name again."""

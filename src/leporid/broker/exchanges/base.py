@@ -132,3 +132,7 @@ class Router(ABC):
     def only_key(self, key: str) -> str | None:
         """Returns the one routing key that a binding with `key` can matter to; None if several."""
         return None
+
+    def keys_of(self, binding: Binding) -> Callable[[str], bool] | None:
+        """Returns what says which keys' messages meet a binding; None if more than keys matters."""
+        return None

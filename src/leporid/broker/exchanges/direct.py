@@ -3,7 +3,7 @@
 Invariant: a key without bindings takes no memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from leporid.broker.exchanges.base import Binding, Router
 from leporid.broker.exchanges.message import Message
@@ -34,3 +34,7 @@ class DirectRouter(Router):
     def only_key(self, key: str) -> str | None:
         """Returns the key itself: no other can meet the binding."""
         return key
+
+    def keys_of(self, binding: Binding) -> Callable[[str], bool]:
+        """Says that only its own does."""
+        return binding.key.__eq__

@@ -3,7 +3,7 @@
 Invariant: the answer is always all bindings, in the order they were made.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from leporid.broker.exchanges.base import Binding, Router
 from leporid.broker.exchanges.message import Message
@@ -27,3 +27,7 @@ class FanoutRouter(Router):
     def match(self, message: Message) -> Iterable[Binding]:
         """Returns all bindings."""
         return self._bindings
+
+    def keys_of(self, binding: Binding) -> Callable[[str], bool]:
+        """Says that all do."""
+        return lambda key: True

@@ -50,6 +50,11 @@ class BindingFilters:
             del self._bound[found[1]]
             self.ways -= binding.destination_kind == "exchange"
 
+    def of(self, binding: Binding) -> MessageFilter | None:
+        """Returns the filter of a binding, if there is one."""
+        found = self._filters.get(binding)
+        return None if found is None else found[0]
+
     def split(
         self, bindings: Iterable[Binding]
     ) -> tuple[list[Binding], list[tuple[Binding, MessageFilter]]]:

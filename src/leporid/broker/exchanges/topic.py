@@ -6,7 +6,7 @@ them to the letter, and says what a key costs.
 Invariant: keys that come and go leave nothing behind.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from leporid.broker.exchanges.base import Binding, Router
 from leporid.broker.exchanges.message import Message
@@ -42,3 +42,9 @@ class TopicRouter(Router):
         """Returns the key itself if it has no wildcard."""
         words = key.split(".")
         return None if "*" in words or "#" in words else key
+
+    def keys_of(self, binding: Binding) -> Callable[[str], bool]:
+        """Says which fit its pattern."""
+        pattern = Patterns()
+        pattern.add(binding.key, binding)
+        return lambda key: bool(pattern.match(key))

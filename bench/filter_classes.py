@@ -9,6 +9,7 @@ about and a consumer then got, all of them.
 from __future__ import annotations
 
 import base64
+import json
 import selectors
 import struct
 import threading
@@ -72,7 +73,15 @@ def filters_class_stream(broker: Broker, plan: Plan) -> Figures:
         return {}
     with queues(broker, durable=True, kind="stream") as (stream,), registered(broker):
         fill(broker, stream, plan)
-        return {"read_per_s": plan.messages / read(broker, stream, plan)}
+        before = broker.cpu_seconds()
+        figures = {"read_per_s": plan.messages / read(broker, stream, plan)}
+        after = broker.cpu_seconds()
+        if before is not None and after is not None:
+            figures["broker_cpu_ns"] = (after - before) / plan.messages * 1e9
+        judging = Broker("class", broker.url, class_pid(broker)).cpu_seconds()
+        if judging is not None:
+            figures["class_cpu_ns"] = judging / plan.messages * 1e9
+        return figures
 
 
 @contextmanager
@@ -132,12 +141,19 @@ def bound(broker: Broker, queue: str) -> Iterator[None]:
             client.delete_exchange(EXCHANGE)
 
 
-def request(broker: Broker, kind: str, body: bytes | None) -> None:
-    """Register or delete the class."""
+def class_pid(broker: Broker) -> int:
+    """The process of the class."""
+    found: int = json.loads(request(broker, "GET", None))["pid"]
+    return found
+
+
+def request(broker: Broker, kind: str, body: bytes | None) -> bytes:
+    """Register, look at or delete the class."""
     url = f"{broker.http_url}/api/filter-classes/{NAME}"
     asked = urllib.request.Request(url, body, {"Authorization": LOGIN}, method=kind)
     with urllib.request.urlopen(asked) as answer:
-        answer.read()
+        told: bytes = answer.read()
+        return told
 
 
 def rate(broker: Broker, plan: Plan, queue: str, *, persistent: bool) -> float:

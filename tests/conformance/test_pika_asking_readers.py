@@ -235,7 +235,7 @@ def test_each_message_that_passes_is_handled_by_one_member_in_order(broker):
     made = {"routing": "key", "keys": keys}
     httpx.put(f"{api}/streams/%2F/parts", json=made, auth=auth).raise_for_status()
     url = broker.process.url
-    asked = {"x-filter-class": "even"}
+    asked: dict[str, Any] = {"x-filter-class": "even"}
     publisher = Publisher(url, "parts")
     members = [Member(url, "parts", label, **asked) for label in "ab"]
     rebalanced(*members)

@@ -24,6 +24,8 @@ from leporid.filters.nodes import (
     Comparison,
     Header,
     In,
+    JmsDeliveryMode,
+    JmsTimestamp,
     Like,
     Literal,
     Node,
@@ -91,7 +93,8 @@ def _chains(names: st.SearchStrategy[Node], items: st.SearchStrategy[Literal]):
     )
 
 
-_chained = st.tuples(st.just(JMS), _chains(_names, _constants)) | st.tuples(
+_jms_names = _names | st.builds(JmsDeliveryMode) | st.builds(JmsTimestamp)
+_chained = st.tuples(st.just(JMS), _chains(_jms_names, _constants)) | st.tuples(
     st.just(ROCKETMQ), _chains(_names | st.builds(Tag), _texts)
 )
 _selectors = (expressions | _chained).map(lambda one: Selector(compile_tree(one[1], one[0]).code))
@@ -149,6 +152,23 @@ def test_a_set_finds_what_each_member_would_let_pass(begin, data):
 @given(st.lists(filters, max_size=12), st.data())
 def test_sets_that_change_find_what_each_member_would_let_pass(begin, data):
     run(begin, 3, data)
+
+
+def test_a_place_is_looked_at_also_when_only_a_whole_program_asks_for_it():
+    """What a message has there finds who is filed under it, and else nobody would have read it."""
+    for text, dialect, properties in (
+        ("TAGS = 'x' OR TAGS = 'y'", ROCKETMQ, Properties(headers={"x-tag": "y"})),
+        ("TAGS STARTSWITH 'y'", ROCKETMQ, Properties(headers={"x-stream-filter-value": "yes"})),
+        ("JMSDeliveryMode = 'PERSISTENT' OR a = 1", JMS, Properties(delivery_mode=2)),
+        ("JMSDeliveryMode LIKE 'P%'", JMS, Properties(delivery_mode=2)),
+        ("JMSTimestamp = 5000 OR JMSTimestamp = 7000", JMS, Properties(timestamp=7)),
+    ):
+        members = made_of(selector(text, dialect))
+        raw = encode_properties(properties)
+        assert members.matching("e", "k", raw) == [0], text
+        assert members.matching("e", "k", encode_properties(Properties(headers={"b": 1}))) == []
+        members.remove(0)
+        assert members.matching("e", "k", raw) == []
 
 
 # ------------------------------------------------------------------ who is asked

@@ -166,6 +166,7 @@ static void count_filed(SelectorSet *s, const Key *key, int change) {
         filed->texts += change;
     }
     if (place >= AT_HEADERS) return;
+    if (place >= AT_TAG) s->uses[place] += change;  /* its conjunct may be one with others */
     s->filed_properties &= ~(1u << place);
     if (filed->texts || filed->numbers || filed->prefixes) s->filed_properties |= 1u << place;
 }

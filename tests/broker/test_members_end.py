@@ -19,6 +19,8 @@ from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import (
     BasicCancel,
     BasicCancelOk,
+    QueueBind,
+    QueueBindOk,
     QueueDeclare,
     QueueDelete,
     QueueUnbind,
@@ -107,6 +109,24 @@ def test_a_partition_goes_alone(world: World):
     member.ack()
     turn(world)
     assert (member.partitions, second.partitions) == (["s-0"], ["s-2"])
+
+
+@pytest.mark.parametrize(
+    ("queue", "declared"), [("s-3", {}), ("other", {"x-queue-type": "stream"})]
+)
+def test_what_somebody_else_binds_to_a_partitioned_stream_is_no_part_of_it(
+    world: World, queue: str, declared: dict[str, Value]
+):
+    member = Member(world)
+    peer = world.peer()
+    peer.call(QueueDeclare(queue=queue, durable=True, arguments=declared))
+    order: dict[str, Value] = {"x-stream-partition-order": 3}
+    bound = peer.call(QueueBind(queue=queue, exchange="s", routing_key="3", arguments=order))
+    assert isinstance(bound, QueueBindOk)
+    world.broker.look_at_groups()
+    assert member.partitions == ["s-0", "s-1", "s-2"]
+    assert group_of(world).members
+    assert not member.peer.sent(BasicCancel)
 
 
 def test_a_partition_that_is_unbound_is_read_no_more(world: World):

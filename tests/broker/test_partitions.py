@@ -197,3 +197,13 @@ def test_back_after_a_restart(world: World):
             each.peer().connection.publish(1, "s", key, key)
             counts.append([each.stream(f"s-{number}").ready_count for number in range(3)])
         assert counts[0] == counts[1]
+
+
+def test_a_partition_with_two_keys_is_one(world: World):
+    vhost = vhost_of(world)
+    vhost.declare_partitioned_stream("s", None, "key", ["eu", "us"])
+    peer = world.peer()
+    order: dict[str, Value] = {partitions.ORDER: 2}
+    peer.call(QueueBind(queue="s-0", exchange="s", routing_key="uk", arguments=order))
+    assert names(vhost, "s") == ["s-0", "s-1"]
+    assert partitions.names(vhost) == {"s": 2}

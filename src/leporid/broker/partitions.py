@@ -173,7 +173,7 @@ def of(vhost: VirtualHost, name: str) -> list[QueueState]:
     """
     exchange = vhost.find_exchange(name)
     if exchange is not None and _is_marked(exchange):
-        return [vhost.stream(binding.destination) for binding in _bindings(exchange)]
+        return _parts(vhost, exchange)
     return [vhost.stream(name)]
 
 
@@ -194,9 +194,9 @@ def names(vhost: VirtualHost) -> dict[str, int]:
     parts: set[str] = set()
     for exchange in vhost.exchanges():
         if _is_marked(exchange):
-            bindings = _bindings(exchange)
-            found[exchange.name] = len(bindings)
-            parts.update(binding.destination for binding in bindings)
+            streams = _parts(vhost, exchange)
+            found[exchange.name] = len(streams)
+            parts.update(stream.name for stream in streams)
     for queue in vhost.queues():
         if queue.stream is not None and queue.name not in parts:
             found.setdefault(queue.name, 1)
@@ -221,8 +221,23 @@ def _is_marked(exchange: Exchange) -> bool:
     return exchange.arguments.get(MARK) is True
 
 
+def _parts(vhost: VirtualHost, exchange: Exchange) -> list[QueueState]:
+    """The partitions, in order.
+
+    Who may read a partitioned stream may read these, and a binding to it takes no right to read:
+    so a stream of another name is none of them, and neither is a queue.
+    """
+    names = dict.fromkeys(
+        binding.destination
+        for binding in _bindings(exchange)
+        if binding.destination.startswith(f"{exchange.name}-")
+    )
+    queues = map(vhost.find_queue, names)
+    return [queue for queue in queues if queue is not None and queue.stream is not None]
+
+
 def _bindings(exchange: Exchange) -> list[Binding]:
-    """The bindings to the partitions, in order; others that somebody made are left out."""
+    """The bindings of queues that have a number, in order; others are left out."""
     ordered = [
         (order, binding)
         for binding in exchange.outgoing

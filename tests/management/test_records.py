@@ -98,6 +98,22 @@ async def test_filters(world: World, client: httpx.AsyncClient):
     assert await offsets(routing_key="nobody's", batch_rows=1) == []
 
 
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+async def test_who_waits_long_for_a_match_is_told_that_it_goes_on(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, compression: str
+):
+    world.fill(world.stream(), 30)
+    nobody: dict[str, Any] = {"routing_key": "nobody's", "batch_rows": 10}
+
+    async def rows() -> list[int]:
+        answer = await get(client, **nobody, compression=compression)
+        return [batch.num_rows for batch in pa.ipc.open_stream(answer.content)]
+
+    assert await rows() == []
+    monkeypatch.setattr(module, "SILENCE_SECONDS", 0)
+    assert await rows() == [0, 0, 0]
+
+
 async def test_properties_and_headers(world: World, client: httpx.AsyncClient):
     properties = Properties(
         content_type="text/plain",

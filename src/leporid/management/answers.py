@@ -49,7 +49,7 @@ class Batches(Protocol):
         """What the answer's head says beside its type."""
 
     async def next(self) -> memoryview | None:
-        """Encode the next batch that has rows; None after the last.
+        """Encode the next batch; None after the last.
 
         Raises:
             Refusal: there is no answer, or it cannot go on.

@@ -33,6 +33,9 @@ BATCH_ROWS: Final = 10_000
 BATCH_ROWS_MAX: Final = 100_000
 # Of records in one batch; a larger message makes a batch alone.
 BATCH_BYTES: Final = 4 * 1024 * 1024
+# A client that hears nothing gives up after a while (Spark's reader after a minute), and to look
+# through a long stream for what is not there may take longer.
+SILENCE_SECONDS: Final = 10
 PARAMETERS: Final = (
     "partition",
     "from",
@@ -169,8 +172,9 @@ class _Records:
         """Nothing is kept."""
 
     async def next(self) -> memoryview | None:
-        """Encode the next batch that has rows; None after the last."""
-        wanted = self._wanted
+        """Encode the next batch that has rows, or none after a while; None after the last."""
+        wanted, monotonic = self._wanted, self._around.monotonic
+        until = monotonic() + SILENCE_SECONDS
         # The first window is asked for even of nothing: what is refused is refused before the head.
         while self._at < wanted.end or not self._begun:
             await self._turns.next()
@@ -183,6 +187,8 @@ class _Records:
             if batch is not None:
                 encoded: memoryview = batch
                 return encoded
+            if monotonic() >= until:
+                return self._encoder.without_rows()
         return None
 
     def _window(self, at: int) -> Window:

@@ -93,6 +93,10 @@ class Encoder:
         # Arrow's own gives memory back to the kernel between two batches.
         self._pool = pa.system_memory_pool()
 
+    def without_rows(self) -> memoryview:
+        """Return the message of a batch that has none."""
+        return self.encode(pa.RecordBatch.from_pylist([], schema=self.schema))
+
     def encode(self, batch: pa.RecordBatch) -> memoryview:
         """Return one batch's message; any thread may."""
         if self._options is None:

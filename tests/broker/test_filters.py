@@ -7,7 +7,7 @@ import pytest
 from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import LongString, Value
-from leporid.broker.filters import class_of, filter_of
+from leporid.broker.filters import check_names, class_of, filter_of
 
 
 def passes(arguments: dict[str, Value], **headers: Value) -> bool:
@@ -80,6 +80,32 @@ def test_what_is_wrong_is_refused_with_its_place(arguments, text):
     with pytest.raises(PreconditionFailed, match="PRECONDITION_FAILED") as raised:
         filter_of(arguments)
     assert text in raised.value.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x-filter-tag", "'x-filter-tag': there is none of that name; did you mean x-filter-tags?"),
+        ("x-filter-sq1", "did you mean x-filter-sql?"),
+        (
+            "x-filter",
+            "there is none of that name; there are x-filter-tags, x-filter-sql, x-filter-",
+        ),
+        ("x-filters", "x-filter-dialect, x-filter-class"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(name, text):
+    with pytest.raises(PreconditionFailed) as raised:
+        check_names({"x-filter-sql": "a = 1", name: "late"})
+    assert text in raised.value.text
+
+
+def test_other_names_are_none_of_our_business():
+    check_names({"x-filter-sql": "a =", "x-filter-tags": "a", "x-match": "all", "filter": 1})
+    for match in ("all-with-x", "any-with-x"):
+        check_names({"x-match": match, "x-filter-number": 5})  # headers that are compared
+    with pytest.raises(PreconditionFailed):
+        check_names({"x-match": "any", "x-filter-number": 5})
 
 
 def test_the_place_is_said_whatever_the_expression_is():

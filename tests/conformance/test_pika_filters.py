@@ -136,6 +136,7 @@ def test_what_one_gives_back_goes_to_another_that_wants_it(channel, connect, nam
         ({"x-filter-sql": "origin = = 'JFK'"}, 406, "invalid arg 'x-filter-sql': character 10: "),
         ({"x-filter-sql": 5}, 406, "invalid arg 'x-filter-sql': it is no text"),
         ({"x-filter-dialect": "jms"}, 406, "there is no x-filter-sql beside it"),
+        ({"x-filter-tag": "late"}, 406, "invalid arg 'x-filter-tag': there is none of that name"),
     ],
 )
 def test_what_is_no_filter_closes_the_channel(channel, connect, name, arguments, code, text):

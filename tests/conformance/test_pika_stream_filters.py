@@ -119,6 +119,7 @@ def test_credit_counts_what_was_delivered(channel, connect, stream):
     [
         ({"x-filter-sql": "n >"}, "invalid arg 'x-filter-sql': character 4: "),
         ({"x-filter-tags": "a || *"}, "invalid arg 'x-filter-tags': character 6: "),
+        ({"x-filter-tag": "a"}, "invalid arg 'x-filter-tag': there is none of that name"),
         (
             {"x-filter-dialect": "rocketmq"},
             "invalid arg 'x-filter-dialect': there is no x-filter-sql beside it",

@@ -12,7 +12,7 @@ from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.arguments import MATCH_UNFILTERED, STREAM_FILTER, Arguments, plain
-from leporid.broker.filters import DIALECT, SQL, TAGS, filter_of
+from leporid.broker.filters import DIALECT, SQL, TAGS, check_names, filter_of
 from leporid.engine.choice import Choice
 from leporid.engine.conjunction import Conjunction
 from leporid.engine.filter import Filter
@@ -40,6 +40,7 @@ def choice_of(arguments: Arguments, known: Callable[[str], object] | None = None
         PreconditionFailed: one of them is wrong; the text says what, and at which character.
         NotFound: the filter class is not registered.
     """
+    check_names(arguments)
     found = filter_of(arguments, known)
     values = _values(arguments)
     groups: list[Iterable[bytes]] = []

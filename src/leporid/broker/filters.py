@@ -8,6 +8,7 @@ must all hold, the cheapest first; a table that is refused leaves nothing behind
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +32,9 @@ CLASS: Final = "x-filter-class"
 
 FILTER_ARGUMENTS: Final = (TAGS, SQL, DIALECT, CLASS)
 """Arguments that ask for a filter; nothing else reads them."""
+
+PREFIX: Final = "x-filter"
+"""What begins so and is none of them is a mistake: it would be kept, and filter nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,26 @@ def filter_of(
         one = selector if tags is None else tags
         return None if one is None else MessageFilter(one, tags, selector)
     return MessageFilter(Conjunction(tags, selector), tags, selector)
+
+
+def check_names(arguments: Mapping[str, Value]) -> None:
+    """Check that what looks like the name of such an argument is one.
+
+    Not where a binding is restored, nor where it compares headers of such names.
+
+    Raises:
+        PreconditionFailed: it is none; the text says what there is.
+    """
+    for name in arguments:
+        if not name.startswith(PREFIX) or name in FILTER_ARGUMENTS:
+            continue
+        match = arguments.get("x-match")
+        if not isinstance(match, str) or not match.endswith("-with-x"):
+            near = difflib.get_close_matches(name, FILTER_ARGUMENTS, 1, cutoff=0.9)
+            there = (
+                f"did you mean {near[0]}?" if near else f"there are {', '.join(FILTER_ARGUMENTS)}"
+            )
+            raise _refusal(name, f"there is none of that name; {there}")
 
 
 def _tags(arguments: Mapping[str, Value]) -> Tags | None:

@@ -20,7 +20,7 @@ from leporid.broker.dataplane import Fork, Plane, Queue
 from leporid.broker.delays import DelayedMessages, DelayStores, Held
 from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
-from leporid.broker.filters import filter_of
+from leporid.broker.filters import check_names, filter_of
 from leporid.broker.governing import Governor
 from leporid.broker.history import Histories
 from leporid.broker.members import Groups
@@ -420,6 +420,7 @@ class VirtualHost:
             named = queue_in if binding.destination_kind == "queue" else exchange_in
             raise NotFound(f"no {named(self.name, binding.destination)}")
         source.router.validate(binding.key, binding.arguments)
+        check_names(binding.arguments)
         wanted = filter_of(binding.arguments, self._registry.filter_classes.require)
         if isinstance(destination, QueueState):
             destination.check_access(asker)

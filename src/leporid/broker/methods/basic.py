@@ -34,7 +34,7 @@ from leporid.broker.arguments import GROUP, READER, TIMEOUT_ACTION, plain
 from leporid.broker.channel import ChannelState
 from leporid.broker.choices import choice_of
 from leporid.broker.dataplane import Stream
-from leporid.broker.filters import class_of, filter_of
+from leporid.broker.filters import check_names, class_of, filter_of
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queue_types import QUORUM, STREAM, check_consumer_arguments
 from leporid.broker.queues import QueueState
@@ -72,6 +72,7 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
         _consume_stream(channel, queue, queue.stream, method)
         return
     _check_exclusive(queue, method.exclusive)
+    check_names(method.arguments)
     found = filter_of(method.arguments)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     subscription = channel.subscribe(queue, tag, exclusive=method.exclusive)

@@ -6,9 +6,12 @@ import pytest
 from tests.filterserver.asked import GREATER, judging, numbers
 
 from leporid.broker.filter_classes import FilterClasses
+from leporid.filterserver import frames
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.filterserver.host import FilterFailure, ProcessLimits
-from leporid.server.judging import Judging
+from leporid.filterserver.keeper import Keeper
+from leporid.filterserver.message import messages_of
+from leporid.server.judging import Judging, most_within
 
 BIG = FilterClass("big", 1, "Filter", GREATER)
 
@@ -129,6 +132,101 @@ async def test_what_a_class_fails_about_is_asked_about_again():
     work.judging.poll()
     await waiting.until(b"\1\0")
     await work.judging.stop()
+
+
+class Slow:
+    """A process whose class takes a second for a message, and ten at most."""
+
+    pid = 1
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[int] = []
+        self.poison: int | None = None
+        self.now = 0.0
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "time", lambda real=loop.time: real() + self.now)
+
+    async def judge(self, batch: bytes, count: int) -> bytes:
+        self.asked.append(count)
+        await asyncio.sleep(0)
+        self.now += min(count, 10)
+        if count > 10:
+            raise FilterFailure("it took more than 10 s")
+        numbers_of = [each.headers["n"] for each in messages_of(batch[frames.HEAD.size :])]
+        if self.poison in numbers_of:
+            raise FilterFailure("it cannot judge that")
+        return b"\1" * count
+
+    def kill(self) -> None:
+        """It is none."""
+
+    async def end(self) -> None:
+        """It is none."""
+
+
+class Many(Waiting):
+    """Messages that wait, in batches as they are asked for."""
+
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(name)
+        self.left = list(range(count))
+
+    def batch(self, most: int, bytes_max: int, /) -> tuple[bytes, int] | None:
+        self.out = tuple(self.left[:most])
+        return (numbers(*self.out), len(self.out)) if self.out else None
+
+    def judged(self, verdicts: bytes, /) -> None:
+        del self.left[: len(verdicts)]
+        super().judged(verdicts)
+
+    def give_back(self) -> None:
+        self.changed.set()
+
+
+def slow_work(waiting: Many, monkeypatch: pytest.MonkeyPatch) -> tuple[AtWork, Slow]:
+    work, slow = AtWork(waiting), Slow(monkeypatch)
+    work.classes.put(BIG)
+    work.judging = Judging(work.classes, ProcessLimits(batch_seconds=10.0), waiting=work.take)
+
+    async def start(class_name: str, source: bytes, limits: ProcessLimits) -> Slow:
+        return slow
+
+    work.judging._keepers["big"] = Keeper(BIG, ProcessLimits(), start=start, clock=lambda: 10.0**9)
+    return work, slow
+
+
+async def test_a_slow_class_is_asked_about_as_much_as_it_has_time_for(monkeypatch):
+    waiting = Many("big", 40)
+    work, slow = slow_work(waiting, monkeypatch)
+    monkeypatch.setattr(Keeper, "_fail", lambda self, error: None)
+    work.judging.poll()
+    async with asyncio.timeout(1000):
+        while waiting.left:
+            waiting.changed.clear()
+            await waiting.changed.wait()
+    assert slow.asked[:4] == [40, 20, 10, 2]
+    assert set(slow.asked[4:]) <= {1, 2, 3}
+    await work.judging.stop()
+
+
+async def test_what_stands_before_a_message_that_a_class_cannot_judge_does_not_wait(monkeypatch):
+    waiting = Many("big", 9)
+    work, slow = slow_work(waiting, monkeypatch)
+    slow.poison = 5
+    monkeypatch.setattr(Keeper, "_fail", lambda self, error: None)
+    work.judging.poll()
+    async with asyncio.timeout(1000):
+        while waiting.left != [5, 6, 7, 8] or slow.asked[-1] > 1:
+            waiting.changed.clear()
+            await waiting.changed.wait()
+    await work.judging.stop()
+
+
+@pytest.mark.parametrize(
+    ("took_seconds", "most"), [(0.0, 500), (0.1, 500), (1.0, 100), (50.0, 2), (1000.0, 1)]
+)
+def test_how_much_fits_into_some_time(took_seconds, most):
+    assert most_within(100, took_seconds, 1.0) == most
 
 
 @pytest.mark.slow

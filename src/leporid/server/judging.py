@@ -26,6 +26,10 @@ BATCH_MESSAGES: Final = 500
 
 BATCH_BYTES: Final = 1024 * 1024
 
+TIME_SHARE: Final = 0.25
+"""Of the time that a class has for a batch, what a batch is to take if it is slow: messages are not
+all alike."""
+
 
 class Asker(Protocol):
     """Messages of one binding or consumer that wait for verdicts; in the engine.
@@ -76,6 +80,8 @@ class Judging:
         self._waiting: dict[str, dict[Asker, None]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._keepers: dict[str, Keeper] = {}
+        # Messages to ask about at a time, where it is not BATCH_MESSAGES.
+        self._most: dict[str, int] = {}
         # Of classes that are missing, until there is one.
         self._said_missing: set[str] = set()
         self._stopped = False
@@ -146,7 +152,7 @@ class Judging:
                     continue  # the class was deleted meanwhile, and maybe made anew
                 asker = next(iter(waiting))
                 del waiting[asker]
-                batch = asker.batch(BATCH_MESSAGES, BATCH_BYTES)
+                batch = asker.batch(self._most.get(name, BATCH_MESSAGES), BATCH_BYTES)
                 if batch is not None:
                     # Last in turn now.
                     waiting[asker] = None
@@ -155,14 +161,22 @@ class Judging:
             del self._asking[name]
 
     async def _judge(self, keeper: Keeper, asker: Asker, batch: bytes, count: int) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             verdicts = await keeper.judge(batch, count)
         except FilterFailure:
+            # Maybe these were too many for its time, or there is one that it cannot judge: those
+            # before that one need not wait.
+            self._most[asker.name] = max(1, count // 2)
             asker.give_back()
             return
         except BaseException:
             asker.give_back()
             raise
+        self._most[asker.name] = most_within(
+            count, clock() - began, self._limits.batch_seconds * TIME_SHARE
+        )
         self._about_to_judge()
         asker.judged(verdicts)
         self._judged()
@@ -179,6 +193,7 @@ class Judging:
         """Another version counts under a name, or none."""
         keeper, found = self._keepers.get(name), self._classes.find(name)
         self._said_missing.discard(name)
+        self._most.pop(name, None)
         if found is not None and self._waiting.get(name):
             self._ask(name)
         if keeper is None:
@@ -190,6 +205,11 @@ class Judging:
             ending.add_done_callback(self._ending.discard)
         else:
             keeper.replace(found)
+
+
+def most_within(count: int, took_seconds: float, seconds: float) -> int:
+    """Return how many messages a batch may have that is to take so long, by one that was judged."""
+    return max(1, min(BATCH_MESSAGES, int(count * seconds / max(took_seconds, 1e-9))))
 
 
 def _report(asking: asyncio.Task[None]) -> None:

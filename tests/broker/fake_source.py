@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from leporid.amqp.tables import Value
+from leporid.engine.questions import Questions
 
 
 class FakeSource:
@@ -23,6 +24,7 @@ class FakeSource:
         self.make_delays: Callable[[], object] | None = None
         self.forgotten: list[str | None] = []
         self.retired = False
+        self.questions = Questions()
         self.routes: dict[str, list[str]] = {}
         self.resolve = resolve
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from leporid.broker.dataplane import Queue, Resolve
 from leporid.engine.filter import Filter
+from leporid.engine.questions import Questions
 
 if TYPE_CHECKING:
     from tests.broker.engine_fake import FakeReader
@@ -39,6 +40,7 @@ class FakeSource:
     make_delays: Callable[[], object] | None = None
     delaying: bool = False
     check_key: Callable[[str], None] | None = None
+    questions: Questions = field(default_factory=Questions)
 
     def forget(self) -> None:
         pass

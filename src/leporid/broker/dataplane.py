@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from leporid.engine.filter import Filter
 
 from leporid.engine.filter import Filter
+from leporid.engine.questions import Questions
 
 # Asked for the queues of one routing key; with the properties only where the source is not
 # cacheable, because an exchange on the way looks at more than keys. Without them the answer may be
@@ -182,6 +183,10 @@ class Source(Protocol):
 
     check_key: Callable[[str], None] | None
     """Raises a fault for a key that may not be published with; None: there is no such."""
+
+    @property
+    def questions(self) -> Questions:
+        """What filters were asked about messages that come in here."""
 
     def forget(self) -> None:
         """Drop all cached routes."""

@@ -21,6 +21,7 @@ from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Router, make_rout
 from leporid.broker.exchanges.filtering import BindingFilters
 from leporid.broker.policies import NOT_GOVERNED, Governed
 from leporid.engine.filter import Filter
+from leporid.engine.questions import Questions
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 
@@ -39,6 +40,10 @@ class SourcePort(Protocol):
 
     check_key: Callable[[str], None] | None
     """Raises a fault for a key that may not be published with; None: there is no such."""
+
+    @property
+    def questions(self) -> Questions:
+        """What filters were asked about messages that come in here."""
 
     def forget(self) -> None:
         """Drops all routes."""

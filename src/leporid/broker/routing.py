@@ -80,13 +80,13 @@ class Routing:
     def states(self, exchange: Exchange, keys: Sequence[str], properties: bytes) -> list[Target]:
         """The same, as the rules know the queues."""
         message = Message(keys, properties, exchange.name)
-        return self._states(self._topology.resolve(exchange, message), message)
+        return self._states(exchange, self._topology.resolve(exchange, message), message)
 
     def states_below(self, exchange: Exchange, message: Message) -> list[Target]:
         """The same for a message that was not published to this exchange but comes to it."""
         if exchange.delaying and message.delay_ms:
             return [self._held(exchange)]
-        return self._states(self._topology.reach(exchange, message), message)
+        return self._states(exchange, self._topology.reach(exchange, message), message)
 
     def beyond(
         self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
@@ -101,13 +101,13 @@ class Routing:
         """Return the queues for a message that waited in an exchange, and does not any more."""
         message = Message(keys, properties, published_to)
         reached = self._topology.reach(exchange, message)
-        return [each.engine for each in self._states(reached, message)]
+        return [each.engine for each in self._states(exchange, reached, message)]
 
     def _of_key(self, exchange: Exchange, key: str) -> list[Queue] | Fork:
         """Where all messages with one key go, as far as that is the same for all of them."""
         message = Message((key,), None, exchange.name)
         reached = self._topology.resolve(exchange, message)
-        queues = [each.engine for each in self._states(reached, message)]
+        queues = [each.engine for each in self._states(exchange, reached, message)]
         if not reached.filtered:
             return queues
         filtered = [(wanted, self._engine_of(name)) for wanted, name in reached.filtered]
@@ -121,10 +121,12 @@ class Routing:
         """Return the engine's half of what the topology has among its queues."""
         return (self._staged.get(name) or self._queues[name]).engine
 
-    def _states(self, reached: Reached, message: Message) -> list[Target]:
+    def _states(self, exchange: Exchange, reached: Reached, message: Message) -> list[Target]:
         answers = message.outcomes
         if answers:
-            self._plane.note_filtered(len(answers), answers.count(1), answers.count(-1))
+            count, passed, failed = len(answers), answers.count(1), answers.count(-1)
+            self._plane.note_filtered(count, passed, failed)
+            exchange.source.questions.note(count, count, passed, failed)
         kept = self._kept(reached.keepers)
         held = map(self._held, reached.delaying)
         return [*self._named(reached.queues), *kept, *held]

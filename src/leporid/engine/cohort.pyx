@@ -169,6 +169,8 @@ cdef class Cohort:
         plane.wishes_evaluated += evaluated
         plane.wishes_matched += count
         plane.wishes_failed += self.set.set.failed - failed
+        self.wishes.questions.note(self.set.set.count, evaluated, count,
+                                   self.set.set.failed - failed)
         for at in range(count):
             self.find(<Wish> self.members[self.set.matched[at]], seq, lane)
         if self.crowded:

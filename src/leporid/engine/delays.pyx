@@ -272,7 +272,8 @@ cdef class Delays(Queue):
                 route = self.source.lookup(key + 1, key[0], properties, properties_len)
                 if route.fork is None:
                     return route
-                return (<Fork> route.fork).route_of(names, 2 + names[0] + key[0], properties,
+                return (<Fork> route.fork).route_of(self.source.questions, names,
+                                                    2 + names[0] + key[0], properties,
                                                     properties_len)
             except Fault:
                 # An exchange asks publishers for strict keys, and this came from one above.

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.filter cimport Filter
 from leporid.engine.plane cimport Plane
+from leporid.engine.questions cimport Questions
 from leporid.engine.queue cimport Queue
 from leporid.engine.selector_set cimport SelectorSet
 from leporid.engine.source cimport Route
@@ -28,5 +29,5 @@ cdef class Fork:
     cdef Route otherwise            # of a message that passes no filter
     cpdef int add(self, Filter wanted, Queue queue) except -1
     cpdef int remove(self, Filter wanted, Queue queue) except -1
-    cdef Route route_of(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
-                        size_t properties_len)
+    cdef Route route_of(self, Questions questions, const uint8_t *names, size_t names_len,
+                        const uint8_t *properties, size_t properties_len)

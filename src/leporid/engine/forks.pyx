@@ -11,6 +11,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from leporid.engine.filter cimport Filter
+from leporid.engine.questions cimport Questions
 from leporid.engine.queue cimport Queue
 from leporid.engine.selector_set cimport SelectorSet
 from leporid.engine.source cimport Route, make_route
@@ -103,18 +104,21 @@ cdef class Fork:
             del self.places[queue]
         return 0
 
-    cdef Route route_of(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
-                        size_t properties_len):
-        """Where one message goes."""
+    cdef Route route_of(self, Questions questions, const uint8_t *names, size_t names_len,
+                        const uint8_t *properties, size_t properties_len):
+        """Where one message goes; `questions` are those of where it came in."""
         cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
         cdef uint32_t count = self.members.match(names, names_len, properties, properties_len)
         cdef uint32_t at, place = 0
         cdef list queues
         cdef Route route
+        evaluated = self.members.set.evaluated - evaluated
+        failed = self.members.set.failed - failed
         self.plane.filters_asked += self.members.set.count
-        self.plane.filters_evaluated += self.members.set.evaluated - evaluated
+        self.plane.filters_evaluated += evaluated
         self.plane.filters_matched += count
-        self.plane.filters_failed += self.members.set.failed - failed
+        self.plane.filters_failed += failed
+        questions.note(self.members.set.count, evaluated, count, failed)
         if not count:
             return self.otherwise
         if count == 1:

@@ -9,6 +9,7 @@ from leporid.engine.choice cimport Tally
 from leporid.engine.index cimport BlockPool
 from leporid.engine.interceptor cimport Interceptor
 from leporid.engine.log cimport Log, Segment
+from leporid.engine.questions cimport Questions
 from leporid.engine.producers cimport Producer, Producers
 from leporid.engine.retries cimport Retries
 from leporid.engine.timeouts cimport Timeouts
@@ -34,6 +35,7 @@ cdef class Plane:
     cdef readonly uint64_t filters_asked, filters_evaluated, filters_matched, filters_failed
     # Filters of consumers: questions, those that took looking at properties, and their outcomes.
     cdef readonly uint64_t wishes_asked, wishes_evaluated, wishes_matched, wishes_failed
+    cdef dict questions                 # of those of one queue, by its id; once there are any
     cdef readonly uint64_t received_bytes, sent_bytes
     cdef list hungry                    # queues that may have something for somebody
     cdef list touched                   # connections with output
@@ -84,3 +86,5 @@ cdef class Plane:
     cdef int work(self) except -1
     cdef int expire(self) except -1
     cdef int prune_timers(self) except -1
+
+cdef Questions questions_of(Plane plane, uint32_t queue_id)

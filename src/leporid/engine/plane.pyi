@@ -17,6 +17,7 @@ from leporid.engine.interceptor import Interceptor
 from leporid.engine.log import Log, Segment
 from leporid.engine.peer import _Session
 from leporid.engine.producers import Producers
+from leporid.engine.questions import Questions
 from leporid.engine.queue import Queue
 from leporid.engine.source import Source
 from leporid.engine.staging import Staging
@@ -114,6 +115,12 @@ class Plane:
 
     @property
     def requeued(self) -> int: ...
+    def questions_about(self, queue: Queue) -> Questions | None:
+        """What filters were asked about a queue's messages; None: there were none."""
+
+    def note_browsed(self, queue: Queue, counts: tuple[int, int, int, int]) -> None:
+        """A request for a table filtered some of a queue's messages, as `Chosen.filtering` says."""
+
     @property
     def wishes_asked(self) -> int:
         """Questions of filters of consumers: of each distinct one about each message."""

@@ -27,6 +27,7 @@ from leporid.engine.forks cimport Fork
 from leporid.engine.index cimport BlockPool
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producers
+from leporid.engine.questions cimport Questions
 from leporid.engine.queue cimport Queue
 from leporid.engine.retries cimport Retries
 from leporid.engine.scanning cimport scan
@@ -99,6 +100,7 @@ cdef class Plane:
         self.timeouts = Timeouts(self)
         self.blocks = BlockPool()
         self.queues = {}
+        self.questions = {}
         self.next_transient_id = TRANSIENT_IDS
         self.inbox_bytes = INBOX_BYTES
         self.inbox = <uint8_t *> malloc(INBOX_BYTES)
@@ -209,6 +211,20 @@ cdef class Plane:
         self.filters_evaluated += evaluated
         self.filters_matched += matched
         self.filters_failed += failed
+
+    def questions_about(self, Queue queue not None):
+        """What filters were asked about a queue's messages; None: there were none."""
+        return self.questions.get(queue.id)
+
+    def note_browsed(self, Queue queue not None, counts):
+        """A request for a table filtered some of a queue's messages, as `Chosen.filtering` says."""
+        _, evaluated, matched, failed = counts
+        self.wishes_asked += evaluated
+        self.wishes_evaluated += evaluated
+        self.wishes_matched += matched
+        self.wishes_failed += failed
+        if evaluated and not queue.retired:
+            questions_of(self, queue.id).note(evaluated, evaluated, matched, failed)
 
     def connection(self, session=None):
         """A new connection; set its `session` before it reads."""
@@ -463,3 +479,10 @@ cdef class Plane:
         if self.now_ms - self.cleaned_ms >= CLEAN_EVERY_MS:
             self.cleaned_ms = self.now_ms
             clean(self)
+
+
+cdef Questions questions_of(Plane plane, uint32_t queue_id):
+    found = plane.questions.get(queue_id)
+    if found is None:
+        found = plane.questions[queue_id] = Questions()
+    return found

@@ -442,6 +442,7 @@ cdef class Queue:
         self.retired = True
         self.dead_letters = None
         self.plane.queues.pop(self.id, None)
+        self.plane.questions.pop(self.id, None)
         return count
 
     # ------------------------------------------------------------- consumers

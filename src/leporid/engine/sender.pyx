@@ -52,8 +52,8 @@ cdef class Sender:
         route = source.lookup(key + 1, key[0], properties, properties_len)
         if route.fork is not None:
             size = PyBytes_GET_SIZE(source.raw_name) + 1
-            return (<Fork> route.fork).route_of(key - size, size + 1 + key[0], properties,
-                                                properties_len)
+            return (<Fork> route.fork).route_of(source.questions, key - size, size + 1 + key[0],
+                                                properties, properties_len)
         if source.cacheable:
             self.route = route
             self.route_epoch = source.epoch

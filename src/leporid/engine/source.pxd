@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.plane cimport Plane
+from leporid.engine.questions cimport Questions
 
 cdef class Route:
     cdef list queues
@@ -29,6 +30,7 @@ cdef class Source:
     cdef public object make_delays  # () gives it `delays`; None: nothing is delayed here
     cdef public bint delaying       # x-delay counts here, not only x-deliver-at
     cdef public object check_key    # (key) raises a fault for one that it does not take; or None
+    cdef readonly Questions questions   # of filters, by messages that come in here
     cdef readonly object delays     # what waits here, once there was something
     cdef object resolver
     cdef list table                 # Route or None, open addressing

@@ -6,6 +6,7 @@ from typing import final
 
 from leporid.engine.delays import Delays
 from leporid.engine.filter import Filter
+from leporid.engine.questions import Questions
 
 @final
 class Route:
@@ -38,6 +39,10 @@ class Source:
     @property
     def delays(self) -> Delays | None:
         """What waits here, once there was something."""
+
+    @property
+    def questions(self) -> Questions:
+        """What filters were asked about messages that come in here."""
 
     @property
     def epoch(self) -> int:

@@ -10,6 +10,7 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.forks cimport Fork
+from leporid.engine.questions cimport Questions
 from leporid.engine.queue cimport DROP_HEAD, Queue
 from leporid.engine.wire cimport hash_key
 
@@ -78,6 +79,7 @@ cdef class Source:
         self.raw_name = name.encode()
         self.resolver = resolver
         self.cacheable = cacheable
+        self.questions = Questions()
         self.clear()
 
     cdef void clear(self):

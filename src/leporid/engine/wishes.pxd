@@ -8,6 +8,7 @@ from leporid.engine.cohort cimport Cohort
 from leporid.engine.index cimport Slot
 from leporid.engine.order cimport Order
 from leporid.engine.plane cimport Plane
+from leporid.engine.questions cimport Questions
 from leporid.engine.queue cimport Queue
 from leporid.engine.takers cimport Taker, Takers
 
@@ -27,6 +28,7 @@ cdef class Party(Takers):
 
 cdef class Wishes:
     cdef Queue queue
+    cdef Questions questions
     cdef dict by_key
     cdef list cohorts
     cdef Takers turns               # wishes that may have something for somebody who can take

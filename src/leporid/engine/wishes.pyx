@@ -21,7 +21,7 @@ from leporid.engine.cohort cimport Cohort
 from leporid.engine.conjunction cimport Conjunction
 from leporid.engine.index cimport READY, UNACKED, Slot
 from leporid.engine.order cimport Order
-from leporid.engine.plane cimport Plane
+from leporid.engine.plane cimport Plane, questions_of
 from leporid.engine.queue cimport Queue
 from leporid.engine.selector cimport Selector
 from leporid.engine.tags cimport Tags
@@ -77,6 +77,7 @@ cdef class Wishes:
     def __cinit__(self, Queue queue not None):
         cdef int lane
         self.queue = queue
+        self.questions = questions_of(queue.plane, queue.id)
         self.by_key = {}
         self.cohorts = []
         self.turns = Takers()

@@ -17,6 +17,7 @@ from leporid.management.answers import Room
 from leporid.management.browsing import BrowseRoutes
 from leporid.management.delays import DelayRoutes
 from leporid.management.filter_classes import FilterClassRoutes
+from leporid.management.filter_counts import FilterCountRoutes
 from leporid.management.groups import GroupRoutes
 from leporid.management.leases import LeaseRoutes
 from leporid.management.paths import route
@@ -34,6 +35,7 @@ ONE = "/api/streams/{vhost}/{stream}"
 QUEUE = "/api/queues/{vhost}/{queue}"
 GROUPS = "/api/groups/{vhost}/{stream}"
 DELAYS = "/api/delays/{vhost}"
+FILTERS = "/api/filters"
 CLASSES = "/api/filter-classes"
 LEASE = QUEUE + "/leases/{lease}"
 
@@ -45,7 +47,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     browsing, leases = BrowseRoutes(around, room), LeaseRoutes(around, room)
     readers, publishing = ReaderRoutes(around), PublishRoutes(around)
     delays, classes = DelayRoutes(around), FilterClassRoutes(around)
-    groups = GroupRoutes(around)
+    groups, counts = GroupRoutes(around), FilterCountRoutes(around)
     return [
         route("/api/streams/{vhost}", _answering(streams.listing), "GET"),
         route(ONE, _answering(streams.info), "GET"),
@@ -70,6 +72,8 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         route(DELAYS + "/{exchange}/{id}", _answering(delays.message), "GET"),
         route(DELAYS + "/{exchange}/{id}", _answering(delays.cancel), "DELETE"),
         route("/api/publish/{vhost}/{exchange}", _answering(publishing.publish), "POST"),
+        route(FILTERS, _answering(counts.whole), "GET"),
+        route(FILTERS + "/{vhost}", _answering(counts.places), "GET"),
         route(CLASSES, _answering(classes.listing), "GET"),
         route(CLASSES + "/{name}", _answering(classes.show), "GET"),
         route(CLASSES + "/{name}", _answering(classes.put), "PUT"),

@@ -172,23 +172,27 @@ class QueueBatches:
             if window is None:
                 return None
             job = self._around.encoders.submit(self._encode, window)
-            rows, batch = await result_of(job, window)
+            counts, rows, batch = await result_of(job, window)
+            self._around.plane.note_browsed(self.engine, counts)
             if rows:
                 self.shown(rows)
                 encoded: memoryview = batch
                 return encoded
 
-    def _encode(self, window: QueueWindow) -> tuple[int, memoryview | None]:
-        """Columns, batch, message; on a thread."""
+    def _encode(
+        self, window: QueueWindow
+    ) -> tuple[tuple[int, int, int, int], int, memoryview | None]:
+        """What filters made of it, and columns, batch, message; on a thread."""
         from leporid.management.tables import batch_of
 
         chosen = Chosen(window, **self._filters)
         if not chosen.rows:
-            return 0, None
+            return chosen.filtering, 0, None
         rows, columns = columns_of(
             window, self._shape.columns, stream=self.queue.name, chosen=chosen
         )
-        return rows, self._encoder.encode(batch_of(self._encoder.schema, rows, columns))
+        batch = self._encoder.encode(batch_of(self._encoder.schema, rows, columns))
+        return chosen.filtering, rows, batch
 
 
 class _Browsed(QueueBatches):

@@ -124,19 +124,6 @@ def test_trailing_bytes_wait(name):
         assert all_received == received + len(trail)
 
 
-@pytest.mark.parametrize("size", [1, 3, 4087, 4088, 4089, 8176, 20_000, 300_000])
-def test_bodies_of_many_frames(size):
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue}, frame_max=4096)
-    body = bytes(range(256)) * (size // 256 + 1)
-    peer.feed(publish(1, "q", body[:size], step=4088))
-    got = peer.get(queue)
-    assert got is not None
-    assert got.body == body[:size]
-    assert got.frames == -(-size // 4088)
-
-
 def test_what_the_server_calls():
     plane = make_plane()
     queue = plane.queue(0, "q", False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import tracemalloc
 
 import pytest
 from tests.engine import frames
@@ -329,18 +328,6 @@ def test_a_refused_channel_gives_back_what_it_has():
     ]
 
 
-def test_a_half_sent_message_of_a_refused_channel_is_forgotten():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue})
-    peer.feed(basic_publish(1, "q") + content_header(1, 10) + bodies(1, b"12345"))
-    peer.connection.refuse_channel(1)
-    peer.feed(bodies(1, b"67890") + frame(frames.METHOD, 1, CHANNEL_CLOSE_OK))
-    assert queue.ready_count == 0
-    assert peer.faults == []
-    assert 1 not in peer.connection.channels
-
-
 def test_defects_cost_one_connection():
     plane = make_plane()
     queue = plane.queue(0, "q", False)
@@ -354,15 +341,3 @@ def test_defects_cost_one_connection():
     assert [str(error) for error in peer.session.defects] == ["a mistake of ours"]
     other.feed(publish(1, "q", b"x"))
     assert queue.ready_count == 1
-
-
-def test_the_content_of_a_servers_method_is_waited_for_and_not_kept(peer):
-    """Such a peer never published, so it is not among those that wait when memory is short."""
-    peer.feed(method(1, frames.BASIC, 50, b""), content_header(1, 64 * 2**20))
-    tracemalloc.start()
-    for _ in range(64):
-        peer.feed(frame(frames.BODY, 1, bytes(100_000)))
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert held < 100_000
-    assert not peer.session.methods

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
+from leporid.engine.assembly cimport Assembly
 from leporid.engine.confirms cimport Confirms
 from leporid.engine.forgiven cimport Forgiven
 from leporid.engine.ledger cimport Ledger
@@ -44,13 +45,7 @@ cdef class Channel(Sender):
     # Of `timeouts`: the number it is known by there, when it is looked at, the shortest timeout.
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
     cdef Forgiven forgiven
-    # Assembly of a message whose frames did not arrive together.
-    cdef int expecting              # 0 a method, 1 a content header, 2 a content body
-    cdef uint16_t assembling_id     # the method whose content it is; 40 but for a confused peer
-    cdef bytes assembling_method
-    cdef bytes assembling_properties
-    cdef object assembling_body
-    cdef uint64_t assembling_left
+    cdef Assembly assembly          # of a message whose frames do not arrive together
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,

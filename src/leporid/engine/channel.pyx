@@ -350,8 +350,7 @@ cdef class Channel(Sender):
         self.rollback()
         self.transactional = False
         give_back_unsettled(self, SETTLE_FAIL)
-        self.expecting = 0
-        self.assembling_body = None
+        self.assembly = None
         self.closed = True
         self.source = None
         self.route = None

@@ -1,12 +1,9 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of connection.pyx."""
 
-from typing import Final, TypeVar
+from typing import Final
 
-from leporid.amqp.errors import Fault
 from leporid.engine.peer import Peer
-
-_F = TypeVar("_F", bound=Fault)
 
 PROTOCOL_HEADERS: Final[tuple[bytes, ...]]
 OWN_HEADER: Final[bytes]
@@ -45,14 +42,8 @@ class Connection(Peer):
     def feed(self, data: bytes) -> None:
         """The same for bytes from anywhere, of any length."""
 
-def content_fault(method: int, fault: _F) -> _F:
-    """The fault, blamed on the method that the content belongs to."""
-
 def snippet(payload: bytes) -> str:
     """The first bytes of a frame, worded as RabbitMQ does."""
-
-def settle_fault(fault: _F, method: int) -> _F:
-    """The fault, blamed on the settling method."""
 
 def undecodable(arguments: bytes) -> str:
     """Arguments that do not parse, worded as RabbitMQ does."""

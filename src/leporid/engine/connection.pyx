@@ -1,9 +1,9 @@
 """A connection: cuts frames from bytes, does what every message needs, hands on the rest.
 
-Responsible for framing (AMQP 0-9-1 4.2), for content assembly, and for holding a peer's input back
-while something it asked for is on its way to the disk. It does not know sockets, and not what a
-declare or a login means: such methods go to the session. Invariants: a length that a peer named is
-compared with a limit before anything is kept for it; after `broken` nothing of the input counts.
+Responsible for framing (AMQP 0-9-1 4.2), and for holding a peer's input back while something it
+asked for is on its way to the disk. It does not know sockets, and not what a declare or a login
+means: such methods go to the session. Invariants: a length that a peer named is compared with a
+limit before anything is kept for it; after `broken` nothing of the input counts.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -13,6 +13,9 @@ from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
 
+from leporid.engine.assembly cimport (
+    BASIC_PUBLISH_METHOD, FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, Assembly,
+)
 from leporid.engine.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_FAIL, SETTLE_REQUEUE, Channel,
 )
@@ -20,22 +23,11 @@ from leporid.engine.peer cimport Peer
 from leporid.engine.settling cimport settle
 from leporid.engine.wire cimport load16, load32, load64
 
-from leporid.amqp.errors import (
-    Fault, FrameError, PreconditionFailed, SyntaxFault, UnexpectedFrame,
-)
-
-cdef extern from *:
-    """
-    enum { FRAME_METHOD = 1, FRAME_HEADER = 2, FRAME_BODY = 3, FRAME_HEARTBEAT = 8 };
-    enum { FRAME_END = 0xce };
-    """
-    int FRAME_METHOD
-    int FRAME_HEADER
-    int FRAME_BODY
-    int FRAME_HEARTBEAT
-    int FRAME_END
+from leporid.amqp.errors import Fault, FrameError, UnexpectedFrame
+from leporid.engine.assembly import basic_fault
 
 cdef enum:
+    FRAME_END = 0xce
     CHANNEL_CLOSE = 20 << 16 | 40
     CHANNEL_CLOSE_OK = 20 << 16 | 41
     BASIC_PUBLISH = 60 << 16 | 40
@@ -153,7 +145,7 @@ cdef class Connection(Peer):
         if self.last_channel is not None:
             number = self.last_channel.number
             if not fault.class_id:
-                content_fault(40, fault)
+                basic_fault(BASIC_PUBLISH_METHOD, fault)
         if isinstance(fault, FrameError) and not fault.class_id:
             self.broken = True  # where the next frame begins is not known
         self.session.on_fault(number, fault)
@@ -269,7 +261,7 @@ cdef class Connection(Peer):
                 if ids == CHANNEL_CLOSE or ids == CHANNEL_CLOSE_OK:
                     self.session.on_method(number, payload[:size])
                 return 0
-            if channel.expecting:
+            if channel.assembly is not None:
                 self.at += size + 8
                 self.assemble(channel, FRAME_METHOD, payload, size)
                 return 0
@@ -284,9 +276,7 @@ cdef class Connection(Peer):
             if ids >> 16 == 60 and (ids & 0xffff) in (50, 60, 71):
                 # A server's method; its content is waited for before it is refused.
                 self.at += size + 8
-                channel.assembling_id = ids & 0xffff
-                channel.assembling_method = payload[:size]
-                channel.expecting = 1
+                channel.assembly = Assembly(ids & 0xffff, payload[:size])
                 return 0
             if self.buries:
                 if self.plane.burials.dying:
@@ -324,7 +314,7 @@ cdef class Connection(Peer):
         if size < 9 or <uint32_t> method[6] + 9 > size or (
                 <uint32_t> method[6] + method[7 + method[6]] + 9 != size):
             self.at = after
-            raise content_fault(40, FrameError(undecodable(method[4:size])))
+            raise basic_fault(BASIC_PUBLISH_METHOD, FrameError(undecodable(method[4:size])))
         self.published = True
         header = p + after
         if n - after < 7:
@@ -361,75 +351,29 @@ cdef class Connection(Peer):
                                 self.deepest = max(self.deepest, channel.deepest)
                                 return 0
         self.at += size + 8
-        channel.assembling_method = method[6:size]
-        channel.assembling_id = 40
-        channel.expecting = 1
+        channel.assembly = Assembly(BASIC_PUBLISH_METHOD, method[6:size])
         return 0
 
     cdef int assemble(self, Channel channel, uint8_t kind, const uint8_t *payload,
                       uint32_t size) except -1:
         """A frame on a channel while a content is expected, or a stray content frame."""
-        cdef uint64_t length
-        cdef bytes method, properties
+        cdef Assembly whole
         cdef const uint8_t[::1] body
-        if channel.expecting == 0:
+        if channel.assembly is None:
             self.last_channel = None
             raise UnexpectedFrame("expected method frame, got non method frame instead")
-        if channel.expecting == 1:
-            if kind != FRAME_HEADER:
-                channel.expecting = 0
-                raise content_fault(channel.assembling_id, UnexpectedFrame(
-                    "expected content header for class 60, got non content header frame instead"))
-            if size < 14:
-                channel.expecting = 0
-                raise content_fault(
-                    channel.assembling_id, SyntaxFault("content header frame is too short"))
-            if load16(payload) != 60:
-                channel.expecting = 0
-                raise content_fault(channel.assembling_id, UnexpectedFrame(
-                    f"expected content header for class 60, got one for class {load16(payload)} "
-                    "instead"))
-            if load16(payload + 2):  # the weight must be zero (AMQP 0-9-1 4.2.6.1)
-                channel.expecting = 0
-                raise content_fault(channel.assembling_id, UnexpectedFrame(
-                    "expected content header for class 60, got non content header frame instead"))
-            length = load64(payload + 4)
-            if length > self.plane.message_bytes_max:
-                channel.expecting = 0
-                raise content_fault(channel.assembling_id, PreconditionFailed(
-                    f"message size {length} is larger than configured max size "
-                    f"{self.plane.message_bytes_max}"))
-            channel.assembling_properties = payload[12:size]
-            channel.assembling_left = length
-            channel.assembling_body = bytearray()
-            channel.expecting = 2
-        else:
-            if kind != FRAME_BODY:
-                channel.expecting = 0
-                channel.assembling_body = None
-                raise content_fault(channel.assembling_id, UnexpectedFrame(
-                    "expected content body, got non content body frame instead"))
-            if size > channel.assembling_left:
-                channel.expecting = 0
-                channel.assembling_body = None
-                raise content_fault(channel.assembling_id, UnexpectedFrame(
-                    "expected content body, got non content body frame instead"))
-            if channel.assembling_id == 40:  # what will be refused is not kept
-                channel.assembling_body += payload[:size]
-            channel.assembling_left -= size
-        if channel.assembling_left:
+        whole, channel.assembly = channel.assembly, None
+        if not whole.take(kind, payload, size, self.plane.message_bytes_max):
+            channel.assembly = whole
             return 0
-        channel.expecting = 0
-        method, properties = channel.assembling_method, channel.assembling_properties
-        body = assembled = channel.assembling_body
-        channel.assembling_body = None
-        if channel.assembling_id != 40:
-            self.session.on_method(channel.number, method)
+        if whole.method_id != BASIC_PUBLISH_METHOD:
+            self.session.on_method(channel.number, whole.method)
             return 0
+        body = whole.body
         channel.publish(
-            <const uint8_t *> PyBytes_AS_STRING(method), len(method),
-            <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-            &body[0] if len(assembled) else NULL, len(assembled), self.user_id)
+            <const uint8_t *> PyBytes_AS_STRING(whole.method), len(whole.method),
+            <const uint8_t *> PyBytes_AS_STRING(whole.properties), len(whole.properties),
+            &body[0] if len(whole.body) else NULL, len(whole.body), self.user_id)
         self.deepest = max(self.deepest, channel.deepest)
         return 0
 
@@ -440,7 +384,7 @@ cdef class Connection(Peer):
         cdef bint multiple = False
         cdef int how = SETTLE_ACK
         if size != 13:
-            raise settle_fault(FrameError(undecodable(payload[4:size])), method)
+            raise basic_fault(method, FrameError(undecodable(payload[4:size])))
         tag = load64(payload + 4)
         if method == 80:
             multiple = payload[12] & 1
@@ -452,7 +396,7 @@ cdef class Connection(Peer):
         try:
             settle(channel, tag, multiple, how)
         except Fault as fault:
-            raise settle_fault(fault, method)
+            raise basic_fault(method, fault)
         if self.plane.noted != noted:
             self.settle_generation = self.plane.noted_by
         self.buries = self.buries or how != SETTLE_ACK and self.plane.burials.dying
@@ -475,12 +419,6 @@ cdef class Connection(Peer):
         return 0
 
 
-def content_fault(method, fault):
-    """The fault, blamed on the method that the content belongs to."""
-    fault.class_id, fault.method_id = 60, method
-    return fault
-
-
 def undecodable(arguments):
     """Arguments that do not parse, worded as RabbitMQ does: an Erlang binary."""
     if arguments and all(32 <= octet < 127 for octet in arguments):
@@ -492,9 +430,3 @@ def snippet(payload):
     """The first bytes of a frame, worded as RabbitMQ does."""
     shown = ",".join(map(str, payload[:SNIPPET_BYTES]))
     return f"{'all' if len(payload) <= SNIPPET_BYTES else 'first 16'} octets = <<{shown}>>"
-
-
-def settle_fault(fault, method):
-    """The fault, blamed on the settling method."""
-    fault.class_id, fault.method_id = 60, method
-    return fault

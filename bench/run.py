@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import bench.bad_classes
 import bench.delays
 import bench.filter_classes
 import bench.filtered

@@ -26,6 +26,7 @@ from leporid.amqp.methods import (
     QueueUnbind,
 )
 from leporid.amqp.tables import Value
+from leporid.broker import members
 from leporid.broker.changes import DropGroup, DropReaderOffset, PutGroup
 from leporid.broker.handovers import HANDOVER_MS
 
@@ -58,6 +59,20 @@ def test_a_group_without_members_is_forgotten_after_a_day(world: World):
         DropGroup("/", "s", "g"),
     ]
     assert vhost_of(world).groups.of("s") == []
+
+
+def test_many_groups_are_looked_at_in_turn(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(members, "LOOKS_A_ROUND", 2)
+    groups = vhost_of(world).groups
+    for number in range(5):
+        groups.restore("s", f"g{number}", 0, {}, 0)
+    for _ in range(3):
+        groups.look_at_all(1, 100)
+    left = []
+    for _ in range(4):
+        groups.look_at_all(200, 100)
+        left.append(len(groups.of("s")))
+    assert left == [3, 1, 0, 0]
 
 
 def test_who_comes_in_time_keeps_it(world: World):

@@ -45,6 +45,10 @@ GROUPS_MAX: Final = 10_000
 """Groups of one virtual host. Each is a definition that stays until it expires, so a client that
 makes up a new name each time would fill the disk."""
 
+LOOKS_A_ROUND: Final = 500
+"""Groups that are looked at in one go, once a second, while nobody else has a turn; the others are
+next. It takes some milliseconds."""
+
 FILTERING: Final = (*FILTER_ARGUMENTS, STREAM_FILTER, MATCH_UNFILTERED)
 """Arguments on which the members of a group have to agree."""
 
@@ -289,6 +293,8 @@ class Groups:
         self._classes = registry.filter_classes
         self._recorder = recorder
         self._groups: dict[tuple[str, str], Group] = {}
+        # How many of them were looked at since the first of them was.
+        self._looked = 0
 
     def __repr__(self) -> str:
         return f"<Groups of {self.vhost.name!r} count={len(self._groups)}>"
@@ -422,24 +428,31 @@ class Groups:
 
     def look(self, group: Group) -> None:
         """See whether the partitions of a group are those that it knows."""
+        self._compare(group, self._found(group.stream))
+
+    def _found(self, stream: str) -> list[QueueState] | None:
+        try:
+            return partitioned.of(self.vhost, stream)
+        except NotFound:
+            return None
+
+    def _compare(self, group: Group, found: list[QueueState] | None) -> None:
         if self._groups.get((group.stream, group.name)) is not group:
             return
-        try:
-            found = partitioned.of(self.vhost, group.stream)
-        except NotFound:
-            found = []
-            gone = True
-        else:
-            gone = group.stands_for_nothing
-        if gone:
+        if found is None or group.stands_for_nothing:
             self._end(group, "the stream was deleted")
         else:
             group.look(found)
 
     def look_at_all(self, now_ms: int, expires_ms: int) -> None:
-        """See that of each, and forget those that had no member for so long."""
-        for group in tuple(self._groups.values()):
-            self.look(group)
+        """See that of some, in turn, and forget those that had no member for so long."""
+        groups = tuple(self._groups.values())
+        begin = self._looked if self._looked < len(groups) else 0
+        some = (groups[begin:] + groups[:begin])[:LOOKS_A_ROUND]
+        self._looked = begin + LOOKS_A_ROUND
+        found = {stream: self._found(stream) for stream in {group.stream for group in some}}
+        for group in some:
+            self._compare(group, found[group.stream])
             if group.members:
                 continue
             if not group.unused_since_ms:

@@ -141,8 +141,9 @@ cdef class AskingReader(Reader):
             count += 1
         if not count:
             return None
-        self.out = count
-        return frame_of(records, <uint32_t> count), count
+        frame = frame_of(records, <uint32_t> count)
+        self.out = count  # not before: there may be no memory for the frame
+        return frame, count
 
     def judged(self, bytes verdicts not None):
         """The batch is judged: what has a 1 is delivered, in order, the rest passed over."""

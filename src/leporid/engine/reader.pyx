@@ -37,6 +37,8 @@ cdef class Reader(Consumer):
         """Everything below was delivered and settled."""
         cdef size_t at
         cdef uint64_t least = self.offset
+        if not self.unacked_count:
+            return least  # others of the channel may have much that is unsettled
         for _, _, seq, consumer, _, _ in self.channel.tx_settles:
             if consumer is self:
                 least = min(least, <uint64_t> seq)  # until the transaction is committed

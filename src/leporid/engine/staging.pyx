@@ -78,8 +78,13 @@ cdef class Staging(Queue):
             count += 1
         if not count:
             return None
+        try:
+            frame = frame_of(records, <uint32_t> count)
+        except MemoryError:
+            self.give_back()
+            raise
         self.judging = True
-        return frame_of(records, <uint32_t> count), count
+        return frame, count
 
     def judged(self, bytes verdicts not None):
         """The batch is judged: what has a 1 goes on, in order, the rest ends."""

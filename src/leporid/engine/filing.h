@@ -6,6 +6,7 @@
 #ifndef LEPORID_FILING_H
 #define LEPORID_FILING_H
 
+#include "hashing.h"
 #include "matching.h"
 
 enum { NOBODY = UINT32_MAX };
@@ -14,6 +15,7 @@ typedef struct Key Key;
 
 struct Key {
     Key *next;               /* in the same bucket */
+    Key *before, *after;     /* of the same kind in the same place, for who looks through these */
     uint64_t hash;
     uint32_t place, count, size;
     Operand value;           /* a text lies behind this */
@@ -36,10 +38,9 @@ static inline Operand plain_value(const Operand *v) {
 }
 
 static inline uint64_t hash_value(uint32_t place, const Operand *plain) {
-    uint64_t h = (plain->kind + ((uint64_t) place << 8)) * 0x9e3779b97f4a7c15ull;
-    if (plain->kind == TEXT_VALUE) return h ^ hash_key(plain->text, plain->length);
-    h = (h ^ (uint64_t) plain->integer) * 0xff51afd7ed558ccdull;
-    return h ^ (h >> 29);
+    uint64_t value = plain->kind == TEXT_VALUE ? hash_hidden(plain->text, plain->length)
+                                               : (uint64_t) plain->integer;
+    return hash_pair(value, plain->kind + ((uint64_t) place << 8));
 }
 
 static inline int is_same_value(const Operand *a, const Operand *b) {

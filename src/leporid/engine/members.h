@@ -19,6 +19,7 @@ enum { NOT_TAKEN = -3 };
 typedef struct {
     uint8_t kind;
     uint16_t wanted;         /* property flags */
+    uint32_t made;           /* places from AT_TAG on, whose values are made of others, as bits */
     uint32_t count;          /* of conjuncts, also of those of a program */
     Conjunct *conjuncts;
     Code code;
@@ -45,6 +46,7 @@ typedef struct {
 typedef struct {
     uint32_t texts, numbers, prefixes;
     uint32_t lengths;        /* of the prefixes, as bits; some may be there no more */
+    Key *keys[2];            /* all texts, all numbers */
 } Filed;
 
 typedef struct {
@@ -136,10 +138,8 @@ static void note_wanted(SelectorSet *s) {
 static void use_places(SelectorSet *s, const Part *part, int change) {
     for (int bit = 0; bit < BITS; bit++)
         if (bit != BIT_HEADERS && part->wanted >> bit & 1) s->uses[bit] += change;
-    for (uint32_t i = 0; i < part->count; i++) {
-        uint32_t place = part->conjuncts[i].place;
-        if (place >= AT_TAG && place < AT_HEADERS) s->uses[place] += change;
-    }
+    for (int place = AT_TAG; place < AT_HEADERS; place++)
+        if (part->made >> place & 1) s->uses[place] += change;
     s->header_users += change * (int) part->names_count;
     note_wanted(s);
 }
@@ -154,9 +154,24 @@ static void close_part(SelectorSet *s, Part *part) {
     free(part->room);
 }
 
-static void count_filed(SelectorSet *s, const Key *key, int change) {
+/* A key that is new, or that nobody is filed under any more when it goes, is listed or not. */
+static void list_key(Key **first, Key *key, int change) {
+    if (key->count > 1) return;
+    if (change > 0) {
+        key->before = NULL;
+        key->after = *first;
+        if (*first) (*first)->before = key;
+        *first = key;
+    } else {
+        if (key->after) key->after->before = key->before;
+        *(key->before ? &key->before->after : first) = key->after;
+    }
+}
+
+static void count_filed(SelectorSet *s, Key *key, int change) {
     uint32_t place = key->place & PLACE_MASK, length = prefix_length(key->place);
     Filed *filed = &s->filed[place];
+    if (!length) list_key(&filed->keys[is_numeric(&key->value)], key, change);
     if (length) {
         filed->prefixes += change;
         filed->lengths = filed->prefixes ? filed->lengths | 1u << length : 0;
@@ -257,6 +272,7 @@ static int add_tags(SelectorSet *s, uint32_t number, uint32_t count) {
     part->room = calloc(1, sizeof *part->room);
     if (!part->own || !part->conjuncts || !part->room) return NO_MEMORY;
     part->code.jms = 1;
+    part->made = 1u << AT_TAG;
     part->count = 1;
     *part->conjuncts = (Conjunct) {
         .place = AT_TAG, .kind = ONE_OF, .several = part->own, .count = count
@@ -293,6 +309,18 @@ static int is_tag(const Program *g, const Instruction *one) {
         && !memcmp(second->name, "x-stream-filter-value", 21);
 }
 
+/* Conditions and anchors may ask for these. */
+static uint32_t made_places(const Program *g) {
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < g->code.count; i++) {
+        uint8_t opcode = g->code.instructions[i].opcode;
+        if (opcode == OP_TAG) made |= 1u << AT_TAG;
+        if (opcode == OP_DELIVERY_MODE) made |= 1u << AT_DELIVERY_MODE;
+        if (opcode == OP_MILLISECONDS) made |= 1u << AT_MILLISECONDS;
+    }
+    return made;
+}
+
 /* NOT_TAKEN: it would make too many names of headers; nothing was added. */
 static int add_program(SelectorSet *s, uint32_t number, const Program *g) {
     int opaque = 0;
@@ -324,6 +352,7 @@ static int add_program(SelectorSet *s, uint32_t number, const Program *g) {
     part->anchors = parts.anchors;
     part->code = g->code;
     part->wanted = g->wanted;
+    part->made = made_places(g);
     use_places(s, part, 1);
     for (uint32_t i = 0; i < part->count; i++) opaque |= part->conjuncts[i].kind == OPAQUE;
     return opaque ? renumber(part, g, part->names) : DONE;

@@ -5,6 +5,7 @@
 #ifndef LEPORID_NAMING_H
 #define LEPORID_NAMING_H
 
+#include "hashing.h"
 #include "text.h"
 
 /* Numbers have 16 bits, and where a header's value stands is a number that is a little higher. */
@@ -44,7 +45,7 @@ static inline uint32_t find_name(const Naming *n, const uint8_t *text, uint8_t l
 /* The number of a header in a message; NO_NAME when nobody asks for it. */
 static inline uint32_t number_of_name(const Naming *n, const uint8_t *text, uint8_t length) {
     if (!(n->lengths >> (length & 63) & 1)) return NO_NAME;
-    return find_name(n, text, length, hash_key(text, length));
+    return find_name(n, text, length, hash_hidden(text, length));
 }
 
 static int more_names(Naming *n) {
@@ -68,7 +69,7 @@ static int more_names(Naming *n) {
 
 /* The number of a name that has one user more; NO_NAME: no memory, or too many names. */
 static uint32_t use_name(Naming *n, const uint8_t *text, uint8_t length) {
-    uint64_t hash = hash_key(text, length);
+    uint64_t hash = hash_hidden(text, length);
     uint32_t at = find_name(n, text, length, hash);
     if (at != NO_NAME) {
         n->names[at].users++;

@@ -8,6 +8,7 @@
 #ifndef LEPORID_SELECTOR_H
 #define LEPORID_SELECTOR_H
 
+#include "hashing.h"
 #include "matching.h"
 #include "pattern.h"
 
@@ -92,7 +93,7 @@ static int load_header(Program *g, const uint8_t **at, const uint8_t *end) {
     Header *header = &g->headers[g->headers_count];
     header->length = *p;
     header->name = p + 1;
-    header->hash = hash_key(p + 1, *p);
+    header->hash = hash_hidden(p + 1, *p);
     uint8_t *first = &g->first[header->hash % BUCKETS];
     header->next = *first;
     *first = g->headers_count++;
@@ -232,7 +233,7 @@ static int see_headers(const Program *g, const uint8_t *p, const uint8_t *end, S
         seen->work++;
         if (next_value(&p, end, &type, &content, &size)) return MALFORMED;
         if (!(g->lengths >> (length & 63) & 1)) continue;
-        uint64_t hash = hash_key(name, length);
+        uint64_t hash = hash_hidden(name, length);
         for (slot = g->first[hash % BUCKETS]; slot != NO_SLOT; slot = g->headers[slot].next) {
             const Header *header = &g->headers[slot];
             if (header->hash == hash && header->length == length

@@ -108,13 +108,8 @@ static inline void ask_found(SelectorSet *s, const Key *key, const Asked *asked)
 
 /* All that are filed in a place under values of a kind that the message's is not. */
 static void ask_others(SelectorSet *s, uint32_t place, int numeric, const Asked *asked) {
-    for (uint32_t number = 0; number < s->upto; number++) {
-        const Member *m = &s->members[number];
-        uint32_t i = 0;
-        while (i < m->keys_count
-               && (m->keys[i]->place != place || is_numeric(&m->keys[i]->value) != numeric)) i++;
-        if (i < m->keys_count) ask_once(s, number, asked);
-    }
+    for (const Key *key = s->filed[place].keys[numeric]; key; key = key->after)
+        ask_found(s, key, asked);
 }
 
 static void ask_filed(SelectorSet *s, uint32_t place, const Asked *asked) {

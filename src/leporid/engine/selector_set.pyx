@@ -20,11 +20,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.conjunction cimport Conjunction
 from leporid.engine.filter cimport Filter, short
+from leporid.engine.hashing cimport keep_secret
 from leporid.engine.log cimport KIND_PUBLISH
 from leporid.engine.selector cimport Selector
 from leporid.engine.tags cimport Tags
 from leporid.engine.window cimport Window
 from leporid.engine.wire cimport Record, Target
+
+keep_secret()
 
 
 cdef class SelectorSet:

@@ -10,11 +10,13 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.forks cimport Fork
+from leporid.engine.hashing cimport hash_hidden, keep_secret
 from leporid.engine.questions cimport Questions
 from leporid.engine.queue cimport DROP_HEAD, Queue
-from leporid.engine.wire cimport hash_key
 
 from leporid.amqp.errors import PreconditionFailed, ResourceError
+
+keep_secret()
 
 # Routes remembered for one exchange. Keys are up to 255 bytes, so this bounds a publisher that
 # never repeats a key to some 10 MB; past it, all are forgotten and asked again.
@@ -96,7 +98,7 @@ cdef class Source:
         """What one key leads to changed; cheaper than `forget` when that is common."""
         cdef bytes raw = key.encode()
         cdef const uint8_t *text = <const uint8_t *> PyBytes_AS_STRING(raw)
-        cdef uint64_t h = hash_key(text, len(raw)), at = h & self.mask
+        cdef uint64_t h = hash_hidden(text, len(raw)), at = h & self.mask
         cdef Route route
         while True:
             route = <Route> self.table[at]
@@ -158,7 +160,7 @@ cdef class Source:
         if not self.cacheable:
             return self.ask(PyBytes_FromStringAndSize(<const char *> key, size),
                             PyBytes_FromStringAndSize(<const char *> properties, properties_len))
-        h = hash_key(key, size)
+        h = hash_hidden(key, size)
         at = h & self.mask
         while True:
             route = <Route> self.table[at]

@@ -85,7 +85,8 @@ class Here:
 
     def bind(self, source: str, destination: str, key: str = "k", kind: str = "queue") -> None:
         assert kind in ("queue", "exchange")
-        self.vhost.bind(Binding(source, destination, kind, key, {}), None)  # type: ignore[arg-type]
+        binding = Binding(source, destination, kind, key, {})  # type: ignore[arg-type]
+        self.vhost.bindings.bind(binding, None)
 
     def send(self, exchange: str, body: str, raw: bytes, key: str = "k") -> None:
         self.peer.feed(publish(1, key, body.encode(), raw=raw, exchange=exchange))

@@ -48,11 +48,11 @@ class Filtering(Here):
 
     def filtered(self, source: str, destination: str, key: str = "k", **how: Value) -> None:
         binding = self.binding(source, destination, key, **how)  # type: ignore[arg-type]
-        self.vhost.bind(binding, None)
+        self.vhost.bindings.bind(binding, None)
 
     def unbind(self, source: str, destination: str, key: str = "k", **how: Value) -> None:
         binding = self.binding(source, destination, key, **how)  # type: ignore[arg-type]
-        self.vhost.unbind(binding, None)  # type: ignore[arg-type]
+        self.vhost.bindings.unbind(binding, None)  # type: ignore[arg-type]
 
     def queues(self, *names: str) -> None:
         for name in names:
@@ -412,7 +412,7 @@ def test_a_bad_filter_is_refused_and_nothing_is_bound(
             "x", destination, **{n.replace("-", "_"): v for n, v in arguments.items()}
         )
         with pytest.raises(fault, match="_") as raised:
-            here.vhost.bind(binding, None)
+            here.vhost.bindings.bind(binding, None)
         assert text in raised.value.text
     assert not here.vhost.exchange("x").outgoing
     assert here.goes("x", raw("a", n=1)) == ""
@@ -434,7 +434,7 @@ def test_a_headers_exchange_does_not_wait_for_what_asks_for_a_filter(here):
 def test_a_binding_that_is_restored_has_its_filter(here, exchange):
     here.queues("a")
     binding = here.binding("x", "a", tags="t", sql="n > 1")
-    assert here.vhost.restore_binding(binding)
+    assert here.vhost.bindings.restore(binding)
     assert here.goes("x", raw("t", n=2)) == "a"
     assert here.goes("x", raw("t", n=1)) == ""
 

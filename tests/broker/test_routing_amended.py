@@ -112,7 +112,7 @@ def test_filters_come_and_go_for_a_queue_that_has_others(here, exchange):
     here.filtered("x", "a", sql="n = 5")
     assert here.goes("x", raw(n=0)) == "a"
     here.unbind("x", "a", sql="n = 5")
-    here.vhost.unbind(here.binding("x", "a"), None)
+    here.vhost.bindings.unbind(here.binding("x", "a"), None)
     assert [here.goes("x", raw(n=n)) for n in (1, 0)] == ["a", ""]
 
 

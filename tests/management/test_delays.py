@@ -27,7 +27,7 @@ def waiting(world: World) -> World:
         arguments={"x-delayed-type": "direct"},
     )
     queue = world.vhost.create_queue("q", durable=True, auto_delete=False, arguments={}, owner=None)
-    world.vhost.bind(Binding("d", "q", "queue", "k", {}), None)
+    world.vhost.bindings.bind(Binding("d", "q", "queue", "k", {}), None)
     store = world.vhost.delay_stores.of(exchange)
     for seconds in (3, 1, 2):
         headers: Any = {"x-delay": seconds * 1000, "list": [b"\xff", True], "none": None}

@@ -42,7 +42,7 @@ def exchange(world: World, name: str, kind: str, *filters: str) -> None:
     )
     assert made.source is not None
     for sql in filters:
-        world.vhost.bind(Binding(name, "q", "queue", "k", {"x-filter-sql": sql}), None)
+        world.vhost.bindings.bind(Binding(name, "q", "queue", "k", {"x-filter-sql": sql}), None)
 
 
 def send(world: World, name: str, **headers: Value) -> None:

@@ -64,7 +64,7 @@ async def test_rows_become_messages_in_order(world: World, client: httpx.AsyncCl
 
 async def test_the_exchange_may_stand_in_the_row(world: World, client: httpx.AsyncClient):
     world.stream()
-    world.vhost.bind(Binding("amq.topic", "orders", "queue", "eu.*", {}), None)
+    world.vhost.bindings.bind(Binding("amq.topic", "orders", "queue", "eu.*", {}), None)
     data = table_of(
         body=[b"a", b"b", b"c"],
         routing_key=["eu.x", "orders", "us.x"],
@@ -364,7 +364,7 @@ async def test_what_an_exchange_remembers_is_a_duplicate(world: World, client: h
         internal=False,
         arguments={"x-cache-size": 10},
     )
-    world.vhost.bind(Binding("once", "jobs", "queue", "", {}), None)
+    world.vhost.bindings.bind(Binding("once", "jobs", "queue", "", {}), None)
     headers = pa.array([[("x-deduplication-header", key)] for key in "aba"], HEADERS_TYPE)
     data = table_of(body=["1", "2", "3"], headers=headers)
     url = "/api/publish/%2F/once"
@@ -375,7 +375,7 @@ async def test_what_an_exchange_remembers_is_a_duplicate(world: World, client: h
         assert (answer.json()["duplicates"], answer.json()["unroutable"]) == (3, 0)
     assert bodies(queue) == [b"1", b"2"]
     # What goes to a stream, too.
-    world.vhost.bind(Binding("once", world.stream().name, "queue", "", {}), None)
+    world.vhost.bindings.bind(Binding("once", world.stream().name, "queue", "", {}), None)
     headers = pa.array([[("x-deduplication-header", "s")]], HEADERS_TYPE)
     for accepted in (1, 0):
         answer = await publish(client, table_of(body=["s"], headers=headers), url=url)

@@ -143,7 +143,7 @@ def declare(vhost: VirtualHost, wanted: Plan) -> bool:
         vhost.create_queue(
             stream, durable=True, auto_delete=False, arguments=wanted.arguments, owner=None
         )
-        vhost.bind(binding, None)
+        vhost.bindings.bind(binding, None)
     return True
 
 

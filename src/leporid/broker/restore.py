@@ -175,7 +175,7 @@ def _restore_queue(vhosts: Mapping[str, VirtualHost], recorded: RecordedQueue) -
 def _restore_staging(vhosts: Mapping[str, VirtualHost], recorded: RecordedStaging) -> None:
     number, vhost, source, destination, kind, key, arguments = recorded
     binding = _binding(source, destination, kind, key, arguments)
-    if not vhosts[vhost].restore_staging(number, binding):
+    if not vhosts[vhost].bindings.restore_staging(number, binding):
         raise LookupError("its destination is missing")
 
 
@@ -188,7 +188,7 @@ def _binding(
 
 def _restore_binding(vhosts: Mapping[str, VirtualHost], recorded: RecordedBinding) -> None:
     vhost, source, destination, kind, key, arguments = recorded
-    if not vhosts[vhost].restore_binding(_binding(source, destination, kind, key, arguments)):
+    if not vhosts[vhost].bindings.restore(_binding(source, destination, kind, key, arguments)):
         raise LookupError("one of its ends is missing")
 
 

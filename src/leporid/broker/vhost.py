@@ -1,8 +1,8 @@
-"""One virtual host: its exchanges, queues and bindings, and the rules for changing them.
+"""One virtual host: its exchanges and queues, and the rules for changing them.
 
-Responsible for what may be declared, deleted, bound and unbound, for what goes with it (auto-
-delete, bindings of what is gone), and for recording what is durable. Must not know who asks: the
-permissions were checked before, in the order RabbitMQ checks them.
+Responsible for what may be declared and deleted, for what goes with it (auto-delete, bindings of
+what is gone), and for recording what is durable. Must not know who asks: the permissions were
+checked before, in the order RabbitMQ checks them; nor the rules of bindings (`bindings`).
 
 Invariant: what is durable here is what the recorded changes add up to, and a fault leaves
 everything as it was.
@@ -16,11 +16,11 @@ from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
 from leporid.broker.arguments import DEDUPLICATION, Arguments
+from leporid.broker.bindings import Bindings
 from leporid.broker.dataplane import Fork, Plane, Queue
 from leporid.broker.delays import DelayedMessages, DelayStores, Held
 from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
-from leporid.broker.filters import check_names, filter_of
 from leporid.broker.governing import Governor
 from leporid.broker.history import Histories
 from leporid.broker.members import Groups
@@ -62,6 +62,9 @@ class VirtualHost:
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
         self.stagings = Stagings(self, self._recorder, registry.new_queue_id)
+        self.bindings = Bindings(
+            self, self._topology, self._recorder, registry.filter_classes.require
+        )
         self.routing = Routing(
             registry.plane,
             self._topology,
@@ -225,18 +228,16 @@ class VirtualHost:
         while pending:
             exchange = pending.pop()
             removed = self._topology.remove_exchange(exchange.name)
-            self._record_unbound(removed, exchange)
+            self.bindings.ended(removed, exchange)
             self.stagings.destination_gone(exchange)
             self.delay_stores.close(exchange)
             self._recorder.removed_exchange(exchange)
             self.histories.end(exchange)
-            pending.extend(self._left_unused(removed))
+            pending.extend(self.bindings.left_unused(removed))
 
-    def _left_unused(self, removed: Iterable[Binding]) -> list[Exchange]:
-        """Return the auto-delete exchanges that lost their last binding with `removed`."""
-        found = self._topology.exchanges
-        sources = [found[name] for name in {each.source: None for each in removed} if name in found]
-        return [each for each in sources if each.auto_delete and not each.in_use]
+    def unbound(self, removed: Iterable[Binding]) -> None:
+        """Bindings are gone: the auto-delete exchanges whose last ones they were go with them."""
+        self._remove_exchanges(self.bindings.left_unused(removed))
 
     # ------------------------------------------------------------------ queues
 
@@ -340,12 +341,12 @@ class VirtualHost:
             subscription.subscriber.lose(subscription)
         removed = self.remove_queue(queue)
         ready = queue.engine.retire()
-        self._record_unbound(removed, queue)
+        self.bindings.ended(removed, queue)
         self.stagings.destination_gone(queue)
         self._recorder.removed_queue(queue)
         if queue.owner is not None:
             queue.owner.disown(queue)
-        self._remove_exchanges(self._left_unused(removed))
+        self.unbound(removed)
         return ready
 
     def unsubscribed(self, subscription: Subscription) -> None:
@@ -401,81 +402,6 @@ class VirtualHost:
     def drop_reader_offset(self, stream: str, reader: str) -> bool:
         """Forget a reader; returns whether it was known. Raises NotFound without the stream."""
         return self.bookmarks.drop(self.stream(stream), reader)
-
-    # ------------------------------------------------------------------ bindings
-
-    def bind(self, binding: Binding, asker: Owner | None) -> None:
-        """Bind; binding what is bound already changes nothing.
-
-        Raises:
-            NotFound: source or destination is missing.
-            PreconditionFailed: the exchange cannot make sense of key or arguments, or there is
-                something wrong with the filter.
-            ResourceLocked: the queue belongs to another connection.
-        """
-        source, destination = self._ends(binding)
-        if source is None:
-            raise NotFound(f"no {exchange_in(self.name, binding.source)}")
-        if destination is None:
-            named = queue_in if binding.destination_kind == "queue" else exchange_in
-            raise NotFound(f"no {named(self.name, binding.destination)}")
-        source.router.validate(binding.key, binding.arguments)
-        check_names(binding.arguments)
-        wanted = filter_of(binding.arguments, self._registry.filter_classes.require)
-        if isinstance(destination, QueueState):
-            destination.check_access(asker)
-        if binding in source.outgoing:
-            return
-        staged = self.stagings.begin(binding, source, destination)
-        self._topology.bind(binding, wanted, staged.key if staged else None)
-        self._recorder.bound(binding, source, destination)
-        self.histories.give(source, staged or destination, wanted)
-
-    def unbind(self, binding: Binding, asker: Owner) -> None:
-        """Unbind; without such a binding, or without its ends, nothing changes.
-
-        Raises:
-            ResourceLocked: the queue belongs to another connection.
-        """
-        source, destination = self._ends(binding)
-        if source is None or destination is None:
-            return
-        if isinstance(destination, QueueState) and binding in source.outgoing:
-            destination.check_access(asker)
-        if self._topology.unbind(binding):
-            self._record_unbound((binding,), destination)
-            self._remove_exchanges(self._left_unused((binding,)))
-
-    def restore_binding(self, binding: Binding) -> bool:
-        """Add a binding that was recorded; False if one of its ends is missing."""
-        source, destination = self._ends(binding)
-        if source is None or destination is None:
-            return False
-        # A class that is gone from the configuration keeps what it would judge waiting.
-        wanted = filter_of(binding.arguments, lambda name: None)
-        staged = self.stagings.begin(binding, source, destination)
-        self._topology.bind(binding, wanted, staged.key if staged else None)
-        return True
-
-    def restore_staging(self, number: int, binding: Binding) -> bool:
-        """Make again where messages of a binding waited, which may be gone; False likewise."""
-        destination = self._ends(binding)[1]
-        if destination is not None:
-            self.stagings.restore(number, binding, destination)
-        return destination is not None
-
-    def _ends(self, binding: Binding) -> tuple[Exchange | None, Exchange | QueueState | None]:
-        source = self.find_exchange(binding.source)
-        if binding.destination_kind == "queue":
-            return source, self.find_queue(binding.destination)
-        return source, self.find_exchange(binding.destination)
-
-    def _record_unbound(self, removed: Iterable[Binding], gone: Exchange | QueueState) -> None:
-        """Record the end of bindings that `gone` is one end of."""
-        for binding in removed:
-            others = (end for end in self._ends(binding) if end is not None and end is not gone)
-            self._recorder.unbound(binding, gone, *others)
-            self.stagings.end(binding)
 
     # ------------------------------------------------------------------ the rest
 

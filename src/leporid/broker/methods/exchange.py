@@ -110,7 +110,7 @@ def bind(channel: ChannelState, method: ExchangeBind) -> Method | None:
         method.routing_key,
         method.arguments,
     )
-    channel.session.vhost.bind(binding, channel.session)
+    channel.session.vhost.bindings.bind(binding, channel.session)
     return None if method.no_wait else ExchangeBindOk()
 
 
@@ -124,7 +124,7 @@ def unbind(channel: ChannelState, method: ExchangeUnbind) -> Method | None:
         method.routing_key,
         method.arguments,
     )
-    channel.session.vhost.unbind(binding, channel.session)
+    channel.session.vhost.bindings.unbind(binding, channel.session)
     return None if method.no_wait else ExchangeUnbindOk()
 
 
@@ -132,7 +132,7 @@ def bind_queue(channel: ChannelState, method: QueueBind) -> Method | None:
     """queue.bind."""
     queue, key = _shortcuts(channel, method.queue, method.routing_key)
     binding = _binding(channel, method.exchange, "queue", queue, key, method.arguments)
-    channel.session.vhost.bind(binding, channel.session)
+    channel.session.vhost.bindings.bind(binding, channel.session)
     return None if method.no_wait else QueueBindOk()
 
 
@@ -140,7 +140,7 @@ def unbind_queue(channel: ChannelState, method: QueueUnbind) -> Method:
     """queue.unbind, which knows no no-wait."""
     queue, key = _shortcuts(channel, method.queue, method.routing_key)
     binding = _binding(channel, method.exchange, "queue", queue, key, method.arguments)
-    channel.session.vhost.unbind(binding, channel.session)
+    channel.session.vhost.bindings.unbind(binding, channel.session)
     return QueueUnbindOk()
 
 

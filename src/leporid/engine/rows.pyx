@@ -1,7 +1,7 @@
 """Messages that come as Arrow columns, encoded as AMQP has them.
 
 Responsible for making names and content headers out of columns, on any thread. It does not know
-pyarrow or HTTP, and trusts no offset that it is given; who publishes them is `publisher`.
+pyarrow or HTTP, nor how a column lies in memory (`columns`); who publishes them is `publisher`.
 
 Invariant: `Rows` exists only when every one of its messages may be published; so a request that
 breaks a rule publishes nothing.
@@ -10,9 +10,11 @@ breaks a rule publishes nothing.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.columns cimport (
+    MAP, STRUCT, TEXT, WRONG_LAYOUT, Column, is_there, open_column, text_at,
+)
 from leporid.engine.text cimport Bytes, bytes_room, put, put_byte
 from leporid.engine.wire cimport (
     HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, store16, store32, store64,
@@ -42,15 +44,8 @@ cdef enum:
     PERSISTENT = 2
     EXCHANGES_MAX = 256             # in one request; a table that has more is a mistake
 
-# Layouts of a column; above 0, bytes of each value.
+# What can be wrong with a row, besides WRONG_LAYOUT.
 cdef enum:
-    TEXT = 0
-    MAP = -1
-    STRUCT = -2
-
-# What can be wrong with a row.
-cdef enum:
-    WRONG_LAYOUT = 1
     NO_MEMORY = 2
     NO_BODY = 3
     BODY_TOO_LARGE = 4
@@ -108,76 +103,6 @@ class BadRow(ValueError):
         super().__init__(f"row {row}: {reason}")
         self.row = row
         self.reason = reason
-
-
-cdef class _Held:
-    """Memory of somebody else's that is being read."""
-
-    cdef Py_buffer view
-
-    def __cinit__(self, owner):
-        PyObject_GetBuffer(owner, &self.view, PyBUF_SIMPLE)
-
-    def __dealloc__(self):
-        PyBuffer_Release(&self.view)
-
-
-cdef Column open_column(object given, list held, int layout) except *:
-    """A column as (rows, buffers), of a layout; None: it is not there."""
-    cdef Column column
-    cdef _Held part
-    cdef list parts = []
-    memset(&column, 0, sizeof(Column))
-    if given is None:
-        return column
-    column.rows, buffers = given
-    for owner in buffers:
-        parts.append(None if owner is None else _Held(owner))
-    if len(parts) != (1 if layout == STRUCT else 2 if layout != TEXT else 3):
-        raise ValueError("a column has not the buffers of its type")
-    held.extend(parts)
-    if parts[0] is not None:
-        part = parts[0]
-        if <size_t> part.view.len < (column.rows + 7) // 8:
-            raise ValueError("a column has fewer validity bits than rows")
-        column.valid = <const uint8_t *> part.view.buf
-    if layout == STRUCT or not column.rows:
-        return column
-    if layout == TEXT or layout == MAP:
-        part = parts[1]
-        if part is None or <size_t> part.view.len < (column.rows + 1) * sizeof(int32_t):
-            raise ValueError("a column has fewer offsets than rows")
-        column.offsets = <const int32_t *> part.view.buf
-    part = parts[len(parts) - 1]
-    if layout != MAP and part is not None:
-        column.data = <const uint8_t *> part.view.buf
-        column.size = part.view.len
-    if layout > 0 and column.size < column.rows * layout:
-        raise ValueError("a column has fewer values than rows")
-    return column
-
-
-cdef inline bint is_there(const Column *column, size_t row) noexcept nogil:
-    if row >= column.rows:
-        return False
-    return column.valid == NULL or column.valid[row >> 3] >> (row & 7) & 1
-
-
-cdef inline int text_at(const Column *column, size_t row, const uint8_t **text,
-                        size_t *size) noexcept nogil:
-    """A row's text; NULL for none."""
-    cdef int32_t start, end
-    text[0] = NULL
-    size[0] = 0
-    if not is_there(column, row):
-        return 0
-    start, end = column.offsets[row], column.offsets[row + 1]
-    if start < 0 or end < start or <size_t> end > column.size:
-        return WRONG_LAYOUT
-    # An empty text is somewhere, too.
-    text[0] = column.data + start if column.data != NULL else <const uint8_t *> ""
-    size[0] = end - start
-    return 0
 
 
 cdef struct Columns:

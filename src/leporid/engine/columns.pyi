@@ -1,0 +1,1 @@
+# Nothing of columns.pyx is seen by Python.

@@ -8,7 +8,7 @@ from tests.filterserver.asked import GREATER, judging, numbers
 from leporid.broker.filter_classes import FilterClasses
 from leporid.filterserver import frames
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
-from leporid.filterserver.host import FilterFailure, ProcessLimits
+from leporid.filterserver.host import FilterFailure, FilterProcess, ProcessLimits
 from leporid.filterserver.keeper import Keeper
 from leporid.filterserver.message import messages_of
 from leporid.server.judging import Judging, most_within
@@ -35,6 +35,19 @@ async def test_a_configured_class_that_does_not_load_is_told(caplog):
     await judging.try_configured()
     [record] = caplog.records
     assert record.getMessage().startswith("filter class 'bad' does not load: ")
+
+
+async def test_configured_classes_are_tried_at_the_same_time(monkeypatch):
+    names = ("a", "b", "c")
+    _, work = made(*(FilterClass(name, 1, "Filter", GREATER) for name in names))
+    together = asyncio.Barrier(len(names))
+
+    async def start(*_: object) -> Slow:
+        await together.wait()
+        return Slow(monkeypatch)
+
+    monkeypatch.setattr(FilterProcess, "start", start)
+    await asyncio.wait_for(work.try_configured(), 20)
 
 
 @pytest.mark.slow

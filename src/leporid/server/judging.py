@@ -99,13 +99,17 @@ class Judging:
         await process.end()
 
     async def try_configured(self) -> None:
-        """Say of each class in the configuration file that does not load why; for start-up."""
-        for each in self._classes:
-            if self._classes.is_configured(each.name):
-                try:
-                    await self.try_out(each)
-                except FilterFailure as failure:
-                    logger.error("filter class '%s' does not load: %s", each.name, failure)
+        """Say of each class in the configuration file that does not load why; for start-up.
+
+        All at once, as one that hangs takes all the time it has, and nobody can connect until then.
+        """
+        configured = [each for each in self._classes if self._classes.is_configured(each.name)]
+        tried = await asyncio.gather(*map(self.try_out, configured), return_exceptions=True)
+        for each, failure in zip(configured, tried, strict=True):
+            if isinstance(failure, FilterFailure):
+                logger.error("filter class '%s' does not load: %s", each.name, failure)
+            elif failure is not None:
+                raise failure
 
     def keeper(self, name: str) -> Keeper:
         """Return what keeps a class going; there must be one of that name."""

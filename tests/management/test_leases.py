@@ -53,6 +53,18 @@ async def test_what_is_leased_is_out_and_gone_when_it_is_acknowledged(
     assert bodies(queue) == [b"3", b"4"]
 
 
+async def test_what_to_take_does_not_stand_in_a_body(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world)
+    fill(world, queue, 5)
+    answer = await client.post(LEASES, json={"max": 3})
+    assert (answer.status_code, answer.json()["reason"]) == (
+        400,
+        "max: unknown member; there are none here",
+    )
+    assert queue.ready_count == 5
+    assert (await client.post(LEASES, json={}, params={"max": 3})).status_code == 200
+
+
 async def test_leases_are_counted_as_long_as_they_hold_something(
     world: World, client: httpx.AsyncClient
 ):

@@ -28,7 +28,7 @@ from leporid.management.browsing import (
     find_queue,
     shape_in,
 )
-from leporid.management.parameters import Parameters
+from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad, busy
 from leporid.management.surroundings import Holding, Surroundings, need_arrow
@@ -74,6 +74,7 @@ class LeaseRoutes:
         """POST /api/queues/{vhost}/{queue}/leases."""
         found = await find_queue(self._around, request)
         given = Parameters(request, TAKING)
+        await body_of(request, ())  # who says there what to take would be given everything
         most = given.whole("max", MESSAGES, 1, MESSAGES_MAX)
         ttl_ms = given.whole("ttl_ms", TTL_MS, 1, TTL_MS_MAX)
         shape = shape_in(given)

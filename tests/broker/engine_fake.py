@@ -213,6 +213,8 @@ class FakeReader(FakeConsumer):
     def settled_offset(self) -> int:
         return min(self.unacked, default=self.offset)
 
+    has_unsettled = property(lambda self: bool(self.unacked))
+
     @property
     def may_take(self) -> bool:
         if self.credit is not None:

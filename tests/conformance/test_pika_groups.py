@@ -276,6 +276,41 @@ def test_a_slow_member_keeps_nobody_waiting_and_may_settle_late(connect: Any, li
     quick.channel.connection.close()
 
 
+@pytest.mark.parametrize("ending", ["cancel", "channel", "connection"])
+def test_what_pika_rejects_when_a_member_leaves_is_the_next_ones(
+    connect: Any, lines: str, ending: str
+):
+    """What had come and was not handed to the callback, pika gives back by basic.reject."""
+    connection = connect()
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=6)
+    arguments = {"x-group": "g", "x-stream-offset": "first"}
+    tag = channel.basic_consume(lines, lambda *_: None, arguments=arguments)
+    channel.queue_declare(lines, passive=True)  # what was delivered has come with the answer
+    if ending == "cancel":
+        channel.basic_cancel(tag)
+        assert channel.is_open
+    elif ending == "channel":
+        channel.close()
+        assert connection.is_open
+    connection.close()
+    assert reading(connect, lines).wait_for(10) == [b"%d" % number for number in range(10)]
+
+
+def test_what_is_refused_for_good_is_handled_and_what_is_not_comes_to_the_next(
+    connect: Any, lines: str
+):
+    first = reading(connect, lines)
+    first.wait_for(10)
+    tags = [each.delivery_tag for each in first.deliveries]
+    first.channel.basic_ack(tags[0])
+    first.channel.basic_reject(tags[1], requeue=False)
+    first.channel.basic_nack(tags[2], requeue=True)
+    first.channel.basic_ack(tags[9], multiple=True)
+    first.channel.connection.close()
+    assert reading(connect, lines).wait_for(8) == [b"%d" % number for number in range(2, 10)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_groups_survive_restarts(own_broker: BrokerProcess, end: str):

@@ -38,21 +38,34 @@ def test_it_gets_as_many_as_it_has_credit_for_and_an_ack_gives_more():
 
 
 @pytest.mark.parametrize(
-    "refusal", [nack(1, 1), nack(1, 0, multiple=True, requeue=False), reject(1, 2)]
+    ("refusal", "more", "settled"),
+    [
+        (nack(1, 2, multiple=True, requeue=False), [b"2", b"3"], 2),
+        (reject(1, 1, requeue=False), [b"2"], 1),
+        (nack(1, 1), [b"2"], 0),
+        (nack(1, 0, multiple=True), [b"2", b"3"], 0),
+        (ack(1, 1) + reject(1, 2), [b"2", b"3"], 1),
+        (reject(1, 2) + reject(1, 1), [b"2", b"3"], 0),
+        (reject(1, 2) + ack(1, 1), [b"2", b"3"], 1),
+    ],
 )
-def test_nothing_goes_back_into_a_stream(refusal: bytes):
+def test_what_is_refused_gives_credit_and_does_not_come_again(refusal, more, settled):
     world = World()
-    world.stream.title = "queue 's' in vhost '/'"
-    world.send(*numbered(4))
+    world.send(*numbered(6))
     world.sync()
-    peer, _ = reader_of(world, 2)
+    peer, reader = reader_of(world, 2)
     assert len(peer.bodies()) == 2
     peer.feed(refusal)
-    ((_, fault),) = peer.session.faults
-    assert fault.text == (
-        "NOT_IMPLEMENTED - basic.nack and basic.reject not supported by stream queues queue 's' in "
-        "vhost '/'"
-    )
+    assert peer.bodies() == more
+    assert reader.settled_offset == settled
+    peer.feed(ack(1, 0, multiple=True))
+    assert peer.bodies() == [str(at).encode() for at in range(2 + len(more), 6)][:2]
+    peer.feed(ack(1, 0, multiple=True))
+    assert not reader.has_unsettled
+    # What was to be read again is, by who comes next in that name; what was dropped is not.
+    again = refusal not in (nack(1, 2, multiple=True, requeue=False), reject(1, 1, requeue=False))
+    assert reader.settled_offset == (settled if again else reader.offset)
+    assert not peer.session.faults
 
 
 def test_what_a_stream_sent_is_not_sent_again():

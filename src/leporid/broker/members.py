@@ -69,7 +69,7 @@ class Reading:
     @property
     def is_settled(self) -> bool:
         """Whether nothing that was delivered is unsettled."""
-        return self.consumer.settled_offset == self.consumer.offset
+        return not self.consumer.has_unsettled
 
     def lose(self, _subscription: Subscription) -> None:
         """The stream is going."""

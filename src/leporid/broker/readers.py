@@ -2,8 +2,9 @@
 
 Responsible for following the consumers that were started with x-reader and for what their offsets
 may be. Must not know where these are stored, nor when it is time to look.
-Invariant: a stored offset is that of a message that was acknowledged, as were all before it that
-its consumer was sent; what is not stored yet when a broker is killed is delivered again.
+Invariant: a stored offset is that of a message that was acknowledged, or rejected for good, as were
+all before it that its consumer was sent; what is not stored yet when a broker is killed is
+delivered again.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Bookmark:
         """Whether it has ended, and what it was sent is settled or has nowhere to be stored."""
         if not self.ended:
             return False
-        return self.queue.deleted or self.consumer.settled_offset == self.consumer.offset
+        return self.queue.deleted or not self.consumer.has_unsettled
 
 
 class Bookmarks:

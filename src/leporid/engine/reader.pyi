@@ -12,7 +12,11 @@ class Reader(Consumer):
 
     @property
     def settled_offset(self) -> int:
-        """Everything below was delivered and settled."""
+        """Everything below was delivered and settled, and nothing of it is to be read again."""
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether something that was delivered is not settled."""
 
     def start(self, offset: int) -> None:
         """Where to begin; before it is attached."""

@@ -1,8 +1,8 @@
 """A consumer of a stream: reads at its own pace, takes nothing out.
 
 Responsible for where one consumer is and for what it is sent. It keeps nothing of the stream but a
-place in it, and what it wants. Invariant: offsets are delivered in rising order; an ack gives
-credit and nothing else.
+place in it, and what it wants. Invariant: offsets are delivered in rising order; what is settled
+gives credit and nothing else.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -34,7 +34,17 @@ cdef class Reader(Consumer):
 
     @property
     def settled_offset(self):
-        """Everything below was delivered and settled."""
+        """Everything below was delivered and settled, and nothing of it is to be read again."""
+        cdef uint64_t least = self.unsettled_offset()
+        return min(least, self.rejected_offset) if self.rejected else least
+
+    @property
+    def has_unsettled(self):
+        """Whether something that was delivered is not settled."""
+        return self.unsettled_offset() < self.offset
+
+    cdef uint64_t unsettled_offset(self) except? 0:
+        """Of the first message that was delivered and is not settled; else of the next one."""
         cdef size_t at
         cdef uint64_t least = self.offset
         if not self.unacked_count:

@@ -14,6 +14,7 @@ from leporid.engine.consumer cimport Consumer
 from leporid.engine.index cimport UNACKED, Slot
 from leporid.engine.ledger cimport Unacked
 from leporid.engine.queue cimport Queue
+from leporid.engine.reader cimport Reader
 from leporid.engine.stream cimport Stream
 from leporid.engine.takers cimport Taker
 
@@ -34,9 +35,8 @@ cdef int settle(Channel channel, uint64_t tag, bint multiple, int how) except -1
             if not multiple:
                 return 0
             upto = channel.ledger.upto(tag)
-    if how != SETTLE_ACK:
-        refuse_streams(channel, channel.ledger.start if multiple else upto, upto,
-                       "basic.nack and basic.reject")
+    if how >= SETTLE_REQUEUE:
+        keep_rejected(channel, channel.ledger.start if multiple else upto, upto)
     if multiple and how >= SETTLE_REQUEUE and not channel.transactional:
         return requeue_upto(channel, upto, how)
     if multiple:
@@ -66,7 +66,7 @@ cdef int take_back(Channel channel, size_t at) except -1:
 cdef int recover(Channel channel) except -1:
     """basic.recover with requeue: everything unsettled goes back to its place."""
     cdef ssize_t last = <ssize_t> channel.ledger.end - 1
-    refuse_streams(channel, channel.ledger.start, last, "basic.recover")
+    refuse_streams(channel, last)
     return requeue_upto(channel, last, SETTLE_REQUEUE)
 
 
@@ -143,16 +143,35 @@ cdef int give_back_unsettled(Channel channel, int how) except -1:
     return 0
 
 
-cdef int refuse_streams(Channel channel, ssize_t at, ssize_t upto, str what) except -1:
-    """What is read from a stream can only be acknowledged."""
+cdef int refuse_streams(Channel channel, ssize_t upto) except -1:
+    """What is read from a stream is not delivered again."""
+    cdef ssize_t at
     cdef Queue queue
-    while at <= upto:
+    for at in range(<ssize_t> channel.ledger.start, upto + 1):
         if channel.ledger.entries[at].queue != NULL:
             queue = <Queue> channel.ledger.entries[at].queue
             if type(queue) is Stream:
-                raise NotImplementedFault(f"{what} not supported by stream queues "
+                raise NotImplementedFault("basic.recover not supported by stream queues "
                                           f"{(<Stream> queue).title}")
-        at += 1
+    return 0
+
+
+cdef int keep_rejected(Channel channel, ssize_t first, ssize_t last) except -1:
+    """What goes back into a stream gives credit, and is for who reads there next in that name.
+
+    At once, also in a transaction: one that is rolled back has a message read twice at worst.
+    """
+    cdef ssize_t at
+    cdef Reader reader
+    cdef uint64_t offset
+    for at in range(first, last + 1):
+        if channel.ledger.entries[at].queue == NULL or channel.ledger.entries[at].consumer == NULL:
+            continue
+        if type(<object> channel.ledger.entries[at].queue) is Stream:
+            reader = <Reader> channel.ledger.entries[at].consumer
+            offset = channel.ledger.entries[at].seq
+            if not reader.rejected or offset < reader.rejected_offset:
+                reader.rejected, reader.rejected_offset = True, offset
     return 0
 
 

@@ -1,9 +1,9 @@
 """The workloads with a filter class: what goes through Python in another process, and comes out.
 
 Messages with one header and bodies of 100 bytes go to a queue whose binding asks a class that looks
-at the header and lets all of them pass; or they stand in a stream, whose consumer asks it. Other
-brokers than ours give no figures. Invariant: a figure is of messages that the class gave a verdict
-about and a consumer then got, all of them.
+at the header and lets all of them pass; or they stand in a queue or a stream, whose consumer asks
+it. Other brokers than ours give no figures. Invariant: a figure is of messages that the class gave
+a verdict about and a consumer then got, all of them.
 """
 
 from __future__ import annotations
@@ -69,12 +69,24 @@ def filters_class(broker: Broker, plan: Plan) -> Figures:
 @workload("filters-class-stream")
 def filters_class_stream(broker: Broker, plan: Plan) -> Figures:
     """Read a stream from its beginning through a filter class in Python, prefetch 2000."""
+    return consumed(broker, plan, "stream")
+
+
+@workload("filters-class-queue")
+def filters_class_queue(broker: Broker, plan: Plan) -> Figures:
+    """Take what a queue has through a filter class in Python, prefetch 2000."""
+    return consumed(broker, plan, "classic")
+
+
+def consumed(broker: Broker, plan: Plan, kind: str) -> Figures:
+    """Fill a queue or stream, and have a consumer with the class take all of it."""
     if broker.http_url is None:
         return {}
-    with queues(broker, durable=True, kind="stream") as (stream,), registered(broker):
-        fill(broker, stream, plan)
+    with queues(broker, durable=True, kind=kind) as (name,), registered(broker):
+        fill(broker, name, plan)
         before = broker.cpu_seconds()
-        figures = {"read_per_s": plan.messages / read(broker, stream, plan)}
+        offset = "first" if kind == "stream" else None
+        figures = {"read_per_s": plan.messages / read(broker, name, plan, offset)}
         after = broker.cpu_seconds()
         if before is not None and after is not None:
             figures["broker_cpu_ns"] = (after - before) / plan.messages * 1e9
@@ -94,9 +106,9 @@ def registered(broker: Broker) -> Iterator[None]:
         request(broker, "DELETE", None)
 
 
-def fill(broker: Broker, stream: str, plan: Plan) -> None:
+def fill(broker: Broker, queue: str, plan: Plan) -> None:
     """Publish what is read, each block confirmed before the next but one."""
-    message = one(plan.body_bytes, persistent=True, exchange="", key=stream)
+    message = one(plan.body_bytes, persistent=True, exchange="", key=queue)
     with Client(broker.url) as client:
         client.select_confirm()
         sent = confirmed = 0
@@ -109,13 +121,13 @@ def fill(broker: Broker, stream: str, plan: Plan) -> None:
                 confirmed, _ = CONFIRM.unpack(client.wait_for(BASIC_ACK)[4:])
 
 
-def read(broker: Broker, stream: str, plan: Plan) -> float:
+def read(broker: Broker, queue: str, plan: Plan, offset: str | None) -> float:
     """Read all of it; returns seconds. The class's process is started in them."""
     with Client(broker.url) as client, selectors.DefaultSelector() as selector:
         began = time.monotonic()
         asked = {"x-filter-class": NAME}
         receiver = Receiver(
-            client, stream, ack_every=500, prefetch=2000, offset="first", arguments=asked
+            client, queue, ack_every=500, prefetch=2000, offset=offset, arguments=asked
         )
         selector.register(client.sock, selectors.EVENT_READ)
         while receiver.delivered < plan.messages:

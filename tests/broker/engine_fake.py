@@ -437,6 +437,9 @@ class FakePlane:
             queue.push(body.decode())
         return bool(queues)
 
+    def waiting_for(self, name: str) -> int:
+        return 0
+
     def note_change(self) -> int:
         return self.generation
 

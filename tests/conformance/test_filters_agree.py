@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from tests.conformance.marks import differs
-from tests.conformance.pika_steps import Inbox, pump
+from tests.conformance.pika_steps import Inbox, depth, pump
 
 # Of these places RabbitMQ has none.
 pytestmark = differs
@@ -153,6 +153,9 @@ def test_a_class_chooses_the_same_messages_everywhere(
 ):
     arguments = {"x-filter-class": filter_class, **beside}
     classed, plain, stream = name("classed"), name("plain"), name("stream")
+    everything = name("everything")
+    channel.queue_declare(everything, durable=True)
+    channel.queue_bind(everything, exchange, "#")
     channel.queue_declare(classed, durable=True)
     channel.queue_bind(classed, exchange, "#", arguments)
     channel.queue_declare(plain, durable=True)
@@ -173,6 +176,8 @@ def test_a_class_chooses_the_same_messages_everywhere(
     ]
     assert 5 < len(expected) < COUNT - 5
     assert taken(connect().channel(), classed) == expected
+    assert taken(connect().channel(), everything, **arguments) == expected
+    assert depth(channel, everything) == COUNT - len(expected)  # the others stay
     reading = {"x-stream-offset": "first", **arguments}
     assert taken(connect().channel(), stream, **reading) == expected
     assert taken(connect().channel(), stream, **reading, **{"x-group": "g"}) == expected

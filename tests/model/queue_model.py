@@ -175,18 +175,22 @@ class ModelQueue:
         return taken
 
     def recover(self, side: int) -> list[tuple[int, str, int, bool, int]]:
-        """Give back what each consumer of the channel has; somebody may have it before the next's
-        comes back, lest a limit takes it. Returns what is delivered meanwhile."""
+        return self.give_back(side, sorted(self.channels[side].unacked), "recover")
+
+    def give_back(
+        self, side: int, tags: list[int], how: str
+    ) -> list[tuple[int, str, int, bool, int]]:
+        """Give back several: what was got first, then what each consumer has, in the order of their
+        tags; and offer what is there before the next one's comes back. Returns what is delivered
+        meanwhile."""
         taken = []
-        unacked = self.channels[side].unacked
-        groups: dict[str | None, list[int]] = {}
-        for tag in sorted(unacked):
-            consumer = unacked[tag][1]
-            groups.setdefault(consumer.tag if consumer else None, []).append(tag)
-        for tags in groups.values():
-            if self.max_length is not None:
-                taken += self.deliver()
-            self.settle(side, tags, "recover")
+        groups: dict[str, list[int]] = {}
+        for tag in tags:
+            consumer = self.channels[side].unacked[tag][1]
+            groups.setdefault(consumer.tag if consumer else "", []).append(tag)
+        for _, group in sorted(groups.items()):
+            taken += self.deliver()
+            self.settle(side, group, how)
         return taken
 
     def time_out(self) -> None:

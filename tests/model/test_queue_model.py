@@ -11,32 +11,24 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from tests.engine import frames
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer
 from tests.model.queue_model import (
-    HELD,
     IMPATIENT,
     LOOK_EVERY_MS,
     RETRY_MAX_MS,
-    RETRY_MIN_MS,
     SIDES,
     TIMEOUT_MS,
-    UNACKED,
     Entry,
     ModelChannel,
     ModelConsumer,
     ModelQueue,
 )
+from tests.model.queue_world import QueueWorld
 
 
-class QueueMachine(RuleBasedStateMachine):
+class QueueMachine(QueueWorld):
     """Drives the engine and the model with the same steps."""
 
     @initialize(
@@ -56,28 +48,11 @@ class QueueMachine(RuleBasedStateMachine):
         timeouts: bool,
         blocks: int,
     ) -> None:
-        self.plane = make_plane(transient_segment_bytes=4096)
-        self.queue = self.plane.queue(0, "q", False)
-        self.max_priority = max_priority
-        if max_priority:
-            self.queue.set_priorities(max_priority)
-        if max_length is not None:
-            self.queue.set_limits(max_length=max_length)
-        self.queue.set_delivery_limit(limit, True)
-        self.queue.set_retries(retries, RETRY_MIN_MS, RETRY_MAX_MS)
+        self.set_up(max_priority, max_length, limit, retries)
         self.timeouts = timeouts
-        self.queue.set_consumer_timeout(0, True)
-        self.buried: list[tuple[str, int]] = []
-        self.model = ModelQueue(max_length, limit, retries)
-        self.model.now_ms = self.plane.now_ms
-        self.numbers = self.tags = 0
         self.peers = [Peer(self.plane, {"q": self.queue}) for _ in SIDES]
-        for _ in range(blocks):  # so that numbers cross the blocks of the index
-            self.peers[0].feed(frames.publish(1, "q"))
-        self.queue.purge()
-        self.queue.dead_letters = lambda reason, _exchange, _key, _raw, body: self.buried.append(
-            (reason, int(body))
-        )
+        self.model = ModelQueue(max_length, limit, retries)
+        self.begin_with(self.model, self.peers[0], 1, blocks)
 
     # ------------------------------------------------------------- rules
 
@@ -180,7 +155,10 @@ class QueueMachine(RuleBasedStateMachine):
             }[how]
         )
         assert not self.peers[side].faults
-        self.model.settle(side, tags, how)
+        if multiple and how == "nack and requeue":
+            self.compare(self.model.give_back(side, tags, how))
+        else:
+            self.model.settle(side, tags, how)
 
     @precondition(lambda self: any(each.unacked for each in self.model.channels))
     @rule(data=st.data(), failed=st.booleans(), later=st.sampled_from([[20], [20, 20], [1, 30]]))
@@ -198,12 +176,6 @@ class QueueMachine(RuleBasedStateMachine):
     def recover(self, side: int) -> None:
         self.peers[side].channel.recover()
         self.compare(self.model.recover(side))
-
-    @rule()
-    def purge(self) -> None:
-        left = [each for each in self.model.entries if each.state == UNACKED]
-        assert self.queue.purge() == len(self.model.entries) - len(left)
-        self.model.entries = left
 
     @rule(side=st.sampled_from(SIDES))
     def close_channel(self, side: int) -> None:
@@ -254,28 +226,14 @@ class QueueMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------- invariants
 
     @invariant()
-    def counts_are_the_models(self) -> None:
-        if not hasattr(self, "queue"):
-            return
-        assert self.buried == self.model.buried
-        ready = self.model.ready()
-        held = sum(entry.state == HELD for entry in self.model.entries)
-        assert self.queue.held_count == held
-        assert self.queue.ready_count == len(ready)
-        assert self.queue.ready_bytes == sum(len(str(entry.number)) for entry in ready)
-        assert self.queue.unacked_count == len(self.model.entries) - len(ready) - held
-        assert self.queue.consumer_count == sum(
-            len(channel.consumers) for channel in self.model.channels
-        )
-        for side in SIDES:
-            channel = self.model.channels[side]
-            assert self.peers[side].channel.unacked_count == len(channel.unacked)
-            for consumer in channel.consumers:
-                assert consumer.real.unacked_count == consumer.unacked
+    def channels_are_the_models(self) -> None:
+        for side in SIDES if hasattr(self, "model") else ():
+            unacked = self.model.channels[side].unacked
+            assert self.peers[side].channel.unacked_count == len(unacked)
 
     def teardown(self) -> None:
         """Whoever leaves gives everything back, to its place."""
-        if not hasattr(self, "queue"):
+        if not hasattr(self, "model"):
             return
         for side, peer in enumerate(self.peers):
             channel = self.model.channels[side]
@@ -287,10 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.now_ms = self.plane.now_ms
         self.turn()
         self.counts_are_the_models()
-        reader = Peer(self.plane, {"q": self.queue})
-        assert [int(body) for body in reader.drain(self.queue)] == [
-            entry.number for entry in self.model.ready()
-        ]
+        self.what_is_left_is_the_models()
 
 
 class TestQueue(QueueMachine.TestCase):  # type: ignore[misc, valid-type]

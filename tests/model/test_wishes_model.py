@@ -2,7 +2,8 @@
 
 One connection with two channels, so that the order of all deliveries is seen; consumers with and
 without filters, of several priorities and limits; messages with a time to live; in some runs
-priorities, a maximal length, a delivery limit, retries that are held, a single active consumer.
+priorities, a maximal length, a delivery limit, retries that are held, a single active consumer. The
+last word of some filters has a class, whose verdicts come at any time, or not at all.
 """
 
 from __future__ import annotations
@@ -12,28 +13,19 @@ import struct
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, precondition, rule
 from tests.engine import frames
-from tests.engine.session_fake import Peer, make_plane
-from tests.model.queue_model import (
-    HELD,
-    RETRY_MAX_MS,
-    RETRY_MIN_MS,
-    SIDES,
-    UNACKED,
-    ModelChannel,
-)
+from tests.engine.judge import Judge
+from tests.engine.session_fake import Peer
+from tests.model.queue_model import RETRY_MAX_MS, SIDES, ModelChannel
+from tests.model.queue_world import QueueWorld
 from tests.model.wishes_model import (
+    CLASSES,
     WANTS,
     FilteredConsumer,
     FilteredEntry,
     WishesModel,
+    filter_of,
 )
 
 TURNS_MAX = 5000
@@ -44,8 +36,10 @@ def headers(group: int) -> bytes:
     return frames.table(**{"x-tag": frames.longstr(f"t{group}"), "g": number})
 
 
-class WishesMachine(RuleBasedStateMachine):
+class WishesMachine(QueueWorld):
     """Drives the engine, and has the model judge it."""
+
+    model: WishesModel
 
     @initialize(
         max_priority=st.sampled_from([0, 0, 2]),
@@ -55,6 +49,8 @@ class WishesMachine(RuleBasedStateMachine):
         single=st.sampled_from([False, False, False, True]),
         blocks=st.sampled_from([0, 0, 250, 600]),
         work=st.sampled_from([None, None, None, 1, 100, 500]),
+        crowd=st.lists(st.sampled_from([*WANTS, *CLASSES]), max_size=4),
+        groups=st.lists(st.integers(0, 3), max_size=20),
     )
     def begin(
         self,
@@ -65,33 +61,27 @@ class WishesMachine(RuleBasedStateMachine):
         single: bool,
         blocks: int,
         work: int | None,
+        crowd: list[str],
+        groups: list[int],
     ) -> None:
-        self.plane = make_plane(transient_segment_bytes=4096)
-        self.hurried = work is not None
+        hurried = work is not None
+        if hurried:
+            max_length = None  # what goes, while somebody has still to see it, is not foreseen here
+        self.set_up(max_priority, max_length, limit, retries)
         if work is not None:
             self.plane.search_work = work
-            max_length = None  # what goes, while somebody has still to see it, is not foreseen here
-        self.queue = self.plane.queue(0, "q", False)
-        self.max_priority = max_priority
-        if max_priority:
-            self.queue.set_priorities(max_priority)
-        if max_length is not None:
-            self.queue.set_limits(max_length=max_length)
-        self.queue.set_delivery_limit(limit, True)
-        self.queue.set_retries(retries, RETRY_MIN_MS, RETRY_MAX_MS)
-        self.queue.set_consumer_timeout(0, True)
+        self.hurried = hurried
         self.queue.set_single_active_consumer(single)
-        self.buried: list[tuple[str, int]] = []
-        self.model = WishesModel(max_length, limit, retries, single, self.hurried)
-        self.model.now_ms = self.plane.now_ms
-        self.numbers = self.tags = 0
+        self.judge = Judge(self.plane)
         self.peer = Peer(self.plane, {"q": self.queue}, channels=(1, 2, 3))
-        for _ in range(blocks):  # so that numbers cross the blocks of the index
-            self.peer.feed(frames.publish(3, "q"))
-        self.queue.purge()
-        self.queue.dead_letters = lambda reason, _exchange, _key, _raw, body: self.buried.append(
-            (reason, int(body))
-        )
+        self.model = WishesModel(max_length, limit, retries, single, hurried)
+        self.register("judge", {0, 1})
+        self.register("other", {1, 3})
+        self.begin_with(self.model, self.peer, 3, blocks)
+        for number, wants in enumerate(crowd):
+            self.consume(number % 2, False, 0, 2, wants, True)
+        for at in range(0, len(groups), 5):
+            self.publish(groups[at : at + 5], None, at % 3, True)
 
     # ------------------------------------------------------------- rules
 
@@ -127,7 +117,7 @@ class WishesMachine(RuleBasedStateMachine):
         no_ack=st.sampled_from([False, False, False, True]),
         priority=st.sampled_from([0, 0, 1, -1]),
         prefetch=st.sampled_from([0, 1, 1, 2, 3]),
-        wants=st.sampled_from(sorted(WANTS)),
+        wants=st.sampled_from([*WANTS, *CLASSES]),
         at_once=st.booleans(),
     )
     def consume(
@@ -136,7 +126,7 @@ class WishesMachine(RuleBasedStateMachine):
         self.tags += 1
         tag = f"c{self.tags}"
         real = self.peer.channels[side + 1].consume(
-            self.queue, tag, no_ack, priority, prefetch, filter=WANTS[wants][0]()
+            self.queue, tag, no_ack, priority, prefetch, filter=filter_of(wants)
         )
         self.model.attach(
             FilteredConsumer(side, tag, no_ack, priority, prefetch, real, wants=wants)
@@ -196,7 +186,12 @@ class WishesMachine(RuleBasedStateMachine):
             }[how]
         )
         assert not self.peer.faults
-        self.model.settle(side, tags, how)
+        if multiple and how == "nack and requeue":
+            self.observe()
+            self.model.give_back(side, tags, how)
+            assert not self.model.observed
+        else:
+            self.model.settle(side, tags, how)
         if not at_once:
             self.turn()
 
@@ -206,12 +201,6 @@ class WishesMachine(RuleBasedStateMachine):
         self.observe()
         self.model.recover(side)
         assert not self.model.observed
-
-    @rule()
-    def purge(self) -> None:
-        left = [each for each in self.model.entries if each.state == UNACKED]
-        assert self.queue.purge() == len(self.model.entries) - len(left)
-        self.model.entries = left
 
     @rule(side=st.sampled_from(SIDES))
     def close_channel(self, side: int) -> None:
@@ -249,35 +238,96 @@ class WishesMachine(RuleBasedStateMachine):
             if isinstance(each, frames.Delivery)
         ]
 
-    # ------------------------------------------------------------- invariants
+    # ------------------------------------------------------------- verdicts
 
-    @invariant()
-    def counts_are_the_models(self) -> None:
-        if not hasattr(self, "queue"):
+    @rule(name=st.sampled_from(["judge", "other"]), passes=st.sets(st.integers(0, 3)))
+    def register(self, name: str, passes: set[int]) -> None:
+        """Another version of a filter class."""
+        self.model.passes[name] = passes
+        self.judge.renew(name, lambda message: message.headers["g"] in passes)
+
+    @rule(
+        most=st.sampled_from([1, 2, 5, 100]),
+        how=st.sampled_from(["first", "last", "last", "not", "fail"]),
+        at_once=st.booleans(),
+    )
+    def judge_some(self, most: int, how: str, at_once: bool) -> None:
+        """Ask about some messages; a batch that is out comes back, or that class fails."""
+        self.judge.ask(most)
+        out = list(self.judge.out)
+        if not out or how == "not":
             return
-        assert self.buried == self.model.buried
-        ready = self.model.ready()
-        held = sum(entry.state == HELD for entry in self.model.entries)
-        assert self.queue.held_count == held
-        assert self.queue.ready_count == len(ready)
-        assert self.queue.ready_bytes == sum(len(str(entry.number)) for entry in ready)
-        assert self.queue.unacked_count == len(self.model.entries) - len(ready) - held
-        assert self.queue.consumer_count == len(self.model.everybody)
-        for consumer in self.model.everybody:
-            assert consumer.real.unacked_count == consumer.unacked
+        if how == "fail":
+            self.judge.fail(out[0])
+        else:
+            self.judge.answer(out[0 if how == "first" else -1])
+        if not at_once:
+            self.turn()
+
+    @rule(
+        steps=st.lists(
+            st.sampled_from(
+                ["publish", "ask", "ask", "answer", "answer", "ack", "requeue", "fail"]
+            ),
+            min_size=10,
+            max_size=40,
+        ),
+        at_once=st.booleans(),
+    )
+    def work_goes_on(self, steps: list[str], at_once: bool) -> None:
+        """Many of the steps that usually follow each other."""
+        for at, step in enumerate(steps):
+            if step == "publish":
+                self.publish([at % 4, at % 3, at % 2], None, at % 3, at_once)
+            elif step == "ask":
+                self.judge.ask(1 + at % 5)
+            elif step in ("answer", "fail") and self.judge.out:
+                asker = list(self.judge.out)[at % len(self.judge.out)]
+                self.judge.answer(asker) if step == "answer" else self.judge.fail(asker)
+            elif step in ("ack", "requeue"):
+                self.settle_one(at, step)
+            if not at_once:
+                self.turn()
+        self.turn()
+
+    def settle_one(self, at: int, how: str) -> None:
+        side = at % 2
+        tags = sorted(self.model.channels[side].unacked)
+        if tags:
+            tag = tags[at % len(tags)]
+            self.peer.feed(
+                frames.ack(side + 1, tag) if how == "ack" else frames.reject(side + 1, tag, True)
+            )
+            self.model.settle(side, [tag], how)
+
+    @rule()
+    def judge_everything(self) -> None:
+        """Until nobody waits for a verdict."""
+        self.turn()
+        for _ in range(TURNS_MAX):
+            if not self.judge.out and not self.judge.ask():
+                self.turn()
+                if not self.judge.ask():
+                    break
+            self.judge.answer()
+            self.turn()
+        assert not self.judge.out
+        self.model.judged = True
+        self.turn()
+        self.model.judged = False
 
     def teardown(self) -> None:
         """Whoever leaves gives everything back, to its place."""
-        if not hasattr(self, "queue"):
+        if not hasattr(self, "model"):
             return
         for side in SIDES:
             self.close_channel(side)
+        while self.judge.out:  # too late
+            self.judge.answer()
         self.time_passes(RETRY_MAX_MS)
         self.counts_are_the_models()
-        reader = Peer(self.plane, {"q": self.queue})
-        assert [int(body) for body in reader.drain(self.queue)] == [
-            entry.number for entry in self.model.ready()
-        ]
+        self.what_is_left_is_the_models()
+        assert not self.judge.ask()
 
 
 class TestWishes(WishesMachine.TestCase):  # type: ignore[misc, valid-type]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tests.model.queue_model import Entry, ModelConsumer, ModelQueue
 
+from leporid.engine.class_filter import ClassFilter
 from leporid.engine.filter import Filter
 from leporid.engine.selector import Selector
 from leporid.engine.tags import Tags
@@ -46,12 +47,33 @@ WANTS: dict[str, tuple[Callable[[], Filter | None], Callable[[int], bool]]] = {
     "tags": (lambda: Tags([b"t1", b"t2"]), lambda group: group in (1, 2)),
 }
 
+# The same of those that ask a filter class: its name, and what it is asked about.
+CLASSES: dict[str, tuple[str, str]] = {
+    "judged": ("judge", "everything"),
+    "judged small": ("judge", "small"),
+    "judged tags": ("judge", "tags"),
+    "judged none": ("judge", "none"),
+    "other": ("other", "everything"),
+}
+
+
+def filter_of(wants: str) -> Filter | None:
+    """The engine's, made anew."""
+    if wants in CLASSES:
+        name, first = CLASSES[wants]
+        return ClassFilter(name, WANTS[first][0]())
+    return WANTS[wants][0]()
+
 
 class WishesModel(ModelQueue):
     """As `ModelQueue`, but that it is told who got what.
 
     Args:
         hurried: a turn may end before filters have looked at everything, and others had theirs.
+
+    Attributes:
+        passes: of which groups messages pass each filter class.
+        judged: whether every verdict has come, so that those who ask a class have all there is.
     """
 
     def __init__(
@@ -63,6 +85,8 @@ class WishesModel(ModelQueue):
         self.everybody: list[FilteredConsumer] = []
         self.chosen: FilteredConsumer | None = None
         self.observed: list[Delivery] = []
+        self.passes: dict[str, set[int]] = {"judge": {0, 1}, "other": {1, 3}}
+        self.judged = self.cut_short = False
 
     def attach(self, consumer: FilteredConsumer) -> None:
         self.channels[consumer.side].consumers.append(consumer)
@@ -80,16 +104,29 @@ class WishesModel(ModelQueue):
     def enter(self, consumer: ModelConsumer) -> None:
         """Nobody need tell this model who may take again."""
 
+    def is_wanted(self, wants: str, group: int) -> bool:
+        if wants in CLASSES:
+            name, first = CLASSES[wants]
+            return WANTS[first][1](group) and group in self.passes[name]
+        return WANTS[wants][1](group)
+
     def wanted(self, consumer: FilteredConsumer) -> list[Entry]:
-        passes = WANTS[consumer.wants][1]
         return [
             entry
             for entry in self.ready()
-            if isinstance(entry, FilteredEntry) and passes(entry.group)
+            if isinstance(entry, FilteredEntry) and self.is_wanted(consumer.wants, entry.group)
         ]
 
+    def next_for(self, consumer: FilteredConsumer) -> list[int]:
+        """What may be delivered now: one message, or of each priority one if a class is asked."""
+        found = self.wanted(consumer)
+        if consumer.wants not in CLASSES:
+            return [found[0].number]
+        firsts = {entry.priority: entry.number for entry in reversed(found)}
+        return list(firsts.values())
+
     def able(self) -> list[FilteredConsumer]:
-        """Who may have something now."""
+        """Who may have something now; those who ask a class may have to wait for it."""
         found = [
             consumer
             for consumer in self.everybody
@@ -99,19 +136,36 @@ class WishesModel(ModelQueue):
         ]
         if self.hurried:
             return found
-        highest = max((consumer.priority for consumer in found), default=0)
-        return [consumer for consumer in found if consumer.priority == highest]
+        highest = max((each.priority for each in found if self.must_have(each)), default=None)
+        return [each for each in found if highest is None or each.priority >= highest]
+
+    def must_have(self, consumer: FilteredConsumer) -> bool:
+        return not self.cut_short and (self.judged or consumer.wants not in CLASSES)
+
+    def give_back(self, side: int, tags: list[int], how: str) -> list[Delivery]:
+        self.cut_short = self.hurried  # turns between them may have ended early
+        found = super().give_back(side, tags, how)
+        self.cut_short = False
+        return found
 
     def deliver(self) -> list[Delivery]:
         since: dict[str, Counter[str]] = {}  # by wish that may have something: whose turn it was
         while able := self.able():
-            assert self.observed, f"{[each.tag for each in able]} could have more"
-            side, tag, number, redelivered, delivery_tag = self.observed.pop(0)
+            left = [each.tag for each in able if self.must_have(each)]
+            if not self.observed:
+                assert not left, f"{left} could have more"
+                break
+            side, tag, number, redelivered, delivery_tag = self.observed[0]
             consumer = next(each for each in self.everybody if each.tag == tag)
+            if not left and consumer not in able:
+                break  # it was delivered later, when more had come back
             assert consumer in able
-            entry = self.wanted(consumer)[0]
-            assert (consumer.side, entry.number, entry.delivered) == (side, number, redelivered)
-            since = {each.wants: since.get(each.wants, Counter()) for each in able}
+            del self.observed[0]
+            assert number in self.next_for(consumer)
+            entry = next(each for each in self.entries if each.number == number)
+            assert (consumer.side, entry.delivered) == (side, redelivered)
+            must = {each.wants for each in able if each.wants not in CLASSES}
+            since = {wants: since.get(wants, Counter()) for wants in must}
             for wants, others in since.items():
                 others[consumer.wants] += 1
                 if wants == consumer.wants:

@@ -270,3 +270,28 @@ async def test_what_waits_for_a_class_that_is_not_there_waits_until_it_is(caplog
     work.classes.put(BIG)
     await waiting.until(b"\1\0")
     await work.judging.stop()
+
+
+async def test_who_asks_is_told_of_another_version():
+    classes = FilterClasses((), lambda change: None, lambda name: [])
+    renewed: list[str] = []
+    judging = Judging(classes, ProcessLimits(), renewed=renewed.append)
+    classes.put(BIG)
+    classes.put(BIG)
+    assert renewed == ["big"]
+    classes.put(FilterClass("big", 2, "Filter", GREATER))
+    classes.drop("big")
+    assert renewed == ["big", "big"]
+    await judging.stop()
+
+
+async def test_who_has_nothing_to_ask_any_more_has_a_turn():
+    """What it was to ask about may be gone, and then it has to look on."""
+    classes = FilterClasses((BIG,), lambda change: None, lambda name: [])
+    turn = asyncio.Event()
+    nothing = Waiting("big")
+    judging = Judging(classes, ProcessLimits(), waiting=lambda: [nothing], judged=turn.set)
+    judging.poll()
+    async with asyncio.timeout(20):
+        await turn.wait()
+    await judging.stop()

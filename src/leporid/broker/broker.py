@@ -189,7 +189,7 @@ class Broker:
 
         Of those that consumers look for, as far as they have looked.
         """
-        found = 0
+        found = self.plane.waiting_for(name)
         for vhost in self.vhosts.values():
             consumers = [each.consumer for each in _asking(vhost, name)]
             found += vhost.stagings.waiting(name)

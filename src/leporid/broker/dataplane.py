@@ -402,6 +402,9 @@ class Plane(Protocol):
         published to, its keys and its properties.
         """
 
+    def waiting_for(self, name: str, /) -> int:
+        """How many messages of queues wait for a filter class, as far as consumers have looked."""
+
     def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:
         """Make the engine's half of an exchange."""
 

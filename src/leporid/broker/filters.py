@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
+from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import type_name
 from leporid.engine.conjunction import Conjunction
@@ -61,22 +61,17 @@ def filter_of(
 
     Args:
         arguments: the table.
-        known: raises NotFound for a class that is not registered; None: none may be asked here.
+        known: raises NotFound for a class that is not registered; None: it does not matter.
 
     Raises:
         PreconditionFailed: one of them is wrong; the text says what, and at which character.
         NotFound: the filter class is not registered.
-        NotImplementedFault: no filter class may be asked here.
     """
     if not any(name in arguments for name in FILTER_ARGUMENTS):
         return None
     tags, selector = _tags(arguments), _selector(arguments)
     name = class_of(arguments)
-    if name is not None:
-        if known is None:
-            raise NotImplementedFault(
-                f"{CLASS} is for bindings and for consumers of streams, not for consumers of queues"
-            )
+    if name is not None and known is not None:
         known(name)
     if tags is None or selector is None:
         one = selector if tags is None else tags

@@ -9,6 +9,8 @@ from leporid.engine.order cimport Order
 from leporid.engine.selector_set cimport SelectorSet
 from leporid.engine.wishes cimport Wish, Wishes
 
+cdef uint64_t found_most(Wishes wishes)
+
 cdef class Cohort:
     cdef Wishes wishes
     cdef SelectorSet set
@@ -22,9 +24,11 @@ cdef class Cohort:
     cdef int leave(self, Wish wish) except -1
     cdef bint is_full(self)
     cdef int scan(self, int lane, Wish wanted) except -1
+    cdef bint served(self, Wish wanted, int lane)
     cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -1
     cdef int find(self, Wish wish, uint64_t seq, int lane) except -1
     cdef Cohort ahead(self, int lane)
     cdef int meet(self, Cohort other) except -1
     cdef int make_room(self) except -1
+    cdef uint64_t prune(self, list found) except? 0
     cdef int recede(self, uint64_t seq, int lane) except -1

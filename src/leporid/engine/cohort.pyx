@@ -144,12 +144,18 @@ cdef class Cohort:
                 if slot.state != READY or slot.priority != lane:
                     continue
                 self.cursors[lane] = seq
-                if self.look(seq - 1, lane, slot) and (
-                        not self.idle if wanted is None else (<Order> wanted.found[lane]).count):
+                if self.look(seq - 1, lane, slot) and self.served(wanted, lane):
                     return self.meet(ahead)
             wishes.budget -= BLOCK_WORK
         self.cursors[lane] = seq
         return self.meet(ahead)
+
+    cdef bint served(self, Wish wanted, int lane):
+        if wanted is None:
+            return not self.idle
+        if wanted.inquiry is not None:
+            return not wanted.idle
+        return (<Order> wanted.found[lane]).count > 0
 
     cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -1:
         """Ask about one message; returns for how many it was found."""
@@ -180,6 +186,8 @@ cdef class Cohort:
     cdef int find(self, Wish wish, uint64_t seq, int lane) except -1:
         """A message passes, and is ready."""
         cdef Order order = <Order> wish.found[lane]
+        if wish.inquiry is not None:
+            return wish.inquiry.doubt(seq, lane)
         if order.count > FOUND_SLACK + 2 * self.wishes.queue.ready_count:
             wish.found_count -= order.count
             self.wishes.queue.prune(order)
@@ -217,7 +225,6 @@ cdef class Cohort:
     cdef int make_room(self) except -1:
         """Leave one behind who has enough of what is still there; the next one has its turn."""
         cdef Wish wish
-        cdef Order order
         cdef Cohort alone
         cdef uint64_t most = found_most(self.wishes)
         self.crowded = False
@@ -228,10 +235,10 @@ cdef class Cohort:
                 break
             self.crowded = True
             self.wishes.budget -= wish.found_count * PRUNE_WORK
-            wish.found_count = 0
-            for order in wish.found:
-                self.wishes.queue.prune(order)
-                wish.found_count += order.count
+            if wish.inquiry is None:
+                wish.found_count = self.prune(wish.found)
+            else:
+                wish.inquiry.prune()
             if wish.found_count <= most // 2:
                 continue
             self.leave(wish)
@@ -242,12 +249,23 @@ cdef class Cohort:
             self.wishes.cohorts.append(alone)
         return 0
 
+    cdef uint64_t prune(self, list found) except? 0:
+        """Forget what is not there any more; returns how many are left."""
+        cdef Order order
+        cdef uint64_t count = 0
+        for order in found:
+            self.wishes.queue.prune(order)
+            count += order.count
+        return count
+
     cdef int recede(self, uint64_t seq, int lane) except -1:
         """Forget what was found from a message on, and look at all of that again."""
         cdef Wish wish
         cdef Order order
         for wish in self.members:
             if wish is not None:
+                if wish.inquiry is not None:
+                    wish.inquiry.recede(seq, lane)
                 order = <Order> wish.found[lane]
                 self.wishes.budget -= order.count
                 wish.found_count -= order.count

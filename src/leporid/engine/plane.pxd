@@ -66,6 +66,7 @@ cdef class Plane:
     cdef list momentary                 # (queue, seq) with a time to live of 0
     cdef list ringing                   # Delays that have something due
     cdef dict judging                   # who may have something to ask a filter class, in order
+    cdef dict inquiries                 # of consumers of queues, by filter class
     cdef Tally filtered                 # what readers with a filter made of all streams
     cdef list scanning                  # readers of streams that look for what they want
     cdef public int64_t search_work     # that filters of consumers may do in one turn

@@ -13,6 +13,7 @@ from leporid.engine.dedup import UniqueQueue
 from leporid.engine.delays import Delays
 from leporid.engine.filter import Filter
 from leporid.engine.forks import Fork
+from leporid.engine.inquiry import Inquiry
 from leporid.engine.interceptor import Interceptor
 from leporid.engine.log import Log, Segment
 from leporid.engine.peer import _Session
@@ -198,8 +199,14 @@ class Plane:
         properties).
         """
 
-    def take_judging(self) -> list[Staging | AskingReader]:
+    def take_judging(self) -> list[Staging | AskingReader | Inquiry]:
         """Who has something to ask a filter class since the last call; some may be gone."""
+
+    def waiting_for(self, name: str) -> int:
+        """How many messages of queues wait for a filter class, as far as consumers have looked."""
+
+    def renew_filter_class(self, name: str) -> None:
+        """Another version counts: consumers of queues have it look at everything that is there."""
 
     def source(
         self,

@@ -25,6 +25,7 @@ from leporid.engine.delays cimport Delays, fire_due
 from leporid.engine.facts cimport flush_settles, mark_clean
 from leporid.engine.forks cimport Fork
 from leporid.engine.index cimport BlockPool
+from leporid.engine.inquiry cimport renew_class, waiting_for
 from leporid.engine.log cimport Log, Segment
 from leporid.engine.producers cimport Producers
 from leporid.engine.questions cimport Questions
@@ -92,6 +93,7 @@ cdef class Plane:
         self.momentary = []
         self.ringing = []
         self.judging = {}
+        self.inquiries = {}
         self.scanning = []
         self.searching = []
         self.search_work = SEARCH_WORK
@@ -191,6 +193,14 @@ cdef class Plane:
             if isinstance(each, Staging):
                 (<Staging> each).hungry = False
         return judging
+
+    def renew_filter_class(self, str name not None):
+        """Another version counts: consumers of queues have it look at everything that is there."""
+        renew_class(self, name)
+
+    def waiting_for(self, str name not None):
+        """How many messages of queues wait for a filter class, as far as consumers have looked."""
+        return waiting_for(self, name)
 
     def source(self, str name not None, resolve, bint cacheable):
         """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""

@@ -6,6 +6,7 @@ cdef class Wishes   # before the modules that know it, too
 
 from leporid.engine.cohort cimport Cohort
 from leporid.engine.index cimport Slot
+from leporid.engine.inquiry cimport Inquiry
 from leporid.engine.order cimport Order
 from leporid.engine.plane cimport Plane
 from leporid.engine.questions cimport Questions
@@ -20,7 +21,8 @@ cdef class Wish(Taker):             # its `filter` is what it asks of messages
     cdef uint32_t number            # in the cohort
     cdef list found                 # an Order for each priority; numbers may be of what is gone
     cdef uint64_t found_count
-    cdef bint idle                  # has nothing, and somebody waits
+    cdef bint idle                  # has nothing, and somebody waits; or is to ask about more
+    cdef Inquiry inquiry            # None: no filter class has the last word
 
 cdef class Party(Takers):
     cdef Wish wish
@@ -31,6 +33,7 @@ cdef class Wishes:
     cdef Questions questions
     cdef dict by_key
     cdef list cohorts
+    cdef list inquiries             # those of wishes that ask a filter class
     cdef Takers turns               # wishes that may have something for somebody who can take
     cdef Wish everything            # of consumers without a filter
     cdef Order again                # came back, and was not looked at since
@@ -39,6 +42,7 @@ cdef class Wishes:
     cdef int64_t budget, share      # work that is left for this turn, and that the next one has
     cdef bint searching             # stands in plane.searching
     cdef int attach(self, Taker taker) except -1
+    cdef int begin(self, Wish wish) except -1
     cdef bint detach(self, Taker taker) except -1
     cdef int forget(self, Wish wish) except -1
     cdef int came_back(self, uint64_t seq) except -1

@@ -12,14 +12,18 @@ Nothing is looked at unless somebody waits for it: then just so far that somethi
 bounded distance in one turn. A wish that has seen everything is idle until more comes.
 
 Invariant: a wish that has something, or may have, for a consumer that may be able to take, stands
-in `turns`, or is idle and counted in its cohort, or what it waits for stands in `again`.
+in `turns`, or is idle and counted in its cohort, or what it waits for stands in `again`; or it is a
+filter class that has the last word, and its `inquiry` says that there is something to ask.
 """
 
 from libc.stdint cimport int64_t, uint64_t
 
+from leporid.engine.class_filter cimport ClassFilter
 from leporid.engine.cohort cimport Cohort
 from leporid.engine.conjunction cimport Conjunction
+from leporid.engine.filter cimport Filter
 from leporid.engine.index cimport READY, UNACKED, Slot
+from leporid.engine.inquiry cimport Inquiry
 from leporid.engine.order cimport Order
 from leporid.engine.plane cimport Plane, questions_of
 from leporid.engine.queue cimport Queue
@@ -40,7 +44,9 @@ cdef object key_of(object filter):
         return frozenset((<Tags> filter).texts)
     if type(filter) is Conjunction:
         return key_of((<Conjunction> filter).first), key_of((<Conjunction> filter).second)
-    return filter
+    if type(filter) is ClassFilter:
+        return (<ClassFilter> filter).name, key_of((<ClassFilter> filter).first)
+    return None if type(filter) is Filter else filter
 
 
 cdef int search_on(Plane plane) except -1:
@@ -68,7 +74,9 @@ cdef class Party(Takers):
         if everybody.single and taker is not everybody.chosen:
             return 0
         Takers.enter(self, taker)
-        return 0 if self.wish.idle else self.wishes.take_turns(self.wish)
+        if self.wish.idle and self.wish.inquiry is None:
+            return 0
+        return self.wishes.take_turns(self.wish)
 
 
 cdef class Wishes:
@@ -80,6 +88,7 @@ cdef class Wishes:
         self.questions = questions_of(queue.plane, queue.id)
         self.by_key = {}
         self.cohorts = []
+        self.inquiries = []
         self.turns = Takers()
         self.again = Order()
         self.everything = Wish()
@@ -95,7 +104,6 @@ cdef class Wishes:
         """A consumer with a filter comes; it is not among its queue's yet."""
         cdef object key = key_of(taker.filter)
         cdef Wish wish = self.by_key.get(key)
-        cdef Cohort cohort
         cdef Party party
         if wish is None:
             wish = Wish()
@@ -103,17 +111,25 @@ cdef class Wishes:
             wish.found = [Order() for _ in range(self.lanes)]
             wish.takers = party = Party()
             party.wish, party.wishes = wish, self
-            for cohort in self.cohorts:
-                if cohort.fresh:
-                    break
-            else:
-                cohort = Cohort(self)
-                self.cohorts.append(cohort)
-            cohort.join(wish)
+            if type(wish.filter) is ClassFilter:
+                wish.inquiry = Inquiry((<ClassFilter> wish.filter).name, wish, self)
+                wish.filter = (<ClassFilter> wish.filter).first
+            self.begin(wish)
             self.by_key[key] = wish
         wish.count += 1
         taker.home = wish.takers
         return 0
+
+    cdef int begin(self, Wish wish) except -1:
+        """It looks at what is there, from the head."""
+        cdef Cohort cohort
+        for cohort in self.cohorts:
+            if cohort.fresh:
+                break
+        else:
+            cohort = Cohort(self)
+            self.cohorts.append(cohort)
+        return cohort.join(wish)
 
     cdef bint detach(self, Taker taker) except -1:
         """A consumer with a filter has left; returns whether it was the last of all."""
@@ -127,6 +143,9 @@ cdef class Wishes:
         cdef Party party = <Party> wish.takers
         self.turns.leave(wish)
         wish.cohort.leave(wish)
+        if wish.inquiry is not None:
+            wish.inquiry.drop()
+            wish.inquiry = None
         party.wish = party.wishes = None
         del self.by_key[wish.key]
         return 0
@@ -152,6 +171,8 @@ cdef class Wishes:
         for wish in self.by_key.values():
             wish.found = [Order() for _ in range(self.lanes)]
             wish.found_count = 0
+            if wish.inquiry is not None:
+                wish.inquiry.forget_doubts()
         return 0
 
     # ------------------------------------------------------------- turns
@@ -161,6 +182,7 @@ cdef class Wishes:
         cdef Queue queue = self.queue
         cdef Wish wish
         cdef Taker taker
+        cdef Inquiry inquiry
         cdef Slot *slot
         cdef uint64_t seq
         self.budget = 0 if self.searching else self.share
@@ -168,6 +190,8 @@ cdef class Wishes:
         self.look_again()
         if self.again.count:
             return self.deliver_to_others()
+        for inquiry in self.inquiries:
+            inquiry.look_ahead()
         self.search()
         if queue.takers.levels:
             self.take_turns(self.everything)
@@ -177,16 +201,21 @@ cdef class Wishes:
             if taker is None:
                 self.turns.leave(wish)
                 continue
-            if taker.priority != wish.priority or not self.has(wish):
+            if taker.priority != wish.priority:
                 taker.level.head = taker  # it was not its turn
                 self.turns.leave(wish)
-                if not wish.idle:
-                    self.take_turns(wish)
+                self.take_turns(wish)
+                continue
+            if not self.has(wish):
+                taker.level.head = taker
+                self.turns.leave(wish)
                 continue
             wish.level.head = wish.next
             slot = queue.pop(&seq) if wish is self.everything else self.claim(wish, &seq)
             queue.delivered += 1
             taker.take(seq, slot)
+        for inquiry in self.inquiries:
+            inquiry.ask()
         return 0
 
     cdef int deliver_to_others(self) except -1:
@@ -208,7 +237,8 @@ cdef class Wishes:
         """The first entry that was found for a wish, now UNACKED; there is one."""
         cdef Queue queue = self.queue
         cdef Slot *slot
-        seq[0] = (<Order> wish.found[self.best(wish)]).pop()
+        cdef int lane = self.best(wish) if wish.inquiry is None else wish.inquiry.best()
+        seq[0] = (<Order> wish.found[lane]).pop()
         wish.found_count -= 1
         slot = queue.index.slot_of(seq[0])
         slot.state = UNACKED
@@ -251,6 +281,8 @@ cdef class Wishes:
         cdef int64_t others
         if wish is self.everything:
             return True
+        if wish.inquiry is not None:
+            return wish.inquiry.best() >= 0
         others = self.budget // 2
         self.budget -= others
         while True:
@@ -304,7 +336,10 @@ cdef class Wishes:
         if self.lanes > 1:
             # What it has may wait for something of a higher priority, so that each must ask.
             for wish in self.by_key.values():
-                self.rouse(wish)
+                if wish.inquiry is None:
+                    self.rouse(wish)
+                else:
+                    wish.inquiry.search()
             return 0
         for newest in (True, False):
             if newest and len(self.cohorts) > 1:

@@ -59,7 +59,8 @@ class Judging:
         limits: of each process.
         waiting: gives what something came to since the last call.
         about_to_judge: verdicts came, and the engine will be told of them.
-        judged: it was told.
+        judged: it was told, or who was to be asked had nothing any more.
+        renewed: another version counts under a name.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Judging:
         waiting: Callable[[], Iterable[Asker]] = tuple,
         about_to_judge: Callable[[], None] = lambda: None,
         judged: Callable[[], None] = lambda: None,
+        renewed: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._classes = classes
         self._limits = limits
         self._take_waiting = waiting
         self._about_to_judge = about_to_judge
         self._judged = judged
+        self._renewed = renewed
         # By class, in the order of their turns; and who asks it.
         self._waiting: dict[str, dict[Asker, None]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -157,7 +160,9 @@ class Judging:
                 asker = next(iter(waiting))
                 del waiting[asker]
                 batch = asker.batch(self._most.get(name, BATCH_MESSAGES), BATCH_BYTES)
-                if batch is not None:
+                if batch is None:
+                    self._judged()
+                else:
                     # Last in turn now.
                     waiting[asker] = None
                     await self._judge(keeper, asker, *batch)
@@ -198,8 +203,10 @@ class Judging:
         keeper, found = self._keepers.get(name), self._classes.find(name)
         self._said_missing.discard(name)
         self._most.pop(name, None)
-        if found is not None and self._waiting.get(name):
-            self._ask(name)
+        if found is not None:
+            self._renewed(name)
+            if self._waiting.get(name):
+                self._ask(name)
         if keeper is None:
             return
         if found is None:

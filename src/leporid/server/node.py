@@ -205,6 +205,7 @@ class Node:
             waiting=self._plane.take_judging,
             about_to_judge=self._turns.set_clock,
             judged=self._verdicts_came,
+            renewed=self._class_renewed,
         )
         self._around = Surroundings(
             broker=self._broker,
@@ -333,6 +334,10 @@ class Node:
 
     def _verdicts_came(self) -> None:
         self._broker.settle_stagings()
+        self._turns.wake()
+
+    def _class_renewed(self, name: str) -> None:
+        self._plane.renew_filter_class(name)
         self._turns.wake()
 
     def _look_at_readers(self) -> None:

@@ -25,8 +25,11 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
     QueueDelete,
 )
+from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
 from leporid.broker.names import REPLY_QUEUE
+from leporid.engine.class_filter import ClassFilter
+from leporid.filterserver.filter_class import FilterClass
 
 
 @pytest.fixture
@@ -112,12 +115,24 @@ def test_what_is_no_filter_is_refused_and_leaves_nothing(
     assert world.queue("q").consumers == []
 
 
-def test_a_consumer_of_a_queue_asks_no_filter_class(world: World):
-    peer = world.peer()
-    asked = BasicConsume(queue="q", arguments={"x-filter-class": "any"})
-    text = "NOT_IMPLEMENTED - x-filter-class is for bindings and for consumers of streams"
-    assert peer.refused(asked).startswith(text)
+def test_the_engine_is_told_which_class_a_consumer_of_a_queue_asks(world: World):
+    asked: dict[str, Value] = {"x-filter-class": "C", "x-filter-tags": "a"}
+    consume = BasicConsume(queue="q", consumer_tag="t", arguments=asked)
+    assert world.peer().refused(consume) == "NOT_FOUND - no filter class 'C' is registered"
     assert world.queue("q").consumers == []
+    classes = world.broker.filter_classes
+    classes.restore(FilterClass("C", 1, "Filter", b""))
+    peer = world.peer()
+    peer.call(consume)
+    [consumer] = world.queue("q").consumers
+    assert isinstance(consumer.filter, ClassFilter)
+    assert consumer.filter.name == "C"
+    for tag in "ab":
+        properties = encode_properties(Properties(headers={"x-tag": tag}))
+        assert consumer.filter.matches_message("", "q", properties) == (tag == "a")
+    assert classes.uses("C") == ["consumer 't' of queue 'q' in vhost '/'"]
+    peer.call(BasicCancel("t"))
+    assert classes.uses("C") == []
 
 
 def test_a_tag_is_used_once_on_a_channel(world: World):

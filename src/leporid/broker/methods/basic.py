@@ -39,6 +39,8 @@ from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queue_types import QUORUM, STREAM, check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.readers import check_room
+from leporid.engine.class_filter import ClassFilter
+from leporid.engine.filter import Filter
 
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments
@@ -73,9 +75,10 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
         return
     _check_exclusive(queue, method.exclusive)
     check_names(method.arguments)
-    found = filter_of(method.arguments)
+    wanted = _wanted(channel, method)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     subscription = channel.subscribe(queue, tag, exclusive=method.exclusive)
+    subscription.filter_class = class_of(method.arguments)
     if not method.no_wait:
         session.send(channel.number, BasicConsumeOk(tag))
     timeout_ms, action = (
@@ -89,8 +92,16 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
         channel.engine.prefetch_count,
         timeout_ms if isinstance(timeout_ms, int) else None,
         None if action is None else action == "requeue",
-        None if found is None else found.engine,
+        wanted,
     )
+
+
+def _wanted(channel: ChannelState, method: BasicConsume) -> Filter | None:
+    """Return what a consumer of a queue asks for; None if it is every message."""
+    found = filter_of(method.arguments, channel.session.broker.filter_classes.require)
+    wanted = None if found is None else found.engine
+    name = class_of(method.arguments)
+    return wanted if name is None else ClassFilter(name, wanted)
 
 
 def _consume_stream(

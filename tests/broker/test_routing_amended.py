@@ -125,3 +125,20 @@ def test_more_keys_than_are_looked_at_one_by_one(here):
     here.filtered("x", "b", "k1*", sql="n = 1")
     here.filtered("x", "b", "k7", sql="n = 1")
     assert [here.goes("x", raw(n=1), key) for key in ("k7", "k8")] == ["ab", "a"]
+
+
+def test_routes_with_many_filters_are_not_all_kept(here, monkeypatch):
+    """Each key that leads to a queue of its own besides has a route with all filters."""
+    monkeypatch.setattr("leporid.broker.routing.MEMBERS_MAX", 50)
+    here.exchange("x", "topic")
+    names = [chr(ord("a") + number) for number in range(20)]
+    here.queues("z", *names)
+    for n in range(10):
+        here.filtered("x", "z", key="#", sql=f"n = {n}")
+    for name in names:
+        here.filtered("x", name, key=name)
+    most = 0
+    for name in names * 2:
+        assert here.goes("x", raw(n=7), name) == f"{name}z"
+        most = max(most, len(here.vhost.routing._forks))
+    assert 1 < most <= 5

@@ -8,7 +8,7 @@ asked here. Must not know bindings. Invariant: of such routes nothing is kept th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from leporid.amqp.errors import Fault
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from leporid.broker.topology import Reached, Topology
 
 Target: TypeAlias = QueueState | Staged | History | Memory | Held
+
+MEMBERS_MAX: Final = 250_000
+"""Filters in all routes that are kept, each as often as there are routes with it that are not the
+same: some 800 bytes each. A thousand filters that matter to thousands of keys, each of which leads
+to a queue of its own besides, would be as many times more."""
 
 
 class Routing:
@@ -58,6 +63,7 @@ class Routing:
         self._held = held
         # By what it is made of, which it keeps: so no number is given again while it is there.
         self._forks: WeakValueDictionary[tuple[object, ...], Fork] = WeakValueDictionary()
+        self._members = 0
         topology.cached_as = self._engine_of
 
     def resolve(self, exchange: Exchange, key: str, properties: bytes | None) -> list[Queue] | Fork:
@@ -114,8 +120,17 @@ class Routing:
         made_of = tuple(map(id, queues)), tuple((id(one), id(queue)) for one, queue in filtered)
         found = self._forks.get(made_of)
         if found is None or found.amended:
+            self._count(len(filtered))
             found = self._forks[made_of] = self._plane.fork(queues, filtered)
         return found
+
+    def _count(self, members: int) -> None:
+        """Forget all routes when too much was made, and so what was made for them."""
+        self._members += members
+        if self._members > MEMBERS_MAX:
+            self._members = members
+            for exchange in self._topology.exchanges.values():
+                exchange.source.forget()
 
     def _engine_of(self, name: str) -> Queue:
         """Return the engine's half of what the topology has among its queues."""

@@ -206,24 +206,24 @@ async def test_a_stream_that_ends_on_the_way_cuts_the_answer_off(
     encode = module._Records._encode
     batches: list[int] = []
 
+    loop, gone = asyncio.get_running_loop(), threading.Event()
+
+    def delete() -> None:
+        world.vhost.delete_queue(world.vhost.queue("orders"))
+        gone.set()
+
     def deleting(self: Any, window: Any) -> Any:
         batches.append(window.first)
         if len(batches) == 3:
-            stream_gone.set()
+            loop.call_soon_threadsafe(delete)
+            assert gone.wait(10)
         return encode(self, window)
 
-    stream_gone = threading.Event()
     monkeypatch.setattr(module._Records, "_encode", deleting)
-
-    async def delete() -> None:
-        await asyncio.to_thread(stream_gone.wait, 10)
-        world.vhost.delete_queue(world.vhost.queue("orders"))
-
-    deleted = asyncio.create_task(delete())
     # No end of the chunked body: every client sees that it is cut.
     with pytest.raises(httpx.RemoteProtocolError, match="incomplete"):
         await get(client, batch_rows=1)
-    await deleted
+    assert gone.is_set()
     assert len(batches) < 40
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.broker.route_fakes import FakeCredit, FakeFork, FakeSource
+from tests.broker.route_fakes import FakeCredit, FakeDecision, FakeFork, FakeSource
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
@@ -19,7 +19,6 @@ from leporid.broker.dataplane import (
     Credit,
     DeadLetterPort,
     Queue,
-    Resolve,
     Stored,
     Stream,
 )
@@ -491,12 +490,8 @@ class FakePlane:
         self.queues.append(staging)
         return staging
 
-    def fork(self, queues: Sequence[Queue], filtered: Sequence[tuple[Filter, Queue]]) -> FakeFork:
-        return FakeFork(queues, filtered)
-
     def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
         counted = evaluated, matched, failed
         self.filtered = tuple(map(sum, zip(self.filtered, counted, strict=True)))
 
-    def source(self, name: str, resolve: Resolve, cacheable: bool) -> FakeSource:
-        return FakeSource(name, resolve, cacheable)
+    fork, decision, source = FakeFork, FakeDecision, FakeSource

@@ -32,6 +32,13 @@ class FakeFork:
 
 
 @dataclass(eq=False)
+class FakeDecision:
+    """Filters that must be asked for each message."""
+
+    filters: Sequence[Filter]
+
+
+@dataclass(eq=False)
 class FakeSource:
     name: str
     resolve: Resolve

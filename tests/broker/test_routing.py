@@ -260,33 +260,40 @@ def test_the_alternate_exchange_may_have_filters(here):
     assert here.goes("above", raw(m=1)) == "op"
 
 
-def test_caches_keep_routes_again_when_the_filters_are_gone(here):
-    x = here.exchange("x", "direct", alternate_exchange="amq.fanout")
-    above = here.exchange("above", "fanout")
-    here.queues("a", "b")
+def test_caches_know_where_messages_go_that_pass_the_same_filters(here):
+    """Though filters decide about whole exchanges, here and further down."""
+    here.exchange("x", "direct", alternate_exchange="amq.fanout")
+    here.exchange("above", "fanout")
+    here.queues("a", "b", "c")
+    here.bind("amq.fanout", "c")
+    here.bind("amq.direct", "b")
     here.filtered("above", "x")
-    for end in ("unbind", "delete", "queue"):
+
+    def both(tag: str, n: int) -> str:
+        return " ".join(here.goes(name, raw(tag, n=n)) for name in ("x", "above"))
+
+    for _ in range(2):
         here.filtered("x", "a", tags="t")
-        here.filtered("x", "amq.direct", tags="t")
-        assert not x.source.cacheable
-        assert not above.source.cacheable
-        here.unbind("x", "amq.direct", tags="t")
-        assert not above.source.cacheable
-        if end == "unbind":
-            here.unbind("x", "a", tags="t")
-        elif end == "delete":
-            here.filtered("x", "b", tags="t")
-            here.vhost.delete_queue(here.vhost.queue("b"))
-            assert not above.source.cacheable
-            here.unbind("x", "a", tags="t")
-        else:
-            here.vhost.delete_queue(here.vhost.queue("a"))
-        assert x.source.cacheable
-        assert above.source.cacheable
-        here.filtered("x", "amq.direct", tags="t")
-        assert not above.source.cacheable
-        here.unbind("x", "amq.direct", tags="t")
-        assert above.source.cacheable
+        here.filtered("x", "amq.direct", sql="n = 1")
+        counted = here.counted
+        for _ in range(3):
+            assert [both("t", 1), both("t", 2), both("u", 1), both("u", 2)] == [
+                "ab ab",
+                "a a",
+                "b b",
+                "c c",
+            ]
+        assert here.counted[0] - counted[0] == 3 * 16
+        here.unbind("x", "amq.direct", sql="n = 1")
+        assert [both("t", 1), both("u", 1)] == ["a a", "c c"]
+        here.filtered("x", "b", tags="u")
+        assert [both("t", 1), both("u", 1), both("v", 1)] == ["a a", "b b", "c c"]
+        here.vhost.delete_queue(here.vhost.queue("b"))
+        assert both("u", 1) == "c c"
+        here.queues("b")
+        here.bind("amq.direct", "b")
+        here.unbind("x", "a", tags="t")
+        assert both("t", 1) == "c c"
 
 
 # ------------------------------------------------------------------ ways of a message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.engine.frames import publish
 from tests.engine.session_fake import Peer
@@ -106,3 +108,78 @@ def test_routes_with_and_without_filters_side_by_side(world):
         world.peer.feed(publish(1, "k", b"m", exchange="plain"))
         assert world.goes(n=2) == "ac"
         assert world.goes(n=1) == ""
+
+
+# ------------------------------------------------------------------ deciding about more than queues
+
+
+class Deciding(World):
+    """An exchange whose routes are found out by which filters a message passes."""
+
+    def __init__(self, plane: Plane, peer: Peer) -> None:
+        super().__init__(plane, peer)
+        self.filters = [selector("n > 1"), selector("n > 2"), selector("m = 'x'")]
+
+    def resolve(self, key: str, raw: bytes | None) -> object:  # type: ignore[override]
+        if raw is None:
+            return self.plane.decision(self.filters)
+        self.asked += 1
+        passed = [one.matches_message("x", key, raw) for one in self.filters]
+        queues = self.a, self.b, self.c
+        return [queue for queue, passes in zip(queues, passed, strict=True) if passes] or [self.c]
+
+
+@pytest.fixture
+def deciding(plane, peer) -> Deciding:
+    return Deciding(plane, peer)
+
+
+def test_messages_that_pass_the_same_filters_are_asked_about_once(deciding):
+    numbers = (1, 2, 3, 4, 2, 1, 7)
+    assert [deciding.goes(n=n) for n in numbers] == ["c", "a", "ab", "ab", "a", "c", "ab"]
+    assert deciding.asked == 3
+    assert deciding.goes(n=9, m="x") == deciding.goes(m="x", n=3) == "abc"
+    assert deciding.asked == 4
+    # Of another key nothing is known.
+    assert deciding.goes("other", n=2) == "a"
+    assert deciding.asked == 5
+    assert [deciding.goes(key, n=3) for key in ("k", "other", "k")] == ["ab"] * 3
+    assert deciding.asked == 6
+
+
+def test_what_was_found_out_is_forgotten_with_the_route(deciding):
+    assert [deciding.goes(n=2), deciding.goes(n=2)] == ["a", "a"]
+    deciding.source.forget_key("k")
+    assert deciding.goes(n=2) == "a"
+    deciding.source.forget()
+    assert deciding.goes(n=2) == "a"
+    assert deciding.asked == 3
+    deciding.source.amend(lambda key: key == "k", deciding.filters[0], deciding.a, True)
+    assert deciding.goes(n=2) == "a"
+    assert deciding.asked == 4
+
+
+def test_what_is_known_by_heart_is_counted_too(deciding):
+    """Who finds it out asks, and counts, by itself."""
+    deciding.goes(n=2)
+    assert deciding.plane.filters_asked == 0
+    deciding.goes(n=2)
+    plane = deciding.plane
+    assert (plane.filters_asked, plane.filters_evaluated, plane.filters_matched) == (3, 2, 1)
+    assert deciding.source.questions.asked == 3
+
+
+@pytest.mark.slow
+def test_outcomes_are_bounded(plane, peer):
+    world = Deciding(plane, peer)
+    world.filters = [selector(f"h{n} = 1") for n in range(20)]
+    world.resolve = lambda key, raw: (  # type: ignore[method-assign]
+        plane.decision(world.filters) if raw is None else [world.a]
+    )
+    world.source = plane.source("x", world.resolve, True)
+    peer.session.sources["x"] = world.source
+    epoch = world.source.epoch
+    for number in range(80_000):
+        headers: dict[str, Any] = {f"h{bit}": number >> bit & 1 for bit in range(20)}
+        assert world.goes(**headers) == "a"
+    assert world.source.epoch > epoch

@@ -20,7 +20,7 @@ from leporid.engine.questions import Questions
 # Asked for the queues of one routing key; with the properties only where the source is not
 # cacheable, because an exchange on the way looks at more than keys. Without them the answer may be
 # a fork.
-Resolve = Callable[[str, bytes | None], "Sequence[Queue] | Fork"]
+Resolve = Callable[[str, bytes | None], "Sequence[Queue] | Fork | Decision"]
 
 # A message: exchange, routing key, encoded properties, body.
 Stored = tuple[str, str, bytes, bytes]
@@ -168,6 +168,10 @@ class Fork(Protocol):
     @property
     def amended(self) -> bool:
         """Whether it has other filters than it was made of."""
+
+
+class Decision(Protocol):
+    """Where a key leads if filters decide more than which queues take a message."""
 
 
 class Source(Protocol):
@@ -410,6 +414,9 @@ class Plane(Protocol):
 
     def fork(self, queues: Sequence[Queue], filtered: Sequence[tuple[Filter, Queue]]) -> Fork:
         """Make a route that depends on the message; no queue is in both."""
+
+    def decision(self, filters: Sequence[Filter]) -> Decision:
+        """Make a route for which these filters must be asked, and then the resolver."""
 
     def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
         """Count filters that the rules asked themselves."""

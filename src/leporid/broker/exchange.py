@@ -126,12 +126,17 @@ class Exchange:
 
     @property
     def asks(self) -> bool:
-        """Whether it must be asked for every message, wherever its bindings lead.
+        """Whether it must be asked for every message, wherever its bindings lead."""
+        return self.router.per_message
 
-        A message that passes no filter goes to the alternate exchange: that is no route of a key.
+    @property
+    def decides(self) -> bool:
+        """Whether its filters decide more than which queues take a message.
+
+        A message that passes no filter goes to the alternate exchange, if there is one.
         """
         decided_late = self.alternate is not None and bool(self.filters)
-        return self.router.per_message or self.filters.ways > 0 or decided_late
+        return self.filters.ways > 0 or decided_late
 
     @property
     def in_use(self) -> bool:

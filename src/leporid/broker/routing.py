@@ -21,9 +21,10 @@ from leporid.broker.queues import QueueState
 from leporid.broker.stagings import Staged
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Fork, Plane, Queue
+    from leporid.broker.dataplane import Decision, Fork, Plane, Queue
     from leporid.broker.exchange import Exchange
     from leporid.broker.topology import Reached, Topology
+    from leporid.engine.filter import Filter
 
 Target: TypeAlias = QueueState | Staged | History | Memory | Held
 
@@ -64,9 +65,12 @@ class Routing:
         # By what it is made of, which it keeps: so no number is given again while it is there.
         self._forks: WeakValueDictionary[tuple[object, ...], Fork] = WeakValueDictionary()
         self._members = 0
+        self._decisions: WeakValueDictionary[tuple[int, ...], Decision] = WeakValueDictionary()
         topology.cached_as = self._engine_of
 
-    def resolve(self, exchange: Exchange, key: str, properties: bytes | None) -> list[Queue] | Fork:
+    def resolve(
+        self, exchange: Exchange, key: str, properties: bytes | None
+    ) -> list[Queue] | Fork | Decision:
         """Answer the engine, which asks about a message, or about all messages with one key."""
         try:
             if properties is None:
@@ -109,10 +113,12 @@ class Routing:
         reached = self._topology.reach(exchange, message)
         return [each.engine for each in self._states(exchange, reached, message)]
 
-    def _of_key(self, exchange: Exchange, key: str) -> list[Queue] | Fork:
+    def _of_key(self, exchange: Exchange, key: str) -> list[Queue] | Fork | Decision:
         """Where all messages with one key go, as far as that is the same for all of them."""
         message = Message((key,), None, exchange.name)
         reached = self._topology.resolve(exchange, message)
+        if reached.deciding is not None:
+            return self._decision(reached.deciding)
         queues = [each.engine for each in self._states(exchange, reached, message)]
         if not reached.filtered:
             return queues
@@ -131,6 +137,15 @@ class Routing:
             self._members = members
             for exchange in self._topology.exchanges.values():
                 exchange.source.forget()
+
+    def _decision(self, filters: list[Filter]) -> Decision:
+        """One for the same filters, however many keys they matter to."""
+        made_of = tuple(map(id, filters))
+        found = self._decisions.get(made_of)
+        if found is None:
+            self._count(len(filters))
+            found = self._decisions[made_of] = self._plane.decision(filters)
+        return found
 
     def _engine_of(self, name: str) -> Queue:
         """Return the engine's half of what the topology has among its queues."""

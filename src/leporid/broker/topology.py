@@ -12,7 +12,7 @@ to it: as an alternate exchange it routes nothing.
 
 A binding with a filter is met by the messages that pass it. Where that decides only whether a queue
 gets a message, the cache keeps the filter with the route; where it decides more, whether another
-exchange does, the exchange is asked for every message.
+exchange does, the cache keeps what came of it, by the filters that a message passed.
 
 Invariant: after every change, each cache whose routes may differ has been told (the exchange's
 own and those of all exchanges above it), and knows whether it may keep routes (`broker.exchange`).
@@ -56,12 +56,15 @@ class Reached(NamedTuple):
             among `queues`. Only where the message's properties are not known.
         keepers: Names of the exchanges that keep or remember it.
         delaying: Exchanges further down that keep it for some time before they route it.
+        deciding: Filters that must be asked first: nothing of the rest is known. None: there are no
+            such, or the message's properties are known.
     """
 
     queues: list[str]
     filtered: list[tuple[Filter, str]]
     keepers: list[str]
     delaying: list[Exchange]
+    deciding: list[Filter] | None = None
 
 
 class Topology:
@@ -262,6 +265,8 @@ class Topology:
         pending = [exchange]
         while pending:
             visiting = pending.pop()
+            if not message.known and visiting.decides:
+                return Reached([], [], [], [], self._filters_below(exchange, message))
             router = visiting.router
             if (router.history_length or router.cache_size) and router.keeps(message):
                 keepers.append(visiting.name)
@@ -275,6 +280,30 @@ class Topology:
                         pending.append(reached)
         sometimes = [(wanted, name) for wanted, name in filtered if name not in queues]
         return Reached(list(queues), sometimes, keepers, delaying)
+
+    def _filters_below(self, exchange: Exchange, message: Message) -> list[Filter]:
+        """Returns all filters that may matter to messages with these keys, wherever they come."""
+        filters: list[Filter] = []
+        visited = {exchange: None}
+        pending = [exchange]
+        while pending:
+            visiting = pending.pop()
+            without, some = visiting.filters.split(visiting.router.match(message))
+            filters += [wanted.engine for _, wanted in some]
+            ways = [*without, *(binding for binding, _ in some)]
+            names = [
+                way.destination
+                for way in ways
+                if way.destination_kind == "exchange" and way not in visiting.staged
+            ]
+            if not without and visiting.alternate is not None:
+                names.append(visiting.alternate)
+            for name in names:
+                below = self.exchanges.get(name)
+                if below is not None and below not in visited:
+                    visited[below] = None
+                    pending.append(below)
+        return filters
 
     # ------------------------------------------------------------------ caches
 
@@ -327,7 +356,7 @@ def _visit(
     if exchange.filters and message.known:
         met = exchange.filters.met(met, message)
     elif exchange.filters:
-        assert not exchange.asks
+        assert not exchange.decides
         met, some = exchange.filters.split(met)
         goals = exchange.staged
         filtered += [(wanted.engine, goals.get(one, one.destination)) for one, wanted in some]

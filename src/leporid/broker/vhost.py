@@ -17,7 +17,7 @@ from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
 from leporid.broker.arguments import DEDUPLICATION, Arguments
 from leporid.broker.bindings import Bindings
-from leporid.broker.dataplane import Fork, Plane, Queue
+from leporid.broker.dataplane import Decision, Fork, Plane, Queue
 from leporid.broker.delays import DelayedMessages, DelayStores, Held
 from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
@@ -196,7 +196,7 @@ class VirtualHost:
     ) -> Exchange:
         """Add an exchange; nothing is recorded."""
 
-        def resolve(key: str, properties: bytes | None) -> list[Queue] | Fork:
+        def resolve(key: str, properties: bytes | None) -> list[Queue] | Fork | Decision:
             return self.routing.resolve(exchange, key, properties)
 
         source = self._registry.plane.source(name, resolve, True)

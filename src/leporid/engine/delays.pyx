@@ -13,7 +13,6 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.forks cimport Fork
 from leporid.engine.index cimport READY, Slot
 from leporid.engine.onward cimport send_on
 from leporid.engine.plane cimport Plane
@@ -266,15 +265,10 @@ cdef class Delays(Queue):
     cdef Route way(self, const uint8_t *names, const uint8_t *properties, size_t properties_len):
         """Where a message goes that has one routing key."""
         cdef const uint8_t *key = names + 1 + names[0]
-        cdef Route route
         if self.source.cacheable:
             try:
-                route = self.source.lookup(key + 1, key[0], properties, properties_len)
-                if route.fork is None:
-                    return route
-                return (<Fork> route.fork).route_of(self.source.questions, names,
-                                                    2 + names[0] + key[0], properties,
-                                                    properties_len)
+                return self.source.route_of(names, 2 + names[0] + key[0], key + 1, key[0],
+                                            properties, properties_len)
             except Fault:
                 # An exchange asks publishers for strict keys, and this came from one above.
                 pass

@@ -31,3 +31,13 @@ cdef class Fork:
     cpdef int remove(self, Filter wanted, Queue queue) except -1
     cdef Route route_of(self, Questions questions, const uint8_t *names, size_t names_len,
                         const uint8_t *properties, size_t properties_len)
+
+cdef class Decision:
+    cdef object __weakref__
+    cdef Plane plane
+    cdef SelectorSet members
+    cdef uint64_t evaluated, failed     # of the last message
+    cdef uint32_t count                 # that it passed
+    cdef bytes passed_by(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
+                         size_t properties_len)
+    cdef int note(self, Questions questions) except -1

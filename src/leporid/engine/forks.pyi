@@ -22,3 +22,8 @@ class Fork:
 
     def remove(self, wanted: Filter, queue: Queue) -> int:
         """A queue does not, any more, for this filter's sake."""
+
+class Decision:
+    """Filters that decide where the messages of a key go; made by `Plane.decision`."""
+
+    def __init__(self, plane: Plane, filters: Iterable[Filter]) -> None: ...

@@ -8,7 +8,8 @@ many of its filters the message passes.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, qsort, realloc
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from leporid.engine.filter cimport Filter
 from leporid.engine.questions cimport Questions
@@ -135,3 +136,52 @@ cdef class Fork:
                 self.last[place] = self.turn
                 queues.append(self.chosen[place])
         return make_route(queues)
+
+
+cdef class Decision:
+    """Filters that decide where the messages of a key go; made by `Plane.decision`.
+
+    Not only to which queues, as those of a fork: one between exchanges decides about all that lies
+    behind, and who passes none may go to an alternate exchange. Where messages go that pass the
+    same filters is found out once, by whoever knows bindings.
+
+    Args:
+        plane: counts what is asked here.
+        filters: all that may matter to a message of that key.
+    """
+
+    def __cinit__(self, Plane plane not None, filters):
+        self.plane = plane
+        self.members = SelectorSet()
+        for each in filters:
+            self.members.add(each)
+
+    def __repr__(self):
+        return f"<Decision filters={len(self.members)}>"
+
+    cdef bytes passed_by(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
+                         size_t properties_len):
+        """The numbers of the filters that a message passes: equal for equal ones."""
+        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
+        cdef bytes found
+        self.count = self.members.match(names, names_len, properties, properties_len)
+        self.evaluated = self.members.set.evaluated - evaluated
+        self.failed = self.members.set.failed - failed
+        found = PyBytes_FromStringAndSize(<const char *> self.members.matched,
+                                          self.count * sizeof(uint32_t))
+        if self.count > 1:
+            qsort(PyBytes_AS_STRING(found), self.count, sizeof(uint32_t), in_order)
+        return found
+
+    cdef int note(self, Questions questions) except -1:
+        """Count the last message."""
+        self.plane.filters_asked += self.members.set.count
+        self.plane.filters_evaluated += self.evaluated
+        self.plane.filters_matched += self.count
+        self.plane.filters_failed += self.failed
+        return questions.note(self.members.set.count, self.evaluated, self.count, self.failed)
+
+
+cdef int in_order(const void *a, const void *b) noexcept nogil:
+    cdef uint32_t one = (<const uint32_t *> a)[0], other = (<const uint32_t *> b)[0]
+    return (one > other) - (one < other)

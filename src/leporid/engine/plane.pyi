@@ -12,7 +12,7 @@ from leporid.engine.connection import Connection
 from leporid.engine.dedup import UniqueQueue
 from leporid.engine.delays import Delays
 from leporid.engine.filter import Filter
-from leporid.engine.forks import Fork
+from leporid.engine.forks import Decision, Fork
 from leporid.engine.inquiry import Inquiry
 from leporid.engine.interceptor import Interceptor
 from leporid.engine.log import Log, Segment
@@ -239,6 +239,9 @@ class Plane:
     @property
     def filters_failed(self) -> int:
         """Those that were answered with no, and met a type error."""
+
+    def decision(self, filters: Iterable[Filter]) -> Decision:
+        """What a resolver answers for a key if filters decide more than which queues take it."""
 
     def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
         """Filters were asked by somebody else about a message."""

@@ -23,7 +23,7 @@ from leporid.engine.connection cimport Connection
 from leporid.engine.dedup cimport UniqueQueue, unguarded
 from leporid.engine.delays cimport Delays, fire_due
 from leporid.engine.facts cimport flush_settles, mark_clean
-from leporid.engine.forks cimport Fork
+from leporid.engine.forks cimport Decision, Fork
 from leporid.engine.index cimport BlockPool
 from leporid.engine.inquiry cimport renew_class, waiting_for
 from leporid.engine.log cimport Log, Segment
@@ -207,13 +207,13 @@ cdef class Plane:
         return Source(name, resolve, cacheable)
 
     def fork(self, queues, filtered):
-        """What a resolver answers for a key if some of its queues take some messages only.
-
-        Args:
-            queues: of every message.
-            filtered: (filter, queue), none of them among `queues`.
-        """
+        """What a resolver answers for a key if some of its queues take some messages only: queues
+        of every message; and (filter, queue), none of them among those."""
         return Fork(self, queues, filtered)
+
+    def decision(self, filters):
+        """What a resolver answers for a key if filters decide more than which queues take it."""
+        return Decision(self, filters)
 
     def note_filtered(self, uint64_t evaluated, uint64_t matched, uint64_t failed):
         """Filters were asked by somebody else about a message."""

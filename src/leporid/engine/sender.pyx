@@ -10,7 +10,6 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from leporid.engine.forks cimport Fork
 from leporid.engine.dedup cimport without_caches
 from leporid.engine.queue cimport REJECT_PUBLISH_DLX, Queue
 from leporid.engine.source cimport Route, Source, narrowed
@@ -49,12 +48,10 @@ cdef class Sender:
                 and len(route.key) == key[0]
                 and not memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0])):
             return route
-        route = source.lookup(key + 1, key[0], properties, properties_len)
-        if route.fork is not None:
-            size = PyBytes_GET_SIZE(source.raw_name) + 1
-            return (<Fork> route.fork).route_of(source.questions, key - size, size + 1 + key[0],
-                                                properties, properties_len)
-        if source.cacheable:
+        size = PyBytes_GET_SIZE(source.raw_name) + 1
+        route = source.route_of(key - size, size + 1 + key[0], key + 1, key[0], properties,
+                                properties_len)
+        if route.key is not None and source.cacheable:
             self.route = route
             self.route_epoch = source.epoch
         return route

@@ -17,6 +17,8 @@ cdef class Route:
     cdef bint decided               # what they remember was asked already
     cdef bint refused               # something was left out because it is full
     cdef object fork                # Fork: it depends on the message; None: it does not
+    cdef object decision            # Decision: likewise, further than filters of queues
+    cdef dict outcomes              # of that: the routes of messages, by the filters they pass
     cdef list keys                  # routing keys of a message with CC or BCC
     cdef bytes key
     cdef uint64_t hash
@@ -36,6 +38,11 @@ cdef class Source:
     cdef list table                 # Route or None, open addressing
     cdef uint64_t mask
     cdef uint64_t count
+    cdef uint64_t outcomes_bytes    # that all outcomes take, about
+    cdef Route route_of(self, const uint8_t *names, size_t names_len, const uint8_t *key,
+                        size_t size, const uint8_t *properties, size_t properties_len)
+    cdef Route outcome_of(self, Route route, const uint8_t *names, size_t names_len,
+                          const uint8_t *properties, size_t properties_len)
     cdef Route lookup(self, const uint8_t *key, size_t size, const uint8_t *properties,
                       size_t properties_len)
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1

@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from leporid.engine.forks cimport Fork
+from leporid.engine.forks cimport Decision, Fork
 from leporid.engine.hashing cimport hash_hidden, keep_secret
 from leporid.engine.questions cimport Questions
 from leporid.engine.queue cimport DROP_HEAD, Queue
@@ -25,6 +25,10 @@ cdef enum:
     # Routes that are looked at one by one when a binding with a filter comes or goes. Where there
     # are more, all are forgotten: each takes a microsecond or so.
     AMENDED_MAX = 64
+    # Outcomes of filters that are remembered for one exchange, for all its keys, and what one takes
+    # beside the lists of who passed and who gets it. Past it, all are forgotten and asked again.
+    OUTCOMES_BYTES_MAX = 32 * 1024 * 1024
+    OUTCOME_BYTES = 500
     TARGETS_MAX = 65534             # that one record can name, with its producer
 
 
@@ -88,6 +92,7 @@ cdef class Source:
         self.table = [None] * 16
         self.mask = 15
         self.count = 0
+        self.outcomes_bytes = 0
         self.epoch += 1
 
     def forget(self):
@@ -108,7 +113,7 @@ cdef class Source:
                 # Left in its place, so that probing past it still works, but never equal again.
                 route.key = None
                 route.hash = 0
-                route.fork = None
+                route.fork = route.decision = route.outcomes = None
                 break
             at = (at + 1) & self.mask
         self.epoch += 1
@@ -152,6 +157,37 @@ cdef class Source:
         self.retired = True
         self.clear()
 
+    cdef Route route_of(self, const uint8_t *names, size_t names_len, const uint8_t *key,
+                        size_t size, const uint8_t *properties, size_t properties_len):
+        """Where a message goes; `names` are those of its record, its key is among them."""
+        cdef Route route = self.lookup(key, size, properties, properties_len)
+        if route.fork is not None:
+            return (<Fork> route.fork).route_of(self.questions, names, names_len, properties,
+                                                properties_len)
+        if route.decision is not None:
+            return self.outcome_of(route, names, names_len, properties, properties_len)
+        return route
+
+    cdef Route outcome_of(self, Route route, const uint8_t *names, size_t names_len,
+                          const uint8_t *properties, size_t properties_len):
+        """Where a message goes by the filters that it passes; asked for once for the same ones."""
+        cdef Decision decision = <Decision> route.decision
+        cdef bytes passed = decision.passed_by(names, names_len, properties, properties_len)
+        cdef Route outcome = route.outcomes.get(passed)
+        if outcome is not None:
+            decision.note(self.questions)
+            return outcome
+        # The control plane asks the filters once more, and counts that.
+        outcome = self.ask(route.key, PyBytes_FromStringAndSize(<const char *> properties,
+                                                                properties_len))
+        outcome.key = None              # it is not that of all messages with this key
+        self.outcomes_bytes += OUTCOME_BYTES + len(passed) + 8 * len(outcome.queues)
+        if self.outcomes_bytes > OUTCOMES_BYTES_MAX:
+            self.clear()
+        else:
+            route.outcomes[passed] = outcome
+        return outcome
+
     cdef Route lookup(self, const uint8_t *key, size_t size, const uint8_t *properties,
                       size_t properties_len):
         """The route of a key; asks the control plane when it is not remembered."""
@@ -190,6 +226,9 @@ cdef class Source:
         if type(found) is Fork:
             route = Route()
             route.fork = found
+        elif type(found) is Decision:
+            route = Route()
+            route.decision, route.outcomes = found, {}
         else:
             route = make_route(found)
         route.key = key

@@ -48,6 +48,17 @@ class World:
         self.processes.append(FakeProcess())
         return self.processes[-1]
 
+    async def wait_long(self) -> asyncio.Future[None]:
+        """Somebody who waits until a long back-off is over."""
+        self.broken = "it does not load"
+        while self.keeper.status().retry_seconds < BACK_OFF_MOST_S:
+            await self.fail()
+        self.broken = ""
+        waiting = asyncio.ensure_future(self.keeper.ready())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        return waiting
+
     async def fail(self, error: str = "it crashed") -> None:
         if self.processes and not self.broken:
             self.processes[-1].failing = error
@@ -114,17 +125,13 @@ def test_never_waits_longer_than_a_minute():
 
 
 async def test_a_new_version_is_tried_at_once(world):
-    world.broken = "it does not load"
-    await world.fail()
-    waiting = asyncio.ensure_future(world.keeper.ready())
-    await asyncio.sleep(0)
-    world.broken = ""
+    waiting = await world.wait_long()
     world.keeper.replace(FilterClass("big", 2, "Other", b"second"))
     await asyncio.wait_for(waiting, 5)
     assert await world.keeper.judge(b"", 1) == b"\1"
     assert world.started[-1] == ("Other", b"second")
     status = world.keeper.status()
-    assert (status.failures, status.error) == (1, "")
+    assert (status.failures, status.error) == (8, "")
 
 
 async def test_a_new_version_ends_the_process_of_the_old(world):
@@ -169,14 +176,10 @@ async def test_what_starts_while_a_newer_version_comes_is_not_asked():
 
 
 async def test_one_that_has_ended_keeps_nobody_waiting_and_asks_nothing(world, caplog):
-    world.broken = "it does not load"
-    await world.fail()
+    waiting = await world.wait_long()
     caplog.clear()
-    waiting = asyncio.ensure_future(world.keeper.ready())
-    await asyncio.sleep(0)
     await world.keeper.end()
     await asyncio.wait_for(waiting, 5)
-    world.broken = ""
     with pytest.raises(FilterFailure, match="the class is gone"):
         await world.keeper.judge(b"", 1)
     assert not world.processes

@@ -127,6 +127,30 @@ def test_true_of_the_same_messages(sent_messages, asked):
 
 
 @pytest.mark.parametrize(
+    ("predicate", "text"),
+    [
+        (EqualTo(TYPE, "it's"), "p.type = 'it''s'"),
+        (EqualTo(("exchange",), ""), "exchange = ''"),
+        (EqualNullSafe(TYPE, "a"), "p.type = 'a'"),
+        (EqualNullSafe(TYPE, None), "p.type IS NULL"),
+        (IsNull(PRIORITY), "p.priority IS NULL"),
+        (IsNotNull(KEY), "routing_key IS NOT NULL"),
+        (In(KEY, ["a", None, "b"]), "routing_key IN ('a', 'b')"),
+        (In(PRIORITY, [1, 2]), "p.priority IN (1, 2)"),
+        (GreaterThan(PRIORITY, -1), "p.priority > -1"),
+        (LessThanOrEqual(PRIORITY, 3), "p.priority <= 3"),
+        (StringStartsWith(KEY, "a"), "routing_key STARTSWITH 'a'"),
+        (StringContains(TYPE, ""), "p.type CONTAINS ''"),
+        (Not(EqualTo(TYPE, "a")), "NOT (p.type = 'a')"),
+        (Not(In(KEY, ["a"])), "NOT (routing_key IN ('a'))"),
+    ],
+)
+def test_what_means_the_same_is_said(predicate, text):
+    assert selector_of(predicate) == text
+    assert choice_for(None, text) is not None
+
+
+@pytest.mark.parametrize(
     "predicate",
     [
         EqualTo(TYPE, "a\ufffd"),

@@ -126,11 +126,12 @@ static int file_under(Filing *f, uint32_t place, const Operand *value, uint32_t 
     return 1;
 }
 
-static void take_from(Filing *f, Key *key, uint32_t member) {
-    uint32_t at = 0;
-    while (key->members[at] != member) at++;
-    key->members[at] = key->members[--key->count];
+/* Take one off a list; returns who stands in its place from now on, or NOBODY. */
+static uint32_t take_from(Filing *f, Key *key, uint32_t at) {
+    uint32_t moved = at == --key->count ? NOBODY : key->members[key->count];
+    if (moved != NOBODY) key->members[at] = moved;
     if (!key->count) drop_key(f, key);
+    return moved;
 }
 
 static void filing_close(Filing *f) {

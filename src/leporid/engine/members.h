@@ -31,11 +31,17 @@ typedef struct {
     Anchors anchors;
 } Part;
 
+/* Where a member is filed, and its place on the list there. */
+typedef struct {
+    Key *key;
+    uint32_t at;
+} Standing;
+
 typedef struct {
     Part *parts;             /* NULL: everything passes */
     uint32_t parts_count;
     uint32_t keys_count;     /* 0: it is asked about every message */
-    Key **keys;
+    Standing *keys;
     uint32_t at;             /* among those; of a free number, the next free one */
     uint8_t used;
     uint64_t turn;           /* of the last message that it was asked about, if it is filed */
@@ -181,7 +187,6 @@ static void count_filed(SelectorSet *s, Key *key, int change) {
         filed->texts += change;
     }
     if (place >= AT_HEADERS) return;
-    if (place >= AT_TAG) s->uses[place] += change;  /* its conjunct may be one with others */
     s->filed_properties &= ~(1u << place);
     if (filed->texts || filed->numbers || filed->prefixes) s->filed_properties |= 1u << place;
 }
@@ -190,22 +195,31 @@ static void unfile(SelectorSet *s, uint32_t number) {
     Member *m = &s->members[number];
     if (m->keys_count) {
         for (uint32_t i = 0; i < m->keys_count; i++) {
-            count_filed(s, m->keys[i], -1);
-            take_from(&s->filing, m->keys[i], number);
+            Standing one = m->keys[i];
+            count_filed(s, one.key, -1);
+            uint32_t moved = take_from(&s->filing, one.key, one.at);
+            if (moved == NOBODY) continue;
+            Standing *its = s->members[moved].keys;
+            while (its->key != one.key) its++;
+            its->at = one.at;
         }
     } else if (m->at != NOBODY) {
         s->always[m->at] = s->always[--s->always_count];
         s->glances[m->at] = s->glances[s->always_count];
         s->members[s->always[m->at]].at = m->at;
     }
+}
+
+static void close_member(SelectorSet *s, Member *m) {
+    for (uint32_t i = 0; i < m->parts_count; i++) close_part(s, &m->parts[i]);
+    free(m->parts);
     free(m->keys);
 }
 
 static void set_remove(SelectorSet *s, uint32_t number) {
     Member *m = &s->members[number];
     unfile(s, number);
-    for (uint32_t i = 0; i < m->parts_count; i++) close_part(s, &m->parts[i]);
-    free(m->parts);
+    close_member(s, m);
     memset(m, 0, sizeof *m);
     m->at = s->vacant;
     s->vacant = number;
@@ -214,7 +228,7 @@ static void set_remove(SelectorSet *s, uint32_t number) {
 
 static void set_close(SelectorSet *s) {
     if (!s) return;
-    for (uint32_t i = 0; i < s->upto; i++) if (s->members[i].used) set_remove(s, i);
+    for (uint32_t i = 0; i < s->upto; i++) if (s->members[i].used) close_member(s, &s->members[i]);
     filing_close(&s->filing);
     naming_close(&s->naming);
     free(s->members);
@@ -381,10 +395,14 @@ static int file_anchors(SelectorSet *s, uint32_t number, const Anchors *anchors)
     if (!m->keys) return NO_MEMORY;
     for (const Anchor *one = anchors->first; one; one = one->next) {
         for (uint32_t i = 0; i < one->count; i++) {
+            Standing *mine = &m->keys[m->keys_count];
             int filed = file_under(&s->filing, one->place, anchor_value(one, i), number,
-                                   &m->keys[m->keys_count]);
+                                   &mine->key);
             if (filed < 0) return NO_MEMORY;
-            if (filed) count_filed(s, m->keys[m->keys_count++], 1);
+            if (!filed) continue;
+            mine->at = mine->key->count - 1;
+            m->keys_count++;
+            count_filed(s, mine->key, 1);
         }
     }
     return DONE;

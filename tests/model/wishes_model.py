@@ -166,8 +166,10 @@ class WishesModel(ModelQueue):
             assert (consumer.side, entry.delivered) == (side, redelivered)
             must = {each.wants for each in able if each.wants not in CLASSES}
             since = {wants: since.get(wants, Counter()) for wants in must}
+            highest = max((each.priority for each in able if self.must_have(each)), default=None)
             for wants, others in since.items():
-                others[consumer.wants] += 1
+                if consumer.priority == highest:
+                    others[consumer.wants] += 1
                 if wants == consumer.wants:
                     others.clear()
                 assert self.hurried or all(count <= 2 for count in others.values()), (

@@ -143,7 +143,9 @@ class WishesModel(ModelQueue):
         return not self.cut_short and (self.judged or consumer.wants not in CLASSES)
 
     def give_back(self, side: int, tags: list[int], how: str) -> list[Delivery]:
-        self.cut_short = self.hurried  # turns between them may have ended early
+        # Turns between them may have ended early, or it is not known in which of them who had to
+        # wait for a verdict had something.
+        self.cut_short = self.hurried or any(each.wants in CLASSES for each in self.everybody)
         found = super().give_back(side, tags, how)
         self.cut_short = False
         return found
@@ -168,13 +170,13 @@ class WishesModel(ModelQueue):
             since = {wants: since.get(wants, Counter()) for wants in must}
             highest = max((each.priority for each in able if self.must_have(each)), default=None)
             for wants, others in since.items():
-                if consumer.priority == highest:
+                if consumer.priority == highest and consumer.wants not in CLASSES:
                     others[consumer.wants] += 1
                 if wants == consumer.wants:
                     others.clear()
-                assert self.hurried or all(count <= 2 for count in others.values()), (
-                    f"{wants} had no turn"
-                )
+                assert (
+                    self.hurried or self.cut_short or all(count <= 2 for count in others.values())
+                ), f"{wants} had no turn"
             self.hand(side, entry, consumer, consumer.no_ack)
             assert delivery_tag == self.channels[side].last_tag
         self.drop_excess()

@@ -28,7 +28,8 @@ export LEPORID_TRACE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 ENGINE := src/leporid/engine
-ENGINE_SOURCES := $(wildcard $(ENGINE)/*.pyx $(ENGINE)/*.pxd $(ENGINE)/*.h)
+ENGINE_SOURCES := $(foreach folder,$(ENGINE) $(ENGINE)/*,$(wildcard \
+	$(folder)/*.pyx $(folder)/*.pxd $(folder)/*.h))
 ENGINE_STAMP := $(STAMPS)/engine$(if $(filter-out 0,$(LEPORID_TRACE)),-traced)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope -q
 SAY := @printf '\033[1m== %s\033[0m\n'
@@ -76,7 +77,7 @@ serve: $(ENGINE_STAMP)  ## Run a broker in the foreground; data in .cache/serve.
 clean:  ## Remove what was built; keep .venv.
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@rm -rf .coverage htmlcov $(STAMPS)/engine*
-	@rm -f $(ENGINE)/*.so $(ENGINE)/*.c $(ENGINE)/*.html
+	@find $(ENGINE) -name '*.so' -delete -o -name '*.c' -delete -o -name '*.html' -delete
 	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove .venv as well.
@@ -101,6 +102,6 @@ $(STAMPS)/packages: pyproject.toml $(STAMPS)/venv
 # module only over an older one.
 $(ENGINE_STAMP): $(ENGINE_SOURCES) setup.py $(STAMPS)/packages
 	$(SAY) "building the engine"
-	@if ! [ -e $@ ]; then rm -f $(ENGINE)/*.so $(STAMPS)/engine*; fi
+	@if ! [ -e $@ ]; then rm -f $(ENGINE)/*.so $(ENGINE)/*/*.so $(STAMPS)/engine*; fi
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@

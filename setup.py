@@ -1,4 +1,4 @@
-"""Builds the engine: every `src/leporid/engine/*.pyx` becomes one extension module.
+"""Builds the engine: every `.pyx` in `src/leporid/engine` becomes one extension module.
 
 Everything else about the package is in pyproject.toml. Two variables of the environment matter:
 
@@ -30,18 +30,18 @@ DIRECTIVES = {
 def engine_modules() -> list[Extension]:
     from Cython.Build import cythonize
 
-    headers = sorted(str(path) for path in ENGINE.glob("*.h"))
+    headers = sorted(ENGINE.rglob("*.h"))
     extensions = [
         Extension(
-            f"leporid.engine.{source.stem}",
+            ".".join(source.relative_to("src").with_suffix("").parts),
             [str(source)],
-            depends=headers,
-            include_dirs=[str(ENGINE)],
+            depends=[str(header) for header in headers],
+            include_dirs=sorted({str(header.parent) for header in headers}),
             # What a compiler says of generated C is nothing that anybody here could mend.
             extra_compile_args=["-O3", "-w"],
             define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
         )
-        for source in sorted(ENGINE.glob("*.pyx"))
+        for source in sorted(ENGINE.rglob("*.pyx"))
     ]
     return cythonize(
         extensions,

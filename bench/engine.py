@@ -31,14 +31,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.client import CHANNEL, PROTOCOL_HEADER, ack, message
 
-from leporid.engine.channel import Channel
-from leporid.engine.connection import Connection
-from leporid.engine.filter import Filter
-from leporid.engine.interceptor import Interceptor
+from leporid.engine.filtering.filter import Filter
+from leporid.engine.filtering.selector import Selector
+from leporid.engine.peers.channel import Channel
+from leporid.engine.peers.connection import Connection
+from leporid.engine.peers.interceptor import Interceptor
 from leporid.engine.plane import Plane
-from leporid.engine.queue import Queue
-from leporid.engine.selector import Selector
-from leporid.engine.source import Source
+from leporid.engine.queues.queue import Queue
+from leporid.engine.routing.source import Source
 from leporid.filters.compiler import program
 
 FRAME_BYTES_MAX = 131072
@@ -286,7 +286,7 @@ def count(name: str, turns: int) -> Counter[str]:
     functions: Counter[str] = Counter()
     # `1,234 ( 5.67%)  file:function [library]`
     for line in re.finditer(r"^ *([\d,]+) \([^)]*\)  \S*?:(\S+)", annotated, re.MULTILINE):
-        plain = re.sub(r"^__pyx_f_7leporid_6engine_\d+|'\d+$", "", line.group(2))
+        plain = re.sub(r"^__pyx_f_7leporid_6engine_(\d+[a-z]+_)?\d+|'\d+$", "", line.group(2))
         functions[plain] += int(line.group(1).replace(",", ""))
     return functions
 

@@ -32,11 +32,11 @@ from bench.client import (
 )
 from bench.engine import FRAME_BYTES_MAX, TURN_MESSAGES, Peer
 
-from leporid.engine.filter import Filter
+from leporid.engine.filtering.filter import Filter
+from leporid.engine.filtering.selector import Selector
+from leporid.engine.filtering.tags import Tags
 from leporid.engine.plane import Plane
-from leporid.engine.selector import Selector
-from leporid.engine.tags import Tags
-from leporid.engine.window import Window
+from leporid.engine.streams.window import Window
 from leporid.filters.compiler import program
 from leporid.filters.dialects import Dialect
 

@@ -22,12 +22,12 @@ from leporid.broker.dataplane import (
     Stored,
     Stream,
 )
-from leporid.engine.choice import Choice
-from leporid.engine.filter import Filter
+from leporid.engine.filtering.filter import Filter
+from leporid.engine.streams.choice import Choice
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
-    from leporid.engine.filter import Filter
+    from leporid.engine.filtering.filter import Filter
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from leporid.amqp.tables import Value
-from leporid.engine.questions import Questions
+from leporid.engine.filtering.questions import Questions
 
 
 class FakeSource:

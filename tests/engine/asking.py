@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from tests.engine.frames import ack
 from tests.engine.session_fake import Peer
-from tests.engine.streams import World, offset_of
+from tests.engine.stream_world import World, offset_of
 
-from leporid.engine.asking_reader import AskingReader
-from leporid.engine.choice import Choice
+from leporid.engine.streams.asking_reader import AskingReader
+from leporid.engine.streams.choice import Choice
 from leporid.filterserver import frames
 from leporid.filterserver.message import Message, messages_of
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from leporid.engine.log.replay import Replay
+from leporid.engine.log.reports import SegmentReport, SegmentUnreadable
 from leporid.engine.plane import Plane
-from leporid.engine.replay import Replay
-from leporid.engine.reports import SegmentReport, SegmentUnreadable
 
 SECTOR_BYTES = 512
 Write = tuple[int, int, int, bytes]  # number, file size, offset, bytes

@@ -8,9 +8,9 @@ from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_plane
 
+from leporid.engine.log.reports import SegmentReport
 from leporid.engine.plane import Plane
-from leporid.engine.queue import Queue
-from leporid.engine.reports import SegmentReport
+from leporid.engine.queues.queue import Queue
 
 
 @dataclass

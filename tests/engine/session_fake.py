@@ -16,10 +16,10 @@ from leporid.amqp.errors import ChannelFault, Fault, FrameError, NotFound, Preco
 from leporid.engine.plane import Plane
 
 if TYPE_CHECKING:
-    from leporid.engine.channel import Channel
-    from leporid.engine.connection import Connection
-    from leporid.engine.queue import Queue
-    from leporid.engine.source import Source
+    from leporid.engine.peers.channel import Channel
+    from leporid.engine.peers.connection import Connection
+    from leporid.engine.queues.queue import Queue
+    from leporid.engine.routing.source import Source
 
 Resolve = Callable[[str, bytes | None], Sequence["Queue"]]
 CHANNEL_CLOSE_OK = struct.pack(">HH", frames.CHANNEL, 41)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from tests.engine.frames import ack, publish
 from tests.engine.session_fake import Peer
-from tests.engine.streams import World, offset_of
+from tests.engine.stream_world import World, offset_of
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.engine.choice import Choice
-from leporid.engine.reader import Reader
-from leporid.engine.tags import Tags
+from leporid.engine.filtering.tags import Tags
+from leporid.engine.streams.choice import Choice
+from leporid.engine.streams.reader import Reader
 
 
 def raw_of(headers: dict[str, Value] | None) -> bytes:

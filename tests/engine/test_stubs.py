@@ -14,9 +14,15 @@ import pytest
 import leporid.engine.plane
 
 ENGINE = Path(leporid.engine.plane.__file__).parent
-MODULES = sorted(path.stem for path in ENGINE.glob("*.pyx"))
+MODULES = sorted(
+    ".".join(path.relative_to(ENGINE).with_suffix("").parts) for path in ENGINE.rglob("*.pyx")
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def path_of(name: str, suffix: str) -> Path:
+    return ENGINE.joinpath(*name.split(".")).with_suffix(suffix)
 
 
 @pytest.fixture(params=MODULES)
@@ -32,7 +38,7 @@ def module(name: str) -> ModuleType:
 
 @pytest.fixture
 def stub(name: str) -> ast.Module:
-    return ast.parse((ENGINE / f"{name}.pyi").read_text(encoding="utf-8"))
+    return ast.parse(path_of(name, ".pyi").read_text(encoding="utf-8"))
 
 
 def is_public(name: str) -> bool:
@@ -83,7 +89,7 @@ def parameters(function: Function) -> list[str]:
 def declared_attributes(name: str) -> Iterator[tuple[str, str, str]]:
     """Class, attribute, and `public` or `readonly`, as the Cython sources declare them."""
     for suffix in (".pxd", ".pyx"):
-        path = ENGINE / f"{name}{suffix}"
+        path = path_of(name, suffix)
         found = ""
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             if opening := re.match(r"cdef class (\w+)", line):
@@ -95,7 +101,7 @@ def declared_attributes(name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def test_modules_are_found():
-    assert {"plane", "connection", "queue"} <= set(MODULES)
+    assert {"plane", "peers.connection", "queues.queue"} <= set(MODULES)
 
 
 def test_classes_and_their_bases(module: ModuleType, stub: ast.Module):
@@ -143,7 +149,7 @@ def test_functions(module: ModuleType, stub: ast.Module):
 
 
 def test_constants(name: str, module: ModuleType, stub: ast.Module):
-    source = (ENGINE / f"{name}.pyx").read_text(encoding="utf-8")
+    source = path_of(name, ".pyx").read_text(encoding="utf-8")
     there = set(re.findall(r"(?m)^([A-Z][A-Z0-9_]*) = ", source))
     assert there <= vars(module).keys()
     assert {name for name in attributes_of(stub) if is_public(name)} == there

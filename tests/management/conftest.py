@@ -20,7 +20,7 @@ from leporid.broker.broker import Broker
 from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import Permissions
 from leporid.engine.plane import Plane
-from leporid.engine.stream import Stream
+from leporid.engine.streams.stream import Stream
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.filterserver.host import FilterProcess
 from leporid.management.application import routes

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.management.arrows import stream_of, table_of
 
-from leporid.engine.rows import encode
+from leporid.engine.tables.rows import encode
 from leporid.management import incoming as module
 from leporid.management.incoming import BadTable, TableTooLarge, read_table
 

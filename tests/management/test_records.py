@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from tests.engine import streams
+from tests.engine import stream_world as streams
 from tests.management.conftest import World
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Timestamp
-from leporid.engine.arrow import COLUMNS
+from leporid.engine.tables.arrow import COLUMNS
 from leporid.management import records as module
 
 URL = "/api/streams/%2F/orders/records"

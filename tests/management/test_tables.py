@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 import pytest
-from tests.engine.streams import World
+from tests.engine.stream_world import World
 
-from leporid.engine.arrow import COLUMNS, columns_of
+from leporid.engine.tables.arrow import COLUMNS, columns_of
 from leporid.management.tables import DEFAULT_COLUMNS, END_OF_STREAM, Encoder, batch_of, schema_of
 
 

@@ -21,8 +21,8 @@ from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs
 
 if TYPE_CHECKING:
-    from leporid.engine.connection import Connection
-    from leporid.engine.source import Source
+    from leporid.engine.peers.connection import Connection
+    from leporid.engine.routing.source import Source
 
 # Small enough that a few messages fill one, and that a test reads all of it in no time.
 SEGMENT_BYTES = 16 * 1024

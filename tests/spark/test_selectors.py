@@ -22,11 +22,11 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 from tests.engine.frames import publish
-from tests.engine.streams import World
+from tests.engine.stream_world import World
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.broker.choices import choice_for
-from leporid.engine.arrow import columns_of
+from leporid.engine.tables.arrow import columns_of
 from leporid.management.tables import batch_of, schema_of
 from leporid.spark.selectors import both, selector_of
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from leporid.engine.choice import Choice
-    from leporid.engine.filter import Filter
+    from leporid.engine.filtering.filter import Filter
+    from leporid.engine.streams.choice import Choice
 
-from leporid.engine.filter import Filter
-from leporid.engine.questions import Questions
+from leporid.engine.filtering.filter import Filter
+from leporid.engine.filtering.questions import Questions
 
 # Asked for the queues of one routing key; with the properties only where the source is not
 # cacheable, because an exchange on the way looks at more than keys. Without them the answer may be

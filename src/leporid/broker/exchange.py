@@ -20,8 +20,8 @@ from leporid.amqp.tables import Value
 from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Router, make_router
 from leporid.broker.exchanges.filtering import BindingFilters
 from leporid.broker.policies import NOT_GOVERNED, Governed
-from leporid.engine.filter import Filter
-from leporid.engine.questions import Questions
+from leporid.engine.filtering.filter import Filter
+from leporid.engine.filtering.questions import Questions
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 

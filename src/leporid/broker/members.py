@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leporid.broker.recorder import Recorder
     from leporid.broker.registry import Registry
     from leporid.broker.vhost import VirtualHost
-    from leporid.engine.choice import Choice
+    from leporid.engine.streams.choice import Choice
 
 logger = logging.getLogger(__name__)
 

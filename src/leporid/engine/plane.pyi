@@ -6,23 +6,23 @@ from typing import Final, TypeAlias
 
 from typing_extensions import Buffer
 
-from leporid.engine.asking_reader import AskingReader
-from leporid.engine.cache import Cache
-from leporid.engine.connection import Connection
-from leporid.engine.dedup import UniqueQueue
-from leporid.engine.delays import Delays
-from leporid.engine.filter import Filter
-from leporid.engine.forks import Decision, Fork
-from leporid.engine.inquiry import Inquiry
-from leporid.engine.interceptor import Interceptor
-from leporid.engine.log import Log, Segment
-from leporid.engine.peer import _Session
-from leporid.engine.producers import Producers
-from leporid.engine.questions import Questions
-from leporid.engine.queue import Queue
-from leporid.engine.source import Source
-from leporid.engine.staging import Staging
-from leporid.engine.stream import Stream
+from leporid.engine.filtering.filter import Filter
+from leporid.engine.filtering.questions import Questions
+from leporid.engine.log.log import Log, Segment
+from leporid.engine.peers.connection import Connection
+from leporid.engine.peers.interceptor import Interceptor
+from leporid.engine.peers.peer import _Session
+from leporid.engine.queues.delays import Delays
+from leporid.engine.queues.inquiry import Inquiry
+from leporid.engine.queues.queue import Queue
+from leporid.engine.queues.staging import Staging
+from leporid.engine.routing.cache import Cache
+from leporid.engine.routing.dedup import UniqueQueue
+from leporid.engine.routing.forks import Decision, Fork
+from leporid.engine.routing.source import Source
+from leporid.engine.streams.asking_reader import AskingReader
+from leporid.engine.streams.producers import Producers
+from leporid.engine.streams.stream import Stream
 
 # Segment number, size of its file, offset, bytes.
 _Write: TypeAlias = tuple[int, int, int, memoryview | bytes]

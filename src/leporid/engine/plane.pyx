@@ -14,35 +14,35 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.burials cimport Burials
-from leporid.engine.cache cimport Cache
-from leporid.engine.channel cimport Channel
-from leporid.engine.choice cimport tally_of
-from leporid.engine.cleaning cimport clean, compact
-from leporid.engine.connection cimport Connection
-from leporid.engine.dedup cimport UniqueQueue, unguarded
-from leporid.engine.delays cimport Delays, fire_due
-from leporid.engine.facts cimport flush_settles, mark_clean
-from leporid.engine.forks cimport Decision, Fork
-from leporid.engine.index cimport BlockPool
-from leporid.engine.inquiry cimport renew_class, waiting_for
-from leporid.engine.log cimport Log, Segment
-from leporid.engine.producers cimport Producers
-from leporid.engine.questions cimport Questions
-from leporid.engine.queue cimport Queue
-from leporid.engine.retries cimport Retries
-from leporid.engine.scanning cimport scan
-from leporid.engine.sender cimport open_queues
-from leporid.engine.source cimport Route, Source, make_route
-from leporid.engine.staging cimport Staging
-from leporid.engine.storing cimport store, store_produced
-from leporid.engine.stream cimport Stream
-from leporid.engine.timeouts cimport Timeouts
-from leporid.engine.timers cimport Due, Timers
-from leporid.engine.wire cimport Props, Record, walk_properties
-from leporid.engine.wishes cimport search_on
+from leporid.engine.queues.burials cimport Burials
+from leporid.engine.routing.cache cimport Cache
+from leporid.engine.peers.channel cimport Channel
+from leporid.engine.streams.choice cimport tally_of
+from leporid.engine.log.cleaning cimport clean, compact
+from leporid.engine.peers.connection cimport Connection
+from leporid.engine.routing.dedup cimport UniqueQueue, unguarded
+from leporid.engine.queues.delays cimport Delays, fire_due
+from leporid.engine.log.facts cimport flush_settles, mark_clean
+from leporid.engine.routing.forks cimport Decision, Fork
+from leporid.engine.queues.index cimport BlockPool
+from leporid.engine.queues.inquiry cimport renew_class, waiting_for
+from leporid.engine.log.log cimport Log, Segment
+from leporid.engine.streams.producers cimport Producers
+from leporid.engine.filtering.questions cimport Questions
+from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queues.retries cimport Retries
+from leporid.engine.streams.scanning cimport scan
+from leporid.engine.peers.sender cimport open_queues
+from leporid.engine.routing.source cimport Route, Source, make_route
+from leporid.engine.queues.staging cimport Staging
+from leporid.engine.log.storing cimport store, store_produced
+from leporid.engine.streams.stream cimport Stream
+from leporid.engine.peers.timeouts cimport Timeouts
+from leporid.engine.queues.timers cimport Due, Timers
+from leporid.engine.encoding.wire cimport Props, Record, walk_properties
+from leporid.engine.queues.wishes cimport search_on
 
-from leporid.engine.recall import recall
+from leporid.engine.queues.recall import recall
 
 # One message at most (RabbitMQ 3.13's max_message_size).
 MESSAGE_BYTES_MAX = 128 * 1024 * 1024

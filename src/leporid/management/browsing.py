@@ -17,9 +17,9 @@ from starlette.responses import Response
 from leporid.broker.access import User
 from leporid.broker.queues import QueueState
 from leporid.broker.vhost import VirtualHost
-from leporid.engine.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
-from leporid.engine.browse import Browse
-from leporid.engine.chosen import Chosen
+from leporid.engine.filtering.chosen import Chosen
+from leporid.engine.queues.browse import Browse
+from leporid.engine.tables.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
 from leporid.management.answers import Room, TableAnswer, result_of
 from leporid.management.filters import FILTER_PARAMETERS, filters_in
 from leporid.management.parameters import NUMBER_MAX, Parameters
@@ -35,7 +35,7 @@ from leporid.management.refusals import Refusal
 from leporid.management.surroundings import Surroundings, need_arrow
 
 if TYPE_CHECKING:
-    from leporid.engine.browse import QueueWindow
+    from leporid.engine.queues.browse import QueueWindow
 
 TABLE_PARAMETERS: Final = ("columns", "compression", "batch_rows")
 PARAMETERS: Final = ("from", "limit", "unacked", *TABLE_PARAMETERS, *FILTER_PARAMETERS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leporid.broker.choices import choice_for
-from leporid.engine.choice import Choice
+from leporid.engine.streams.choice import Choice
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.errors import FilterError
 from leporid.filters.tags import parse_tags

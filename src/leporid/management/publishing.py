@@ -23,9 +23,9 @@ from leporid.broker.methods.connection import IMPERSONATOR
 from leporid.broker.names import exchange_in
 from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME
 from leporid.broker.vhost import VirtualHost
-from leporid.engine.producers import REFERENCE_BYTES_MAX
-from leporid.engine.publisher import Publisher
-from leporid.engine.rows import BadRow, Rows, encode
+from leporid.engine.streams.producers import REFERENCE_BYTES_MAX
+from leporid.engine.tables.publisher import Publisher
+from leporid.engine.tables.rows import BadRow, Rows, encode
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad, busy, of_fault

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leporid.engine.arrow import COLUMNS, columns_of
-from leporid.engine.chosen import Chosen
+from leporid.engine.filtering.chosen import Chosen
+from leporid.engine.tables.arrow import COLUMNS, columns_of
 from leporid.management.answers import Room, TableAnswer, result_of
 from leporid.management.filters import FILTER_PARAMETERS, filters_in
 from leporid.management.parameters import Parameters
@@ -25,8 +25,8 @@ from leporid.management.streams import check_partition
 from leporid.management.surroundings import Found, Surroundings, need_arrow
 
 if TYPE_CHECKING:
-    from leporid.engine.stream import Stream
-    from leporid.engine.window import Window
+    from leporid.engine.streams.stream import Stream
+    from leporid.engine.streams.window import Window
     from leporid.management.tables import Encoder
 
 BATCH_ROWS: Final = 10_000

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from leporid.engine.arrow import COLUMNS, ENTRY_COLUMNS, PROPERTIES
+from leporid.engine.tables.arrow import COLUMNS, ENTRY_COLUMNS, PROPERTIES
 
 _INSTANT: Final = pa.timestamp("us", tz="UTC")
 _PROPERTY_TYPES: Final = {

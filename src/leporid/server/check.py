@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
+from leporid.engine.log.replay import Replay
+from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
 from leporid.engine.plane import Plane
-from leporid.engine.replay import Replay
-from leporid.engine.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
-from leporid.engine.stream_replay import StreamReplay
+from leporid.engine.streams.stream_replay import StreamReplay
 from leporid.server.stream_recovery import Outcomes, last_with_records
 from leporid.storage import definitions
 from leporid.storage.definitions import DefinitionsError

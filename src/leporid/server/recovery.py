@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from leporid.engine.log.replay import Replay
+from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
 from leporid.engine.plane import Plane
-from leporid.engine.replay import Replay
-from leporid.engine.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
 from leporid.storage.segments import SegmentFiles
 
 logger = logging.getLogger(__name__)

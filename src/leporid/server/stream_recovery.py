@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from leporid.engine.reports import SegmentReport, SegmentUnreadable
-from leporid.engine.stream import Stream
-from leporid.engine.stream_replay import StreamReplay
+from leporid.engine.log.reports import SegmentReport, SegmentUnreadable
+from leporid.engine.streams.stream import Stream
+from leporid.engine.streams.stream_replay import StreamReplay
 from leporid.server.recovery import (
     LogRefused,
     go_on_without,

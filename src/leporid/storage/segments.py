@@ -20,7 +20,7 @@ from typing import Final
 from leporid.storage.mapping import Mapping, map_file
 
 NAME: Final = re.compile(r"(\d{8,10})\.segment")
-# The upper bit of a segment's number says something else in a position (engine/log.pxd).
+# The upper bit of a segment's number says something else in a position (engine/log/log.pxd).
 NUMBER_MAX: Final = 2**31 - 1
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # What file systems keep in the directory at their root; the log may have one of its own.

@@ -22,7 +22,7 @@ from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text, type_name
 from leporid.broker.exchanges.base import Binding, Router
 from leporid.broker.exchanges.message import Message
-from leporid.engine.rendezvous import Rendezvous
+from leporid.engine.routing.rendezvous import Rendezvous
 
 HASH_HEADER: Final = "hash-header"
 HASH_PROPERTY: Final = "hash-property"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from leporid.broker.exchanges.base import Binding, Router
 from leporid.broker.exchanges.message import Message
-from leporid.engine.patterns import Patterns
+from leporid.engine.routing.patterns import Patterns
 
 
 class TopicRouter(Router):

@@ -39,8 +39,8 @@ from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queue_types import QUORUM, STREAM, check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.readers import check_room
-from leporid.engine.class_filter import ClassFilter
-from leporid.engine.filter import Filter
+from leporid.engine.filtering.class_filter import ClassFilter
+from leporid.engine.filtering.filter import Filter
 
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments

@@ -1,0 +1,1 @@
+"""The bytes of frames, properties and records, as C reads them."""

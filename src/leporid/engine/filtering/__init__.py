@@ -1,0 +1,1 @@
+"""Filters as the engine runs them: one, several together, many at once."""

@@ -1,0 +1,29 @@
+"""The messages of a window that somebody wants."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.streams.choice cimport Choice, Tally
+from leporid.engine.streams.window cimport Entry, Window
+from leporid.engine.encoding.wire cimport Record, Target
+
+cdef struct Bounds:
+    const uint8_t *key
+    const uint8_t *prefix
+    const uint8_t *exchange
+    Py_ssize_t key_len, prefix_len, exchange_len    # -1: any
+    uint64_t since_ms, until_ms
+
+cdef class Chosen:
+    cdef readonly uint32_t rows
+    cdef const Record **records
+    cdef const Entry **entries      # the same rows, if they are of a queue
+    cdef Window window              # whose bytes they are
+    cdef Choice choice              # None: everything
+    cdef Tally tally
+    cdef int choose(self, const Bounds *bounds) noexcept nogil
+    cdef int choose_entries(self, const Bounds *bounds) noexcept nogil
+    cdef bint passes(self, const Record *record, const Bounds *bounds) noexcept nogil
+
+
+cdef inline const uint8_t *names_of(const Record *record) noexcept nogil:
+    return <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)

@@ -1,0 +1,31 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of chosen.pyx."""
+
+from leporid.engine.streams.choice import Choice
+from leporid.engine.streams.window import Window
+
+class Chosen:
+    """Messages of one window, which must stay open as long as they are looked at."""
+
+    def __init__(
+        self,
+        window: Window,
+        *,
+        routing_key: bytes | None = ...,
+        routing_key_prefix: bytes | None = ...,
+        exchange: bytes | None = ...,
+        since_ms: int = ...,
+        until_ms: int = ...,
+        choice: Choice | None = ...,
+    ) -> None:
+        """Find them; other threads run meanwhile."""
+
+    @property
+    def rows(self) -> int: ...
+    def __len__(self) -> int: ...
+    @property
+    def filtering(self) -> tuple[int, int, int, int]:
+        """What a filter made of them.
+
+        Batches skipped, messages evaluated and matched, and those with a type error.
+        """

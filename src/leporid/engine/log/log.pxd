@@ -1,0 +1,72 @@
+"""Segments in memory and the log that appends to them."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cpython.buffer cimport Py_buffer
+
+from leporid.engine.encoding.wire cimport Record
+
+cdef enum:
+    KIND_PUBLISH = 1
+    KIND_SETTLE = 2
+    KIND_COMMIT = 3
+    KIND_CLEAN = 4
+    KIND_DELIVERED = 5
+    KIND_SYNCED = 6
+    KIND_PRODUCER = 7
+    KIND_LAST = 7
+    FLAG_IN_TX = 1
+    FLAG_PRODUCED = 2               # the last target is a producer and its sequence number
+    SEGMENT_HEADER_BYTES = 64
+    DURABLE_BIT = 0x80000000        # of a position's upper half
+
+cdef class Log
+
+cdef class Segment:
+    cdef readonly uint32_t number
+    cdef uint8_t *base
+    cdef readonly size_t capacity
+    cdef readonly size_t used       # bytes appended
+    cdef readonly size_t written    # bytes that storage has on disk
+    cdef readonly uint32_t salt
+    cdef readonly uint64_t live     # entries of queues that refer to records here
+    cdef readonly uint64_t total    # entries that ever did
+    cdef readonly bint sealed
+    cdef readonly bint mapped       # base lies in a mapping of the file
+    cdef int readers                # windows that need the bytes where they are
+    cdef uint64_t drop_after        # the generation after which the file may go; 0: none
+    cdef set pins                   # segments that must go before this one
+    cdef dict holes                 # from damaged or undone bytes to where good ones go on
+    cdef object mapping
+    cdef Py_buffer view
+    cdef int allocate(self) except -1
+    cdef int give_memory(self, Log log) except -1
+    cdef int adopt(self, object mapping, Log log) except -1
+    cdef void free_memory(self)
+
+cdef class Log:
+    cdef readonly bint durable
+    cdef readonly size_t segment_bytes      # of the next one
+    cdef readonly uint32_t first    # number of segments[0]
+    cdef readonly list segments     # Segment or None, by number - first
+    cdef readonly Segment active
+    cdef readonly uint64_t appended     # records, ever
+    cdef size_t newest              # where the last of them is in `active`
+    cdef readonly size_t bytes      # memory and mappings of all segments
+    cdef list spare
+    cdef uint8_t *spare_memory[2]
+    cdef int spare_memory_count
+    cdef uint32_t seed
+    cdef Record *begin(self, size_t size) except NULL
+    cdef uint64_t finish(self, Record *record)
+    cdef void free_spare(self)
+    cdef void amend(self, uint8_t flags)
+    cdef int resize(self, size_t segment_bytes) except -1
+    cdef list unwritten(self)
+    cdef int mark_written(self, list writes) except -1
+    cdef int roll(self, size_t size) except -1
+    cdef Segment find(self, uint32_t number)
+    cdef Record *at(self, uint64_t position)
+    cdef int hold(self, uint64_t position, uint32_t entries) except -1
+    cdef int release(self, uint64_t position) except -1
+    cdef int drop(self, Segment segment) except -1
+    cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt)

@@ -1,0 +1,306 @@
+"""The log: records appended to segments, found again by position.
+
+Responsible for where a record lies and for how long its memory stays. It does not know what a
+queue is, nor files: storage writes the segments of the durable log and gives back a mapping of
+each sealed one. Invariant: a segment with a live entry keeps its bytes at `base`; a position is
+segment number and byte offset, and stays valid until its last entry is released.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from cpython.buffer cimport PyObject_GetBuffer, PyBuffer_Release, PyBUF_SIMPLE
+from posix.mman cimport mmap, munmap, MAP_ANONYMOUS, MAP_PRIVATE, MAP_FAILED, PROT_READ, PROT_WRITE
+
+from leporid.engine.encoding.wire cimport Record, crc32c, header_check
+
+
+MAGIC = b"LEPSEG1\n"
+HEADER_BYTES = SEGMENT_HEADER_BYTES
+FORMAT_VERSION = 1
+
+# Recycled transient segments that are kept for the next append: steady traffic then stays in the
+# processor's cache and never asks the kernel for fresh pages.
+cdef enum:
+    SPARE_MAX = 4
+    SPARE_MEMORY_MAX = 2            # of durable segments, for the same reason
+
+
+cdef class Segment:
+    """One stretch of a log: a header, then records one after another.
+
+    Attributes:
+        number: its place in the log; file names are made of it.
+        used: bytes appended so far, header included.
+        written: bytes of these that are in the file.
+        live: entries of queues that still refer to a record here.
+    """
+
+    def __cinit__(self, uint32_t number, size_t capacity, uint32_t salt):
+        self.number = number
+        self.capacity = capacity
+        self.salt = salt
+        self.used = SEGMENT_HEADER_BYTES
+        self.base = NULL
+        self.pins = set()
+        self.holes = {}
+
+    def __dealloc__(self):
+        self.free_memory()
+
+    def __repr__(self):
+        return (f"<Segment {self.number} used={self.used} written={self.written} "
+                f"live={self.live}/{self.total}{' sealed' if self.sealed else ''}>")
+
+    cdef int allocate(self) except -1:
+        cdef void *memory = mmap(NULL, self.capacity, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        if memory == MAP_FAILED:
+            raise MemoryError(f"no {self.capacity} bytes of memory for a segment of the log")
+        self.base = <uint8_t *> memory
+        return 0
+
+    cdef int give_memory(self, Log log) except -1:
+        """Let the log use this memory again: its pages are there, fresh ones cost a fault each."""
+        if (self.base != NULL and not self.mapped and self.capacity == log.segment_bytes
+                and log.spare_memory_count < SPARE_MEMORY_MAX):
+            log.spare_memory[log.spare_memory_count] = self.base
+            log.spare_memory_count += 1
+            self.base = NULL
+        return 0
+
+    cdef int adopt(self, object mapping, Log log) except -1:
+        """Read from a mapping of the file instead of from memory, which the log may use again."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
+        if <size_t> view.len < self.used:
+            PyBuffer_Release(&view)
+            raise ValueError(
+                f"mapping of segment {self.number} has {view.len} bytes, not {self.used}")
+        self.give_memory(log)
+        self.free_memory()
+        self.view = view
+        self.mapping = mapping
+        self.base = <uint8_t *> view.buf
+        self.mapped = True
+        return 0
+
+    cdef void free_memory(self):
+        if self.base != NULL:
+            if self.mapped:
+                PyBuffer_Release(&self.view)
+                self.mapping = None
+                self.mapped = False
+            else:
+                munmap(self.base, self.capacity)
+            self.base = NULL
+
+    def unwritten(self):
+        """The bytes that storage has not been given yet, as a view that stays valid until sealed
+        memory is exchanged for a mapping (which needs them written first)."""
+        return <uint8_t[:self.used - self.written]> (self.base + self.written)
+
+    def mark_written(self, size_t upto):
+        self.written = upto
+
+
+def segment_header(number, salt, previous, previous_used):
+    """The first 64 bytes of a segment's file (storage/FORMAT.md).
+
+    `previous` and `previous_used` say where the segment before it ended, so that a lost end shows.
+    """
+    fields = (FORMAT_VERSION, number, salt, previous, previous_used)
+    cdef bytes body = MAGIC + b"".join(int(v).to_bytes(4, "little") for v in fields)
+    crc = crc32c(0, <const uint8_t *> <char *> body, len(body))
+    return (body + int(crc).to_bytes(4, "little")).ljust(SEGMENT_HEADER_BYTES, b"\0")
+
+
+cdef class Log:
+    """An append-only sequence of segments, either durable or in memory alone."""
+
+    def __cinit__(self, bint durable, size_t segment_bytes, uint32_t seed):
+        self.durable = durable
+        self.segment_bytes = segment_bytes
+        self.first = 1
+        self.segments = []
+        self.spare = []
+        self.seed = seed
+        self.active = None
+
+    def __dealloc__(self):
+        self.free_spare()
+
+    cdef void free_spare(self):
+        for at in range(self.spare_memory_count):
+            munmap(self.spare_memory[at], self.segment_bytes)
+        self.spare_memory_count = 0
+
+    cdef int resize(self, size_t segment_bytes) except -1:
+        """How large segments are from the next one on; for durable logs."""
+        self.free_spare()
+        self.segment_bytes = segment_bytes
+        return 0
+
+    cdef Record *begin(self, size_t size) except NULL:
+        """Room for one record of `size` bytes (a multiple of 8) at the end of the log."""
+        cdef Segment segment = self.active
+        if segment is None or segment.sealed or segment.used + size > segment.capacity:
+            self.roll(size)
+            segment = self.active
+        return <Record *> (segment.base + segment.used)
+
+    cdef uint64_t finish(self, Record *record):
+        """Append what `begin` gave and the caller filled; returns its position."""
+        cdef Segment segment = self.active
+        cdef uint64_t position = <uint64_t> segment.number << 32 | segment.used
+        cdef uint32_t seed
+        if self.durable:
+            seed = segment.salt ^ <uint32_t> segment.used
+            record.check = header_check(record, seed)
+            record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
+            position |= <uint64_t> DURABLE_BIT << 32
+        self.newest = segment.used
+        segment.used += record.size
+        self.appended += 1
+        return position
+
+    cdef void amend(self, uint8_t flags):
+        """Set flags of the durable record that was appended last, in the same turn."""
+        cdef Segment segment = self.active
+        cdef uint32_t seed = segment.salt ^ <uint32_t> self.newest
+        cdef Record *record = <Record *> (segment.base + self.newest)
+        record.flags |= flags
+        record.check = header_check(record, seed)
+        record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
+
+    cdef int roll(self, size_t size) except -1:
+        """Seal the active segment and begin another that has room for `size` bytes."""
+        cdef Segment segment = self.active
+        cdef size_t capacity = self.segment_bytes
+        cdef uint32_t number
+        if segment is not None:
+            segment.sealed = True
+            if segment.live == 0 and not self.durable:
+                self.drop(segment)
+        if size + SEGMENT_HEADER_BYTES > capacity:
+            capacity = (size + SEGMENT_HEADER_BYTES + 4095) & ~<size_t> 4095
+        elif self.spare:
+            segment = self.spare.pop()
+            segment.sealed = False
+            self.active = segment
+            return 0
+        number = self.first + <uint32_t> len(self.segments)
+        segment = Segment(number, capacity, crc32c(self.seed, <uint8_t *> &number, 4))
+        if capacity == self.segment_bytes and self.spare_memory_count:
+            self.spare_memory_count -= 1
+            segment.base = self.spare_memory[self.spare_memory_count]
+        else:
+            segment.allocate()
+        if self.durable:
+            before = self.active
+            header = segment_header(number, segment.salt, before.number if before else 0,
+                                    before.used if before else 0)
+            memcpy(segment.base, <char *> header, SEGMENT_HEADER_BYTES)
+        self.segments.append(segment)
+        self.bytes += capacity
+        self.active = segment
+        return 0
+
+    cdef Segment find(self, uint32_t number):
+        """The segment of that number, or None when it is gone."""
+        cdef Py_ssize_t index = <Py_ssize_t> number - self.first
+        if index < 0 or index >= len(self.segments):
+            return None
+        return self.segments[index]
+
+    cdef Record *at(self, uint64_t position):
+        cdef uint32_t number = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
+        cdef Segment segment = <Segment> self.segments[number - self.first]
+        return <Record *> (segment.base + <uint32_t> position)
+
+    cdef int hold(self, uint64_t position, uint32_t entries) except -1:
+        """Count entries that refer to the record at that position."""
+        cdef uint32_t number = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
+        cdef Segment segment = <Segment> self.segments[number - self.first]
+        segment.live += entries
+        segment.total += entries
+        return 0
+
+    cdef int release(self, uint64_t position) except -1:
+        """An entry is gone; returns 1 when that leaves a durable segment without any."""
+        cdef uint32_t number = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
+        cdef Segment segment = <Segment> self.segments[number - self.first]
+        segment.live -= 1
+        if segment.live:
+            return 0
+        if self.durable:
+            return 1
+        if segment.sealed:
+            self.drop(segment)
+        else:
+            segment.used = SEGMENT_HEADER_BYTES
+            segment.total = 0
+        return 0
+
+    cdef int drop(self, Segment segment) except -1:
+        """Forget a segment that nothing refers to any more."""
+        if (not self.durable and segment.capacity == self.segment_bytes
+                and len(self.spare) < SPARE_MAX):
+            segment.used = SEGMENT_HEADER_BYTES
+            segment.total = 0
+            self.spare.append(segment)
+            return 0
+        self.segments[segment.number - self.first] = None
+        self.bytes -= segment.capacity
+        segment.give_memory(self)
+        segment.free_memory()
+        cdef Py_ssize_t gone = 0
+        # The last place is kept so that a number is never given twice.
+        while gone < len(self.segments) - 1 and self.segments[gone] is None:
+            gone += 1
+        if gone > 64 or gone * 2 > len(self.segments):
+            del self.segments[:gone]
+            self.first += <uint32_t> gone
+        return 0
+
+    cdef list unwritten(self):
+        """What is not in files yet: (segment number, file size, offset, bytes), oldest first."""
+        cdef Segment segment
+        cdef Py_ssize_t at = len(self.segments) - 1
+        cdef list writes = []
+        while at >= 0:
+            segment = <Segment> self.segments[at]
+            if segment is not None:
+                if segment.used > segment.written:
+                    writes.append((segment.number, segment.capacity, segment.written,
+                                   segment.unwritten()))
+                elif segment.sealed:
+                    break
+            at -= 1
+        writes.reverse()
+        return writes
+
+    cdef int mark_written(self, list writes) except -1:
+        """These are on disk now; their bytes are let go."""
+        cdef Segment segment
+        for number, _, offset, data in writes:
+            segment = self.find(number)
+            if segment is not None:
+                segment.written = offset + len(data)
+        writes.clear()
+        return 0
+
+    cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt):
+        """A segment found on disk; numbers must come in rising order."""
+        cdef Segment segment = Segment(number, len(mapping), salt)
+        if not self.segments:
+            self.first = number
+        while self.first + <uint32_t> len(self.segments) < number:
+            self.segments.append(None)
+        segment.used = used
+        segment.written = used
+        segment.sealed = True
+        segment.adopt(mapping, self)
+        self.segments.append(segment)
+        self.active = segment  # sealed: the next append begins another
+        self.bytes += segment.capacity
+        return segment

@@ -1,0 +1,25 @@
+"""Applying facts of a log in their order."""
+
+from libc.stdint cimport uint8_t, uint32_t
+
+from leporid.engine.log.log cimport Log, Segment
+from leporid.engine.plane cimport Plane
+
+cdef class Replay:
+    cdef Plane plane
+    cdef Log log
+    cdef bint clean                 # the newest record is CLEAN
+    cdef set damaged                # numbers of segments that had something set aside
+    cdef readonly uint32_t highest_queue_id     # of durable queues that facts are about
+    cdef object last                # (number, used) of the segment before
+    cdef size_t torn_bytes(self, const uint8_t *base, size_t end, size_t size)
+    cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1
+    cdef int end_uncommitted(self, Segment segment, const uint8_t *base, list pending, size_t at,
+                             report) except -1
+    cdef bint is_whole(self, const uint8_t *base, list pending, size_t begun, size_t at,
+                       report) except -1
+    cdef int undo(self, Segment segment, const uint8_t *base, list pending, report) except -1
+    cdef int apply_one(self, Segment segment, const uint8_t *base, size_t at, report) except -1
+    cdef void meet(self, uint32_t queue)
+
+cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t used) noexcept

@@ -1,0 +1,24 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of replay.pyx."""
+
+from typing_extensions import Buffer
+
+from leporid.engine.log.reports import SegmentReport
+from leporid.engine.plane import Plane
+
+class Replay:
+    """Applies segments to a plane, oldest first; without one it only verifies them."""
+
+    def __init__(self, of: Plane | object | None) -> None: ...
+    @property
+    def highest_queue_id(self) -> int:
+        """Of the durable queues that facts are about."""
+
+    def segment(self, number: int, mapping: Buffer) -> SegmentReport:
+        """Verify and apply one segment's file; raises SegmentUnreadable."""
+
+    def check_header(self, number: int, header: bytes) -> int:
+        """Verify a segment's header; returns its salt."""
+
+    def finish(self, missing: bool = False) -> bool:
+        """Every segment was applied, or `missing`; returns whether the last run ended in order."""

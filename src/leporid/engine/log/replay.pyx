@@ -1,0 +1,300 @@
+"""Replay: state is rebuilt by applying the facts of the log in their order.
+
+Responsible for reading a segment's bytes, trusting none of them: every record's checksum is
+verified before it counts, a torn end is cut off, and what does not verify in between is set aside
+and reported. It does not open files. Invariant: a fact applied twice changes nothing.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+from leporid.engine.log.cleaning cimport relocate
+from leporid.engine.log.log cimport (
+    DURABLE_BIT, FLAG_IN_TX, FLAG_PRODUCED, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_LAST,
+    KIND_PRODUCER, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
+)
+from leporid.engine.plane cimport Plane
+from leporid.engine.queues.queue cimport Queue
+from leporid.engine.log.restoring cimport (
+    apply_delivered, apply_publish, apply_settle, finish_restore,
+)
+from leporid.engine.encoding.wire cimport Range, Record, Target, crc32c, header_check
+
+from leporid.engine.log.log import FORMAT_VERSION, MAGIC
+from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
+
+
+cdef enum:
+    SECTOR_BYTES = 512              # what a disk writes whole or not at all
+    TRANSIENT_IDS = 0x80000000      # of queues that no restart brings back
+
+
+cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
+    """A header that verifies, with lengths that fit into what is there.
+
+    It is checked apart from the body, so that bytes of a body that look like a header (nobody
+    outside knows the seed) do not each cost a checksum over everything behind them.
+    """
+    cdef uint64_t need
+    if record.size < sizeof(Record) or record.size & 7 or record.size > left:
+        return False
+    if record.kind < KIND_PUBLISH or record.kind > KIND_LAST:
+        return False
+    if record.check != header_check(record, seed):
+        return False
+    need = (sizeof(Record) + <uint64_t> record.targets * sizeof(Target) + record.names_len
+            + record.properties_len + record.body_len)
+    return need <= record.size < need + 8
+
+
+cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t used) noexcept:
+    """Whether a sector that lies in that stretch is zero.
+
+    The first may have the end of the record before, from an earlier write; what is behind that is
+    the beginning of a record, and never zero if it was written.
+    """
+    cdef size_t at = start, stop = (start | (SECTOR_BYTES - 1)) + 1, i
+    while at < end and stop <= used:
+        i = at
+        while i < stop and base[i] == 0:
+            i += 1
+        if i == stop:
+            return True
+        at, stop = stop, stop + SECTOR_BYTES
+    return False
+
+
+cdef class Replay:
+    """Applies segments to a plane, oldest first; with `plane=None` it only verifies them.
+
+    Durable queues must have been made before. After the last segment call `finish`.
+    """
+
+    def __cinit__(self, of):
+        if isinstance(of, Plane):
+            self.plane = of
+            self.log = self.plane.durable
+        self.damaged = set()
+        self.last = (0, 0)
+
+    def segment(self, uint32_t number, mapping):
+        """Verify and apply one segment's file; returns a SegmentReport.
+
+        Raises:
+            SegmentUnreadable: the header is not that of this segment, in this format.
+        """
+        cdef Py_buffer view
+        cdef const uint8_t *base
+        cdef const Record *record
+        cdef size_t size, at = SEGMENT_HEADER_BYTES, end = SEGMENT_HEADER_BYTES, bad = 0
+        cdef uint32_t salt
+        cdef Segment segment = None
+        PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
+        try:
+            base = <const uint8_t *> view.buf
+            size = view.len
+            salt, before = self.check_header(number, base[:min(size, SEGMENT_HEADER_BYTES)])
+            report = SegmentReport(number)
+            if before[0] == self.last[0] and before[1] > self.last[1]:
+                report.lost_before = before[1] - self.last[1]
+            valid = []
+            while at + sizeof(Record) <= size:
+                record = <const Record *> (base + at)
+                if (plausible(record, size - at, salt ^ <uint32_t> at)
+                        and record.crc == crc32c(salt ^ <uint32_t> at, base + at + 8,
+                                                 record.size - 8)):
+                    if bad:
+                        report.damaged.append((bad, at - bad))
+                        bad = 0
+                    valid.append(at)
+                    at += record.size
+                    end = at
+                    continue
+                if not bad:
+                    bad = at
+                at += 8
+            report.used = end
+            report.torn = self.torn_bytes(base, end, size)
+            if self.log is not None:
+                segment = self.log.restore(number, mapping, end, salt)
+                if report.damaged:
+                    self.damaged.add(number)
+                if report.lost_before:
+                    self.damaged.add(self.last[0])
+                segment.holes = {start: start + length for start, length in report.damaged}
+            self.apply(segment, base, valid, report)
+            self.last = number, end
+        finally:
+            PyBuffer_Release(&view)
+        return report
+
+    def check_header(self, uint32_t number, bytes header):
+        if len(header) < SEGMENT_HEADER_BYTES or header[:8] != MAGIC:
+            raise SegmentUnreadable(f"segment {number}: not a segment of Leporid's log")
+        version, found, salt, before, before_used, crc = (
+            int.from_bytes(header[at:at + 4], "little") for at in range(8, 32, 4))
+        if crc != crc32c(0, <const uint8_t *> <char *> header, 28):
+            raise SegmentUnreadable(f"segment {number}: its header is damaged")
+        if version > FORMAT_VERSION:
+            raise SegmentTooNew(
+                f"segment {number}: format {version} is not known here (this is {FORMAT_VERSION})")
+        if found != number:
+            raise SegmentUnreadable(f"segment {number}: the file is that of segment {found}")
+        return salt, (before, before_used)
+
+    cdef size_t torn_bytes(self, const uint8_t *base, size_t end, size_t size):
+        """Bytes after the last good record up to the last that is not zero."""
+        while size > end and base[size - 1] == 0:
+            size -= 1
+        return size - end
+
+    cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1:
+        cdef size_t at
+        cdef const Record *record
+        cdef size_t begun = 0           # of the newest record outside of a transaction
+        pending = []
+        for at in valid:
+            record = <const Record *> (base + at)
+            self.clean = record.kind == KIND_CLEAN
+            report.records += 1
+            if record.flags & FLAG_IN_TX:
+                pending.append(at)
+                continue
+            members = []
+            if record.kind == KIND_COMMIT and self.is_whole(
+                    base, pending, begun, at, report):
+                count = (<const uint32_t *> (base + at + sizeof(Record)))[0]
+                members = pending[max(0, len(pending) - count):]
+                pending = pending[:len(pending) - len(members)]
+            # Facts of one transaction lie next to each other: any other fact ends it.
+            self.end_uncommitted(
+                segment, base, pending, members[0] if members else at, report)
+            pending = []
+            for member in members:
+                self.apply_one(segment, base, member, report)
+            begun = at
+            self.apply_one(segment, base, at, report)
+        self.undo(segment, base, pending, report)
+        return 0
+
+    cdef int end_uncommitted(self, Segment segment, const uint8_t *base, list pending, size_t at,
+                             report) except -1:
+        """Facts of transactions whose COMMIT is not there; the next fact is at `at`.
+
+        A COMMIT that was written and went bad may have been answered: then they count, and the
+        damage is reported. Otherwise there was none, and nothing of the transaction counts.
+        """
+        for start, length in report.damaged:
+            if pending and pending[len(pending) - 1] < start < at and not is_unwritten(
+                    base, start, start + length, report.used):
+                for member in pending:
+                    self.apply_one(segment, base, member, report)
+                return 0
+        return self.undo(segment, base, pending, report)
+
+    cdef bint is_whole(self, const uint8_t *base, list pending, size_t begun, size_t at,
+                       report) except -1:
+        """Whether a transaction counts although some of it may be missing.
+
+        What is missing and was never written (a sector of zeros: the power went during the write)
+        undoes the rest. What is missing for another reason was confirmed once: the rest is kept,
+        and the damage is reported.
+        """
+        cdef const uint32_t *count = <const uint32_t *> (base + at + sizeof(Record))
+        if <size_t> len(pending) >= count[0]:
+            return True
+        for start, length in report.damaged:
+            if begun < start < at and not is_unwritten(
+                    base, start, start + length, report.used):
+                return True
+        return False
+
+    cdef int undo(self, Segment segment, const uint8_t *base, list pending, report) except -1:
+        cdef size_t at
+        report.undone += len(pending)
+        if segment is not None:
+            for at in pending:
+                segment.holes[at] = at + (<const Record *> (base + at)).size
+        return 0
+
+    cdef int apply_one(self, Segment segment, const uint8_t *base, size_t at, report) except -1:
+        cdef const Record *record = <const Record *> (base + at)
+        cdef const Target *target = <const Target *> (base + at + sizeof(Record))
+        cdef const uint32_t *head = <const uint32_t *> target
+        cdef Range *ranges = <Range *> (head + 2)
+        cdef Queue queue
+        cdef uint64_t position
+        cdef uint32_t i
+        if record.kind == KIND_PUBLISH:
+            report.publishes += 1
+            for i in range(record.targets):
+                self.meet(target[i].queue)
+            if self.plane is None:
+                return 0
+            if record.flags & FLAG_PRODUCED:
+                self.plane.producers.meet(record)
+            position = <uint64_t> (segment.number | DURABLE_BIT) << 32 | at
+            for i in range(record.targets):
+                if target[i].queue >= TRANSIENT_IDS:
+                    continue  # some other queue has that number by now
+                queue = self.plane.queues.get(target[i].queue)
+                if queue is not None:
+                    apply_publish(queue, target[i].seq, position)
+        elif record.kind == KIND_PRODUCER:
+            if self.plane is not None:
+                self.plane.producers.learn(record)
+        elif record.kind == KIND_SETTLE or record.kind == KIND_DELIVERED:
+            if record.body_len < 8 or record.body_len != 8 + head[1] * sizeof(Range):
+                raise AssertionError(f"record at {at} has a good checksum and a wrong length")
+            report.settles += record.kind == KIND_SETTLE
+            self.meet(head[0])
+            if self.plane is None:
+                return 0
+            queue = self.plane.queues.get(head[0])
+            for i in range(head[1]):
+                if record.kind == KIND_SETTLE and ranges[i].segment != segment.number:
+                    segment.pins.add(ranges[i].segment)
+                if queue is None:
+                    continue
+                if record.kind == KIND_SETTLE:
+                    apply_settle(queue, &ranges[i])
+                    continue
+                apply_delivered(queue, &ranges[i])
+        return 0
+
+    cdef void meet(self, uint32_t queue):
+        if queue < TRANSIENT_IDS:
+            self.highest_queue_id = max(self.highest_queue_id, queue)
+
+    def finish(self, bint missing=False):
+        """Every segment was applied; returns whether the broker had been shut down in order.
+
+        After anything else a message may have been delivered before, so all are marked.
+
+        Args:
+            missing: a segment could not be read at all, so the end may not be the end.
+        """
+        cdef Queue queue
+        cdef Segment segment
+        cdef Record *record
+        self.clean = self.clean and not missing
+        for queue in self.plane.queues.values():
+            if queue.durable:
+                finish_restore(queue, not self.clean)
+        self.plane.idle_segments = True
+        if self.damaged:
+            self.plane.producers.doubt()
+        for number in self.damaged:
+            # What is left of a damaged segment moves, so that its damage is reported once.
+            segment = self.plane.durable.find(number)
+            relocate(self.plane, segment)
+        # An empty commit: the newest record is not CLEAN any more, should this run end badly.
+        record = self.plane.durable.begin(sizeof(Record) + 8)
+        memset(record, 0, sizeof(Record) + 8)
+        record.size = sizeof(Record) + 8
+        record.kind = KIND_COMMIT
+        record.body_len = 8
+        self.plane.durable.finish(record)
+        self.plane.note_change()
+        return self.clean

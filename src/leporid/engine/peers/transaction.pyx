@@ -1,0 +1,152 @@
+"""Transactions of a channel (AMQP 0-9-1 1.9): commit and rollback.
+
+The facts of one transaction lie next to each other in one segment of the log and count only when
+the COMMIT fact after them, which counts them, is there. So a crash leaves all of it or nothing.
+Invariant: between the first of these facts and COMMIT nothing else is appended.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.routing.cache cimport Cache, reserve, routed_anew
+from leporid.engine.peers.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel
+from leporid.engine.queues.consumer cimport Consumer
+from leporid.engine.routing.dedup cimport unguarded
+from leporid.engine.peers.ledger cimport Unacked
+from leporid.engine.log.facts cimport append_commit, flush_settles
+from leporid.engine.log.log cimport FLAG_IN_TX
+from leporid.engine.plane cimport Plane
+from leporid.engine.queues.queue cimport Queue
+from leporid.engine.peers.sender cimport open_queues
+from leporid.engine.peers.settling cimport settle_entry
+from leporid.engine.routing.source cimport Route, make_route
+from leporid.engine.encoding.wire cimport Props, Record, Target, walk_properties
+
+
+cdef uint64_t commit(Channel channel) except? 0:
+    """tx.commit: all publishes and settles of the transaction, or after a crash none.
+
+    The facts of one transaction lie next to each other in one segment and count only when the
+    COMMIT fact after them is there. Returns the generation to wait for, 0 for none.
+    """
+    cdef Cache cache
+    cdef list reserving = []
+    try:
+        return append_all(channel, reserving)
+    finally:
+        # What came to no queue in the end may come again.
+        for cache in reserving:
+            cache.reserved.clear()
+
+
+cdef uint64_t append_all(Channel channel, list reserving) except? 0:
+    """Begin a commit, and append what is whole or not there."""
+    cdef Plane plane = channel.plane
+    cdef Route route
+    cdef Props props
+    cdef size_t size = 2 * sizeof(Record)
+    cdef bytes names, properties, body
+    cdef Queue queue
+    cdef uint64_t before, noted = plane.noted
+    cdef bint durable
+    publishes, settles = begin_commit(channel, reserving)
+    durable = False
+    for route, names, properties, body, _ in publishes:
+        # That what a duplicate is one of is on disk is promised as well.
+        durable = durable or route.durable or route.duplicate or route.apart is not None
+        # One record for the queues, and one for each that keeps its own.
+        size += (1 + len(route.apart or ())) * (
+            sizeof(Record) + sizeof(Target) + 8 + len(names) + len(properties) + len(body))
+        size += len(route.queues) * sizeof(Target)
+        if route.caching:
+            size += len(route.queues) * (2 * sizeof(Record) + 32)   # what caches forget for it
+    for queue, _, _, _ in settles:
+        durable = durable or queue.durable
+        size += 2 * sizeof(Record) + 32
+    if durable:
+        flush_settles(plane, 0)
+        plane.durable.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
+    before = plane.durable.appended
+    for route, names, properties, body, mandatory in publishes:
+        walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                        &props)
+        channel.accept(
+            route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
+            <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+            <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory, FLAG_IN_TX)
+    for queue, seq, consumer, how in settles:
+        settle_entry(channel, queue, seq, consumer, how)
+    if not durable:
+        return plane.noted_by if plane.noted != noted else 0
+    flush_settles(plane, FLAG_IN_TX)
+    append_commit(plane, <uint32_t> (plane.durable.appended - before))
+    plane.note_change()
+    return max(plane.generation, plane.noted_by)
+
+
+cdef tuple begin_commit(Channel channel, list reserving):
+    """What a commit does outside of its all-or-nothing facts, because it may append others:
+    refusals and dead letters (which may double in a crash, not vanish), requeues, returns."""
+    cdef Queue queue
+    cdef Consumer consumer
+    cdef Route route
+    cdef Props props
+    cdef bytes names, properties, body
+    publishes, settles = [], []
+    for route, names, properties, body, mandatory in channel.tx_publishes:
+        if route.caching:
+            walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                            &props)
+            route = unguarded(routed_anew(channel, route, names, properties), &props)
+        else:
+            route = make_route([queue for queue in route.queues + (route.apart or [])
+                                if not queue.retired])
+            if route.refusing and route.guarded:
+                # What a queue has already it does not refuse.
+                walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties),
+                                len(properties), &props)
+                route = unguarded(route, &props)
+        if route.refusing:
+            burying = []
+            route = open_queues(route, len(body), burying)
+            channel.plane.burials.bury_refused(burying, names, properties, body)
+            mandatory = False
+        if route.caching:
+            reserve(route, properties, reserving)
+        publishes.append((route, names, properties, body, mandatory))
+    for _, queue, seq, consumer, _, how in channel.tx_settles:
+        if how >= SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
+            # commit-ok promises them, so none waits for another turn
+            channel.plane.burials.count = 0
+            settle_entry(channel, queue, seq, consumer, how)
+            continue
+        settles.append((queue, seq, consumer, SETTLE_ACK))
+    channel.tx_publishes, channel.tx_settles, channel.tx_bytes = [], [], 0
+    return publishes, settles
+
+
+cdef int rollback(Channel channel) except -1:
+    """tx.rollback: publishes are forgotten; what was settled is unsettled again."""
+    cdef size_t at
+    cdef Unacked taken
+    channel.tx_publishes, channel.tx_bytes = [], 0
+    settles, channel.tx_settles = channel.tx_settles, []
+    if not settles:
+        return 0
+    entries = [(tag, seq, queue, consumer, since_ms)
+               for tag, queue, seq, consumer, since_ms, _ in settles]
+    for at in range(channel.ledger.start, channel.ledger.end):
+        taken = channel.ledger.entries[at]
+        if taken.queue != NULL:
+            entries.append((taken.tag, taken.seq, <object> taken.queue,
+                            <object> taken.consumer if taken.consumer != NULL else None,
+                            taken.since_ms))
+    channel.ledger.forget()
+    entries.sort(key=tag_of)
+    for tag, seq, queue, consumer, since_ms in entries:
+        channel.ledger.add(tag, seq, queue, consumer, since_ms)
+    return 0
+
+
+def tag_of(entry):
+    return entry[0]

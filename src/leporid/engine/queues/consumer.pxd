@@ -1,0 +1,18 @@
+"""A consumer of a queue."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from leporid.engine.peers.channel cimport Channel
+from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queues.takers cimport Taker
+
+cdef class Consumer(Taker):
+    cdef readonly str tag
+    cdef readonly Queue queue
+    cdef readonly Channel channel
+    cdef readonly bint no_ack
+    cdef readonly uint32_t prefetch
+    cdef uint64_t timeout_ms        # UINT64_MAX: as its queue says
+    cdef int timeout_requeues       # -1: as its queue says
+    cdef bint replies               # to direct reply-to: such deliveries use up no tag
+    cdef bytes head

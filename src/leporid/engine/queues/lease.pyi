@@ -1,0 +1,26 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of lease.pyx."""
+
+from leporid.engine.queues.browse import QueueWindow
+from leporid.engine.queues.queue import Queue
+
+class Lease:
+    """Ready messages of a queue, taken: unacked until the lease ends."""
+
+    def __init__(self, queue: Queue, most: int) -> None: ...
+    @property
+    def queue(self) -> Queue: ...
+    @property
+    def count(self) -> int:
+        """Messages it took."""
+
+    @property
+    def ended(self) -> bool: ...
+    def window(self, at: int, end: int, rows_max: int, bytes_max: int) -> QueueWindow:
+        """Its messages from number `at` on, below `end`, as many as the limits allow."""
+
+    def acknowledge(self) -> None:
+        """Settle all of them."""
+
+    def release(self) -> None:
+        """Give all of them back to their places."""

@@ -1,0 +1,93 @@
+"""A lease: messages taken out of a queue together, and settled or given back together.
+
+Responsible for which entries it has. It does not know how long it lasts, nor who holds it.
+Invariant: until it ends its entries are UNACKED, as those of a consumer are, so that a restart, the
+end of the queue and its limits treat them alike.
+"""
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from leporid.engine.queues.browse cimport QueueWindow
+from leporid.engine.queues.index cimport DELIVERIES_MAX, UNACKED, Slot
+from leporid.engine.queues.queue cimport Queue
+
+
+cdef class Lease:
+    """Takes up to `most` ready messages, in order of delivery."""
+
+    def __cinit__(self, Queue queue not None, uint64_t most):
+        cdef Slot *slot
+        cdef uint64_t seq
+        self.queue = queue
+        queue.plane.work()  # consumers that wait were there before
+        most = min(most, queue.ready_count)
+        self.numbers = <uint64_t *> malloc(max(<uint64_t> 1, most) * sizeof(uint64_t))
+        if self.numbers == NULL:
+            raise MemoryError("no memory for a lease")
+        while self.count < most:
+            slot = queue.pop(&seq)
+            if slot == NULL:
+                break
+            if slot.deliveries:
+                queue.plane.redelivered += 1
+            if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
+                slot.deliveries += 1
+            queue.delivered += 1
+            queue.plane.delivered += 1
+            self.numbers[self.count] = seq
+            self.count += 1
+
+    def __dealloc__(self):
+        free(self.numbers)
+
+    def __repr__(self):
+        return (f"<Lease of {self.count} messages of {self.queue.name!r}"
+                f"{' ended' if self.ended else ''}>")
+
+    def window(self, uint64_t at, uint64_t end, uint32_t rows_max, uint64_t bytes_max):
+        """Its messages from number `at` on, below `end`, as many as the limits allow, at least
+        one.
+
+        Raises:
+            ValueError: the lease has ended, its queue is gone, or it has not so many.
+        """
+        cdef QueueWindow window = QueueWindow()
+        cdef Slot *slot
+        if self.ended or self.queue.retired or at > end or end > self.count:
+            raise ValueError(f"{self!r} does not show {at} to {end}")
+        window.plane = self.queue.plane
+        window.first = window.end = at
+        while window.end < end and window.rows < rows_max:
+            slot = self.queue.slot_of(self.numbers[window.end])
+            if not window.take(self.numbers[window.end], slot, slot.deliveries > 1, bytes_max):
+                break
+            window.end += 1
+        return window
+
+    def acknowledge(self):
+        """Settle all of them."""
+        self.settle(False)
+
+    def release(self):
+        """Give all of them back to their places; their next delivery is a redelivery."""
+        self.settle(True)
+
+    cdef int settle(self, bint requeue) except -1:
+        cdef uint64_t at
+        cdef Slot *slot
+        if self.ended:
+            return 0
+        self.ended = True
+        if self.queue.retired:
+            return 0
+        for at in range(self.count):
+            slot = self.queue.slot_of(self.numbers[at])
+            if slot == NULL or slot.state != UNACKED:
+                continue
+            if requeue:
+                self.queue.requeue(self.numbers[at], slot, False)
+            else:
+                self.queue.plane.acked += 1
+                self.queue.settle(self.numbers[at], slot)
+        return 0

@@ -1,0 +1,14 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of dedup.pyx."""
+
+from leporid.engine.queues.queue import Queue
+
+def dedup_key(properties: bytes) -> bytes | None:
+    """What a message with these encoded properties is compared by; None: it is not compared."""
+
+class UniqueQueue(Queue):
+    """A queue of which no two messages have the same key; made by `Plane.unique_queue`."""
+
+    @property
+    def known(self) -> int:
+        """How many keys are in it."""

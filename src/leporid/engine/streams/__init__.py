@@ -1,0 +1,1 @@
+"""Streams: logs of their own, read by offset."""

@@ -1,0 +1,158 @@
+"""Producers of one log: how far each has come, so that what is published again is left out.
+
+Responsible for the reference of a producer, its number in records and its highest sequence number.
+A record carries both numbers itself, so whatever part of a log survives a crash says exactly which
+messages are in it. The references are facts of their own; each segment that is written has one for
+every producer, so that older segments may go.
+
+Invariant: a producer that is forgotten is the one that published longest ago.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.log.log cimport KIND_PRODUCER, Log
+from leporid.engine.encoding.wire cimport Record, Target
+
+cdef enum:
+    # For each log. A producer is a partition of a streaming query, or a program; its fact takes
+    # up to 300 bytes of each segment.
+    PRODUCERS_MAX = 1000
+    # Numbers of producers stand where ids of queues do, and are none.
+    FIRST_NUMBER = 0xf0000000
+
+REFERENCE_BYTES_MAX = 255
+
+
+cdef class Producer:
+    """One producer."""
+
+    def __cinit__(self, bytes reference, uint32_t number, uint64_t next_sequence):
+        self.reference = reference
+        self.number = number
+        self.next = next_sequence
+
+
+cdef class Producers:
+    """The producers of one log."""
+
+    def __cinit__(self):
+        self.by_reference = {}
+        self.by_number = {}
+        self.last_number = FIRST_NUMBER
+
+    def __len__(self):
+        return len(self.by_reference)
+
+    def next_sequence(self, bytes reference not None):
+        """The first sequence number that would not be a repetition."""
+        cdef Producer producer = self.find(reference)
+        return 0 if producer is None else producer.next
+
+    cdef Producer find(self, bytes reference):
+        return self.by_reference.get(reference)
+
+    cdef Producer get(self, Log log, bytes reference, uint64_t timestamp_ms):
+        """A producer that is about to publish; its fact is in the log when this returns."""
+        cdef Producer producer = self.by_reference.pop(reference, None)
+        if producer is None:
+            if len(reference) > REFERENCE_BYTES_MAX:
+                raise ValueError(f"a producer's reference has at most {REFERENCE_BYTES_MAX} bytes")
+            self.last_number += 1
+            if self.last_number < FIRST_NUMBER:
+                self.last_number = FIRST_NUMBER
+            producer = Producer(reference, self.last_number, 0)
+            self.by_number[producer.number] = producer
+            self.tell(log, producer, timestamp_ms)
+            if len(self.by_reference) >= PRODUCERS_MAX:
+                self.forget_oldest()
+        self.by_reference[reference] = producer
+        return producer
+
+    def forget_oldest(self):
+        """Whoever published longest ago is not known any more."""
+        cdef Producer oldest = self.by_reference.pop(next(iter(self.by_reference)))
+        self.by_number.pop(oldest.number, None)
+
+    cdef int tell(self, Log log, Producer producer, uint64_t timestamp_ms) except -1:
+        """Append the fact: number, next sequence number, reference.
+
+        The number is of what is on disk already: the fact may survive a write that is lost.
+        """
+        cdef size_t body = 12 + len(producer.reference)
+        cdef size_t size = (sizeof(Record) + body + 7) & ~<size_t> 7
+        cdef Record *record = log.begin(size)
+        cdef uint8_t *p = <uint8_t *> record + sizeof(Record)
+        memset(record, 0, size)
+        record.size = <uint32_t> size
+        record.kind = KIND_PRODUCER
+        record.timestamp_ms = timestamp_ms
+        record.body_len = <uint32_t> body
+        memcpy(p, &producer.number, 4)
+        memcpy(p + 4, &producer.safe, 8)
+        memcpy(p + 12, PyBytes_AS_STRING(producer.reference), len(producer.reference))
+        log.finish(record)
+        return 0
+
+    cdef int begin_sync(self, Log log, uint64_t timestamp_ms) except -1:
+        """Have a fact about every producer in the newest segment; what was handed out for the
+        sync before is on disk by now."""
+        cdef Producer producer
+        cdef bint tell
+        if not self.by_reference or log.active is None:
+            return 0
+        tell = log.active.number != self.told
+        for producer in self.by_reference.values():
+            producer.safe, producer.closing = producer.closing, producer.next
+            if tell:
+                self.tell(log, producer, timestamp_ms)
+        self.told = log.active.number
+        return 0
+
+    # ------------------------------------------------------------- replay
+
+    cdef int learn(self, const Record *record) except -1:
+        """A fact was read."""
+        cdef const uint8_t *p = <const uint8_t *> record + sizeof(Record)
+        cdef uint32_t number
+        cdef uint64_t next
+        cdef bytes reference
+        cdef Producer producer
+        if record.body_len < 12:
+            return 0
+        memcpy(&number, p, 4)
+        memcpy(&next, p + 4, 8)
+        reference = p[12:record.body_len]
+        producer = self.by_reference.pop(reference, None)
+        if producer is None:
+            producer = Producer(reference, number, next)
+            if len(self.by_reference) >= PRODUCERS_MAX:
+                self.forget_oldest()
+        elif producer.number != number:
+            self.by_number.pop(producer.number, None)
+        producer.number = number
+        producer.safe = max(producer.safe, next)
+        producer.next = producer.closing = max(producer.next, next)
+        self.by_reference[reference] = self.by_number[number] = producer
+        self.last_number = max(self.last_number, number)
+        return 0
+
+    cdef int meet(self, const Record *record) except -1:
+        """A record of a producer was read."""
+        cdef const Target *target = <const Target *> (
+            <const uint8_t *> record + sizeof(Record)) + (record.targets - 1)
+        cdef Producer producer = self.by_number.get(target.queue)
+        if producer is not None:
+            producer.next = producer.closing = max(producer.next, target.seq + 1)
+        return 0
+
+    cdef int doubt(self) except -1:
+        """Some records may be missing before others that were read: rely on facts alone.
+
+        What is published again may then be there twice, but nothing is left out that is missing.
+        """
+        cdef Producer producer
+        for producer in self.by_reference.values():
+            producer.next = producer.closing = producer.safe
+        return 0

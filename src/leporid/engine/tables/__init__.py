@@ -1,0 +1,1 @@
+"""Arrow tables: columns read in place, columns made of records."""

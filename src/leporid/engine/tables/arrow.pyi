@@ -1,0 +1,26 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of arrow.pyx."""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from leporid.engine.filtering.chosen import Chosen
+from leporid.engine.streams.window import Window
+from leporid.engine.tables.arrays import Buffer
+
+# Missing rows, buffers in Arrow's order, children.
+_Column: TypeAlias = tuple[int, list[Buffer | None], list[_Column]]
+
+COLUMNS: Final[tuple[str, ...]]
+ENTRY_COLUMNS: Final[tuple[str, ...]]
+PROPERTIES: Final[tuple[str, ...]]
+
+def columns_of(
+    window: Window,
+    names: Iterable[str],
+    *,
+    stream: str,
+    partition: int = ...,
+    chosen: Chosen | None = ...,
+) -> tuple[int, list[_Column]]:
+    """Number of rows, and each column asked for. Safe on any thread."""

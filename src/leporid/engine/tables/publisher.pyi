@@ -1,0 +1,37 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of publisher.pyx."""
+
+from collections.abc import Callable
+
+from leporid.engine.peers.sender import Sender
+from leporid.engine.plane import Plane
+from leporid.engine.tables.rows import Rows
+
+class Publisher(Sender):
+    """Publishes the rows of one request; used on the broker's thread."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        source_of: Callable[[str], object],
+        producer: bytes | None = ...,
+        sequence: int = ...,
+    ) -> None: ...
+    @property
+    def accepted(self) -> int: ...
+    @property
+    def duplicates(self) -> int:
+        """Published before, by the same producer."""
+
+    @property
+    def unroutable(self) -> int: ...
+    @property
+    def refused(self) -> int:
+        """By a queue that is full."""
+
+    @property
+    def generation(self) -> int:
+        """To wait for; 0: none."""
+
+    def publish(self, rows: Rows, start: int, count: int) -> int:
+        """Publish some rows of a batch; returns where the next ones start."""

@@ -1,0 +1,128 @@
+"""Publishes encoded rows on the broker's thread.
+
+Responsible for routing them and for counting what became of each. It does not know who asks, nor
+HTTP. Invariant: `generation` is the one that has the last durable message; whoever says that rows
+were accepted waits until it is on disk.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.routing.dedup cimport unguarded
+from leporid.engine.queues.delays cimport postponed
+from leporid.engine.plane cimport Plane
+from leporid.engine.tables.rows cimport Row, Rows
+from leporid.engine.peers.sender cimport Sender, open_queues
+from leporid.engine.routing.source cimport Route, Source
+from leporid.engine.log.storing cimport store, store_produced
+from leporid.engine.encoding.wire cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
+
+cdef enum:
+    PUBLISHED = 0           # in a queue or a stream
+    DUPLICATE = 1           # it was there already
+    UNROUTABLE = 2
+    REFUSED = 3             # by a queue that is full
+    PERSISTENT = 2
+
+
+cdef class Publisher(Sender):
+    """Publishes the rows of one request; used on the broker's thread.
+
+    Args:
+        source_of: gives the source of an exchange by its name, or raises a fault.
+        producer: who publishes, so that what was published before is left out; None: nobody says.
+        sequence: the number of the first row, each further row has the next.
+    """
+
+    def __cinit__(self, Plane plane not None, source_of not None, bytes producer=None,
+                  uint64_t sequence=0):
+        self.plane = plane
+        self.source_of = source_of
+        self.producer = producer
+        self.sequence = sequence
+
+    def __repr__(self):
+        return (f"<Publisher accepted={self.accepted} duplicates={self.duplicates} "
+                f"unroutable={self.unroutable} refused={self.refused}>")
+
+    cdef Source source_named(self, str name):
+        return self.source_of(name)
+
+    def publish(self, Rows rows not None, size_t start, size_t count):
+        """Publish some rows of a batch; returns where the next ones start.
+
+        Raises:
+            Fault: the exchange is gone, or may not be written to any more.
+        """
+        cdef size_t at, end = min(rows.count, start + count)
+        cdef Row *row
+        cdef int outcome
+        cdef const uint8_t *names
+        for at in range(start, end):
+            row = &rows.rows[at]
+            names = rows.encoded.data + row.names
+            outcome = self.publish_row(names, row.names_len, names + row.names_len,
+                                       row.properties_len, row.body, row.body_len,
+                                       self.sequence)
+            self.sequence += 1
+            if outcome == PUBLISHED:
+                self.accepted += 1
+            elif outcome == DUPLICATE:
+                self.duplicates += 1
+            elif outcome == UNROUTABLE:
+                self.unroutable += 1
+            else:
+                self.refused += 1
+        return end
+
+    cdef int publish_row(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
+                         size_t properties_len, const uint8_t *body, size_t body_len,
+                         uint64_t sequence) except -1:
+        """One message on its way; returns what became of it."""
+        cdef Props props
+        cdef Route route = None
+        cdef list burying = None
+        cdef bint fresh = True
+        cdef bytes intercepted
+        if walk_properties(properties, properties_len, &props):
+            raise AssertionError("encoded properties do not parse")
+        if self.plane.interceptor is not None:
+            intercepted = self.plane.interceptor.intercept(properties, properties_len,
+                                                           self.plane.wall_ms)
+            properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
+            properties_len = len(intercepted)
+        self.find_source(names)
+        if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
+            route = postponed(self.source, &props, self.plane.wall_ms)
+        if route is not None:
+            self.source.check(names + 2 + names[0], names[1 + names[0]], [])
+        else:
+            route = self.route_of(names + 1 + names[0], properties, properties_len)
+        # What was there already may not be on disk yet, either.
+        if route.apart is not None or props.delivery_mode == PERSISTENT and route.durable:
+            self.generation = self.plane.generation
+            self.plane.awaited = True
+        if route.guarded:
+            route = unguarded(route, &props)
+        if route.lost:
+            self.plane.unroutable += not route.duplicate
+            if route.queues:
+                store(self.plane, route, names, names_len, properties, properties_len, body,
+                      body_len, &props, 0)
+            return DUPLICATE if route.duplicate else UNROUTABLE
+        if route.refusing:
+            burying = []
+            route = open_queues(route, body_len, burying)
+        if not route.queues and route.apart is None:
+            pass
+        elif self.producer is None:
+            store(self.plane, route, names, names_len, properties, properties_len, body, body_len,
+                  &props, 0)
+        else:
+            fresh = store_produced(self.plane, route, names, names_len, properties,
+                                   properties_len, body, body_len, &props, self.producer,
+                                   sequence)
+        if burying:
+            self.plane.burials.bury_refused(burying, names[:names_len],
+                                            properties[:properties_len], body[:body_len])
+        return REFUSED if route.refused else PUBLISHED if fresh else DUPLICATE

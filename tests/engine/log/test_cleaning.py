@@ -1,0 +1,222 @@
+"""Cleaning: the log stays in proportion to what is in it, and comes to rest."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.engine.disk_fake import Disk, recover
+from tests.engine.frames import PERSISTENT, ack, publish
+from tests.engine.session_fake import Peer, make_plane
+
+from leporid.engine.queues.queue import Queue
+
+SEGMENT_BYTES = 4096
+
+
+@pytest.fixture
+def durable(plane, peer):
+    peer.queues["d"] = queue = plane.queue(1, "d", True)
+    peer.queues["e"] = plane.queue(2, "e", True)
+    return queue
+
+
+def send(peer: Peer, name: str, *sizes: int) -> None:
+    for size in sizes:
+        peer.feed(publish(2, name, b"x" * size, raw=PERSISTENT))
+
+
+def turn(plane, disk: Disk) -> None:
+    plane.now_ms += 100
+    plane.run()
+    disk.sync(plane)
+
+
+def bytes_of(disk: Disk) -> int:
+    return sum(len(file) for file in disk.files.values())
+
+
+def counts_after_a_crash(disk: Disk) -> tuple[int, int]:
+    queues: list[Queue] = []
+
+    def declare(plane) -> None:
+        queues.extend(plane.queue(number, name, True) for number, name in enumerate("de", 1))
+
+    recover(disk.copy(), declare, durable_segment_bytes=SEGMENT_BYTES)
+    return queues[0].ready_count, queues[1].ready_count
+
+
+def test_what_is_all_settled_goes(plane, disk, durable, peer):
+    send(peer, "d", *[1000] * 30)
+    turn(plane, disk)
+    assert len(disk.files) == 10
+    durable.purge()
+    disk.settle(plane)
+    assert len(disk.files) <= 2
+    assert len(plane.segments) == len(disk.files)
+
+
+def test_deletion_comes_after_the_facts_that_allow_it(plane, disk, durable, peer):
+    send(peer, "d", *[1000] * 12)
+    turn(plane, disk)
+    durable.purge()
+    plane.now_ms += 100
+    assert disk.begin(plane)
+    assert disk.job is not None
+    assert disk.job[2] == []
+    disk.complete(plane)
+    assert disk.begin(plane)
+    assert disk.job[2] == [1, 2, 3]
+
+
+def test_steady_traffic_needs_a_bounded_log(plane, disk, durable, peer):
+    send(peer, "e", *[100] * 20)
+    sizes = []
+    for number in range(300):
+        send(peer, "d", *[200] * 10)
+        assert len(peer.drain(durable)) == 10
+        turn(plane, disk)
+        if number > 50:
+            sizes.append(bytes_of(disk))
+    assert max(sizes) <= 20 * SEGMENT_BYTES
+    assert plane.durable.bytes <= 20 * SEGMENT_BYTES
+    assert counts_after_a_crash(disk) == (0, 20)
+
+
+@pytest.mark.parametrize("keep", [2, 3, 5, 20])
+def test_a_log_of_mostly_dead_messages_is_copied_together(plane, disk, durable, peer, keep):
+    send(peer, "d", *[300] * 600)
+    turn(plane, disk)
+    channel = peer.channel
+    for _ in range(600):
+        assert channel.get(durable, False)
+    peer.take()
+    for tag in range(1, 601):
+        if tag % keep:
+            peer.feed(ack(1, tag))
+    disk.settle(plane)
+    live = 600 // keep * 400
+    assert bytes_of(disk) <= 3 * live + 8 * SEGMENT_BYTES
+    assert counts_after_a_crash(disk) == (600 // keep, 0)
+    peer.connection.close_channel(1)
+    assert [each.number for each in plane.segments] == sorted(disk.files)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_of_tiny_messages_settled_in_any_order_comes_to_rest(seed):
+    """Facts are then as large as messages, and are copied with them."""
+    random = Random(seed)
+    plane = make_plane(durable_segment_bytes=SEGMENT_BYTES)
+    disk = Disk()
+    disk.attach(plane)
+    queues = {name: plane.queue(number, name, True) for number, name in enumerate("de", 1)}
+    peer = Peer(plane, queues, channels=(1, 2))
+    send(peer, "d", *[0] * 1500)
+    send(peer, "e", *[0] * 300)
+    disk.settle(plane)
+    tags = {}
+    for tag in range(1, 1501):
+        assert peer.channel.get(queues["d"], False)
+        tags[tag] = tag
+    order = list(tags)
+    random.shuffle(order)
+    for at, tag in enumerate(order[: random.choice([500, 745, 1000, 1400])]):
+        peer.feed(ack(1, tag))
+        if at % 3 == 0:
+            plane.run()  # a fact of its own
+        if at % 50 == 0:
+            turn(plane, disk)
+    left = queues["d"].unacked_count
+    disk.settle(plane)
+    assert counts_after_a_crash(disk) == (left, 300)
+
+
+def test_a_deleted_queue_frees_its_segments(plane, disk, durable, peer):
+    send(peer, "d", *[1000] * 30)
+    send(peer, "e", 10)
+    turn(plane, disk)
+    durable.retire()
+    plane.note_change()
+    disk.settle(plane)
+    assert len(disk.files) == 1
+    assert counts_after_a_crash(disk)[1] == 1
+
+
+def test_a_message_of_two_queues_is_kept_for_the_one_that_has_it(plane, disk, durable, peer):
+    both = [durable, peer.queues["e"]]
+    peer.session.sources["x"] = plane.source("x", lambda key, raw: both, True)
+    for _ in range(40):
+        peer.feed(publish(2, "k", b"x" * 500, raw=PERSISTENT, exchange="x"))
+    turn(plane, disk)
+    durable.purge()
+    for _ in range(35):
+        peer.get(peer.queues["e"])
+    disk.settle(plane)
+    assert counts_after_a_crash(disk) == (0, 5)
+    assert bytes_of(disk) < 10 * SEGMENT_BYTES
+
+
+def test_copies_keep_their_content_and_place(plane, disk, durable, peer):
+    for number in range(200):
+        peer.feed(publish(2, "d", b"%d;" % number + bytes(300), raw=PERSISTENT))
+        peer.feed(publish(2, "e", b"x" * 300, raw=PERSISTENT) * 3)
+    turn(plane, disk)
+    before = bytes_of(disk)
+    peer.queues["e"].purge()
+    disk.settle(plane)
+    assert bytes_of(disk) < before * 2 // 3
+    assert disk.files.keys() - set(range(1, 80))
+    found = [int(body.partition(b";")[0]) for body in peer.drain(durable)]
+    assert found == list(range(200))
+
+
+def test_cleaning_waits_for_its_time(plane, disk, durable, peer):
+    send(peer, "d", *[1000] * 12)
+    disk.sync(plane)
+    before = len(disk.files)
+    durable.purge()
+    for _ in range(3):
+        plane.note_change()
+        disk.sync(plane)
+    assert len(disk.files) >= before
+    plane.now_ms += 100
+    plane.note_change()
+    disk.sync(plane)
+    disk.sync(plane)
+    assert len(disk.files) < before
+
+
+# ------------------------------------------------------------- the transient log
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_messages_do_not_keep_the_memory_of_many(seed):
+    """One queue keeps a message in forty ready, two keep some unacked, of all that passes."""
+    random = Random(seed)
+    plane = make_plane(transient_segment_bytes=SEGMENT_BYTES)
+    ready, *unacked = [plane.queue(0, name, False) for name in "rab"]
+    peer, taker = Peer(plane), Peer(plane)
+    kept: dict[str, list[bytes]] = {queue.name: [] for queue in (ready, *unacked)}
+    for number in range(6000):
+        body = b"%d " % number * random.randrange(1, 60)
+        parked = random.randrange(40) == 0
+        plane.publish([*unacked, ready] if parked else unacked, "x", "k", b"\0\0", body)
+        if parked:
+            kept["r"].append(body)
+        for queue in unacked:
+            got = taker.get(queue, no_ack=False)
+            assert got is not None
+            assert got.body == body
+            if random.randrange(40):
+                taker.feed(ack(1, got.tag))
+            else:
+                kept[queue.name].append(body)
+        if number % 20 == 0:
+            plane.now_ms += 100
+            plane.run()
+    used = sum(len(body) for bodies in kept.values() for body in bodies)
+    assert plane.transient.bytes < 32 * SEGMENT_BYTES + 3 * used
+    taker.connection.lost()
+    for queue in (ready, *unacked):
+        assert peer.drain(queue) == kept[queue.name]
+    assert plane.transient.bytes < 10 * SEGMENT_BYTES

@@ -1,0 +1,212 @@
+"""Streams: offsets, what may be read, finding, retention, and what a crash leaves."""
+
+from __future__ import annotations
+
+import pytest
+from tests.engine.frames import PERSISTENT, Confirm, properties, publish
+from tests.engine.session_fake import Peer, make_plane
+from tests.engine.stream_world import STREAM, World, numbered
+
+from leporid.engine.plane import Plane
+
+
+def test_offsets_begin_at_zero_and_are_dense():
+    world = World()
+    world.send(*numbered(5))
+    world.sync()
+    world.send(*numbered(5, 5))
+    world.sync()
+    assert world.read() == {number: b"%d" % number for number in range(10)}
+    assert (world.stream.first, world.stream.end, world.stream.ready_count) == (0, 10, 10)
+
+
+def test_nobody_reads_what_is_not_on_disk():
+    world = World()
+    world.send(b"a")
+    world.sync()
+    world.send(b"b")
+    assert world.stream.next_offset == 2
+    assert world.read() == {0: b"a"}
+    world.sync()
+    assert world.read() == {0: b"a", 1: b"b"}
+
+
+def test_it_is_there_after_a_restart():
+    world = World(segment_bytes=4096)
+    world.send(*numbered(100, size=200))
+    world.sync()
+    world.restart()
+    assert (world.stream.first, world.stream.end) == (0, 100)
+    world.send(b"new")
+    world.sync()
+    assert world.read(99) == {99: b"99" + bytes(200), 100: b"new"}
+
+
+def test_a_message_goes_to_queues_and_streams_alike():
+    world = World()
+    queue = world.plane.queue(1, "q", True)
+    world.peer.session.sources["e"] = world.plane.source(
+        "e", lambda key, raw: [queue, world.stream], True
+    )
+    world.peer.feed(publish(1, "k", b"both", exchange="e", raw=PERSISTENT))
+    world.sync()
+    assert world.read() == {0: b"both"}
+    assert world.peer.drain(queue) == [b"both"]
+
+
+def test_a_confirm_waits_for_the_stream():
+    world = World()
+    world.peer.channel.select_confirm()
+    world.peer.feed(publish(1, "s", b"transient, as far as queues go"))
+    assert not any(isinstance(event, Confirm) for event in world.peer.events())
+    world.sync()
+    assert [event.tag for event in world.peer.events() if isinstance(event, Confirm)] == [1]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        PERSISTENT,
+        properties(),
+        properties(delivery_mode=2, priority=3),
+        b"\xe0\x00\x02ct\x02ce\x00\x00\x00\x04\x01kt\x01",
+    ],
+)
+def test_the_rest_of_the_properties_is_as_it_was(raw):
+    world = World()
+    world.peer.feed(publish(1, "s", b"x", raw=raw))
+    world.sync()
+    reader = Peer(world.plane, {"s": world.stream})
+    reader.channel.consume_stream(world.stream, "r", 1, 0)
+    world.plane.run()
+    (event,) = reader.deliveries()
+    found = event.raw
+    at = found.index(b"x-stream-offsetl") - 5
+    without = found[:at] + found[at + 29 :]
+    if raw[0] & 0x20:  # there were headers: their table is longer now, and had a length before
+        length = int.from_bytes(found[at : at + 4], "big") - 25
+        without = found[:at] + length.to_bytes(4, "big") + found[at + 29 :]
+        assert without == raw
+        return
+    flags = int.from_bytes(without[:2], "big") & ~0x2000
+    assert flags.to_bytes(2, "big") + without[2:] == raw
+
+
+@pytest.mark.parametrize("segment_bytes", [4096, None])
+def test_a_time_is_found_exactly(segment_bytes):
+    world = World(segment_bytes)
+    times = []
+    for number in range(700):
+        if number % 7 == 0:
+            world.plane.wall_ms += number % 3
+        times.append(world.plane.wall_ms)
+        world.send(b"x" * 50)
+    world.sync()
+    for wanted in range(times[0] - 1, times[-1] + 2):
+        expected = sum(time < wanted for time in times)
+        assert world.stream.offset_for(wanted) == expected
+    assert world.stream.first_timestamp_ms == times[0]
+    assert world.stream.last_timestamp_ms == times[-1]
+
+
+def test_time_does_not_go_back_in_a_stream():
+    world = World()
+    world.send(b"a")
+    world.plane.wall_ms -= 1000
+    world.send(b"b")
+    world.sync()
+    assert world.stream.offset_for(world.plane.wall_ms + 1000) == 0
+
+
+def test_an_empty_stream():
+    world = World()
+    assert (world.stream.first, world.stream.end, world.stream.ready_count) == (0, 0, 0)
+    assert world.stream.offset_for(0) == 0
+    assert world.stream.first_timestamp_ms is None
+    assert world.read() == {}
+    world.restart()
+    assert world.stream.end == 0
+
+
+# ------------------------------------------------------------------ retention
+
+
+def test_whole_segments_go_when_it_is_too_large_and_the_last_stays():
+    world = World(segment_bytes=4096, max_bytes=10_000)
+    for number in range(60):
+        world.send(b"%d" % number + bytes(400))
+        world.sync()
+    assert world.stream.bytes <= 10_000 + 4096
+    assert world.stream.first > 0
+    found = world.read()
+    assert sorted(found) == list(range(world.stream.first, 60))
+    world.sync()
+    assert len(world.disk.streams[STREAM]) == len([s for s in world.stream.log.segments if s])
+    world.restart()
+    assert world.read() == found
+
+
+def test_old_segments_go_although_nobody_writes():
+    world = World(segment_bytes=4096, max_age_ms=60_000)
+    world.send(*numbered(40, size=400))
+    world.sync()
+    world.plane.now_ms += 50_000
+    world.plane.wall_ms += 50_000
+    world.plane.run()
+    assert world.stream.first == 0
+    world.plane.now_ms += 20_000
+    world.plane.wall_ms += 20_000
+    world.plane.run()
+    assert 0 < world.stream.first < 40
+    world.sync()
+    assert len(world.disk.streams[STREAM]) == 1
+
+
+def test_nothing_goes_that_a_reader_is_on():
+    world = World(segment_bytes=4096, max_bytes=5_000)
+    world.send(*numbered(3, size=100))
+    world.sync()
+    slow = Peer(world.plane, {"s": world.stream})
+    reader = slow.channel.consume_stream(world.stream, "slow", 1, 0)
+    for number in range(60):
+        world.send(b"%d" % number + bytes(400))
+        world.sync()
+    assert world.stream.first == 0
+    slow.channel.cancel(reader)
+    world.plane.now_ms += 5000
+    world.plane.run()
+    assert world.stream.first > 0
+
+
+def test_offsets_go_on_after_retention_and_a_restart():
+    world = World(segment_bytes=4096, max_bytes=4096)
+    world.send(*numbered(100, size=400))
+    world.sync()
+    world.send(b"last")
+    world.sync()
+    first = world.stream.first
+    assert first > 0
+    world.restart()
+    assert (world.stream.first, world.stream.end) == (first, 101)
+
+
+# ------------------------------------------------------------------ the end of one
+
+
+def test_a_deleted_stream_leaves_nothing():
+    world = World()
+    world.send(b"a")
+    world.sync()
+    world.send(b"b")
+    assert world.disk.begin(world.plane)
+    world.stream.retire()
+    world.disk.complete(world.plane)
+    world.disk.sync(world.plane)
+    assert STREAM not in world.disk.streams
+
+
+def test_incarnations_differ():
+    plane: Plane = make_plane()
+    plane.incarnation_prefix = "d1"
+    assert plane.stream(5, "s").incarnation == "d1-5"
+    assert plane.stream(6, "s").incarnation == "d1-6"

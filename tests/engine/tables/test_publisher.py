@@ -1,0 +1,195 @@
+"""Encoded rows, published: routed, counted, and read back as they were given."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.stream_world import World
+from tests.engine.tables.test_arrow import rows_of
+from tests.management.arrows import stream_of
+
+from leporid.amqp.errors import NotFound
+from leporid.engine.filtering.selector import Selector
+from leporid.engine.peers.interceptor import Interceptor
+from leporid.engine.tables.publisher import Publisher
+from leporid.engine.tables.rows import Rows, encode
+from leporid.filters.compiler import program
+from leporid.management.incoming import read_table
+from leporid.management.tables import HEADERS_TYPE, PROPERTIES_TYPE
+
+
+def encoded(columns: dict[str, Any], types: dict[str, Any] | None = None) -> Rows:
+    types = types or {}
+    batch = pa.record_batch({n: pa.array(c, types.get(n)) for n, c in columns.items()})
+    ((rows, parts),) = read_table(stream_of(batch))
+    return encode(rows, parts, exchange=b"e", body_bytes_max=10**6)
+
+
+def publisher(world: World, *queues: Any, **producer: Any) -> Publisher:
+    source = world.plane.source("e", lambda key, raw: queues if key != "lost" else [], True)
+    return Publisher(world.plane, lambda name: source, **producer)
+
+
+texts = st.none() | st.text(max_size=20)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "body": st.binary(max_size=50),
+            "routing_key": st.text(max_size=20),
+            "headers": st.none()
+            | st.dictionaries(
+                st.text(max_size=9).filter(lambda key: key not in ("CC", "BCC")), texts, max_size=4
+            ).map(lambda headers: list(headers.items())),
+            "properties": st.none()
+            | st.fixed_dictionaries(
+                {
+                    "content_type": texts,
+                    "priority": st.none() | st.integers(0, 255),
+                    "expiration": st.none() | st.integers(0, 10**9).map(str),
+                    "timestamp": st.none()
+                    | st.integers(0, 10**10).map(
+                        lambda seconds: datetime.fromtimestamp(seconds, UTC)
+                    ),
+                    "cluster_id": texts,
+                }
+            ),
+        }
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(ROWS)
+def test_what_is_published_is_read_back(rows):
+    world = World()
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    types = {"headers": HEADERS_TYPE, "properties": PROPERTIES_TYPE}
+    publisher(world, world.stream).publish(encoded(columns, types), 0, 100)
+    world.sync()
+    read = rows_of(world)
+    for row, got in zip(rows, read, strict=True):
+        assert got["body"] == row["body"]
+        assert (got["exchange"], got["routing_key"]) == ("e", row["routing_key"])
+        assert got["headers"] == row["headers"]
+        assert got["properties"]["delivery_mode"] == 2
+        for name, value in (row["properties"] or {}).items():
+            assert got["properties"][name] == value
+
+
+def test_rows_are_counted_by_what_became_of_them():
+    world = World()
+    queue = world.plane.queue(0, "q", False)
+    queue.set_limits(max_length=1, max_bytes=None, overflow="reject-publish")
+    one = publisher(world, queue)
+    rows = encoded({"body": ["a", "b", "c"], "routing_key": ["k", "lost", "k"]})
+    assert one.publish(rows, 0, 2) == 2
+    assert (one.accepted, one.unroutable, one.refused) == (1, 1, 0)
+    assert one.publish(rows, 2, 100) == 3
+    assert (one.accepted, one.unroutable, one.refused) == (1, 1, 1)
+    # Nothing of it survives a restart, so there is nothing to wait for.
+    assert one.generation == 0
+    assert repr(one) == "<Publisher accepted=1 duplicates=0 unroutable=1 refused=1>"
+
+
+def test_durable_messages_have_a_generation_to_wait_for():
+    world = World()
+    one = publisher(world, world.stream)
+    one.publish(encoded({"body": ["a"]}), 0, 1)
+    assert one.generation == world.plane.generation > world.plane.synced
+    assert world.disk.sync(world.plane)
+    assert one.generation <= world.plane.synced
+
+
+def test_duplicates_are_waited_for_too():
+    world = World()
+    rows = encoded({"body": ["a", "b", "c"]})
+    first = publisher(world, world.stream, producer=b"p", sequence=0)
+    first.publish(rows, 0, 2)
+    again = publisher(world, world.stream, producer=b"p", sequence=0)
+    again.publish(rows, 0, 3)
+    assert (again.accepted, again.duplicates) == (1, 2)
+    # The first time is not on disk yet, either.
+    assert again.generation == world.plane.generation
+    world.sync()
+    assert world.stream.end == 3
+
+
+def test_a_route_that_changed_is_asked_for_again():
+    world = World()
+    queues: list[Any] = [world.stream]
+    source = world.plane.source("e", lambda key, raw: list(queues), True)
+    one = Publisher(world.plane, lambda name: source)
+    rows = encoded({"body": ["a", "b"]})
+    one.publish(rows, 0, 1)
+    queues.clear()
+    source.forget()
+    one.publish(rows, 1, 1)
+    assert (one.accepted, one.unroutable) == (1, 1)
+
+
+def test_filters_of_bindings_are_asked_for_each_row():
+    world = World()
+    late = world.plane.queue(0, "late", False)
+    filtered = [
+        (Selector(program("routing_key = 'a' AND delay > '5'").code), world.stream),
+        (Selector(program("routing_key = 'a' AND exchange = 'e'").code), late),
+    ]
+    source = world.plane.source("e", lambda key, raw: world.plane.fork([], filtered), True)
+    one = Publisher(world.plane, lambda name: source)
+    rows = encoded(
+        {
+            "body": ["1", "2", "3"],
+            "routing_key": ["a", "a", "b"],
+            "headers": [[("delay", "9")], [("delay", "5")], [("delay", "9")]],
+        },
+        {"headers": HEADERS_TYPE},
+    )
+    one.publish(rows, 0, 3)
+    world.sync()
+    assert (one.accepted, one.unroutable) == (2, 1)
+    assert (world.stream.end, late.ready_count) == (1, 2)
+
+
+def test_an_exchange_that_is_gone_is_a_fault():
+    world = World()
+
+    def nothing(name: str) -> Any:
+        raise NotFound(f"no exchange '{name}'")
+
+    with pytest.raises(NotFound, match="no exchange 'e'"):
+        Publisher(world.plane, nothing).publish(encoded({"body": ["a"]}), 0, 1)
+
+
+@pytest.mark.parametrize("producer", [{}, {"producer": b"p", "sequence": 1}])
+def test_what_comes_to_a_private_queue_only_is_unroutable_and_there(producer):
+    world = World()
+    private = world.plane.queue(0, "private", False)
+    private.private = True
+    publishing = publisher(world, private, **producer)
+    publishing.publish(encoded({"body": [b"x", b"y"], "routing_key": ["k", "k"]}), 0, 100)
+    assert (publishing.accepted, publishing.unroutable) == (0, 2)
+    assert private.ready_count == 2
+
+
+def test_rows_are_intercepted_as_messages_are():
+    world = World()
+    world.plane.wall_ms = 5_999
+    world.plane.interceptor = Interceptor(
+        timestamp="keep", message_id="off", random_bytes=lambda size: bytes(size)
+    )
+    columns = {
+        "body": [b"x", b"y"],
+        "properties": [{"timestamp": None}, {"timestamp": datetime.fromtimestamp(2, UTC)}],
+    }
+    publishing = publisher(world, world.stream)
+    publishing.publish(encoded(columns, {"properties": PROPERTIES_TYPE}), 0, 100)
+    world.sync()
+    times = [row["properties"]["timestamp"].timestamp() for row in rows_of(world)]
+    assert times == [5, 2]

@@ -6,7 +6,8 @@ from tests.broker.topology_world import World
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
-from leporid.broker.exchange import Exchange, SourcePort
+from leporid.broker.dataplane import Source
+from leporid.broker.exchange import Exchange
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def test_an_exchange_shows_what_it_was_declared_with(world: World):
     assert exchange.alternate == "y"
     assert exchange.router.strict_keys
     assert not exchange.in_use
-    source: SourcePort = world.sources["x"]
+    source: Source = world.sources["x"]
     assert exchange.source is source
 
 

@@ -196,7 +196,7 @@ class Source(Protocol):
         """Drop all cached routes."""
 
     def amend(
-        self, meets: Callable[[str], bool], wanted: Filter, queue: Queue, comes: bool, /
+        self, meets: Callable[[str], bool], wanted: Filter, queue: object, comes: bool, /
     ) -> None:
         """A binding with a filter came or went that leads from here to a queue."""
 

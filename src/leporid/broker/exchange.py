@@ -14,53 +14,15 @@ some time: whoever publishes to that one directly has looked.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final
 
 from leporid.amqp.tables import Value
+from leporid.broker.dataplane import Source
 from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Router, make_router
 from leporid.broker.exchanges.filtering import BindingFilters
 from leporid.broker.policies import NOT_GOVERNED, Governed
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.questions import Questions
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
-
-
-class SourcePort(Protocol):
-    """What is needed of the engine's route cache for one exchange."""
-
-    cacheable: bool
-    """False: routes depend on more than the routing key, so ask for every message."""
-
-    make_delays: Callable[[], object] | None
-    """Asked for what waits in the exchange when the first message is to wait."""
-
-    delaying: bool
-    """Whether x-delay counts here, and not only x-deliver-at."""
-
-    check_key: Callable[[str], None] | None
-    """Raises a fault for a key that may not be published with; None: there is no such."""
-
-    @property
-    def questions(self) -> Questions:
-        """What filters were asked about messages that come in here."""
-
-    def forget(self) -> None:
-        """Drops all routes."""
-
-    def forget_key(self, key: str, /) -> None:
-        """Drops the route of one key."""
-
-    def amend(
-        self, meets: Callable[[str], bool], wanted: Filter, queue: Any, comes: bool, /
-    ) -> None:
-        """A binding with a filter came or went that leads from here to a queue.
-
-        `meets` says of a routing key whether its messages meet it, apart from the filter.
-        """
-
-    def retire(self) -> None:
-        """The exchange is gone."""
 
 
 @dataclass(eq=False, slots=True)
@@ -94,7 +56,7 @@ class Exchange:
     auto_delete: bool
     internal: bool
     arguments: Mapping[str, Value]
-    source: SourcePort = field(repr=False)
+    source: Source = field(repr=False)
     governed: Governed = NOT_GOVERNED
     chance: InitVar[Callable[[], int]] = int
     router: Router = field(init=False, repr=False)

@@ -109,6 +109,7 @@ def test_what_comes_back_is_judged_again_before_what_is_later(queue, peer, judge
     peer.feed(frames.nack(1, 1))
     assert taken(peer) == []  # it comes before b, which has passed
     assert judge.ask()
+    send(peer, "d1")  # gives the queue a turn
     assert taken(peer) == []
     judge.answer()
     assert taken(peer) == [("c", "a1")]

@@ -36,6 +36,26 @@ cdef inline uint8_t *frame_head(uint8_t *p, uint8_t kind, uint16_t channel, uint
     return p + 7
 
 
+cdef inline const uint8_t *write_delivered(
+        Outbox out, uint16_t channel, const uint8_t *head, size_t head_len, uint64_t tag,
+        bint redelivered, Record *record) except NULL:
+    """basic.deliver without its content; returns where the record's properties begin."""
+    cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
+                                 + record.targets * sizeof(Target))
+    cdef size_t names_len = record.names_len
+    cdef uint32_t size = <uint32_t> (head_len + 9 + names_len)
+    cdef uint8_t *p = out.room(size + 8)
+    p = frame_head(p, 1, channel, size)
+    memcpy(p, head, head_len)
+    p += head_len
+    store64(p, tag)
+    p[8] = redelivered
+    memcpy(p + 9, names, names_len)
+    p[9 + names_len] = FRAME_END
+    out.out_end += size + 8
+    return names + names_len
+
+
 cdef class Outbox:
     """What waits to be sent, and those who wait for that to become less."""
 
@@ -166,41 +186,18 @@ cdef class Outbox:
     cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
                             uint64_t tag, bint redelivered, Record *record) except -1:
         """basic.deliver with content; `head` is class, method and the consumer tag, encoded."""
-        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
-                                     + record.targets * sizeof(Target))
-        cdef size_t names_len = record.names_len
-        cdef uint32_t size = <uint32_t> (head_len + 9 + names_len)
-        cdef uint8_t *p = self.room(size + 8)
-        p = frame_head(p, 1, channel, size)
-        memcpy(p, head, head_len)
-        p += head_len
-        store64(p, tag)
-        p[8] = redelivered
-        memcpy(p + 9, names, names_len)
-        p[9 + names_len] = FRAME_END
-        self.out_end += size + 8
-        names += names_len
-        return self.write_content(channel, names, record.properties_len,
-                                  names + record.properties_len, record.body_len)
+        cdef const uint8_t *properties = write_delivered(
+            self, channel, head, head_len, tag, redelivered, record)
+        return self.write_content(channel, properties, record.properties_len,
+                                  properties + record.properties_len, record.body_len)
 
     cdef int write_delivery_with(self, uint16_t channel, const uint8_t *head, size_t head_len,
                                  uint64_t tag, bint redelivered, Record *record,
                                  const uint8_t *field, uint64_t value) except -1:
         """The same, with a header in front of the message's own."""
-        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
-                                     + record.targets * sizeof(Target))
-        cdef size_t names_len = record.names_len
-        cdef uint32_t size = <uint32_t> (head_len + 9 + names_len)
-        cdef uint8_t *p = self.room(size + 8)
-        p = frame_head(p, 1, channel, size)
-        memcpy(p, head, head_len)
-        p += head_len
-        store64(p, tag)
-        p[8] = redelivered
-        memcpy(p + 9, names, names_len)
-        p[9 + names_len] = FRAME_END
-        self.out_end += size + 8
-        return self.write_content_with(channel, names + names_len, record, field, value)
+        cdef const uint8_t *properties = write_delivered(
+            self, channel, head, head_len, tag, redelivered, record)
+        return self.write_content_with(channel, properties, record, field, value)
 
     cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
                                uint64_t tag, uint64_t offset, Record *record) except -1:

@@ -109,11 +109,25 @@ def test_what_comes_back_is_judged_again_before_what_is_later(queue, peer, judge
     peer.feed(frames.nack(1, 1))
     assert taken(peer) == []  # it comes before b, which has passed
     assert judge.ask()
-    send(peer, "d1")  # gives the queue a turn
     assert taken(peer) == []
     judge.answer()
     assert taken(peer) == [("c", "a1")]
     assert judge.asked == [b"a1", b"b1", b"c1", b"a1"]
+
+
+def test_nothing_overtakes_what_is_judged_again(queue, peer, judge):
+    send(peer, "a1", "b1", "c1")
+    for tag in ("c", "d"):
+        consume(peer, queue, tag, odd(), prefetch=1)
+    judge.work()
+    assert taken(peer) == [("c", "a1"), ("d", "b1")]
+    peer.feed(frames.nack(1, 2))
+    assert taken(peer) == []
+    assert judge.ask()
+    peer.feed(frames.ack(1, 1))  # a consumer comes back for whom the third message has passed
+    assert taken(peer) == []
+    judge.answer()
+    assert sorted(body for _, body in taken(peer)) == ["b1", "c1"]
 
 
 def test_what_is_not_judged_yet_keeps_a_lower_priority_not_waiting(queue, peer, judge):

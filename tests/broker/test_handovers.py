@@ -8,8 +8,9 @@ import pytest
 from tests.broker.peer import World
 from tests.broker.test_members import Member, group_of, push, turn, vhost_of
 
+from leporid.broker.group_registry import Groups
 from leporid.broker.handovers import HANDOVER_MS
-from leporid.broker.members import Group, Groups, Reading
+from leporid.broker.members import Group, Reading
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from leporid.amqp.methods import (
     QueueDeclare,
 )
 from leporid.amqp.tables import Int32, Value
-from leporid.broker import members
+from leporid.broker import group_registry
 from leporid.broker.changes import PutGroup, PutReaderOffset
 from leporid.broker.filter_classes import FilterClassConflict
 from leporid.broker.handovers import HANDOVER_MS
@@ -428,7 +428,7 @@ def test_other_queues_keep_the_argument_without_effect(world: World):
 
 
 def test_there_are_so_many_groups_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(members, "GROUPS_MAX", 1)
+    monkeypatch.setattr(group_registry, "GROUPS_MAX", 1)
     Member(world, group="first")
     assert "vhost '/' has 1 groups" in refused(world)
     Member(world, group="first")

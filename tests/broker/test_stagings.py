@@ -373,18 +373,23 @@ def test_a_history_is_judged_for_whoever_binds_late(here):
 # ------------------------------------------------------------------ restarts
 
 
-def test_a_restart_finds_the_places_of_durable_bindings():
+def recorded(*queues: str) -> Recording:
+    """What is recorded of queues that are bound with a class, of which q is durable."""
     world, recording = World(), Recording(vhosts=["/", "other"])
     world.broker.filter_classes.put(BIG)
     peer = world.peer()
     peer.call(ExchangeDeclare(exchange="x", durable=True))
-    peer.call(QueueDeclare(queue="q", durable=True))
-    peer.call(QueueDeclare(queue="passing"))
-    for queue in ("q", "passing"):
-        arguments: dict[str, Value] = {"x-filter-class": "big"}
+    arguments: dict[str, Value] = {"x-filter-class": "big"}
+    for queue in queues:
+        peer.call(QueueDeclare(queue=queue, durable=queue == "q"))
         peer.call(QueueBind(queue=queue, exchange="x", routing_key="k", arguments=arguments))
     for change in world.changes:
         recording.apply(change)
+    return recording
+
+
+def test_a_restart_finds_the_places_of_durable_bindings():
+    recording = recorded("q", "passing")
     assert [each[3] for each in recording.stagings] == ["q"]
 
     again = World()
@@ -398,15 +403,7 @@ def test_a_restart_finds_the_places_of_durable_bindings():
 
 
 def test_a_place_whose_binding_is_gone_goes_after_a_restart_if_it_is_empty():
-    world, recording = World(), Recording(vhosts=["/", "other"])
-    world.broker.filter_classes.put(BIG)
-    peer = world.peer()
-    peer.call(ExchangeDeclare(exchange="x", durable=True))
-    peer.call(QueueDeclare(queue="q", durable=True))
-    arguments: dict[str, Value] = {"x-filter-class": "big"}
-    peer.call(QueueBind(queue="q", exchange="x", routing_key="k", arguments=arguments))
-    for change in world.changes:
-        recording.apply(change)
+    recording = recorded("q")
     recording.bindings.clear()
     again = World()
     again.broker.restore(recording)
@@ -416,15 +413,7 @@ def test_a_place_whose_binding_is_gone_goes_after_a_restart_if_it_is_empty():
 
 
 def test_a_class_that_the_configuration_lost_keeps_messages_waiting():
-    world, recording = World(), Recording(vhosts=["/", "other"])
-    world.broker.filter_classes.put(BIG)
-    peer = world.peer()
-    peer.call(ExchangeDeclare(exchange="x", durable=True))
-    peer.call(QueueDeclare(queue="q", durable=True))
-    arguments: dict[str, Value] = {"x-filter-class": "big"}
-    peer.call(QueueBind(queue="q", exchange="x", routing_key="k", arguments=arguments))
-    for change in world.changes:
-        recording.apply(change)
+    recording = recorded("q")
     recording.filter_classes.clear()
     again = World()
     again.broker.restore(recording)

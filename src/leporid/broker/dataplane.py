@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from leporid.engine.filtering.filter import Filter
     from leporid.engine.streams.choice import Choice
 
 from leporid.engine.filtering.filter import Filter

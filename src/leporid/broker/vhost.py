@@ -22,8 +22,8 @@ from leporid.broker.delays import DelayedMessages, DelayStores, Held
 from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
 from leporid.broker.governing import Governor
+from leporid.broker.group_registry import Groups
 from leporid.broker.history import Histories
-from leporid.broker.members import Groups
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policies import Policies, Policy
 from leporid.broker.queue_types import (

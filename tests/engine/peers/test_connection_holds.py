@@ -22,13 +22,6 @@ def plane():
 
 
 @pytest.fixture
-def disk(plane):
-    disk = Disk()
-    disk.attach(plane)
-    return disk
-
-
-@pytest.fixture
 def queue(plane):
     return plane.queue(1, "q", True)
 

@@ -26,7 +26,7 @@ from leporid.amqp.methods import (
     QueueUnbind,
 )
 from leporid.amqp.tables import Value
-from leporid.broker import members
+from leporid.broker import group_registry
 from leporid.broker.changes import DropGroup, DropReaderOffset, PutGroup
 from leporid.broker.handovers import HANDOVER_MS
 
@@ -62,7 +62,7 @@ def test_a_group_without_members_is_forgotten_after_a_day(world: World):
 
 
 def test_many_groups_are_looked_at_in_turn(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(members, "LOOKS_A_ROUND", 2)
+    monkeypatch.setattr(group_registry, "LOOKS_A_ROUND", 2)
     groups = vhost_of(world).groups
     for number in range(5):
         groups.restore("s", f"g{number}", 0, {}, 0)

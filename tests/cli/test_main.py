@@ -1,14 +1,17 @@
 """The command line: what it hands on, and its exit codes."""
 
+import argparse
 import logging
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 import pytest
 
+from leporid.cli import main as command_line
 from leporid.cli.main import LOG_FORMAT, OneLineFormatter, main
 from leporid.server.config import Config
 
@@ -69,6 +72,23 @@ def test_a_wrong_setting_is_told_and_exits_2(
     assert said.err == "leporid: amqp_port = 70000: must be a whole number from 0 to 65535\n"
     assert said.out == ""
     assert runs == []
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
+    """The words of every command and subcommand of a parser, its own (none) first."""
+    yield []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                yield from ([name, *words] for words in commands(command))
+
+
+@pytest.mark.parametrize("words", list(commands(command_line._parser())), ids=" ".join)
+def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: {' '.join(['leporid', *words])} ")
 
 
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["serve", "--port", "1"], ["check"]])

@@ -67,7 +67,8 @@ def add_parser(commands: Parsers) -> None:
         help="what stands behind the digits in keys of messages for E, may be repeated; E itself "
         "if not given",
     )
-    ladder.add_argument("--url", help=f"the broker ({URL_VARIABLE}, {URL_DEFAULT})")
+    default = URL_DEFAULT.replace("%", "%%")  # argparse formats help texts with %
+    ladder.add_argument("--url", help=f"the broker ({URL_VARIABLE}, {default})")
     ladder.add_argument(
         "--prefix",
         default="delay-",

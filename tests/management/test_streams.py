@@ -51,6 +51,18 @@ async def test_a_partitioned_stream_is_one_stream(world: World, client: httpx.As
     assert [one["name"] for one in (await client.get(API)).json()["streams"]] == ["regions"]
 
 
+async def test_an_exchange_of_the_same_name_is_no_partitioned_stream(
+    world: World, client: httpx.AsyncClient
+):
+    world.vhost.create_exchange(
+        "orders", "topic", durable=True, auto_delete=False, internal=False, arguments={}
+    )
+    answers = [await client.put(f"{API}/orders") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 204], answers[-1].text
+    assert (await client.delete(f"{API}/orders")).status_code == 204
+    assert world.vhost.find_exchange("orders") is not None
+
+
 async def test_info_says_what_can_be_read(world: World, client: httpx.AsyncClient):
     stream = world.stream()
     empty = (await client.get(f"{API}/orders")).json()["partitions"][0]

@@ -171,18 +171,19 @@ def of(vhost: VirtualHost, name: str) -> list[QueueState]:
     Raises:
         NotFound: there is neither.
     """
-    exchange = vhost.find_exchange(name)
-    if exchange is not None and _is_marked(exchange):
-        return _parts(vhost, exchange)
-    return [vhost.stream(name)]
+    exchange = _partitioned(vhost, name)
+    return [vhost.stream(name)] if exchange is None else _parts(vhost, exchange)
 
 
 def is_stream(vhost: VirtualHost, name: str) -> bool:
     """Say whether a name is that of a stream or of a partitioned one."""
-    exchange, queue = vhost.find_exchange(name), vhost.find_queue(name)
-    if exchange is not None and _is_marked(exchange):
-        return True
-    return queue is not None and queue.stream is not None
+    queue = vhost.find_queue(name)
+    return is_partitioned(vhost, name) or (queue is not None and queue.stream is not None)
+
+
+def is_partitioned(vhost: VirtualHost, name: str) -> bool:
+    """Say whether a name is that of a partitioned stream; another exchange may have the name."""
+    return _partitioned(vhost, name) is not None
 
 
 def names(vhost: VirtualHost) -> dict[str, int]:
@@ -210,11 +211,16 @@ def delete(vhost: VirtualHost, name: str) -> None:
         NotFound: there is neither.
     """
     streams = of(vhost, name)
-    exchange = vhost.find_exchange(name)
-    if exchange is not None and _is_marked(exchange):
+    exchange = _partitioned(vhost, name)
+    if exchange is not None:
         vhost.delete_exchange(exchange, if_unused=False)
     for queue in streams:
         vhost.delete_queue(queue)
+
+
+def _partitioned(vhost: VirtualHost, name: str) -> Exchange | None:
+    exchange = vhost.find_exchange(name)
+    return exchange if exchange is not None and _is_marked(exchange) else None
 
 
 def _is_marked(exchange: Exchange) -> bool:

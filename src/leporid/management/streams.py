@@ -176,7 +176,7 @@ def _declare_one(user: User, vhost: VirtualHost, name: str, arguments: Arguments
     check_new_name("queue", name)
     user.check("configure", "queue", name, vhost.name)
     arguments = {**arguments, "x-queue-type": "stream"}
-    if vhost.find_exchange(name) is not None and name in partitions.names(vhost):
+    if partitions.is_partitioned(vhost, name):
         raise Refusal(409, "conflict", f"stream '{name}' is there already, with partitions")
     queue = vhost.find_queue(name)
     if queue is not None:

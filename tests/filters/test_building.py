@@ -26,6 +26,7 @@ from leporid.filters.nodes import (
     Or,
     Order,
     Place,
+    Positive,
     Search,
     parts_of,
 )
@@ -69,7 +70,6 @@ def equal(left: Node, right: Node) -> Node:
         ("(a = 1) = TRUE", equal(equal(A, ONE), Literal(True))),
         ("-5 < a", Comparison(Order.LESS, Literal(-5), A)),
         ("- -5 < a", Comparison(Order.LESS, Literal(5), A)),
-        ("+a = -a", equal(A, Negative(A))),
     ],
 )
 def test_trees_of_both_dialects(dialect, text, tree):
@@ -92,6 +92,10 @@ def test_trees_of_both_dialects(dialect, text, tree):
         ("a LIKE 'x%'", Like(A, "x%")),
         ("a NOT LIKE '!%' ESCAPE '!'", Not(Like(A, "!%", "!"))),
         ("-(a) = 1", equal(Negative(A), ONE)),
+        ("+a = -a", equal(Positive(A), Negative(A))),
+        ("+ + a = - +a", equal(Positive(A), Negative(Positive(A)))),
+        ("+ -a = +(b + c)", equal(Negative(A), Arithmetic(Operator.ADD, B, C))),
+        ("+1 < a", Comparison(Order.LESS, ONE, A)),
     ],
 )  # fmt: skip
 def test_trees_of_jms(text, tree):
@@ -108,6 +112,7 @@ def test_trees_of_jms(text, tree):
         ("a > 1 = TRUE", equal(Comparison(Order.GREATER, A, ONE), Literal(True))),
         ("a = b > 1", equal(A, Comparison(Order.GREATER, B, ONE))),
         ("NULL", Literal(None)),
+        ("+a = -a", equal(A, Negative(A))),
     ],
 )
 def test_trees_of_rocketmq(text, tree):

@@ -32,6 +32,7 @@ from leporid.filters.nodes import (
     Or,
     Order,
     Place,
+    Positive,
     Property,
     RoutingKey,
     Search,
@@ -98,6 +99,7 @@ def _jms_numbers() -> st.SearchStrategy[Node]:
         leaves,
         lambda inner: (
             st.builds(Arithmetic, st.sampled_from(Operator), inner, inner)
+            | st.builds(Positive, jms_names)
             | st.builds(
                 Negative, jms_names | st.builds(Arithmetic, st.just(Operator.ADD), inner, inner)
             )
@@ -316,6 +318,8 @@ def _plain(node: Node) -> str:
     match node:
         case Negative(operand):
             return f"- {_in(operand)}"
+        case Positive(operand):
+            return f"+ {_in(operand)}"
         case And(left, right):
             return f"{_in(left)} AND {_in(right)}"
         case Or(left, right):

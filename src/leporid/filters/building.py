@@ -32,6 +32,7 @@ from leporid.filters.nodes import (
     Or,
     Order,
     Place,
+    Positive,
     Search,
     Span,
 )
@@ -166,7 +167,9 @@ class Builder:
         operand = self._node(parts[1])
         self._rules.signed(operand)
         if not minus:
-            return operand
+            # RocketMQ drops the sign. In JMS, only a number may have one.
+            checked = self._dialect is Dialect.JMS and checks.kind_of(operand) != checks.NUMBER
+            return Positive(operand, span=span) if checked else operand
         if isinstance(operand, Literal) and _is_number(operand.value):
             value = operand.value
             assert isinstance(value, int | float)

@@ -33,6 +33,7 @@ from leporid.filters.nodes import (
     Not,
     Or,
     Place,
+    Positive,
     Property,
     RoutingKey,
     Search,
@@ -56,7 +57,7 @@ def kind_of(node: Node) -> str | None:
         return TEXT if isinstance(node.value, str) else NUMBER
     if isinstance(node, CONDITIONS):
         return CONDITION
-    return NUMBER if isinstance(node, Arithmetic | Negative) else None
+    return NUMBER if isinstance(node, Arithmetic | Negative | Positive) else None
 
 
 _HYPHENATED: Final = re.compile(r"[^\W\d][\w$]*(?:-[^\W\d][\w$]*)+")

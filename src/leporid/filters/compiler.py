@@ -35,6 +35,7 @@ from leporid.filters.nodes import (
     Or,
     Order,
     Place,
+    Positive,
     Property,
     RoutingKey,
     Search,
@@ -124,6 +125,12 @@ class _Compiler:
     def _unary(self, node: Condition | Not | Negative | IsNull) -> None:
         self.add(node.operand)
         self.assembler.emit(_UNARY[type(node)])
+
+    def _positive(self, node: Positive) -> None:
+        # Multiplied by the integer 1, a number is itself and the rest a type error.
+        self.add(node.operand)
+        self.assembler.emit(Opcode.CONSTANT, self.assembler.constant(1))
+        self.assembler.emit(Opcode.MULTIPLY)
 
     def _and(self, node: And) -> None:
         self._either(node, Opcode.UNLESS_FALSE, Opcode.AND)
@@ -220,6 +227,7 @@ _METHODS: Final[dict[type, Callable[[_Compiler, Any], None]]] = {
     Condition: _Compiler._unary,
     Not: _Compiler._unary,
     Negative: _Compiler._unary,
+    Positive: _Compiler._positive,
     IsNull: _Compiler._unary,
     And: _Compiler._and,
     Or: _Compiler._or,

@@ -33,6 +33,7 @@ from leporid.filters.nodes import (
     Or,
     Order,
     Place,
+    Positive,
     Search,
 )
 from leporid.filters.values import (
@@ -228,6 +229,12 @@ class Evaluation:
             raise BadType
         return None
 
+    def _positive(self, node: Positive) -> Value:
+        value = self._value(node.operand)
+        if value is None or is_number(value):
+            return value
+        raise BadType
+
     def _arithmetic(self, node: Arithmetic) -> Value:
         return calculate(node.operator, self._value(node.left), self._value(node.right))
 
@@ -245,6 +252,7 @@ _METHODS: dict[type, Callable[[Evaluation, Any], Value]] = {
     Search: Evaluation._search,
     IsNull: Evaluation._is_null,
     Negative: Evaluation._negative,
+    Positive: Evaluation._positive,
     Arithmetic: Evaluation._arithmetic,
 }
 

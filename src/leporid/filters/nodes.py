@@ -120,6 +120,13 @@ class Negative(Part):
 
 
 @dataclass(frozen=True, slots=True)
+class Positive(Part):
+    """A number as it is; a type error for anything else but NULL. Only `jms` has it."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
 class And(Part):
     """Both are true; the right one does not count when the left one is false."""
 
@@ -208,6 +215,7 @@ Node: TypeAlias = (
     | Condition
     | Not
     | Negative
+    | Positive
     | And
     | Or
     | Comparison

@@ -61,8 +61,10 @@ def test_warned_of_and_left_as_it_is(caplog: pytest.LogCaptureFixture):
     assert (world.queue("q").limits, world.changes) == (limits, [])
     [record] = caplog.records
     assert record.message == (
-        "test declares otherwise, and gets what is there: inequivalent arg 'auto_delete' for "
-        f"{TITLE}: received 'true' but current is 'false'"
+        f"test declares {TITLE} otherwise, and gets what is there: "
+        "auto_delete: received 'true' but current is 'false'; "
+        "x-max-length: received '6' but current is '5'; "
+        "x-max-priority: received none but current is the value '2' of type 'long'"
     )
     peer.call(declaration({"x-max-length": 5, "x-max-priority": 2}))
     assert len(caplog.records) == 1
@@ -101,6 +103,32 @@ def test_adopted_at_once_and_recorded():
     world.broker.unused.run(0)
     world.broker.unused.run(100)
     assert world.broker.vhosts["/"].find_queue("q") is None
+
+
+def test_the_log_says_all_that_is_adopted(caplog: pytest.LogCaptureFixture):
+    world = World(redeclare="adopt")
+    peer = world.peer()
+    long = "e" * 200
+    peer.call(declaration({"x-dead-letter-exchange": long, "x-message-ttl": 3, "x-other": 1}))
+    with caplog.at_level(logging.INFO):
+        peer.call(declaration(auto_delete=True))
+        peer.call(exchange())
+        peer.call(exchange({"alternate-exchange": "x"}, auto_delete=True))
+    cut = f"the value '{long}"[:100]
+    assert [record.message for record in caplog.records] == [
+        (
+            f"test declares {TITLE} otherwise, which is adopted: "
+            "auto_delete: received 'true' but current is 'false'; "
+            "x-message-ttl: received none but current is the value '3' of type 'long'; "
+            f"x-dead-letter-exchange: received none but current is {cut}…"
+        ),
+        (
+            "test declares exchange 'e' in vhost '/' otherwise, which is adopted: "
+            "auto_delete: received 'true' but current is 'false'; "
+            "alternate-exchange: received the value 'x' of type 'longstr' but current is none"
+        ),
+    ]
+    assert world.broker.vhosts["/"].queue("q").arguments == {}
 
 
 def test_auto_delete_is_adopted():

@@ -447,6 +447,14 @@ def test_a_redeclaration_is_adopted_and_lasts(tmp_path):
             )
             with channel_closed(406, refused + DURABLE):
                 channel.queue_declare("q")
+        with BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            channel = connection.channel()
+            limits = {"x-max-length": 5, "x-message-ttl": 9, "x-dead-letter-exchange": "amq.fanout"}
+            channel.queue_declare("bare", durable=True, arguments=limits)
+            channel.queue_declare("bare", durable=True)
+        log = broker.log_path.read_text("utf-8")
+        [line] = [line for line in log.splitlines() if "queue 'bare' in vhost '/' other" in line]
+        assert all(f"{name}: received none but" in line for name in limits), line
         broker.kill()
         broker.start()
         with BlockingConnection(pika.URLParameters(broker.url)) as connection:

@@ -7,7 +7,8 @@ not. Must not know which arguments count, nor what else may become of a declarat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
@@ -16,14 +17,22 @@ from leporid.broker.arguments import INTEGER_TYPES, Arguments, plain
 from leporid.broker.queue_types import CLASSIC
 
 
+class Difference(NamedTuple):
+    """One property or argument that differs; the values are as reply texts have them."""
+
+    what: str
+    received: str
+    current: str
+
+
 def check_same(thing: str, what: str, current: bool | str, received: bool | str) -> None:
     """Check one property of a redeclaration.
 
     Raises:
         PreconditionFailed: it is not what the existing exchange or queue has.
     """
-    if current != received:
-        _refuse(thing, what, f"'{plain(received)}'", f"'{plain(current)}'")
+    for difference in differing(what, current, received):
+        raise _refusal(thing, difference)
 
 
 def check_same_arguments(
@@ -34,20 +43,35 @@ def check_same_arguments(
     Raises:
         PreconditionFailed: one differs; integers of different sizes do not.
     """
+    for difference in differing_arguments(current, received, keys):
+        raise _refusal(thing, difference)
+
+
+def differing(what: str, current: bool | str, received: bool | str) -> Iterator[Difference]:
+    """Yield how one property of a redeclaration differs, if it does."""
+    if current != received:
+        yield Difference(what, f"'{plain(received)}'", f"'{plain(current)}'")
+
+
+def differing_arguments(
+    current: Arguments, received: Arguments, keys: Iterable[str]
+) -> Iterator[Difference]:
+    """Yield how the arguments of a redeclaration differ, only those that `keys` names."""
     for key in keys:
         if key in current and key in received:
             one, other = current[key], received[key]
             if not _same(one, other):
-                _refuse(thing, key, _short(other), _short(one))
+                yield Difference(key, _short(other), _short(one))
         elif key in current or key in received:
             the_only = current[key] if key in current else received[key]
             if key == "x-queue-type" and the_only == CLASSIC.name:
                 continue
-            _refuse(thing, key, _long(received, key), _long(current, key))
+            yield Difference(key, _long(received, key), _long(current, key))
 
 
-def _refuse(thing: str, what: str, received: str, current: str) -> None:
-    raise PreconditionFailed(
+def _refusal(thing: str, difference: Difference) -> PreconditionFailed:
+    what, received, current = difference
+    return PreconditionFailed(
         f"inequivalent arg '{what}' for {thing}: received {received} but current is {current}"
     )
 

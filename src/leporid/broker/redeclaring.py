@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.arguments import exchange_name
-from leporid.broker.equivalence import check_same, check_same_arguments
+from leporid.broker.equivalence import (
+    Difference,
+    check_same,
+    check_same_arguments,
+    differing,
+    differing_arguments,
+)
 from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.names import SYSTEM_PREFIX, exchange_in
 from leporid.broker.policy_keys import KEYS
@@ -29,6 +36,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Redeclare: TypeAlias = Literal["strict", "warn", "adopt"]
+
+LOGGED_CHARACTERS_MAX: Final = 100
+"""Of one value in the log line about a declaration that differs."""
 
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 
@@ -52,7 +62,7 @@ def redeclare_queue(session: Session, queue: QueueState, method: QueueDeclare) -
             arguments=method.arguments,
             owner=owner,
         )
-    except PreconditionFailed as conflict:
+    except PreconditionFailed:
         mode = session.vhost.governor.redeclare
         if mode == "strict":
             raise
@@ -64,12 +74,16 @@ def redeclare_queue(session: Session, queue: QueueState, method: QueueDeclare) -
             exclusive=method.exclusive,
             arguments=method.arguments,
         )
+        differences = chain(
+            differing("auto_delete", queue.auto_delete, method.auto_delete),
+            differing_arguments(queue.arguments, method.arguments, queue.type.queue_arguments),
+        )
         if mode == "warn":
-            _warn(session, conflict)
+            _warn(session, queue.title, differences)
             return
         _check_lasting(queue, durable, method.arguments, _built_in(queue))
         check_dead_letter_exchange(session, queue.name, queue.title, method.arguments)
-        _say_adopted(session, conflict)
+        _say_adopted(session, queue.title, differences)
         session.vhost.governor.adopt_queue(queue, method.arguments, auto_delete=method.auto_delete)
 
 
@@ -108,16 +122,20 @@ def redeclare_exchange(
     compared = tuple(compared)
     try:
         check(compared)
-    except PreconditionFailed as conflict:
+    except PreconditionFailed:
         mode = session.vhost.governor.redeclare
         if mode == "strict" or exchange.name.startswith(SYSTEM_PREFIX):
             raise
         _fixed(lambda: check([key for key in compared if key != ALTERNATE_ARGUMENT]))
         check_alternate_exchange(session, exchange.name, title, method.arguments)
+        differences = chain(
+            differing("auto_delete", exchange.auto_delete, method.auto_delete),
+            differing_arguments(exchange.arguments, method.arguments, compared),
+        )
         if mode == "warn":
-            _warn(session, conflict)
+            _warn(session, title, differences)
             return
-        _say_adopted(session, conflict)
+        _say_adopted(session, title, differences)
         session.vhost.governor.adopt_exchange(
             exchange, method.arguments, auto_delete=method.auto_delete
         )
@@ -154,14 +172,34 @@ def _fixed(check: Callable[[], None]) -> None:
         raise PreconditionFailed(f"{_reason(fault)}; that cannot change in place") from None
 
 
-def _warn(session: Session, conflict: PreconditionFailed) -> None:
+def _warn(session: Session, title: str, differences: Iterable[Difference]) -> None:
     logger.warning(
-        "%s declares otherwise, and gets what is there: %s", session.name, _reason(conflict)
+        "%s declares %s otherwise, and gets what is there: %s",
+        session.name,
+        title,
+        _listed(differences),
     )
 
 
-def _say_adopted(session: Session, conflict: PreconditionFailed) -> None:
-    logger.info("%s declares otherwise, which is adopted: %s", session.name, _reason(conflict))
+def _say_adopted(session: Session, title: str, differences: Iterable[Difference]) -> None:
+    logger.info(
+        "%s declares %s otherwise, which is adopted: %s",
+        session.name,
+        title,
+        _listed(differences),
+    )
+
+
+def _listed(differences: Iterable[Difference]) -> str:
+    return "; ".join(
+        f"{what}: received {_cut(received)} but current is {_cut(current)}"
+        for what, received, current in differences
+    )
+
+
+def _cut(text: str) -> str:
+    """A client may give an argument any length; the log line of it is bounded."""
+    return text if len(text) <= LOGGED_CHARACTERS_MAX else text[:LOGGED_CHARACTERS_MAX] + "…"
 
 
 def _reason(fault: PreconditionFailed) -> str:

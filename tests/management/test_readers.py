@@ -35,6 +35,18 @@ async def test_partitions_have_readers_of_their_own(world: World, client: httpx.
     assert (await client.get(f"{url}/r", params={"partition": 2})).status_code == 404
 
 
+async def test_an_offset_in_another_incarnation_is_refused(world: World, client: httpx.AsyncClient):
+    incarnation = world.stream().incarnation
+
+    async def put(incarnation: str) -> httpx.Response:
+        return await client.put(f"{URL}/r", json={"offset": 3}, params={"incarnation": incarnation})
+
+    answer = await put("another")
+    assert (answer.status_code, answer.json()["error"]) == (409, "incarnation")
+    assert world.vhost.reader_offsets("orders") == {}
+    assert (await put(incarnation)).status_code == 204
+
+
 @pytest.mark.parametrize(
     "body", [{}, {"offset": "1"}, {"offset": -1}, {"offset": True}, {"offset": 2**63}, {"of": 1}]
 )

@@ -382,8 +382,17 @@ class Handler(BaseHTTPRequestHandler):
             case ["api", "streams", "/", name, "records"]:
                 self._records(*broker.records(name, query), query, fault)
                 return None
+            case ["api", "streams", "/", name, "readers"]:
+                stored = [
+                    {"reader": reader, "partition": number, "offset": offset}
+                    for (stream, number, reader), offset in broker.readers.items()
+                    if stream == name
+                ]
+                return {"readers": stored}
             case ["api", "streams", "/", name, "readers", reader]:
                 key = (name, int(query["partition"]), reader)
+                if query["incarnation"] != broker.find(name)[key[1]].incarnation:
+                    raise Refusal(409, "incarnation")
                 broker.readers[key] = json.loads(body)["offset"]
                 return {}
             case ["api", "queues", "/", name, *rest]:

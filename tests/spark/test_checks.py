@@ -7,7 +7,7 @@ from leporid.spark.options import check_all
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("startingOffsets", "first", "must be earliest or latest, or JSON"),
+        ("startingOffsets", "first", "must be earliest, latest, stored, or JSON"),
         ("startingOffsets", '{"orders": 3}', "must be JSON such as"),
         ("startingOffsets", '{"orders": {"a": 3}}', "must be JSON such as"),
         ("startingOffsets", '{"orders": {"0": -3}}', "the least is -2"),

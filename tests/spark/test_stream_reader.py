@@ -170,19 +170,55 @@ def test_a_logged_range_is_replayed_as_it_was(orders, make):
     ]
 
 
-def test_a_position_is_told_to_the_broker_under_a_name(orders, make):
-    reader = make(readerName="etl")
-    reader.commit(reader.initialOffset())
-    assert orders.readers == {("orders", 0, "etl"): 100, ("orders", 1, "etl"): 300}
-
-
-def test_a_position_that_cannot_be_told_does_not_fail_the_query(orders, make, caplog):
-    reader = make(readerName="etl", retryTimeout="1ms")
+def test_the_last_offset_read_is_stored_under_the_name_of_the_query(orders, make):
+    reader = make(readerName="etl", startingOffsets='{"orders": {"0": 0, "1": 250}}')
     start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(60))
+    # Nothing of partition 0 was read yet.
+    assert orders.readers == {("orders", 1, "etl"): 249}
+    # The last batch: there is no other one after it, and no commit.
+    end = reader.latestOffset(end, ReadAllAvailable())
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert orders.readers == {("orders", 0, "etl"): 99, ("orders", 1, "etl"): 299}
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert orders.count("readers/etl") == 5
+
+
+def test_a_position_in_a_stream_that_was_made_again_is_not_stored(orders, make, caplog):
+    start = make().initialOffset()
+    orders.make("orders", partitions=2)
+    orders.append("orders", 500, partition=0)
+    reader = make(readerName="etl", failOnDataLoss="false")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert orders.readers == {}
+    reader.latestOffset(end, ReadAllAvailable())
+    assert orders.readers == {("orders", 0, "etl"): 499}
+    assert caplog.text.count("was not stored") == 2
+
+
+def test_a_position_that_cannot_be_stored_does_not_fail_the_query(orders, make, caplog):
+    reader = make(readerName="etl", startingOffsets="earliest", retryTimeout="1ms")
     orders.fail("status", "readers", count=100, status=500)
-    reader.commit(start)
-    reader.commit(start)
-    assert caplog.text.count("position of reader 'etl' was not stored") == 1
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert caplog.text.count("was not stored") == 2
+
+
+def test_a_query_starts_after_what_its_reader_has_read(orders, make):
+    stored = {"startingOffsets": "stored", "readerName": "etl"}
+    orders.readers = {("orders", 1, "etl"): 41, ("orders", 1, "other"): 7}
+    assert at(make(**stored).initialOffset()) == [0, 42]
+    orders.cut("orders", 50, partition=1)
+    with pytest.raises(DataLossError, match=r"\[42, 50\) of partition 1"):
+        make(**stored).initialOffset()
+    assert at(make(**stored, failOnDataLoss="false").initialOffset()) == [0, 50]
+    # Versions before this one stored the offset after the last one read.
+    orders.readers = {("orders", 1, "etl"): 300}
+    with pytest.raises(OptionError, match=r"offset of 300 in partition 1 .* which ends at 300"):
+        make(**stored).initialOffset()
+    with pytest.raises(OptionError, match="stored needs readerName"):
+        make(startingOffsets="stored")
 
 
 def test_a_reader_is_copied_to_workers_before_it_is_used(orders, make):

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from leporid.management.parameters import NUMBER_MAX, Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad
-from leporid.management.streams import check_partition
+from leporid.management.streams import check_incarnation, check_partition
 from leporid.management.surroundings import Surroundings
 
 
@@ -52,7 +52,9 @@ class ReaderRoutes:
     async def store(self, request: Request) -> Response:
         """PUT …/readers/{reader}."""
         found = await self._around.find(request)
-        number = check_partition(found, Parameters(request, ("partition",)))
+        given = Parameters(request, ("partition", "incarnation"))
+        number = check_partition(found, given)
+        check_incarnation(found, number, given)
         reader = name_of(request, "reader")
         offset = (await body_of(request, ("offset",))).get("offset")
         if not isinstance(offset, int) or isinstance(offset, bool):

@@ -21,7 +21,7 @@ from leporid.management.answers import Room, TableAnswer, result_of
 from leporid.management.filters import FILTER_PARAMETERS, filters_in
 from leporid.management.parameters import Parameters
 from leporid.management.refusals import Refusal, bad
-from leporid.management.streams import check_partition
+from leporid.management.streams import check_incarnation, check_partition
 from leporid.management.surroundings import Found, Surroundings, need_arrow
 
 if TYPE_CHECKING:
@@ -98,15 +98,7 @@ def _wanted(found: Found, request: Request) -> Wanted:
     given = Parameters(request, PARAMETERS)
     partition = check_partition(found, given)
     stream = found.streams[partition]
-    incarnation = given.text("incarnation")
-    if incarnation is not None and incarnation != stream.incarnation:
-        raise Refusal(
-            409,
-            "incarnation",
-            f"stream '{found.name}' is not the one that was read before: it was deleted and made "
-            "anew, so its offsets mean other messages",
-            incarnation=stream.incarnation,
-        )
+    check_incarnation(found, partition, given)
     first = given.whole("from", stream.first)
     end = given.whole("to", stream.end)
     if end < first:

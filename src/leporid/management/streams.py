@@ -211,3 +211,16 @@ def check_partition(found: Found, given: Parameters) -> int:
     number = given.whole("partition", 0)
     found.partition(number)
     return number
+
+
+def check_incarnation(found: Found, partition: int, given: Parameters) -> None:
+    """Check that a partition is the one that a request means; raises Refusal if it is not."""
+    wanted, there = given.text("incarnation"), found.streams[partition].incarnation
+    if wanted is not None and wanted != there:
+        raise Refusal(
+            409,
+            "incarnation",
+            f"stream '{found.name}' is not the one that was read before: it was deleted and made "
+            "anew, so its offsets mean other messages",
+            incarnation=there,
+        )

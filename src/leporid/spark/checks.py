@@ -25,6 +25,8 @@ Check = Callable[[str, str], Any]
 # Offsets that mean an end of the stream, as in Spark's Kafka source.
 EARLIEST = -2
 LATEST = -1
+# What comes after the stored offset of a named reader; a word only, not in JSON.
+STORED = -3
 
 # Signed 64 bits, as offsets and limits are kept.
 NUMBER_MAX = 2**63 - 1
@@ -189,8 +191,8 @@ def by_partition(least: int) -> Check:
 
 
 def offsets(*words: int) -> Check:
-    """Allow `earliest`, `latest` (as far as in `words`) or JSON with offsets, -2 and -1."""
-    known = {"earliest": EARLIEST, "latest": LATEST}
+    """Allow some of `earliest`, `latest`, `stored`, or JSON with offsets, -2 and -1."""
+    known = {"earliest": EARLIEST, "latest": LATEST, "stored": STORED}
     allowed = {word: known[word] for word in known if known[word] in words}
 
     def check(name: str, value: str) -> int | ByPartition:
@@ -200,10 +202,10 @@ def offsets(*words: int) -> Check:
             raise refusal(
                 name,
                 value,
-                f"must be {' or '.join(allowed)}, or JSON such as "
+                f"must be {', '.join(allowed)}, or JSON such as "
                 '{"orders": {"0": 100}}' + nearest(value, allowed),
             )
-        table: ByPartition = by_partition(min(words))(name, value)
+        table: ByPartition = by_partition(max(EARLIEST, min(words)))(name, value)
         return table
 
     return check

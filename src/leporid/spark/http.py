@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from leporid.spark.errors import BrokerError, CutError, SparkSourceError
+from leporid.spark.offsets import Key
 from leporid.spark.options import Connection
 
 # What a request meets when the broker is not there, or goes away.
@@ -124,11 +125,20 @@ class Client:
         found = self._json("GET", path, {"timestamp_ms": timestamp_ms})
         return {part["partition"]: part["offset"] for part in found["partitions"]}
 
-    def store_position(self, stream: str, partition: int, reader: str, offset: int) -> None:
-        """Tell the broker where a reader stands."""
-        path = self._path("streams", stream, "readers", reader)
-        body = json.dumps({"offset": offset}).encode()
-        self._json("PUT", path, {"partition": partition}, body, "application/json")
+    def reader_offsets(self, stream: str, reader: str) -> dict[int, int]:
+        """Return the offset of the last message that a named reader has read, by partition."""
+        found = self._json("GET", self._path("streams", stream, "readers"), {})["readers"]
+        return {one["partition"]: one["offset"] for one in found if one["reader"] == reader}
+
+    def store_reader_offset(self, key: Key, incarnation: str, reader: str, offset: int) -> None:
+        """Store the offset of the last message that a named reader has read.
+
+        Raises:
+            BrokerError: the broker refuses, also if the stream was deleted and made again.
+        """
+        path = self._path("streams", key.stream, "readers", reader)
+        query = {"partition": key.partition, "incarnation": incarnation}
+        self._json("PUT", path, query, json.dumps({"offset": offset}).encode(), "application/json")
 
     def publish(
         self, exchange: str, body: bytes, producer: str | None = None, sequence: int | None = None

@@ -22,6 +22,7 @@ from leporid.filters.parser import parse
 from leporid.spark.checks import (
     EARLIEST,
     LATEST,
+    STORED,
     ByPartition,
     Check,
     any_text,
@@ -75,7 +76,7 @@ class Start:
     """Where reading begins or ends: one of an end of the stream, offsets, times.
 
     Attributes:
-        at: EARLIEST, LATEST or offsets by stream and partition; None if by time.
+        at: EARLIEST, LATEST, STORED or offsets by stream and partition; None if by time.
         moment_ms: one time for all partitions.
         moments_ms: times by stream and partition.
     """
@@ -156,7 +157,7 @@ READING: dict[str, Check] = {
     "stream": text,
     "streams": names,
     "streamPattern": pattern,
-    "startingOffsets": offsets(EARLIEST, LATEST),
+    "startingOffsets": offsets(EARLIEST, LATEST, STORED),
     "endingOffsets": offsets(LATEST),
     "startingTimestamp": moment_ms,
     "endingTimestamp": moment_ms,
@@ -286,6 +287,8 @@ def reading(values: Mapping[str, Any]) -> Reading:
             "option startingOffsetsByTimestampStrategy needs startingTimestamp or "
             "startingOffsetsByTimestamp"
         )
+    if start is not None and start.at == STORED and "readerName" not in values:
+        raise OptionError("option startingOffsets = stored needs readerName: whose offsets")
     if "maxTriggerDelay" in values and "minOffsetsPerTrigger" not in values:
         raise OptionError("option maxTriggerDelay needs minOffsetsPerTrigger")
     least, most = values.get("minOffsetsPerTrigger"), values.get("maxOffsetsPerTrigger")

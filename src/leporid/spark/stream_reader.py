@@ -50,6 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now: dict[Key, Part] | None = None
         self._last_batch = time.monotonic()
         self._said: set[str] = set()
+        self._stored: Offsets = {}
         self._made_survey: Survey | None = None
 
     # ------------------------------------------------------------ where a query starts
@@ -85,6 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: the broker does not have any more what comes next.
         """
         position = offsets.from_json(start)
+        self._store(position)
         limits = self._limits(limit)
         if self._available_now is not None:
             parts = self._available_now
@@ -146,22 +148,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ afterwards
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the broker where the query stands, for people to look at, if it has a name there.
+        """Do nothing: Spark calls this one batch late, and not at all for the last one."""
 
-        Spark calls this one batch late, and not at all for the last one.
+    def stop(self) -> None:
+        """Do nothing: Spark ends the process, with or without calling this."""
+
+    def _store(self, position: Offsets) -> None:
+        """Store the position under the query's name at the broker, as a named reader's.
+
+        Spark asks for the end of the next batch when the batch before is done, also when there is
+        no next one: what is before `position` has been read, and the last batch is included.
         """
         name = self.reading.reader_name
         if name is None:
             return
-        client = client_for(self.connection)
-        for key, position in offsets.from_json(end).items():
+        for key, at in position.items():
+            # A reader's offset is that of the last message read: there is none before offset 0.
+            if at.offset == 0 or self._stored.get(key) == at:
+                continue
+            self._stored[key] = at
             try:
-                client.store_position(key.stream, key.partition, name, position.offset)
+                client_for(self.connection).store_reader_offset(
+                    key, at.incarnation, name, at.offset - 1
+                )
             except SparkSourceError as error:
-                self._warn([f"the position of reader {name!r} was not stored: {error}"])
-
-    def stop(self) -> None:
-        """Do nothing: Spark ends the process, with or without calling this."""
+                self._warn([f"the offset of reader {name!r} in {key} was not stored: {error}"])
 
     def _survey(self) -> Survey:
         # Made late, as this object is pickled before it is used.

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from leporid.spark.checks import EARLIEST, STORED
 from leporid.spark.errors import BrokerError, OptionError
 from leporid.spark.http import Client
 from leporid.spark.offsets import Key, Offsets, Part, initial, lag, resolve
@@ -129,6 +130,8 @@ class Survey:
 
     def resolve(self, place: Start, parts: Mapping[Key, Part], option: str) -> dict[Key, int]:
         """Return the offset of each partition at a start or an end."""
+        if place.at == STORED:
+            place = Start(at=self._stored(parts))
         by_time = place.at is None
         return resolve(
             place,
@@ -139,6 +142,29 @@ class Survey:
             beyond_end=self._reading.beyond_end if option == "starting" else "latest",
             fail_on_loss=self._reading.fail_on_loss,
         )
+
+    def _stored(self, parts: Mapping[Key, Part]) -> dict[str, dict[int, int]]:
+        """Return the offset after the last one that the named reader has read, of each partition.
+
+        That is the first one kept where the reader has read nothing.
+
+        Raises:
+            OptionError: a stored offset is beyond the partition's end.
+        """
+        reader = self._reading.reader_name
+        assert reader is not None
+        found: dict[str, dict[int, int]] = {}
+        for stream in {key.stream for key in parts}:
+            read = self._client.reader_offsets(stream, reader)
+            found[stream] = {number: offset + 1 for number, offset in read.items()}
+        for key, part in parts.items():
+            start = found[key.stream].setdefault(key.partition, EARLIEST)
+            if start > part.end:
+                raise OptionError(
+                    f"reader {reader!r} has a stored offset of {start - 1} in {key}, which ends at "
+                    f"{part.end}: store the offset of the last message it has read"
+                )
+        return found
 
 
 def parts_of(info: Mapping[str, Any]) -> dict[Key, Part]:

@@ -106,16 +106,20 @@ def kill_after_batches(
         broker.start()
 
 
+NAMES = "plain,parts,trimmed,empty"
+KEYS = ["a", "b", "c", "d"]
+
+
 def fill(channel: Any, exchange: str, keys: list[str], numbers: range) -> None:
     for number in numbers:
-        channel.basic_publish(exchange, keys[number % len(keys)], b"%d" % number)
+        channel.basic_publish(exchange, keys[number % len(keys)], b"%d" % number + b" " * 100)
 
 
-def take(channel: Any, stream: str, reader: str, count: int) -> list[int]:
+def take(channel: Any, stream: str, count: int) -> list[int]:
     """Acknowledge so many messages as a named reader; then stop."""
     found: list[int] = []
     for method, _, body in channel.consume(
-        stream, arguments={"x-reader": reader}, inactivity_timeout=10
+        stream, arguments={"x-reader": "etl"}, inactivity_timeout=10
     ):
         assert method is not None, f"{stream} gave {found} of {count} messages"
         found.append(int(body))
@@ -126,10 +130,57 @@ def take(channel: Any, stream: str, reader: str, count: int) -> list[int]:
     return found
 
 
+class NamedQuery:
+    """A streaming query over all streams, under the same name."""
+
+    def __init__(self, spark: Any, url: str, folder: Path) -> None:
+        self.client = Client(connection_options({"url": url}, {}))
+        self._options = {"url": url, "streams": NAMES, "readerName": "etl"}
+        self._spark = spark
+        self._folder = folder
+
+    def once(self, start: str) -> list[tuple[str, int, int]]:
+        """Run it from its start or its checkpoint to the end; return what it read."""
+        read: list[tuple[str, int, int]] = []
+
+        def keep(batch: Any, _: int) -> None:
+            number = "cast(trim(cast(body as string)) as int)"
+            read.extend(map(tuple, batch.selectExpr("stream", "partition", number).collect()))
+
+        source = self._spark.readStream.format("leporid").options(**self._options)
+        frame = source.option("startingOffsets", start).load()
+        sink = frame.writeStream.foreachBatch(keep)
+        query = sink.option("checkpointLocation", str(self._folder / start)).start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        return read
+
+    def stored(self) -> dict[tuple[str, int], int]:
+        return {
+            (name, number): offset
+            for name in NAMES.split(",")
+            for number, offset in self.client.reader_offsets(name, "etl").items()
+        }
+
+
+def declare_named(broker: BrokerProcess, channel: Any) -> None:
+    """One stream, a partitioned one, one whose beginning is gone, and an empty one."""
+    declare(broker, "plain", "empty")
+    small = {"x-max-length-bytes": 1, "x-stream-max-segment-size-bytes": 4096}
+    channel.queue_declare("trimmed", durable=True, arguments={"x-queue-type": "stream", **small})
+    url = f"http://127.0.0.1:{broker.http_port}/api/streams/%2F/parts"
+    httpx.put(url, json={"partitions": 2}, auth=("guest", "guest")).raise_for_status()
+    channel.confirm_delivery()
+    fill(channel, "", ["plain"], range(10))
+    fill(channel, "parts", KEYS, range(20))
+    fill(channel, "", ["trimmed"], range(300))
+
+
 def test_a_query_and_consumers_of_one_name_go_on_where_the_other_stopped(
     spark_session: Any, tmp_path: Path
 ):
-    """One stream, a partitioned one, one whose beginning is gone, and an empty one."""
     options = ["--http-port", str(reserve_port())]
     with (
         BrokerProcess(tmp_path / "data", amqp_port=reserve_port(), options=options) as broker,
@@ -137,92 +188,40 @@ def test_a_query_and_consumers_of_one_name_go_on_where_the_other_stopped(
     ):
         channel = connection.channel()
         channel.basic_qos(prefetch_count=1)
-        url = f"http://127.0.0.1:{broker.http_port}"
-        client = Client(connection_options({"url": url}, {}))
-        small = {"x-max-length-bytes": 1, "x-stream-max-segment-size-bytes": 4096}
-        declare(broker, "plain", "empty")
-        channel.queue_declare(
-            "trimmed", durable=True, arguments={"x-queue-type": "stream", **small}
-        )
-        httpx.put(
-            f"{url}/api/streams/%2F/parts", json={"partitions": 2}, auth=("guest", "guest")
-        ).raise_for_status()
-        channel.confirm_delivery()
-        fill(channel, "", ["plain"], range(10))
-        fill(channel, "parts", ["a", "b", "c", "d"], range(20))
-        for number in range(300):
-            channel.basic_publish("", "trimmed", b"%d" % number + b" " * 100)
-        first = client.info("trimmed")["partitions"][0]["first"]
-        assert first > 0
+        declare_named(broker, channel)
+        query = NamedQuery(spark_session, f"http://127.0.0.1:{broker.http_port}", tmp_path)
+        assert query.client.info("trimmed")["partitions"][0]["first"] > 0
 
-        names = "plain,parts,trimmed,empty"
-        read: list[tuple[str, int, int]] = []
-
-        def start(**more: str) -> Any:
-            given = {"url": url, "streams": names, "readerName": "etl", **more}
-            frame = spark_session.readStream.format("leporid").options(**given).load()
-            return (
-                frame.writeStream.foreachBatch(
-                    lambda batch, _: read.extend(
-                        tuple(row)
-                        for row in batch.selectExpr(
-                            "stream", "partition", "cast(trim(cast(body as string)) as int)"
-                        ).collect()
-                    )
-                )
-                .option("checkpointLocation", str(tmp_path / more["startingOffsets"]))
-                .start()
-            )
-
-        def once(**more: str) -> None:
-            read.clear()
-            query = start(**more)
-            try:
-                query.processAllAvailable()
-            finally:
-                query.stop()
-
-        def stored() -> dict[tuple[str, int], int]:
-            return {
-                (name, number): offset
-                for name in names.split(",")
-                for number, offset in client.reader_offsets(name, "etl").items()
-            }
-
-        once(startingOffsets="earliest")
-        halves = {at: [row[2] for row in read if row[:2] == ("parts", at)] for at in (0, 1)}
-        assert all(halves.values())
-        read_last = {
-            ("plain", 0): 9, ("trimmed", 0): 299,
-            ("parts", 0): len(halves[0]) - 1, ("parts", 1): len(halves[1]) - 1,
-        }  # fmt: skip
-        assert stored() == read_last
+        read = query.once("earliest")
+        halves = [[row[2] for row in read if row[:2] == ("parts", at)] for at in (0, 1)]
+        assert sorted(halves[0] + halves[1]) == list(range(20))
+        read_last = {("plain", 0): 9, ("trimmed", 0): 299}
+        read_last |= {("parts", at): len(half) - 1 for at, half in enumerate(halves)}
+        assert query.stored() == read_last
         # A restart from the checkpoint; its last batch counts as well.
         fill(channel, "", ["plain"], range(10, 12))
-        once(startingOffsets="earliest")
-        assert read == [("plain", 0, 10), ("plain", 0, 11)]
-        assert stored() == read_last | {("plain", 0): 11}
+        assert query.once("earliest") == [("plain", 0, 10), ("plain", 0, 11)]
+        assert query.stored() == read_last | {("plain", 0): 11}
 
-        # Consumers go on at exactly the next message.
+        # Consumers continue at exactly the next message.
         fill(channel, "", ["plain"], range(12, 15))
-        fill(channel, "parts", ["a", "b", "c", "d"], range(20, 40))
+        fill(channel, "parts", KEYS, range(20, 40))
         fill(channel, "", ["trimmed"], range(300, 303))
-        assert take(channel, "plain", "etl", 2) == [12, 13]
-        for at in (0, 1):
-            (number,) = take(channel, f"parts-{at}", "etl", 1)
-            assert number == next(n for n in range(20, 40) if n % 4 in {m % 4 for m in halves[at]})
-        assert take(channel, "trimmed", "etl", 1) == [300]
+        assert take(channel, "plain", 2) == [12, 13]
+        for at, half in enumerate(halves):
+            # Each key has its own partition, and the keys come in turns.
+            assert take(channel, f"parts-{at}", 1) == [half[0] + 20]
+        assert take(channel, "trimmed", 1) == [300]
 
-        # And a new query does so after them; of what was empty it begins at the first message.
+        # A new query continues after them, and begins at the first message of the empty stream.
         fill(channel, "", ["empty"], range(2))
-        read.clear()
-        once(startingOffsets="stored")
+        read = query.once("stored")
         assert sorted(row for row in read if row[0] != "parts") == [
             ("empty", 0, 0), ("empty", 0, 1), ("plain", 0, 14),
             ("trimmed", 0, 301), ("trimmed", 0, 302),
         ]  # fmt: skip
         assert len([row for row in read if row[0] == "parts"]) == 20 - 2
         fill(channel, "", ["empty"], range(2, 3))
-        assert take(channel, "empty", "etl", 1) == [2]
-        client.close()
+        assert take(channel, "empty", 1) == [2]
+        query.client.close()
     forget_clients()

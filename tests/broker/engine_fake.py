@@ -423,6 +423,7 @@ class FakePlane:
     def __init__(self) -> None:
         self.publishers_blocked = False
         self.generation = 1
+        self.synced = 1
         self.queues: list[FakeQueue] = []
         self.wall_ms = 0
         self.filtered: tuple[int, ...] = (0, 0, 0)

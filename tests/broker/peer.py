@@ -94,6 +94,8 @@ class Peer:
         """Send a method that need not be one."""
         before = len(self.connection.sent)
         self.session.on_method(channel, payload)
+        # The turn's, at the end of which all of it is sent.
+        self.session.broker.cancels.run(0)
         return [method for _, method in self.connection.sent[before:]]
 
     def call(self, method: Method, channel: int = 1) -> Method:

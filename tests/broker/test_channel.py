@@ -52,6 +52,9 @@ def test_losing_a_consumer(peer: Peer):
     queue = peer.session.vhost.queue("a")
     channel.lose(*queue.subscriptions)
     assert (queue.subscriptions, channel.subscriptions) == ({}, {})
+    assert channel.is_taken("t")
+    peer.session.broker.cancels.run(0)
+    assert not channel.is_taken("t")
     assert peer.sent(BasicCancel) == [BasicCancel("t", no_wait=True)]
 
 

@@ -63,6 +63,7 @@ def push(world: World, partition: int, *bodies: str) -> None:
 def turn(world: World, later_ms: int = 0) -> None:
     world.plane.now_ms += later_ms
     world.broker.handovers.run(world.plane.now_ms)
+    world.broker.cancels.run(world.plane.now_ms)
 
 
 def arguments_of(group: Value, version: Value, offset: Value, **more: Value) -> dict[str, Value]:

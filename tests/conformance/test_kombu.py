@@ -142,6 +142,15 @@ def test_consumer_hears_of_the_end_of_its_queue(connection, name):
             connection.drain_events(timeout=SECONDS)
 
 
+@pytest.mark.parametrize("durable", [False, True])
+def test_deleting_a_queue_under_ones_own_consumer_raises_nothing(connection, name, durable):
+    queue = kombu.Queue(name(), durable=durable)
+    with connection.Consumer(queue, callbacks=[print]) as consumer:
+        assert consumer.channel.queue_delete(queue.name) == 0
+        with pytest.raises(ConsumerCancelled):
+            connection.drain_events(timeout=SECONDS)
+
+
 def test_mailbox(connection, name):
     """The pidbox of kombu is Celery's remote control: a fanout exchange and expiring queues."""
     namespace = name("mailbox")

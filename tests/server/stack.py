@@ -55,7 +55,7 @@ class Stack:
             offload=on_thread(self.turns),
             identity=IDENTITY,
         )
-        self.turns.timed.append(self.broker.unused)
+        self.turns.timed += [self.broker.unused, self.broker.cancels]
         self.broker.add_vhost("/")
         self.sockets = bind(["127.0.0.1"], 0)
         self.port: int = self.sockets[0].getsockname()[1]

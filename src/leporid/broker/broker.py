@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker import filters
+from leporid.broker.cancels import Cancels
 from leporid.broker.changes import Change, DropVhost, PutVhost
 from leporid.broker.dead_letters import DeadLetterCounts
 from leporid.broker.filter_classes import FilterClasses
@@ -126,6 +127,7 @@ class Broker:
         self.sessions: dict[Session, None] = {}
         self.unused = UnusedQueues(self._expire)
         self.handovers = Handovers()
+        self.cancels = Cancels(plane)
         self.alarms: set[str] = set()
         self.dead_letter_counts = DeadLetterCounts()
         self.filter_classes = FilterClasses(filter_classes, self.record, self._uses_filter_class)

@@ -3,7 +3,8 @@
 Responsible for taking consumers off their queues when they, or the channel, end. Must not know
 the methods that lead there. Invariants: the engine's consumers are gone before the rules forget
 them, so nothing is ever delivered to a consumer nobody knows; a named reader's offset is stored
-before the engine forgets which of its deliveries were settled.
+before the engine forgets which of its deliveries were settled; a consumer tag is taken until the
+client knows that its consumer has ended.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class ChannelState:
 
     __slots__ = (
         "_bookmarks",
+        "_cancelled",
         "_leaving",
         "engine",
         "last_queue",
@@ -45,6 +47,8 @@ class ChannelState:
         # By consumer tag. The consumer of direct reply-to is not among them, as in RabbitMQ,
         # where its tag may be used a second time.
         self.subscriptions: dict[str, Subscription] = {}
+        # By consumer tag: those that the broker has ended, until their client is told.
+        self._cancelled: dict[str, Subscription | Member] = {}
         self.replies: Subscription | None = None
         self.last_queue = ""
         # Of groups, by consumer tag; and those that were cancelled and may still settle something.
@@ -61,6 +65,10 @@ class ChannelState:
         if not name and not self.last_queue:
             raise NotFound("no previously declared queue")
         return name or self.last_queue
+
+    def is_taken(self, tag: str) -> bool:
+        """Say whether a consumer here has that tag, or had it as far as the client knows."""
+        return tag in self.subscriptions or tag in self.members or tag in self._cancelled
 
     def subscribe(self, queue: QueueState, tag: str, *, exclusive: bool) -> Subscription:
         """Note a consumer, before the engine makes its half."""
@@ -85,12 +93,34 @@ class ChannelState:
         self.session.vhost.unsubscribed(subscription)
 
     def lose(self, subscription: Subscription) -> None:
-        """The queue is going: end the consumer, and say so if the client wants to be told."""
+        """The queue is going: end the consumer; the client is told in the next round."""
         self.subscriptions.pop(subscription.tag, None)
         self._cancel(subscription)
         subscription.queue.remove(subscription)
+        self._will_tell(subscription)
+
+    def _will_tell(self, consumer: Subscription | Member) -> None:
+        self._cancelled[consumer.tag] = consumer
+        self.session.broker.cancels.add(self, consumer)
+
+    def tell_cancelled(self, consumer: Subscription | Member) -> None:
+        """Send basic.cancel, if the client wants to be told and has not cancelled it meanwhile."""
+        if self._cancelled.get(consumer.tag) is not consumer:
+            return
+        del self._cancelled[consumer.tag]
         if self.session.announced("consumer_cancel_notify"):
-            self.session.send(self.number, BasicCancel(subscription.tag, no_wait=True))
+            self.session.send(self.number, BasicCancel(consumer.tag, no_wait=True))
+
+    def cancel(self, tag: str) -> None:
+        """The client cancels a consumer; a missing one is cancelled already."""
+        if self.replies is not None and self.replies.tag == tag:
+            self.stop_replies()
+        elif tag in self.subscriptions:
+            self.unsubscribe(self.subscriptions[tag])
+        elif tag in self.members:
+            self.leave(self.members[tag])
+        else:
+            self._cancelled.pop(tag, None)
 
     def join(self, member: Member) -> None:
         """A consumer here reads in a group."""
@@ -103,10 +133,9 @@ class ChannelState:
         member.group.leave(member)
 
     def evict(self, member: Member) -> None:
-        """Its group is without it from now on: say so if the client wants to be told."""
+        """Its group is without it from now on; the client is told when that is on disk."""
         self._drop_member(member)
-        if self.session.announced("consumer_cancel_notify"):
-            self.session.send(self.number, BasicCancel(member.tag, no_wait=True))
+        self._will_tell(member)
 
     def _drop_member(self, member: Member) -> None:
         del self.members[member.tag]
@@ -130,6 +159,7 @@ class ChannelState:
 
     def silence(self) -> None:
         """Stop deliveries to all consumers, before anything is requeued."""
+        self._cancelled.clear()
         for subscription in self.subscriptions.values():
             self._cancel(subscription)
         members, self.members = (*self.members.values(), *self._leaving), {}

@@ -347,6 +347,10 @@ class Plane(Protocol):
 
     publishers_blocked: bool
 
+    @property
+    def synced(self) -> int:
+        """The last generation that is on disk."""
+
     def note_change(self) -> int:
         """A definition changed; return the generation that brings it to the disk."""
 

@@ -61,6 +61,7 @@ class Groups:
         self.vhost = vhost
         self.handovers = registry.handovers
         self._classes = registry.filter_classes
+        self._registry = registry
         self._recorder = recorder
         self._groups: dict[tuple[str, str], Group] = {}
         # How many of them were looked at since the first of them was.
@@ -193,6 +194,8 @@ class Groups:
             if not partition.deleted:
                 self.vhost.bookmarks.drop(partition, group.name)
         self._recorder.dropped_group(group)
+        # A stream is deleted for a client that waits for its reply, which waits for the disk.
+        self._registry.cancels.hold(self._registry.recorded_generation)
 
     # ------------------------------------------------------------------ time
 

@@ -35,7 +35,7 @@ class Subscriber(Protocol):
     """A channel, as far as a queue cares that loses its consumers."""
 
     def lose(self, subscription: Subscription) -> None:
-        """The queue is going: stop consuming, and tell the client if it wants to be told."""
+        """The queue is going: stop consuming, and have the client told."""
 
 
 @dataclass(eq=False, slots=True)

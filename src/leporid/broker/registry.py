@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from leporid.broker.cancels import Cancels
     from leporid.broker.changes import Change
     from leporid.broker.dataplane import Plane
     from leporid.broker.dead_letters import DeadLetterCounts
@@ -28,6 +29,8 @@ class Registry(Protocol):
     unused: UnusedQueues
     filter_classes: FilterClasses
     handovers: Handovers
+    cancels: Cancels
+    recorded_generation: int
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""

@@ -220,6 +220,15 @@ class Session:
         """Send a method."""
         self.connection.send(channel, method.encode())
 
+    def hold(self) -> None:
+        """What is sent from now on leaves when all that was recorded is on disk.
+
+        So does the news for other connections whose consumers were cancelled by it.
+        """
+        generation = self.broker.recorded_generation
+        self.connection.hold(generation)
+        self.broker.cancels.hold(generation)
+
     def enter_as(self, user: User) -> None:
         """The login was accepted."""
         self.user = user
@@ -340,7 +349,7 @@ class Session:
         reply = handler(channel, method)
         if reply is not None:
             if self.broker.recorded_count != recorded:
-                self.connection.hold(self.broker.recorded_generation)
+                self.hold()
             self.send(channel.number, reply)
 
     def _on_refused_channel(self, number: int, method: Method) -> None:

@@ -191,7 +191,7 @@ class Node:
             sync=config.durability == "synced",
         )
         self._broker = self._make_broker()
-        self._turns.timed += [self._broker.unused, self._broker.handovers]
+        self._turns.timed += [self._broker.unused, self._broker.handovers, self._broker.cancels]
         self._alarms = Alarms(
             config.data_dir,
             memory_bytes_max=config.memory_bytes_max(memory_there_is()),

@@ -59,7 +59,7 @@ PRIORITY_LIMIT: Final = 2**31 - 1
 def consume(channel: ChannelState, method: BasicConsume) -> None:
     """basic.consume."""
     name = channel.queue_name(method.queue)
-    if method.consumer_tag in channel.subscriptions or method.consumer_tag in channel.members:
+    if channel.is_taken(method.consumer_tag):
         raise NotAllowed(f"attempt to reuse consumer tag '{method.consumer_tag}'")
     if name == REPLY_QUEUE:
         _consume_replies(channel, method)
@@ -155,7 +155,7 @@ def _consume_in_group(channel: ChannelState, name: str, method: BasicConsume) ->
     recorded = session.broker.recorded_count
     member = session.vhost.groups.admit(channel, tag, name, prefetch, method.arguments)
     if session.broker.recorded_count != recorded:
-        session.connection.hold(session.broker.recorded_generation)
+        session.hold()
     if not method.no_wait:
         session.send(channel.number, BasicConsumeOk(tag))
     channel.join(member)
@@ -214,14 +214,8 @@ def _consume_replies(channel: ChannelState, method: BasicConsume) -> None:
 
 def cancel(channel: ChannelState, method: BasicCancel) -> Method | None:
     """basic.cancel: a missing consumer is cancelled already."""
-    tag = method.consumer_tag
-    if channel.replies is not None and channel.replies.tag == tag:
-        channel.stop_replies()
-    elif tag in channel.subscriptions:
-        channel.unsubscribe(channel.subscriptions[tag])
-    elif tag in channel.members:
-        channel.leave(channel.members[tag])
-    return None if method.no_wait else BasicCancelOk(tag)
+    channel.cancel(method.consumer_tag)
+    return None if method.no_wait else BasicCancelOk(method.consumer_tag)
 
 
 def get(channel: ChannelState, method: BasicGet) -> Method | None:

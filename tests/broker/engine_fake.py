@@ -249,6 +249,7 @@ class FakeChannel:
     consumers: list[FakeConsumer] = field(default_factory=list)
     readers: list[FakeReader] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    tx_refused: bool = False
 
     def consume(
         self,

@@ -239,6 +239,97 @@ def test_mandatory_return_at_commit(connection, name):
     pump(connection, lambda: len(returned) == 1)
 
 
+@pytest.fixture
+def full(channel, name):
+    """A queue that is full with one message and refuses more; by overflow: its name and the
+    queue of its dead letters."""
+
+    def make(overflow, limit=1):
+        queue, letters = name("queue"), name("queue")
+        channel.queue_declare(letters)
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": letters}
+        arguments |= {"x-max-length": limit, "x-overflow": overflow}
+        channel.queue_declare(queue, arguments=arguments)
+        publish_all(channel, queue, [b"there"])
+        settle(channel)
+        return queue, letters
+
+    return make
+
+
+PARTIAL = "PRECONDITION_FAILED - partial tx completion"
+
+
+@pytest.mark.parametrize(
+    ("overflow", "dead"), [("reject-publish", []), ("reject-publish-dlx", [b"second"])]
+)
+def test_commit_of_what_a_queue_refuses(connection, channel, queue, full, overflow, dead):
+    """All that nobody refuses takes effect, the channel is closed, the connection stays."""
+    refusing, letters = full(overflow)
+    publish_all(channel, queue, [b"acked", b"kept", b"rejected"])
+    writer = connection.channel()
+    writer.tx_select()
+    tags = [writer.basic_get(queue)[0].delivery_tag for _ in range(3)]
+    publish_all(writer, queue, [b"first"])
+    publish_all(writer, refusing, [b"second"])
+    publish_all(writer, queue, [b"third"])
+    writer.basic_ack(tags[0])
+    writer.basic_reject(tags[2], requeue=False)
+    with channel_closed(406, PARTIAL):
+        writer.tx_commit()
+    assert drain(channel, refusing) == [b"there"]
+    assert drain(channel, queue) == [b"kept", b"first", b"third"]
+    settle(channel)
+    assert drain(channel, letters) == dead
+
+
+def test_commit_of_more_than_a_queue_takes(connection, channel, full):
+    """What the transaction itself brought fills the queue; what a consumer takes does not."""
+    queue, _ = full("reject-publish", limit=2)
+    writer = connection.channel()
+    writer.tx_select()
+    publish_all(writer, queue, [b"fits", b"does not"])
+    with channel_closed(406, PARTIAL):
+        writer.tx_commit()
+    assert drain(channel, queue) == [b"there", b"fits"]
+    inbox = Inbox(channel, queue, auto_ack=True)
+    writer = connection.channel()
+    writer.tx_select()
+    numbers = [b"%d" % number for number in range(5)]
+    publish_all(writer, queue, numbers)
+    writer.tx_commit()
+    assert inbox.wait_for(5) == numbers
+
+
+def test_commit_of_acks_alone_when_a_queue_is_full(connection, channel, full):
+    queue, _ = full("reject-publish")
+    reader = connection.channel()
+    reader.tx_select()
+    tag = reader.basic_get(queue)[0].delivery_tag
+    publish_all(channel, queue, [b"another"])
+    settle(channel)
+    reader.basic_ack(tag)
+    reader.tx_commit()
+    reader.close()
+    assert drain(channel, queue) == [b"another"]
+
+
+def test_commit_for_two_queues_one_of_which_refuses(connection, channel, name, full):
+    exchange, open_queue = name("exchange"), name("queue")
+    refusing, _ = full("reject-publish")
+    channel.exchange_declare(exchange, "fanout")
+    channel.queue_declare(open_queue)
+    for queue in (open_queue, refusing):
+        channel.queue_bind(queue, exchange)
+    writer = connection.channel()
+    writer.tx_select()
+    writer.basic_publish(exchange, "", b"both", mandatory=True)
+    with channel_closed(406, PARTIAL):
+        writer.tx_commit()
+    assert drain(channel, open_queue) == [b"both"]
+    assert drain(channel, refusing) == [b"there"]
+
+
 @pytest.mark.parametrize("act", ["tx_commit", "tx_rollback"])
 def test_commit_and_rollback_need_a_transaction(connection, act):
     with channel_closed(406, "PRECONDITION_FAILED - channel is not transactional"):

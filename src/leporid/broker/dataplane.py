@@ -307,6 +307,10 @@ class Channel(Protocol):
     def commit(self) -> int:
         """Publish and settle what waited; return the generation to hold the answer for."""
 
+    @property
+    def tx_refused(self) -> bool:
+        """Whether a queue refused something of the last transaction that was committed."""
+
     def rollback(self) -> None:
         """Drop what was collected."""
 

@@ -43,6 +43,14 @@ def test_transactions(peer: Peer):
     assert text == "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
 
 
+def test_a_queue_refuses_what_is_committed(peer: Peer):
+    """The fault waits for the disk as tx.commit-ok does: what nobody refused has taken effect."""
+    peer.call(TxSelect())
+    peer.connection.channels[1].tx_refused = True
+    assert peer.refused(TxCommit()) == "PRECONDITION_FAILED - partial tx completion"
+    assert peer.connection.events[-2:] == ["hold 7", "channel.close"]
+
+
 @pytest.mark.parametrize("method", [TxCommit(), TxRollback()])
 def test_nothing_to_end(peer: Peer, method: Method):
     assert peer.refused(method) == "PRECONDITION_FAILED - channel is not transactional"

@@ -9,6 +9,7 @@ import pytest
 from tests.engine.disk_fake import recover
 from tests.engine.frames import PERSISTENT, Returned, ack, nack, properties, publish, table
 
+from leporid.engine.plane import Plane
 from leporid.engine.queues.queue import Queue
 
 
@@ -156,6 +157,57 @@ def test_what_a_commit_brings_about_does_not_split_it(plane, disk, peer, channel
     _, reports, _ = recover(disk.copy(), declare, durable_segment_bytes=4096)
     assert sum(report.undone for report in reports) == 0
     assert [found[name].ready_count for name in "dgf"] == [10, buried, kept]
+
+
+@pytest.mark.parametrize("drained", [False, True])
+def test_what_a_queue_refuses_is_left_out_and_the_rest_is_whole(
+    plane, disk, peer, channel, drained
+):
+    """A queue is full, or is emptied by who takes without acknowledging, in between; also in a
+    segment that the transaction fills."""
+    queues = [plane.queue(number, name, True) for number, name in enumerate("df", 1)]
+    durable, full = queues
+    peer.queues.update(d=durable, f=full)
+    full.set_limits(max_length=2, overflow="reject-publish")
+    peer.feed(publish(2, "d", b"acked", raw=PERSISTENT))
+    peer.feed(publish(2, "f", b"there", raw=PERSISTENT))
+    disk.sync(plane)
+    if drained:
+        peer.channels[2].consume(full, "c", True, 0, 0)
+    assert channel.get(durable, False)
+    peer.feed(ack(1, 1))
+    for _ in range(12):
+        peer.feed(publish(1, "f", b"new" * 40, raw=PERSISTENT))
+        peer.feed(publish(1, "d", b"new" * 40, raw=PERSISTENT))
+    assert channel.commit() == plane.generation
+    assert channel.tx_refused == (not drained)
+    kept = [12, full.ready_count if drained else 2]
+    assert [queue.ready_count for queue in queues] == kept
+    assert disk.begin(plane)
+    total = sum(len(data) for *_, data in disk.job[1])
+    for written in (*range(0, total, 41), total):
+        found: list[Queue] = []
+
+        def declare(again: Plane, found: list[Queue] = found) -> None:
+            found.extend(again.queue(number, name, True) for number, name in enumerate("df", 1))
+
+        recover(disk.crashed(written), declare, durable_segment_bytes=4096)
+        left = [queue.ready_count for queue in found]
+        assert left[0] in (1, 12)
+        assert left == ([1, left[1]] if left[0] == 1 else kept)
+    assert left == kept
+    channel.commit()
+    assert not channel.tx_refused
+
+
+def test_publishes_come_before_what_goes_back(queue, peer, channel):
+    queue.set_limits(max_length=1, overflow="reject-publish")
+    peer.feed(publish(2, "q", b"old"))
+    assert channel.get(queue, False)
+    peer.feed(nack(1, 1) + publish(1, "q", b"new"))
+    channel.commit()
+    assert not channel.tx_refused
+    assert peer.drain(queue) == [b"old", b"new"]
 
 
 def test_many_transactions_in_one_generation(plane, disk, durable, peer, channel):

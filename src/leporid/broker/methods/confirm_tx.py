@@ -1,7 +1,7 @@
 """confirm.select and tx.select, commit and rollback.
 
 Responsible for a channel being in one of the two modes at most. Must not know what is confirmed
-or committed. Invariant: tx.commit-ok leaves only when the transaction is on disk.
+or committed. Invariant: what answers tx.commit leaves only when the transaction is on disk.
 """
 
 from __future__ import annotations
@@ -40,9 +40,15 @@ def select_tx(channel: ChannelState, _method: TxSelect) -> Method:
 
 
 def commit(channel: ChannelState, _method: TxCommit) -> Method:
-    """tx.commit."""
+    """tx.commit; a fault if a queue refused a publish, as in RabbitMQ.
+
+    All that no queue refused has taken effect by then, the settles too, and the fault waits for the
+    disk as tx.commit-ok does.
+    """
     _check_transactional(channel)
     channel.session.connection.hold(channel.engine.commit())
+    if channel.engine.tx_refused:
+        raise PreconditionFailed("partial tx completion")
     return TxCommitOk()
 
 

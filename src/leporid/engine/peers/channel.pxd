@@ -42,6 +42,8 @@ cdef class Channel(Sender):
     cdef list tx_publishes
     cdef uint64_t tx_bytes
     cdef list tx_settles
+    cdef readonly bint tx_refused   # a queue was too full for something of the last transaction
+    cdef list tx_letters            # what queues refused, to be made dead letters after COMMIT
     # Of `timeouts`: the number it is known by there, when it is looked at, the shortest timeout.
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
     cdef Forgiven forgiven

@@ -108,4 +108,8 @@ class Channel(Sender):
     def commit(self) -> int:
         """tx.commit; returns the generation to wait for, 0 for none."""
 
+    @property
+    def tx_refused(self) -> bool:
+        """A queue was too full for something of the last transaction that was committed."""
+
     def rollback(self) -> None: ...

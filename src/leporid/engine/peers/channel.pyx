@@ -63,6 +63,7 @@ cdef class Channel(Sender):
         self.consumers = []
         self.tx_publishes = []
         self.tx_settles = []
+        self.tx_letters = []
         self.ledger = Ledger()
         self.forgiven = Forgiven()
         self.confirms = Confirms()
@@ -270,14 +271,19 @@ cdef class Channel(Sender):
             self.plane.unroutable += not route.duplicate
             if mandatory and not route.duplicate:
                 self.give_back(names, names_len, properties, properties_len, body, body_len)
-        elif route.refusing and not flags:
+        elif route.refusing:
             burying = []
             route = open_queues(route, body_len, burying)
+            self.tx_refused = self.tx_refused or (flags and route.refused)
         if route.queues or route.apart is not None:
             self.deepest = store(
                 self.plane, route, names, names_len, properties, properties_len, body,
                 body_len, props, flags)
-        if burying:
+        if burying and flags:
+            # Nothing is appended between the facts of a transaction.
+            self.tx_letters.append((burying, names[:names_len], properties[:properties_len],
+                                    body[:body_len]))
+        elif burying:
             self.plane.burials.bury_refused(burying, names[:names_len],
                                             properties[:properties_len], body[:body_len])
         if not self.confirming:
@@ -320,9 +326,10 @@ cdef class Channel(Sender):
         self.transactional = True
 
     def commit(self):
-        """tx.commit: all of the transaction, or after a crash none.
+        """tx.commit: all of the transaction that no queue refuses, or after a crash none.
 
-        Returns the generation to wait for; 0 for none.
+        Returns the generation to wait for; 0 for none. `tx_refused` tells whether a queue refused
+        something.
         """
         return commit(self)
 

@@ -10,47 +10,78 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.routing.cache cimport Cache, reserve, routed_anew
 from leporid.engine.peers.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel
-from leporid.engine.queues.consumer cimport Consumer
 from leporid.engine.routing.dedup cimport unguarded
 from leporid.engine.peers.ledger cimport Unacked
 from leporid.engine.log.facts cimport append_commit, flush_settles
 from leporid.engine.log.log cimport FLAG_IN_TX
 from leporid.engine.plane cimport Plane
 from leporid.engine.queues.queue cimport Queue
-from leporid.engine.peers.sender cimport open_queues
 from leporid.engine.peers.settling cimport settle_entry
 from leporid.engine.routing.source cimport Route, make_route
 from leporid.engine.encoding.wire cimport Props, Record, Target, walk_properties
 
 
 cdef uint64_t commit(Channel channel) except? 0:
-    """tx.commit: all publishes and settles of the transaction, or after a crash none.
+    """tx.commit: all publishes and acks of the transaction, or after a crash none.
 
     The facts of one transaction lie next to each other in one segment and count only when the
-    COMMIT fact after them is there. Returns the generation to wait for, 0 for none.
+    COMMIT fact after them is there. What a queue is too full for is left out, as by RabbitMQ, and
+    `tx_refused` is set. Returns the generation to wait for, 0 for none.
     """
+    cdef Plane plane = channel.plane
     cdef Cache cache
     cdef list reserving = []
+    cdef uint64_t noted = plane.noted
+    cdef bint durable
+    channel.tx_refused = False
+    publishes = routed_publishes(channel, reserving)
+    acks, others = [], []
+    for settle in channel.tx_settles:
+        (acks if is_fact(settle) else others).append(settle)
+    channel.tx_publishes, channel.tx_settles, channel.tx_bytes = [], [], 0
     try:
-        return append_all(channel, reserving)
+        durable = append_all(channel, publishes, acks)
     finally:
         # What came to no queue in the end may come again.
         for cache in reserving:
             cache.reserved.clear()
+        letters, channel.tx_letters = channel.tx_letters, []
+    for burying, names, properties, body in letters:
+        plane.burials.bury_refused(burying, names, properties, body)
+    for _, queue, seq, consumer, _, how in others:
+        # What answers the commit promises them, so none waits for another turn.
+        plane.burials.count = 0
+        settle_entry(channel, queue, seq, consumer, how)
+    if channel.tx_refused:
+        plane.work()    # the channel will be closed: as in RabbitMQ, what it requeued came before
+    if durable or letters:
+        plane.note_change()
+        return max(plane.generation, plane.noted_by)
+    return plane.noted_by if plane.noted != noted else 0
 
 
-cdef uint64_t append_all(Channel channel, list reserving) except? 0:
-    """Begin a commit, and append what is whole or not there."""
+cdef bint is_fact(tuple settle):
+    """Whether a settle is one fact of the log: no requeue, and without a dead letter.
+
+    Others come after COMMIT, as they may append facts of their own: a crash may double a dead
+    letter, and loses none. Publishes come before them, as in RabbitMQ: what goes back may fill a
+    queue.
+    """
+    cdef Queue queue = settle[1]
+    cdef int how = settle[5]
+    return how < SETTLE_REQUEUE and not (how == SETTLE_DROP and queue.dead_letters is not None)
+
+
+cdef bint append_all(Channel channel, list publishes, list acks) except -1:
+    """Append what is whole or not there after a crash; returns whether anything lasts."""
     cdef Plane plane = channel.plane
     cdef Route route
     cdef Props props
     cdef size_t size = 2 * sizeof(Record)
     cdef bytes names, properties, body
     cdef Queue queue
-    cdef uint64_t before, noted = plane.noted
-    cdef bint durable
-    publishes, settles = begin_commit(channel, reserving)
-    durable = False
+    cdef uint64_t before
+    cdef bint durable = False
     for route, names, properties, body, _ in publishes:
         # That what a duplicate is one of is on disk is promised as well.
         durable = durable or route.durable or route.duplicate or route.apart is not None
@@ -58,9 +89,11 @@ cdef uint64_t append_all(Channel channel, list reserving) except? 0:
         size += (1 + len(route.apart or ())) * (
             sizeof(Record) + sizeof(Target) + 8 + len(names) + len(properties) + len(body))
         size += len(route.queues) * sizeof(Target)
-        if route.caching:
-            size += len(route.queues) * (2 * sizeof(Record) + 32)   # what caches forget for it
-    for queue, _, _, _ in settles:
+        if route.caching or route.refusing:
+            # What caches forget for it; and what is settled of a queue whose consumers take without
+            # acknowledging, which a queue that may be full lets them do before it refuses.
+            size += len(route.queues) * (2 * sizeof(Record) + 32)
+    for _, queue, _, _, _, _ in acks:
         durable = durable or queue.durable
         size += 2 * sizeof(Record) + 32
     if durable:
@@ -74,25 +107,21 @@ cdef uint64_t append_all(Channel channel, list reserving) except? 0:
             route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
             <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
             <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, mandatory, FLAG_IN_TX)
-    for queue, seq, consumer, how in settles:
-        settle_entry(channel, queue, seq, consumer, how)
-    if not durable:
-        return plane.noted_by if plane.noted != noted else 0
-    flush_settles(plane, FLAG_IN_TX)
-    append_commit(plane, <uint32_t> (plane.durable.appended - before))
-    plane.note_change()
-    return max(plane.generation, plane.noted_by)
+    for _, queue, seq, consumer, _, _ in acks:
+        settle_entry(channel, queue, seq, consumer, SETTLE_ACK)
+    if durable:
+        flush_settles(plane, FLAG_IN_TX)
+        append_commit(plane, <uint32_t> (plane.durable.appended - before))
+    return durable
 
 
-cdef tuple begin_commit(Channel channel, list reserving):
-    """What a commit does outside of its all-or-nothing facts, because it may append others:
-    refusals and dead letters (which may double in a crash, not vanish), requeues, returns."""
+cdef list routed_publishes(Channel channel, list reserving):
+    """What a commit publishes, with the routes of now: they may have changed since the publish."""
     cdef Queue queue
-    cdef Consumer consumer
     cdef Route route
     cdef Props props
     cdef bytes names, properties, body
-    publishes, settles = [], []
+    publishes = []
     for route, names, properties, body, mandatory in channel.tx_publishes:
         if route.caching:
             walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
@@ -101,28 +130,15 @@ cdef tuple begin_commit(Channel channel, list reserving):
         else:
             route = make_route([queue for queue in route.queues + (route.apart or [])
                                 if not queue.retired])
-            if route.refusing and route.guarded:
-                # What a queue has already it does not refuse.
-                walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties),
-                                len(properties), &props)
-                route = unguarded(route, &props)
         if route.refusing:
-            burying = []
-            route = open_queues(route, len(body), burying)
-            channel.plane.burials.bury_refused(burying, names, properties, body)
-            mandatory = False
+            for queue in route.queues:
+                # What consumers are given of a backlog without acknowledging it is settled before
+                # the size of the transaction is known.
+                queue.deliver()
         if route.caching:
             reserve(route, properties, reserving)
         publishes.append((route, names, properties, body, mandatory))
-    for _, queue, seq, consumer, _, how in channel.tx_settles:
-        if how >= SETTLE_REQUEUE or (how == SETTLE_DROP and queue.dead_letters is not None):
-            # commit-ok promises them, so none waits for another turn
-            channel.plane.burials.count = 0
-            settle_entry(channel, queue, seq, consumer, how)
-            continue
-        settles.append((queue, seq, consumer, SETTLE_ACK))
-    channel.tx_publishes, channel.tx_settles, channel.tx_bytes = [], [], 0
-    return publishes, settles
+    return publishes
 
 
 cdef int rollback(Channel channel) except -1:

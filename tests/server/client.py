@@ -192,8 +192,14 @@ class Client:
         await self.write(PROTOCOL_HEADER)
         return await self.hear(ConnectionStart)
 
-    async def log_in(self, *, heartbeat_s: int = 0, capabilities: tuple[str, ...] = ()) -> Self:
-        """Open the connection, and channel 1."""
+    async def log_in(
+        self, *, heartbeat_s: int = 0, capabilities: tuple[str, ...] = (), frame_max: int = 0
+    ) -> Self:
+        """Open the connection, and channel 1.
+
+        Args:
+            frame_max: largest frame in bytes, header and end included; 0: what the server proposes.
+        """
         announced: dict[str, Value] = dict.fromkeys(capabilities, True)
         properties: dict[str, Value] = {"capabilities": announced}
         await self.greet()
@@ -202,7 +208,7 @@ class Client:
         )
         tune = await self.hear(ConnectionTune)
         await self.say(
-            ConnectionTuneOk(tune.channel_max, tune.frame_max, heartbeat_s),
+            ConnectionTuneOk(tune.channel_max, frame_max or tune.frame_max, heartbeat_s),
             ConnectionOpen("/"),
             channel=0,
         )

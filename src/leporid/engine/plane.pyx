@@ -51,7 +51,7 @@ cdef enum:
     TRANSIENT_SEGMENT_BYTES = 1024 * 1024
     DURABLE_SEGMENT_BYTES = 16 * 1024 * 1024
     # Everything of one connection that may wait for its next frame (a method, a header and a body
-    # frame of 128 KiB) and one turn's reading behind it.
+    # frame with a payload of 128 KiB) and one turn's reading behind it.
     INBOX_BYTES = 512 * 1024
     # Of filters that look through queues, in units of one to three nanoseconds: so much longer is a
     # turn when somebody looks through a long queue.

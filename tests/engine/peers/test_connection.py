@@ -124,6 +124,23 @@ def test_trailing_bytes_wait(name):
         assert all_received == received + len(trail)
 
 
+def test_the_largest_message_in_three_frames_waits_for_its_last_octet():
+    """The input buffer has room for all of it, as large as each frame is tolerated."""
+    frame_max = 131072
+    plane = make_plane()
+    queue = plane.queue(0, "q", False)
+    peer = Peer(plane, {"q": queue}, frame_max=frame_max)
+    empty = properties(headers=frames.table(filler=frames.longstr("")))
+    filler = "f" * (frame_max - 12 - len(empty))
+    raw = properties(headers=frames.table(filler=frames.longstr(filler)))
+    message = publish(1, "q", bytes(frame_max), raw=raw)
+    assert len(message) == len(basic_publish(1, "q")) + 2 * (frame_max + 8)
+    peer.feed(message[:-1])
+    assert queue.ready_count == 0
+    peer.feed(message[-1:])
+    assert (queue.ready_count, peer.session.faults) == (1, [])
+
+
 def test_what_the_server_calls():
     plane = make_plane()
     queue = plane.queue(0, "q", False)

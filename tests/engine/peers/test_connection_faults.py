@@ -32,6 +32,10 @@ FRAMES_NOT_UNDERSTOOD = {
         struct.pack(">BHI", 3, 1, 8192),
         "FRAME_ERROR - type 3, all octets = <<>>: {frame_too_large,8192,4088}",
     ),
+    "one octet too large": (
+        struct.pack(">BHI", 2, 1, 4097),
+        "FRAME_ERROR - type 2, all octets = <<>>: {frame_too_large,4097,4088}",
+    ),
     "as large as can be said": (
         struct.pack(">BHI", 1, 0, 2**32 - 1),
         "FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,4294967295,4088}",

@@ -183,7 +183,9 @@ cdef class Connection(Peer):
             kind = frame[0]
             number = load16(frame + 1)
             size = load32(frame + 3)
-            if size > self.frame_max - 8:
+            # The payload alone may have `frame_max` octets: some clients (AMQPStorm, rabbitpy) take
+            # it for the payload's limit, and RabbitMQ accepts that.
+            if size > self.frame_max:
                 self.last_channel = None
                 self.at = n
                 raise FrameError(
@@ -309,7 +311,7 @@ cdef class Connection(Peer):
         cdef uint8_t *body
         cdef uint32_t header_size, body_size
         cdef uint64_t length
-        cdef uint32_t step = self.frame_max - 8
+        cdef uint32_t payload_max = self.frame_max  # as in `scan`
         # class 2, method 2, ticket 2, exchange, routing key, bits 1
         if size < 9 or <uint32_t> method[6] + 9 > size or (
                 <uint32_t> method[6] + method[7 + method[6]] + 9 != size):
@@ -321,7 +323,7 @@ cdef class Connection(Peer):
             return WAIT
         if header[0] == FRAME_HEADER and load16(header + 1) == channel.number:
             header_size = load32(header + 3)
-            if header_size <= step:
+            if header_size <= payload_max:
                 if n - after < header_size + 8:
                     return WAIT
                 if (header_size >= 14 and header[7 + header_size] == FRAME_END
@@ -335,7 +337,7 @@ cdef class Connection(Peer):
                                         body, 0, self.user_id)
                         self.deepest = max(self.deepest, channel.deepest)
                         return 0
-                    if length <= step and length <= self.plane.message_bytes_max:
+                    if length <= payload_max and length <= self.plane.message_bytes_max:
                         if n - after < 7:
                             return WAIT
                         body_size = load32(body + 3)

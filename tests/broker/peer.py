@@ -23,6 +23,7 @@ from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import EVERYTHING, Permissions
 from leporid.broker.redeclaring import Redeclare
 from leporid.broker.session import Session
+from leporid.broker.unknown_arguments import OnUnknown
 
 M = TypeVar("M", bound=Method)
 
@@ -38,7 +39,11 @@ class World:
     """A broker over a fake engine, with the changes it recorded."""
 
     def __init__(
-        self, *users: User, limits: Limits | None = None, redeclare: Redeclare = "strict"
+        self,
+        *users: User,
+        limits: Limits | None = None,
+        redeclare: Redeclare = "strict",
+        unknown_arguments: OnUnknown = "warn",
     ) -> None:
         counter = itertools.count(1)
         self.plane = FakePlane()
@@ -52,6 +57,7 @@ class World:
             random_bytes=lambda size: next(counter).to_bytes(size, "big"),
             limits=limits,
             redeclare=lambda vhost: redeclare if vhost == "/" else "strict",
+            unknown_arguments=lambda vhost: unknown_arguments if vhost == "/" else "warn",
             identity={"product": "Leporid", "version": "0"},
         )
         self.broker.add_vhost("/")

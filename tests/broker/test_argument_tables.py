@@ -12,6 +12,7 @@ from tests.broker.argument_tables import PAGE, Row, names, rows, section
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.broker import arguments as rules
+from leporid.broker.argument_tables import ARGUMENTS, LOOKED_AT_MAX, Place, unknown_in
 from leporid.broker.exchanges import EXCHANGE_TYPES
 from leporid.broker.queue_types import QUEUE_TYPES, check_consumer_arguments, check_queue_arguments
 
@@ -125,3 +126,64 @@ def test_no_name_that_the_rules_know_is_missing():
     known = set().union(*(names_in(source) for source in BROKER.rglob("*.py")))
     told = set(re.findall(r"`([^`]+)`", PAGE.read_text("utf-8")))
     assert known - EXCHANGE_TYPES.keys() - told == set()
+
+
+def test_every_argument_stands_where_the_table_says():
+    parts: dict[str, str] = {}
+    for page in (PAGE, PAGE.with_name("policies.md")):
+        for part in page.read_text("utf-8").split("\n## "):
+            title = part.partition("\n")[0].lower().replace(" ", "-")
+            parts[f"{page.name}#{title}"] = part
+    for each in ARGUMENTS:
+        assert f"`{each.name}`" in parts[each.doc] or f'"{each.name}"' in parts[each.doc], each
+
+
+@pytest.mark.parametrize(
+    ("title", "place"),
+    [
+        ("Of queues", "queue"),
+        ("Of consumers", "consumer"),
+        ("Of exchanges", "exchange"),
+        ("Of bindings", "binding"),
+    ],
+)
+def test_every_argument_of_the_page_stands_in_the_table(title: str, place: Place):
+    told = {name for cells in section(title) for name in names(cells[0])}
+    assert not list(unknown_in(place, told))
+    assert told <= {each.name for each in ARGUMENTS if each.place == place}
+
+
+def found(place: Place, *given: str, with_values: bool = False) -> dict[str, str | None]:
+    return dict(unknown_in(place, given, with_values=with_values))
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "meant"),
+    [
+        ("queue", "X_Max_Length", "x-max-length"),
+        ("queue", "message-ttl", "x-message-ttl"),
+        ("exchange", "x-alternate-exchange", "alternate-exchange"),
+        ("exchange", "hash_header", "hash-header"),
+        ("consumer", "x-stream-offsets", "x-stream-offset"),
+        ("policy", "apply_to", "apply-to"),
+        ("policy", "aply-to", "apply-to"),
+        ("queue", "x-" + "n" * 253, None),
+        ("queue", "x-dead-letter", None),
+        ("queue", "", None),
+    ],
+)
+def test_what_is_meant(place: Place, name: str, meant: str | None):
+    assert found(place, name) == ({name: meant} if name else {})
+
+
+def test_names_that_are_somebodys_own_pass():
+    assert not found("queue", "owner", "type", "length", "x", "priority", "ttl", "max")
+    assert not found("policy", "component", "comment")
+    assert not found("binding", "match", "x-own", "max-length", with_values=True)
+
+
+def test_few_of_a_table_are_compared():
+    names = [f"x-{number}" for number in range(LOOKED_AT_MAX)]
+    assert found("queue", *names, "x-max-lenght", "max-length") == dict.fromkeys(
+        [*names, "x-max-lenght"], None
+    )

@@ -109,7 +109,7 @@ def test_the_log_says_all_that_is_adopted(caplog: pytest.LogCaptureFixture):
     world = World(redeclare="adopt")
     peer = world.peer()
     long = "e" * 200
-    peer.call(declaration({"x-dead-letter-exchange": long, "x-message-ttl": 3, "x-other": 1}))
+    peer.call(declaration({"x-dead-letter-exchange": long, "x-message-ttl": 3, "other": 1}))
     with caplog.at_level(logging.INFO):
         peer.call(declaration(auto_delete=True))
         peer.call(exchange())

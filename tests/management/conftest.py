@@ -19,6 +19,7 @@ from leporid.broker.access import Access, User, guest
 from leporid.broker.broker import Broker
 from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import Permissions
+from leporid.broker.unknown_arguments import OnUnknown
 from leporid.engine.plane import Plane
 from leporid.engine.streams.stream import Stream
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
@@ -35,7 +36,7 @@ PERSISTENT = encode_properties(Properties(delivery_mode=2))
 class World:
     """A broker, its disk, and what the routes are given."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unknown_arguments: OnUnknown = "warn") -> None:
         self.plane = Plane(7)
         self.plane.wall_ms = 1_700_000_000_000
         self.disk = Disk()
@@ -53,6 +54,7 @@ class World:
             Access(users, SECRET),
             record=self.changes.append,
             random_bytes=lambda count: next(self.numbers).to_bytes(count),
+            unknown_arguments=lambda vhost: unknown_arguments,
         )
         self.vhost = self.broker.add_vhost("/")
         self.syncing = True

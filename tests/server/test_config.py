@@ -275,7 +275,14 @@ def test_no_setting_of_the_page_is_invented():
     assert rows().keys() - known == set()
 
 
-SECTIONS = {"users", "filter_server", "interceptors", "limits", "redeclare_by_vhost"}
+SECTIONS = {
+    "users",
+    "filter_server",
+    "interceptors",
+    "limits",
+    "redeclare_by_vhost",
+    "unknown_arguments_by_vhost",
+}
 PLAIN = {field.name for field in dataclasses.fields(Config)} - {"data_dir"} - SECTIONS
 
 
@@ -314,6 +321,14 @@ def test_the_example_of_the_page_can_be_used(file: Path):
         ('redeclare = "always"', 'redeclare = "always": must be one of "strict", "warn", "adopt"'),
         ('redeclare_by_vhost = { "/" = "x" }', 'redeclare_by_vhost."/" = "x": must be one of "st'),
         ('redeclare_by_vhost = { shop = "warn" }', "redeclare_by_vhost.shop: no such virtual host"),
+        (
+            'unknown_arguments = "deny"',
+            'unknown_arguments = "deny": must be one of "warn", "refuse"',
+        ),
+        (
+            'unknown_arguments_by_vhost = { shop = "refuse" }',
+            "unknown_arguments_by_vhost.shop: no such virtual host",
+        ),
     ],
 )
 def test_what_redeclare_may_be(text: str, message: str, file: Path):
@@ -325,3 +340,12 @@ def test_a_virtual_host_may_redeclare_otherwise(file: Path):
     assert load(None, {}, {}).redeclare_in("/") == "strict"
     config = loaded(file, 'redeclare = "warn"\nredeclare_by_vhost = { "/" = "adopt" }')
     assert (config.redeclare_in("/"), config.redeclare_in("other")) == ("adopt", "warn")
+
+
+def test_a_virtual_host_may_refuse_unknown_arguments(file: Path):
+    assert load(None, {}, {}).unknown_arguments_in("/") == "warn"
+    config = loaded(file, 'unknown_arguments_by_vhost = { "/" = "refuse" }')
+    assert (config.unknown_arguments_in("/"), config.unknown_arguments_in("b")) == (
+        "refuse",
+        "warn",
+    )

@@ -29,6 +29,7 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "delays": {"/": DelayStatistics(0, 0, 0, 0)},
     "remembered": {"/": 0},
     "filter_classes": {},
+    "unknown_arguments": {},
     "filters": {
         place: {"asked": 0, "evaluated": 0, "matched": 0, "type_errors": 0}
         for place in ("bindings", "queues", "streams")
@@ -78,6 +79,7 @@ async def test_a_broker_at_work(stack: Stack):
         "leases": 0,
         "messages_leased": 0,
         "filter_classes": {},
+        "unknown_arguments": {},
         "filters": NOTHING["filters"],
         "stream_batches_skipped": 0,
     }

@@ -45,6 +45,9 @@ class Counted:
         default_factory=lambda: {"bindings": FilterCount(18, 19, 20, 21)}
     )
     stream_batches_skipped: int = 22
+    unknown_arguments: Mapping[tuple[str, str], int] = field(
+        default_factory=lambda: {("/", "queue"): 23}
+    )
 
 
 def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -71,6 +74,7 @@ def test_names_and_values():
         ("rabbitmq_queue_messages", ()): 756,
         ("leporid_deliveries_timed_out_total", ()): 14,
         ("leporid_stream_batches_skipped_total", ()): 22,
+        ("leporid_unknown_arguments_total", (("place", "queue"), ("vhost", "/"))): 23,
         ("rabbitmq_global_messages_received_total", amqp): 70,
         ("rabbitmq_global_messages_confirmed_total", amqp): 8,
         ("rabbitmq_global_messages_delivered_total", amqp): 9,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from leporid.broker.queues import QueueState, Subscription
     from leporid.broker.redeclaring import Redeclare
     from leporid.broker.session import Session
+    from leporid.broker.unknown_arguments import OnUnknown
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ class Broker:
         identity: Mapping[str, Value] | None = None,
         policies: Mapping[str, Sequence[Policy]] | None = None,
         redeclare: Callable[[str], Redeclare] = lambda _: "strict",
+        unknown_arguments: Callable[[str], OnUnknown] = lambda _: "warn",
         filter_classes: Iterable[FilterClass] = (),
         group_expires_ms: int = GROUP_EXPIRES_MS,
     ) -> None:
@@ -114,6 +116,7 @@ class Broker:
             filter_classes: those of the configuration file.
             redeclare: what becomes, in a virtual host, of declarations that differ from what is
                 there.
+            unknown_arguments: what becomes, in a virtual host, of arguments that nothing reads.
             group_expires_ms: how long a group of readers is kept without a member.
         """
         self.plane = plane
@@ -140,6 +143,7 @@ class Broker:
         self._next_queue_id = 1
         self._configured_policies = policies or {}
         self._redeclare = redeclare
+        self._unknown_arguments = unknown_arguments
         self._said_quorum = False
 
     def __repr__(self) -> str:
@@ -222,6 +226,10 @@ class Broker:
     def redeclare_in(self, vhost: str) -> Redeclare:
         """Return what becomes of declarations that differ from what is there."""
         return self._redeclare(vhost)
+
+    def unknown_arguments_in(self, vhost: str) -> OnUnknown:
+        """Return what becomes of arguments that nothing reads."""
+        return self._unknown_arguments(vhost)
 
     def configured_policies(self, vhost: str) -> Iterable[Policy]:
         """Return the policies that the configuration file has for a virtual host."""

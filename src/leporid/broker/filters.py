@@ -9,9 +9,9 @@ must all hold, the cheapest first; a table that is refused leaves nothing behind
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
@@ -22,8 +22,11 @@ from leporid.engine.filtering.selector import Selector
 from leporid.engine.filtering.tags import Tags
 from leporid.filters.compiler import program
 from leporid.filters.dialects import DEFAULT, Dialect
-from leporid.filters.errors import FilterError
+from leporid.filters.errors import FilterError, quoted
 from leporid.filters.tags import parse_tags
+from leporid.filters.tokens import tokenize
+
+T = TypeVar("T")
 
 TAGS: Final = "x-filter-tags"
 SQL: Final = "x-filter-sql"
@@ -32,6 +35,14 @@ CLASS: Final = "x-filter-class"
 
 FILTER_ARGUMENTS: Final = (TAGS, SQL, DIALECT, CLASS)
 """Arguments that ask for a filter; nothing else reads them."""
+
+TAG_NAME: Final = "TAGS"
+"""RocketMQ's name for the tag in expressions."""
+
+_TAG_IS_A_HEADER: Final = (
+    f"{TAG_NAME} is a header in the dialect jms; did you mean {TAGS}, or the dialect rocketmq? "
+    f'The header is "{TAG_NAME}" in double quotes'
+)
 
 PREFIX: Final = "x-filter"
 """What begins so and is none of them is a mistake: it would be kept, and filter nothing."""
@@ -97,6 +108,32 @@ def check_names(arguments: Mapping[str, Value]) -> None:
                 f"did you mean {near[0]}?" if near else f"there are {', '.join(FILTER_ARGUMENTS)}"
             )
             raise _refusal(name, f"there is none of that name; {there}")
+
+
+def doubts(arguments: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Yield the filters that are right and probably match nothing: the argument, and why.
+
+    A list of tags with single bars is one tag, which RocketMQ's clients refuse to give a message;
+    `TAGS` is the tag in RocketMQ's dialect only.
+    """
+    tags, sql = arguments.get(TAGS), arguments.get(SQL)
+    if isinstance(tags, str):
+        for tag in _or_nothing(lambda: parse_tags(tags)) or ():
+            if "|" in tag:
+                yield TAGS, f"{quoted(tag)} is one tag; || stands between tags"
+                break
+    if isinstance(sql, str) and TAG_NAME in sql and arguments.get(DIALECT, DEFAULT) == Dialect.JMS:
+        words = _or_nothing(lambda: tokenize(sql, Dialect.JMS)) or ()
+        if any(word.type == "NAME" and word == TAG_NAME for word in words):
+            yield SQL, _TAG_IS_A_HEADER
+
+
+def _or_nothing(read: Callable[[], T]) -> T | None:
+    """What is wrong with a filter is told by who compiles it."""
+    try:
+        return read()
+    except FilterError:
+        return None
 
 
 def _tags(arguments: Mapping[str, Value]) -> Tags | None:

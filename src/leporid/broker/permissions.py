@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import re2  # type: ignore[import-untyped, unused-ignore]
 
 Right = Literal["configure", "write", "read"]
 Kind = Literal["exchange", "queue"]
+
+RIGHTS: Final[tuple[Right, ...]] = ("configure", "write", "read")
 
 # RE2 compiles to a program several times the size of the pattern. 4 KiB holds an alternation of a
 # hundred names and keeps the largest program in the tens of kilobytes.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from leporid.amqp.tables import Value
@@ -27,6 +29,12 @@ NUMBER_MAX: Final = 2**63 - 1
 TEXT_BYTES_MAX: Final = 255
 """Names of exchanges and routing keys are short strings."""
 
+
+NEAR: Final = 0.8
+"""How near a setting is to one that exists, as difflib counts, to be taken for it."""
+
+UNKNOWN_MAX: Final = 16
+"""Unknown settings that are compared with those that exist."""
 
 NODES_MAX: Final = 255
 """Names in ha-params; a definition must fit into an AMQP table, and there is one node anyway."""
@@ -256,8 +264,20 @@ def check_definition(definition: object, *, operator: bool) -> Definition:
     unknown = [f"{{{term(each)},{term(definition[each])}}}" for each in sorted(definition)
                if each not in known]  # fmt: skip
     if unknown:
-        raise PolicyError(f"[{','.join(unknown)}] are not recognised policy settings")
+        raise PolicyError(
+            f"[{','.join(unknown)}] are not recognised policy settings{_meant(definition)}"
+        )
     return {name: definition[name] for name in sorted(definition)}
+
+
+def _meant(definition: Iterable[str]) -> str:
+    """Say which setting the first misspelt one comes near to, if there is one; "" otherwise."""
+    for name in islice((each for each in sorted(definition) if each not in KEYS), UNKNOWN_MAX):
+        plain = name.removeprefix("x-").replace("_", "-")
+        near = get_close_matches(plain, KEYS, 1, NEAR) if len(name) <= TEXT_BYTES_MAX else []
+        if near:
+            return f"; did you mean {near[0]}?"
+    return ""
 
 
 def _wrong_retries(definition: Mapping[str, Any]) -> str | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leporid.broker.handovers import Handovers
     from leporid.broker.policies import Policy
     from leporid.broker.redeclaring import Redeclare
+    from leporid.broker.unknown_arguments import OnUnknown
     from leporid.broker.unused import UnusedQueues
 
 
@@ -43,6 +44,9 @@ class Registry(Protocol):
 
     def redeclare_in(self, vhost: str) -> Redeclare:
         """Return what becomes of declarations that differ from what is there."""
+
+    def unknown_arguments_in(self, vhost: str) -> OnUnknown:
+        """Return what becomes of arguments that nothing reads."""
 
     def configured_policies(self, vhost: str) -> Iterable[Policy]:
         """Return those of the configuration file."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import (
     AccessRefused,
@@ -41,7 +41,7 @@ from leporid.broker.channel import ChannelState
 from leporid.broker.methods import channel as channel_methods
 from leporid.broker.methods import connection as connection_methods
 from leporid.broker.methods.connection import IMPERSONATOR, Phase
-from leporid.broker.permissions import Right
+from leporid.broker.permissions import RIGHTS, Right
 
 if TYPE_CHECKING:
     from leporid.broker.access import User
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from leporid.broker.vhost import VirtualHost
 
 logger = logging.getLogger(__name__)
-
-RIGHTS: Final[tuple[Right, ...]] = ("configure", "write", "read")
 
 
 class Session:

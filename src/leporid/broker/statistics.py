@@ -21,6 +21,7 @@ class VirtualHostStatistics:
         delays: of each exchange that has, or had, delayed messages.
         delays_total: of all exchanges there were since the start.
         remembered: messages that exchanges remember, to take none of them twice.
+        unknown_arguments: arguments that nothing reads, by where they were given.
     """
 
     name: str
@@ -30,3 +31,4 @@ class VirtualHostStatistics:
     delays: Mapping[str, DelayStatistics]
     delays_total: DelayStatistics
     remembered: int
+    unknown_arguments: Mapping[str, int]

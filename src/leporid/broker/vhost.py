@@ -42,6 +42,7 @@ from leporid.broker.routing import Routing
 from leporid.broker.stagings import Stagings
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.topology import PREDECLARED, Topology
+from leporid.broker.unknown_arguments import UnknownArguments
 
 
 class VirtualHost:
@@ -55,6 +56,9 @@ class VirtualHost:
         policies = Policies(registry.configured_policies(name))
         redeclare = registry.redeclare_in(name)
         self.governor = Governor(self, self._recorder, self._topology, policies, redeclare)
+        self.unknown_arguments = UnknownArguments(
+            name, registry.unknown_arguments_in(name), registry.plane
+        )
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
         self.bookmarks = Bookmarks(self._recorder)
@@ -423,4 +427,5 @@ class VirtualHost:
             delays={each.exchange: each.statistics() for each in self.delay_stores},
             delays_total=self.delay_stores.statistics(),
             remembered=self.histories.remembered,
+            unknown_arguments=dict(self.unknown_arguments.counts),
         )

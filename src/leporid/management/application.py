@@ -28,6 +28,7 @@ from leporid.management.records import RecordRoutes
 from leporid.management.refusals import Refusal, of_fault
 from leporid.management.streams import StreamRoutes
 from leporid.management.surroundings import Surroundings
+from leporid.management.unknown_arguments import UnknownArgumentRoutes
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -48,6 +49,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     readers, publishing = ReaderRoutes(around), PublishRoutes(around)
     delays, classes = DelayRoutes(around), FilterClassRoutes(around)
     groups, counts = GroupRoutes(around), FilterCountRoutes(around)
+    unknown = UnknownArgumentRoutes(around)
     return [
         route("/api/streams/{vhost}", _answering(streams.listing), "GET"),
         route(ONE, _answering(streams.info), "GET"),
@@ -74,6 +76,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         route("/api/publish/{vhost}/{exchange}", _answering(publishing.publish), "POST"),
         route(FILTERS, _answering(counts.whole), "GET"),
         route(FILTERS + "/{vhost}", _answering(counts.places), "GET"),
+        route("/api/unknown-arguments/{vhost}", _answering(unknown.listing), "GET"),
         route(CLASSES, _answering(classes.listing), "GET"),
         route(CLASSES + "/{name}", _answering(classes.show), "GET"),
         route(CLASSES + "/{name}", _answering(classes.put), "PUT"),

@@ -72,7 +72,7 @@ class PolicyRoutes:
 
     async def show(self, request: Request) -> Response:
         """GET /api/policies/{vhost}/{name}."""
-        vhost = await self._enter(request)
+        _, vhost = await self._enter(request)
         policy = self._find(vhost, name_of(request, "name"))
         if vhost is None or policy is None:
             raise _missing()
@@ -83,13 +83,13 @@ class PolicyRoutes:
 
     async def put(self, request: Request) -> Response:
         """PUT /api/policies/{vhost}/{name}: 201 when it is new, 204 when there was one."""
-        vhost = await self._enter(request)
+        user, vhost = await self._enter(request)
         if vhost is None:
             raise Refusal(404, "not_found", "vhost_not_found")
-        given = _given(await raw_body_of(request))
+        name, given = name_of(request, "name"), _given(await raw_body_of(request))
         try:
             policy = make_policy(
-                name_of(request, "name"),
+                name,
                 given["pattern"],
                 given["definition"],
                 priority=given.get("priority", 0),
@@ -101,6 +101,7 @@ class PolicyRoutes:
         except RecursionError:
             raise _no_json() from None  # it is, but too deep to be told what is wrong with it
         try:
+            vhost.unknown_arguments.check_policy(name, given, f"user '{user.name}'")
             new = vhost.set_policy(policy)
         except PreconditionFailed as fault:
             raise _of(fault) from None
@@ -109,7 +110,7 @@ class PolicyRoutes:
 
     async def delete(self, request: Request) -> Response:
         """DELETE /api/policies/{vhost}/{name}."""
-        vhost, name = await self._enter(request), name_of(request, "name")
+        (_, vhost), name = await self._enter(request), name_of(request, "name")
         if vhost is None or self._find(vhost, name) is None:
             raise _missing()
         try:
@@ -126,15 +127,15 @@ class PolicyRoutes:
             raise _unauthorised("Not management user")
         return user
 
-    async def _enter(self, request: Request) -> VirtualHost | None:
-        """Return the virtual host in the path, if there is one, to whoever may rule there."""
+    async def _enter(self, request: Request) -> tuple[User, VirtualHost | None]:
+        """Return who may rule in the virtual host in the path, and it, if there is one."""
         user, vhost = await self._manager(request), self._vhost(request)
         if self._operator:
             if ADMINISTRATOR not in user.tags:
                 raise _unauthorised("Not administrator user")
         elif POLICYMAKERS.isdisjoint(user.tags) or (vhost and not _may_enter(user, vhost.name)):
             raise _unauthorised("User not authorised to access object")
-        return vhost
+        return user, vhost
 
     def _vhost(self, request: Request) -> VirtualHost | None:
         return self._around.broker.vhosts.get(name_of(request, "vhost"))

@@ -175,6 +175,7 @@ def _arguments(given: Any) -> Arguments:
 def _declare_one(user: User, vhost: VirtualHost, name: str, arguments: Arguments) -> bool:
     check_new_name("queue", name)
     user.check("configure", "queue", name, vhost.name)
+    vhost.unknown_arguments.check_queue(name, arguments, f"user '{user.name}'")
     arguments = {**arguments, "x-queue-type": "stream"}
     if partitions.is_partitioned(vhost, name):
         raise Refusal(409, "conflict", f"stream '{name}' is there already, with partitions")
@@ -203,6 +204,7 @@ def _declare_many(
     user.check("configure", "exchange", name, vhost.name)
     for stream in plan.streams:
         user.check("configure", "queue", stream, vhost.name)
+    vhost.unknown_arguments.check_queue(name, arguments, f"user '{user.name}'")
     return partitions.declare(vhost, plan)
 
 

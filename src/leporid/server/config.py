@@ -29,6 +29,7 @@ from leporid.broker.passwords import (
 )
 from leporid.broker.permissions import Pattern, PatternError, Permissions
 from leporid.broker.redeclaring import Redeclare
+from leporid.broker.unknown_arguments import OnUnknown
 from leporid.filterserver.filter_class import FilterClass
 from leporid.server.filter_class_settings import FilterServer, filter_classes, filter_server
 from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
@@ -71,6 +72,7 @@ SIZE_MOST = 2**60
 
 DEFAULT_VHOST = "/"
 REDECLARE = choice("strict", "warn", "adopt")
+UNKNOWN_ARGUMENTS = choice("warn", "refuse")
 
 
 def _address(path: str, value: Any) -> str:
@@ -228,6 +230,9 @@ class Config:
     # What becomes of a declaration that differs from what is there; and the same by virtual host.
     redeclare: str = setting(REDECLARE, "strict")
     redeclare_by_vhost: Mapping[str, str] | None = setting(named(REDECLARE), None)
+    # What becomes of arguments that nothing reads; and the same by virtual host.
+    unknown_arguments: str = setting(UNKNOWN_ARGUMENTS, "warn")
+    unknown_arguments_by_vhost: Mapping[str, str] | None = setting(named(UNKNOWN_ARGUMENTS), None)
     policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=False), ())
     operator_policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=True), ())
     filter_classes: tuple[FilterClass, ...] = setting(filter_classes, ())
@@ -237,6 +242,11 @@ class Config:
         """Return what becomes of declarations that differ in a virtual host."""
         chosen: Any = (self.redeclare_by_vhost or {}).get(vhost, self.redeclare)
         return cast(Redeclare, chosen)
+
+    def unknown_arguments_in(self, vhost: str) -> OnUnknown:
+        """Return what becomes of arguments that nothing reads in a virtual host."""
+        by_vhost = self.unknown_arguments_by_vhost or {}
+        return cast(OnUnknown, by_vhost.get(vhost, self.unknown_arguments))
 
     def memory_bytes_max(self, memory_bytes: int) -> int:
         """Return the watermark in bytes for a machine with `memory_bytes` of memory."""
@@ -266,8 +276,9 @@ def load(
         values |= overrides or {}
         config = read(Config, values)
         _check_users(config)
-        for vhost in config.redeclare_by_vhost or ():
-            _check_vhost(config, join("redeclare_by_vhost", vhost), vhost)
+        for setting_name in ("redeclare_by_vhost", "unknown_arguments_by_vhost"):
+            for vhost in getattr(config, setting_name) or ():
+                _check_vhost(config, join(setting_name, vhost), vhost)
         _check_policies(config, "policies", config.policies)
         _check_policies(config, "operator_policies", config.operator_policies)
     except ConfigError as error:

@@ -51,6 +51,8 @@ class Count:
     filter_classes: Mapping[str, FilterClassStatus]
     filters: Mapping[str, FilterCount]
     stream_batches_skipped: int
+    unknown_arguments: Mapping[tuple[str, str], int]
+    """By virtual host, and by where they are given."""
 
 
 class Counts:
@@ -118,4 +120,9 @@ class Counts:
                 "streams": FilterCount(evaluated, evaluated, matched, type_errors),
             },
             stream_batches_skipped=skipped,
+            unknown_arguments={
+                (vhost.name, place): count
+                for vhost in found.vhosts
+                for place, count in vhost.unknown_arguments.items()
+            },
         )

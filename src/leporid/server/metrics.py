@@ -95,6 +95,8 @@ class Statistics(Protocol):
     def filters(self) -> Mapping[str, Filters]: ...
     @property
     def stream_batches_skipped(self) -> int: ...
+    @property
+    def unknown_arguments(self) -> Mapping[tuple[str, str], int]: ...
 
 
 # Attribute of Statistics, metric, help text.
@@ -205,6 +207,15 @@ class BrokerCollector(Collector):
             "Total number of batches of a stream that filters did not look into",
             value=now.stream_batches_skipped,
         )
+        unknown = CounterMetricFamily(
+            "leporid_unknown_arguments",
+            "Total number of arguments that nothing reads, and of filters that probably match "
+            "nothing, by where they were given: queue, exchange, binding, consumer, policy",
+            labels=("vhost", "place"),
+        )
+        for labels, count in now.unknown_arguments.items():
+            unknown.add_metric(labels, count)
+        yield unknown
 
 
 def _dead_letters(now: Statistics) -> Iterator[Metric]:

@@ -252,6 +252,7 @@ class Node:
             random_bytes=secrets.token_bytes,
             offload=on_thread(self._turns),
             redeclare=config.redeclare_in,
+            unknown_arguments=config.unknown_arguments_in,
             filter_classes=config.filter_classes,
             policies=by_vhost((*config.policies, *config.operator_policies)),
             group_expires_ms=config.group_expires_ms,

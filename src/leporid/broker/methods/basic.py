@@ -70,6 +70,7 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
         return
     queue = session.vhost.queue_for(name, session)
     check_consumer_arguments(queue.title, queue.type, method.arguments)
+    session.vhost.unknown_arguments.check_consumer(name, method.arguments, session.name)
     if queue.stream is not None:
         _consume_stream(channel, queue, queue.stream, method)
         return
@@ -150,6 +151,7 @@ def _consume_in_group(channel: ChannelState, name: str, method: BasicConsume) ->
     if not partitions.is_stream(session.vhost, name):
         return False
     check_consumer_arguments(title, STREAM, method.arguments)
+    session.vhost.unknown_arguments.check_consumer(name, method.arguments, session.name)
     prefetch = _reading_prefetch(channel, title, method)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     recorded = session.broker.recorded_count

@@ -50,6 +50,7 @@ def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:
     _check_type(method.type)
     _check_not_default(name)
     session.check("configure", "exchange", name)
+    session.vhost.unknown_arguments.check_exchange(name, method.arguments, session.name)
     exchange = session.vhost.find_exchange(name)
     if exchange is None:
         _create(channel, name, method)
@@ -110,7 +111,7 @@ def bind(channel: ChannelState, method: ExchangeBind) -> Method | None:
         method.routing_key,
         method.arguments,
     )
-    channel.session.vhost.bindings.bind(binding, channel.session)
+    _bind(channel, binding)
     return None if method.no_wait else ExchangeBindOk()
 
 
@@ -132,7 +133,7 @@ def bind_queue(channel: ChannelState, method: QueueBind) -> Method | None:
     """queue.bind."""
     queue, key = _shortcuts(channel, method.queue, method.routing_key)
     binding = _binding(channel, method.exchange, "queue", queue, key, method.arguments)
-    channel.session.vhost.bindings.bind(binding, channel.session)
+    _bind(channel, binding)
     return None if method.no_wait else QueueBindOk()
 
 
@@ -170,6 +171,14 @@ def _binding(
     _check_not_default(source)
     session.check("read", "exchange", source)
     return Binding(source, destination, kind, key, _canonical(arguments))
+
+
+def _bind(channel: ChannelState, binding: Binding) -> None:
+    session = channel.session
+    source = session.vhost.find_exchange(binding.source)
+    if source is not None:
+        session.vhost.unknown_arguments.check_binding(source, binding, session.name)
+    session.vhost.bindings.bind(binding, session)
 
 
 def _canonical(arguments: Arguments) -> Arguments:

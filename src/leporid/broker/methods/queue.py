@@ -66,6 +66,7 @@ def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueSta
     else:
         name = session.broker.new_name(GENERATED_QUEUE_PREFIX)
     session.check("configure", "queue", name)
+    session.vhost.unknown_arguments.check_queue(name, method.arguments, session.name)
     queue = session.vhost.find_queue(name)
     if queue is not None:
         redeclare_queue(session, queue, method)

@@ -1,0 +1,206 @@
+"""Arguments that are probably mistakes: names that nothing reads, filters that match nothing.
+
+Responsible for what becomes of them in one virtual host: RabbitMQ lets unknown names pass, so they
+are logged, counted and listed; or refused, where the configuration says so. Must not know which
+arguments exist (`argument_tables`), nor HTTP. Invariant: whatever peers send, what is kept, logged
+and compared has a bound.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.argument_tables import NAME_CHARACTERS_MAX, Place, elsewhere, unknown_in
+from leporid.broker.exchanges.headers import X_MATCH, HeadersRouter
+from leporid.broker.filters import doubts
+from leporid.broker.names import exchange_in, queue_in
+
+if TYPE_CHECKING:
+    from leporid.broker.arguments import Arguments
+    from leporid.broker.dataplane import Plane
+    from leporid.broker.exchange import Exchange
+    from leporid.broker.exchanges import Binding
+
+logger = logging.getLogger(__name__)
+
+OnUnknown: TypeAlias = Literal["warn", "refuse"]
+Kind: TypeAlias = Literal["queue", "exchange", "policy"]
+
+LISTED_MAX: Final = 256
+"""Unknown arguments that are kept for the list, the newest of a virtual host; some 100 KiB."""
+
+FOUND_MAX: Final = 16
+"""Unknown arguments of one declaration that are counted and kept."""
+
+LOGGED_A_MINUTE_MAX: Final = 30
+"""Lines in the log of one virtual host."""
+
+_MINUTE_MS: Final = 60_000
+
+
+@dataclass(slots=True)
+class UnknownArgument:
+    """One argument that is probably a mistake.
+
+    Attributes:
+        place: where it is given.
+        kind: of what it is given for: the queue, the source of the binding, …
+        name: its name.
+        argument: the name of the argument, cut.
+        suggestion: the argument that is probably meant; None if there is none.
+        reason: a sentence.
+        count: how often it was given.
+        last_ms: when it was given last, in milliseconds since 1970.
+        by: the connection or the user that gave it last.
+    """
+
+    place: Place
+    kind: Kind
+    name: str
+    argument: str
+    suggestion: str | None
+    reason: str
+    count: int = 0
+    last_ms: int = 0
+    by: str = ""
+
+
+class UnknownArguments:
+    """Those of one virtual host since the start.
+
+    Args:
+        vhost: its name.
+        mode: what becomes of them.
+        plane: knows the time.
+
+    Attributes:
+        counts: how many were given, by place.
+    """
+
+    def __init__(self, vhost: str, mode: OnUnknown, plane: Plane) -> None:
+        self.counts: Counter[str] = Counter()
+        self._vhost = vhost
+        self._mode = mode
+        self._plane = plane
+        self._listed: dict[tuple[Place, str, str], UnknownArgument] = {}
+        self._minute_ms = plane.now_ms
+        self._logged = 0
+
+    def newest(self) -> list[UnknownArgument]:
+        """Return those that are kept, the last one given first."""
+        return list(reversed(self._listed.values()))
+
+    def check_queue(self, name: str, arguments: Arguments, by: str) -> None:
+        """Look at the arguments of a queue that is declared.
+
+        Raises:
+            PreconditionFailed: one is unknown, and such are refused.
+        """
+        self._report("queue", "queue", name, queue_in(self._vhost, name), arguments, by)
+
+    def check_exchange(self, name: str, arguments: Arguments, by: str) -> None:
+        """Look at the arguments of an exchange that is declared; raises as `check_queue`."""
+        self._report("exchange", "exchange", name, exchange_in(self._vhost, name), arguments, by)
+
+    def check_consumer(self, queue: str, arguments: Arguments, by: str) -> None:
+        """Look at the arguments of a consumer of a queue; raises as `check_queue`."""
+        if arguments:
+            title = f"a consumer of {queue_in(self._vhost, queue)}"
+            self._report("consumer", "queue", queue, title, arguments, by)
+            self._doubt("consumer", "queue", queue, title, arguments, by)
+
+    def check_binding(self, source: Exchange, binding: Binding, by: str) -> None:
+        """Look at the arguments of a binding from an exchange; raises as `check_queue`."""
+        arguments = binding.arguments
+        if not arguments:
+            return
+        title = (
+            f"the binding of {binding.destination_kind} '{binding.destination}' to "
+            f"{exchange_in(self._vhost, source.name)}"
+        )
+        headers = isinstance(source.router, HeadersRouter)
+        mode = arguments.get(X_MATCH)
+        # With all-with-x and any-with-x every name is that of a header.
+        if not headers or not isinstance(mode, str) or not mode.endswith("-with-x"):
+            self._report(
+                "binding", "exchange", source.name, title, arguments, by, with_values=headers
+            )
+        self._doubt("binding", "exchange", source.name, title, arguments, by)
+
+    def check_policy(self, name: str, members: Mapping[str, object], by: str) -> None:
+        """Look at the members of a policy; raises as `check_queue`."""
+        title = f"policy '{name}' in vhost '{self._vhost}'"
+        self._report("policy", "policy", name, title, members, by)
+
+    def _report(
+        self,
+        place: Place,
+        kind: Kind,
+        name: str,
+        title: str,
+        arguments: Iterable[str],
+        by: str,
+        *,
+        with_values: bool = False,
+    ) -> None:
+        unknown = unknown_in(place, arguments, with_values=with_values)
+        for argument, near in islice(unknown, FOUND_MAX):
+            found = UnknownArgument(place, kind, name, _cut(argument), None, "")
+            if others := elsewhere(argument):
+                found.reason = f"it is an argument of {' and '.join(others)}"
+            elif near is not None:
+                found.suggestion, found.reason = near, f"did you mean {near}?"
+            else:
+                found.reason = "there is none of that name"
+            self._note(found, "unknown", title, by)
+
+    def _doubt(
+        self, place: Place, kind: Kind, name: str, title: str, arguments: Arguments, by: str
+    ) -> None:
+        for argument, reason in doubts(arguments):
+            self._note(
+                UnknownArgument(place, kind, name, argument, None, reason), "doubtful", title, by
+            )
+
+    def _note(self, found: UnknownArgument, adjective: str, title: str, by: str) -> None:
+        self.counts[found.place] += 1
+        key = found.place, found.name, found.argument
+        known = self._listed.pop(key, None)
+        if known is not None:
+            known.reason, known.suggestion = found.reason, found.suggestion
+        elif len(self._listed) >= LISTED_MAX:
+            del self._listed[next(iter(self._listed))]
+        kept = self._listed[key] = known or found
+        kept.count += 1
+        kept.last_ms = self._plane.wall_ms
+        kept.by = by
+        if self._mode == "refuse":
+            raise PreconditionFailed(
+                f"{adjective} arg '{found.argument}' ({found.reason}) for {title}"
+            )
+        if known is None:
+            self._log("%s: %s argument '%s' of %s: %s", by, adjective, found, title)
+
+    def _log(self, text: str, by: str, adjective: str, found: UnknownArgument, title: str) -> None:
+        now_ms = self._plane.now_ms
+        if now_ms - self._minute_ms >= _MINUTE_MS:
+            self._minute_ms, self._logged = now_ms, 0
+        self._logged += 1
+        if self._logged <= LOGGED_A_MINUTE_MAX:
+            logger.warning(text, by, adjective, found.argument, title, found.reason)
+        elif self._logged == LOGGED_A_MINUTE_MAX + 1:
+            logger.warning(
+                "more unknown arguments in vhost '%s' are not logged for a minute; "
+                "GET /api/unknown-arguments/VHOST lists the newest",
+                self._vhost,
+            )
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= NAME_CHARACTERS_MAX else name[:NAME_CHARACTERS_MAX] + "…"

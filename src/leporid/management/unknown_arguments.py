@@ -1,0 +1,45 @@
+"""Arguments that are probably mistakes, over HTTP: which were given, for what, and by whom.
+
+Responsible for this answer. Must not know which arguments exist, nor what becomes of others.
+Invariant: whoever has no right on an exchange or a queue sees nothing of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from starlette.responses import JSONResponse, Response
+
+from leporid.broker.permissions import RIGHTS
+from leporid.management.parameters import Parameters
+from leporid.management.policies import POLICYMAKERS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from leporid.broker.access import User
+    from leporid.broker.unknown_arguments import UnknownArgument
+    from leporid.management.surroundings import Surroundings
+
+
+class UnknownArgumentRoutes:
+    """The handlers."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    async def listing(self, request: Request) -> Response:
+        """GET /api/unknown-arguments/{vhost}: the newest since the start, the last one first."""
+        user, vhost = await self._around.enter(request)
+        Parameters(request, ())
+        found = vhost.unknown_arguments.newest()
+        return JSONResponse(
+            {"unknown_arguments": [asdict(one) for one in found if _sees(user, one, vhost.name)]}
+        )
+
+
+def _sees(user: User, one: UnknownArgument, vhost: str) -> bool:
+    if one.kind == "policy":
+        return not POLICYMAKERS.isdisjoint(user.tags)
+    return any(user.may(right, one.kind, one.name, vhost) for right in RIGHTS)

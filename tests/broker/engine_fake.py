@@ -39,6 +39,9 @@ class FakeQueue:
     consumers: list[FakeConsumer] = field(default_factory=list)
     unacked_count: int = 0
     held_count: int = 0
+    backlog_count: int = 0
+    given_up: Callable[[str], None] | None = None
+    lost: Callable[[], None] | None = None
     retired: bool = False
 
     dead_letters: DeadLetterPort | None = None
@@ -431,7 +434,14 @@ class FakePlane:
         self.now_ms = 0
 
     def publish(
-        self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
+        self,
+        queues: Sequence[Queue],
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes,
+        *,
+        elsewhere: Callable[[], Sequence[Queue]] | None = None,
     ) -> bool:
         for queue in queues:
             assert isinstance(queue, FakeQueue)
@@ -476,6 +486,7 @@ class FakePlane:
         queue_id: int,
         source: object,
         routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
     ) -> FakeDelays:
         delays = FakeDelays(queue_id, "", queue_id != 0, source=source, routed=routed)
         self.queues.append(delays)
@@ -487,6 +498,7 @@ class FakePlane:
         name: str,
         queue: Queue | None,
         routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]] | None = None,
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[Queue]] | None = None,
     ) -> FakeQueue:
         staging = FakeQueue(queue_id, name, queue_id != 0)
         self.queues.append(staging)

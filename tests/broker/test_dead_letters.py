@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from tests.broker.engine_fake import FakeQueue
@@ -30,7 +30,14 @@ class Cemetery:
         monkeypatch.setattr(world.plane, "publish", self.publish)
 
     def publish(
-        self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
+        self,
+        queues: Sequence[Queue],
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes,
+        *,
+        elsewhere: Callable[[], Sequence[Queue]] | None = None,
     ) -> bool:
         names = [queue.name for queue in queues if isinstance(queue, FakeQueue)]
         self.letters.append((names, exchange, key, decode_properties(properties), body))

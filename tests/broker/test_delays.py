@@ -260,6 +260,59 @@ def test_so_is_one_that_would_wait_too_long_further_down(here):
     assert here.vhost.dead_letter_counts.dropped == {("expired", "delay_too_long"): 1}
 
 
+def full(here: Here, name: str, **arguments: Value) -> None:
+    """Declare a queue that has the one message that it holds, and refuses more."""
+    here.queue(name, x_max_length=1, x_overflow="reject-publish", **arguments)
+    here.send("", "first", properties(delivery_mode=2), key=name)
+
+
+def test_what_is_dropped_for_want_of_room_is_counted_by_reason_and_logged_once(here, caplog):
+    here.delayed("d")
+    full(here, "q", x_max_length_bytes=5)
+    here.bind("d", "q")
+    for body in ("short", "too long", "also too long"):
+        here.send("d", body, delay(10))
+    here.sleep(11)
+    found = here.vhost.statistics()
+    assert (found.backlog, found.given_up) == (1, {"too_large": 2})
+    assert found.delays_total.fired == 3
+    (line,) = [each.message for each in caplog.records]
+    assert line.startswith("messages that queue 'q' in vhost '/' had no room for are dropped: they")
+
+
+def test_what_comes_to_no_queue_when_it_is_due_is_logged_once(here, caplog):
+    here.delayed("d")
+    for _ in range(2):
+        here.send("d", "x", delay(10))
+    here.sleep(11)
+    assert here.vhost.statistics().delays_total.unroutable == 2
+    (line,) = [each.message for each in caplog.records]
+    assert line.startswith("a delayed message of exchange 'd' came to no queue when it was due")
+
+
+@pytest.mark.parametrize("late", ["no exchange", "too long", ""])
+def test_a_dead_letter_goes_to_the_alternate_exchange_if_nobody_takes_it(here, late):
+    here.exchange("dead", "fanout", alternate_exchange="other")
+    if not late:
+        here.exchange("other", "fanout")
+        here.queue("others")
+        here.bind("other", "others")
+    elif late == "too long":
+        here.delayed("other", "fanout")
+    full(here, "q")
+    here.bind("dead", "q")
+    here.queue("dying", x_dead_letter_exchange="dead", x_message_ttl=5)
+    here.send("", "x", delay(10**12), key="dying")
+    here.sleep(6)
+    if late:
+        assert here.vhost.statistics().backlog == 1
+        assert here.came("q") == ["first"]
+        here.sleep(100)
+        assert here.came("q") == ["x"]
+    else:
+        assert here.came("others") == ["x"]
+
+
 def test_a_retry_that_waits_goes_round_once_and_then_is_a_cycle(here):
     here.delayed("d")
     here.queue("q", x_dead_letter_exchange="d", x_message_ttl=5)

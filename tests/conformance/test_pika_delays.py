@@ -212,3 +212,68 @@ def asked(broker, method, path=""):
     opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
     with opener.open(urllib.request.Request(url, method=method), timeout=20) as answer:
         return answer.read()
+
+
+@pytest.fixture
+def refusing(channel, name):
+    """Declare a queue that holds one message, has it, and refuses more."""
+    queue = name("full")
+    arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    channel.queue_declare(queue, durable=True, arguments=arguments)
+    channel.basic_publish("", queue, b"first")
+    return queue
+
+
+def taken(channel, queue, count):
+    """Get and acknowledge so many messages, one by one."""
+    found = []
+
+    def one_more():
+        _, _, body = channel.basic_get(queue, auto_ack=True)
+        if body is not None:
+            found.append(body.decode())
+        return len(found) == count
+
+    pump(channel.connection, one_more)
+    return found
+
+
+def test_what_is_due_while_the_queue_is_full_is_not_lost(channel, connection, delayed, refusing):
+    """Confirmed, mandatory, persistent: it comes when there is room."""
+    exchange, _ = delayed()
+    channel.queue_bind(refusing, exchange, "full")
+    marker = delayed()
+    for body in ("a", "b"):
+        channel.basic_publish(exchange, "full", body.encode(), headers(x_delay=1), mandatory=True)
+    arrivals = Arrivals(channel, marker[1])
+    channel.basic_publish(marker[0], "k", b"later", headers(x_delay=50))
+    pump(connection, lambda: arrivals.found != [])
+    assert depth(channel, refusing) == 1
+    assert taken(channel, refusing, 3) == ["first", "a", "b"]
+
+
+def test_it_goes_to_the_alternate_exchange_if_there_is_one(
+    channel, connection, delayed, refusing, name
+):
+    _, queue = delayed()
+    exchange, other = name("delayed"), name("alternate")
+    channel.exchange_declare(other, "fanout")
+    channel.queue_bind(queue, other)
+    arguments = {"x-delayed-type": "direct", "alternate-exchange": other}
+    channel.exchange_declare(exchange, "x-delayed-message", arguments=arguments)
+    channel.queue_bind(refusing, exchange, "k")
+    arrivals = Arrivals(channel, queue)
+    channel.basic_publish(exchange, "k", b"x", headers(x_delay=1), mandatory=True)
+    pump(connection, lambda: arrivals.bodies == ["x"])
+    assert taken(channel, refusing, 1) == ["first"]
+
+
+@differs
+def test_dead_letters_wait_for_room(channel, name, refusing):
+    queue = name()
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": refusing}
+    channel.queue_declare(queue, durable=True, arguments={**arguments, "x-message-ttl": 1})
+    for body in (b"a", b"b"):
+        channel.basic_publish("", queue, body)
+    pump(channel.connection, lambda: depth(channel, queue) == 0)
+    assert taken(channel, refusing, 3) == ["first", "a", "b"]

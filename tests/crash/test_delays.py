@@ -1,4 +1,7 @@
-"""kill -9 in the middle of a hundred thousand delays: none is lost, none comes before its time."""
+"""kill -9 in the middle of a hundred thousand delays: none is lost, none comes before its time.
+
+Their queue is small and refuses publishes: what is due while it is full waits once more.
+"""
 
 import random
 import time
@@ -32,7 +35,8 @@ def publish(url: str, choose: random.Random) -> dict[int, int]:
     due: dict[int, int] = {}
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
-        channel.queue_declare("q", durable=True)
+        arguments = {"x-max-length": 1000, "x-overflow": "reject-publish"}
+        channel.queue_declare("q", durable=True, arguments=arguments)
         channel.exchange_declare(
             "d", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
         )

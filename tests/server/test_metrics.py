@@ -35,6 +35,8 @@ class Counted:
     delays: Mapping[str, DelayStatistics] = field(
         default_factory=lambda: {"/": DelayStatistics(14, 15, 16, 17)}
     )
+    backlog: Mapping[str, int] = field(default_factory=lambda: {"/": 23})
+    given_up: Mapping[tuple[str, str], int] = field(default_factory=lambda: {("/", "expired"): 24})
     remembered: Mapping[str, int] = field(default_factory=lambda: {"/": 18})
     leases: int = 19
     messages_leased: int = 20
@@ -96,6 +98,8 @@ def test_names_and_values():
         ("leporid_delayed_messages_cancelled_total", (("vhost", "/"),)): 16,
         ("leporid_delayed_messages_unroutable_total", (("vhost", "/"),)): 17,
         ("leporid_remembered_messages", (("vhost", "/"),)): 18,
+        ("leporid_backlog_messages", (("vhost", "/"),)): 23,
+        ("leporid_backlog_dropped_total", (("reason", "expired"), ("vhost", "/"))): 24,
         ("leporid_leases", ()): 19,
         ("leporid_queue_messages_leased", ()): 20,
         ("leporid_filter_class_waiting", (("name", "big"),)): 1,

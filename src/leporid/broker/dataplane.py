@@ -38,6 +38,10 @@ class Queue(Protocol):
     """The engine's half of a queue: its entries and who takes from it."""
 
     @property
+    def name(self) -> str:
+        """Its name, as it was made."""
+
+    @property
     def ready_count(self) -> int:
         """Messages that wait for a consumer."""
 
@@ -53,8 +57,15 @@ class Queue(Protocol):
     def held_count(self) -> int:
         """Messages that came back, and are not ready again yet."""
 
+    @property
+    def backlog_count(self) -> int:
+        """Messages of the broker's own that wait for room."""
+
     dead_letters: DeadLetterPort | None
     """Called with each message that leaves unacknowledged."""
+
+    given_up: Callable[[str], None] | None
+    """Called with the reason when a message that waited for room is not kept any longer."""
 
     private: bool
     """It is the broker's own: what comes to no other queue is unroutable all the same."""
@@ -96,6 +107,9 @@ class Cache(Queue, Protocol):
 
 class Delays(Queue, Protocol):
     """What waits in an exchange; entries have numbers."""
+
+    lost: Callable[[], None] | None
+    """Called for each message that came to no queue when it was due."""
 
     @property
     def fired(self) -> int:
@@ -381,9 +395,20 @@ class Plane(Protocol):
         """Unix time of this turn."""
 
     def publish(
-        self, queues: Sequence[Queue], exchange: str, key: str, properties: bytes, body: bytes
+        self,
+        queues: Sequence[Queue],
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes,
+        *,
+        elsewhere: Callable[[], Sequence[Queue]] | None = None,
     ) -> bool:
-        """Put a message of the broker's own into queues; returns whether any of them took it."""
+        """Put a message of the broker's own into queues; returns whether it is anywhere.
+
+        A full queue that refuses publishes gets it later, unless `elsewhere` has queues for what
+        none takes.
+        """
 
     def recall(self, queue: Queue) -> list[Stored]:
         """Return what is ready in a queue, oldest first."""
@@ -393,11 +418,13 @@ class Plane(Protocol):
         queue_id: int,
         source: object,
         routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
     ) -> Delays:
         """Make what waits in an exchange; the number is 0 for one that is not durable.
 
         `routed` is asked for the queues of a message by what it was published to, its keys, and its
-        properties, where its key alone does not say it.
+        properties, where its key alone does not say it; `elsewhere` for those of the alternate
+        exchange, for what full queues refuse.
         """
 
     def staging(
@@ -406,11 +433,13 @@ class Plane(Protocol):
         name: str,
         queue: Queue | None,
         routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]] | None = None,
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[Queue]] | None = None,
     ) -> Staging:
         """Make where messages wait for a filter class; the number is 0 if they may be forgotten.
 
         What passes goes to the queue; without one, `routed` is asked by what a message was
-        published to, its keys and its properties.
+        published to, its keys and its properties. `elsewhere` is asked for queues of an alternate
+        exchange, for what full queues refuse.
         """
 
     def waiting_for(self, name: str, /) -> int:

@@ -22,6 +22,7 @@ from leporid.engine.peers.rewrites import DelayTooLong
 from leporid.engine.queues.delays import delay_of
 
 if TYPE_CHECKING:
+    from leporid.broker.dataplane import Queue
     from leporid.broker.exchange import Exchange
     from leporid.broker.queues import QueueState
     from leporid.broker.routing import Target
@@ -126,13 +127,17 @@ class DeadLetters:
             return "delay_too_long"
         except PreconditionFailed:
             return "invalid_key"  # of an exchange with strict keys
-        queues = [
-            queue.engine
-            for queue in found
-            if reason == REJECTED or not _is_cycle(queue.name, deaths)
-        ]
+        again = reason == REJECTED
+        queues = [each.engine for each in found if again or not _is_cycle(each.name, deaths)]
         first = self._key if self._key is not None else key
-        if self._vhost.plane.publish(queues, self._exchange, first, changed, body):
+
+        def elsewhere() -> list[Queue]:
+            found = self._vhost.routing.alternate(target, self._exchange, keys, changed)
+            return [each for each in found if again or not _is_cycle(each.name, deaths)]
+
+        if self._vhost.plane.publish(
+            queues, self._exchange, first, changed, body, elsewhere=elsewhere
+        ):
             return None
         if queues:
             return "refused"

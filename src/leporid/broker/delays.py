@@ -8,6 +8,7 @@ a store goes with its exchange.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from leporid.broker.dataplane import Delays, Plane, Queue, Source
     from leporid.broker.exchange import Exchange
     from leporid.broker.recorder import Recorder
+
+logger = logging.getLogger(__name__)
 
 LIST_MAX: Final = 1000
 """Messages that one call lists: each is looked up in the log."""
@@ -175,6 +178,7 @@ class DelayStores:
         new_id: gives a number that no queue ever had.
         route: gives the queues for a message that waited in an exchange, by what it was published
             to, its keys and its properties.
+        alternate: gives those that its alternate exchange has for it.
     """
 
     def __init__(
@@ -183,11 +187,13 @@ class DelayStores:
         recorder: Recorder,
         new_id: Callable[[], int],
         route: Callable[[Exchange, str, Sequence[str], bytes], list[Queue]],
+        alternate: Callable[[Exchange, str, Sequence[str], bytes], list[Queue]],
     ) -> None:
         self._plane = plane
         self._recorder = recorder
         self._new_id = new_id
         self._route = route
+        self._alternate = alternate
         self._stores: dict[str, tuple[int, Delays]] = {}
         self._ended = DelayStatistics(0, 0, 0, 0)
 
@@ -218,7 +224,19 @@ class DelayStores:
         def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
             return self._route(exchange, published_to, keys, properties)
 
-        store = self._plane.delays(number, exchange.source, routed)
+        def elsewhere(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
+            return self._alternate(exchange, published_to, keys, properties)
+
+        def lost() -> None:
+            store.lost = None
+            logger.warning(
+                "a delayed message of exchange '%s' came to no queue when it was due, and is "
+                "dropped; further ones are counted only. An alternate exchange would get them",
+                exchange.name,
+            )
+
+        store = self._plane.delays(number, exchange.source, routed, elsewhere)
+        store.lost = lost
         self._stores[exchange.name] = number, store
         return store
 

@@ -10,6 +10,7 @@ only what has changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from leporid.broker import streams
@@ -112,6 +113,8 @@ def adjust(vhost: VirtualHost, queue: QueueState) -> None:
             max_bytes=now.max_bytes,
             overflow=now.overflow or "drop-head",
         )
+    if now.refuses:
+        engine.given_up = partial(vhost.gave_up, queue)
     if now.refuses != before.refuses and vhost.find_queue(queue.name) is queue:
         vhost.forget_routes_to(queue)  # the engine's routes know which of their queues refuse
     if now.message_ttl_ms != before.message_ttl_ms:

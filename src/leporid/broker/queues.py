@@ -101,6 +101,8 @@ class QueueState:
     goes_at_ms: int = 0
     """When it goes unless it is used; with `timer_ms` a matter of `unused` only."""
     timer_ms: int = 0
+    told_given_up: bool = False
+    """The log says that messages which waited for room in it were dropped."""
     deleted: bool = False
 
     def __repr__(self) -> str:

@@ -101,7 +101,7 @@ class Routing:
     def beyond(
         self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
     ) -> list[Queue]:
-        """Return the queues for a message that comes to an exchange by a verdict."""
+        """Return the queues for a message that comes to an exchange, published to it or not."""
         message = Message(keys, properties, published_to)
         return [each.engine for each in self.states_below(exchange, message)]
 
@@ -112,6 +112,22 @@ class Routing:
         message = Message(keys, properties, published_to)
         reached = self._topology.reach(exchange, message)
         return [each.engine for each in self._states(exchange, reached, message)]
+
+    def alternate(
+        self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
+    ) -> list[Queue]:
+        """Return the queues that an alternate exchange has for a message; none without one.
+
+        For what no queue of the exchange takes although it has some. Nothing is raised: there is
+        nobody who could be told.
+        """
+        if exchange.alternate is None:
+            return []
+        below = self._topology.exchanges.get(exchange.alternate)
+        try:
+            return [] if below is None else self.beyond(below, published_to, keys, properties)
+        except Fault:
+            return []
 
     def _of_key(self, exchange: Exchange, key: str) -> list[Queue] | Fork | Decision:
         """Where all messages with one key go, as far as that is the same for all of them."""

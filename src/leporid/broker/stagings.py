@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from leporid.broker.exchange import Exchange
 from leporid.broker.filters import class_of
 from leporid.broker.queues import QueueState
 
 if TYPE_CHECKING:
     from leporid.broker.dataplane import Queue, Staging
-    from leporid.broker.exchange import Exchange
     from leporid.broker.exchanges import Binding
     from leporid.broker.recorder import Recorder
     from leporid.broker.vhost import VirtualHost
@@ -96,15 +96,25 @@ class Stagings:
     def restore(self, number: int, binding: Binding, destination: Exchange | QueueState) -> Staged:
         """Make the place of a binding; nothing is recorded. It leaves unless `begin` is called."""
         name = class_of(binding.arguments) or ""
+        routing = self._vhost.routing
+        to_queue = binding.destination_kind == "queue"
+
+        def elsewhere(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
+            # By its name: it may be gone while something of the binding waits.
+            asked = self._vhost.find_exchange(binding.source) if to_queue else destination
+            if not isinstance(asked, Exchange):
+                return []
+            return routing.alternate(asked, published_to, keys, properties)
+
         if isinstance(destination, QueueState):
-            engine = self._vhost.plane.staging(number, name, destination.engine)
+            engine = self._vhost.plane.staging(number, name, destination.engine, None, elsewhere)
         else:
             exchange = destination
 
             def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
-                return self._vhost.routing.beyond(exchange, published_to, keys, properties)
+                return routing.beyond(exchange, published_to, keys, properties)
 
-            engine = self._vhost.plane.staging(number, name, None, routed)
+            engine = self._vhost.plane.staging(number, name, None, routed, elsewhere)
         self._made += 1
         found = Staged(binding, f"{PREFIX}{self._made}", number, engine)
         self._leaving[found] = None

@@ -20,6 +20,8 @@ class VirtualHostStatistics:
     Attributes:
         delays: of each exchange that has, or had, delayed messages.
         delays_total: of all exchanges there were since the start.
+        backlog: messages of the broker's own that wait for room in full queues.
+        given_up: those that did and are dropped, since the start, by reason.
         remembered: messages that exchanges remember, to take none of them twice.
         unknown_arguments: arguments that nothing reads, by where they were given.
     """
@@ -30,5 +32,7 @@ class VirtualHostStatistics:
     queues: tuple[QueueStatistics, ...]
     delays: Mapping[str, DelayStatistics]
     delays_total: DelayStatistics
+    backlog: int
+    given_up: Mapping[str, int]
     remembered: int
     unknown_arguments: Mapping[str, int]

@@ -10,7 +10,10 @@ everything as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.broker import limits, streams
@@ -43,6 +46,15 @@ from leporid.broker.stagings import Stagings
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.topology import PREDECLARED, Topology
 from leporid.broker.unknown_arguments import UnknownArguments
+
+logger = logging.getLogger(__name__)
+
+GIVEN_UP: Final[Mapping[str, str]] = {
+    "expired": "they waited for a day",
+    "backlog_full": "too many wait",
+    "too_large": "they are above its limits by themselves",
+}
+"""Why the engine drops a message that waits for room in a queue."""
 
 
 class VirtualHost:
@@ -78,8 +90,13 @@ class VirtualHost:
             held=self._held,
         )
         self.delay_stores = DelayStores(
-            registry.plane, self._recorder, registry.new_queue_id, self.routing.route_due
+            registry.plane,
+            self._recorder,
+            registry.new_queue_id,
+            self.routing.route_due,
+            self.routing.alternate,
         )
+        self._given_up: Counter[str] = Counter()
         for exchange, kind in PREDECLARED:
             self.add_exchange(
                 exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}
@@ -370,6 +387,17 @@ class VirtualHost:
         """A queue is in use: if it goes when it is not, that time begins anew."""
         self._registry.unused.used(queue)
 
+    def gave_up(self, queue: QueueState, reason: str) -> None:
+        """A message that the broker sent to a queue does not wait for room there any longer."""
+        self._given_up[reason] += 1
+        if not queue.told_given_up:
+            queue.told_given_up = True
+            logger.warning(
+                "messages that %s had no room for are dropped: %s; further ones are counted only",
+                queue.title,
+                GIVEN_UP[reason],
+            )
+
     # ------------------------------------------------------------------ streams
 
     def declare_partitioned_stream(
@@ -426,6 +454,8 @@ class VirtualHost:
             queues=tuple(queue.statistics() for queue in self.queues()),
             delays={each.exchange: each.statistics() for each in self.delay_stores},
             delays_total=self.delay_stores.statistics(),
+            backlog=sum(queue.engine.backlog_count for queue in self.queues()),
+            given_up=dict(self._given_up),
             remembered=self.histories.remembered,
             unknown_arguments=dict(self.unknown_arguments.counts),
         )

@@ -64,7 +64,7 @@ cdef class Plane:
     cdef Timers timers                  # of entries with a time to live
     cdef uint64_t timed_count           # entries that have one, settled ones not counted
     cdef list momentary                 # (queue, seq) with a time to live of 0
-    cdef list ringing                   # Delays that have something due
+    cdef list ringing                   # TimedQueue that have something to send
     cdef dict judging                   # who may have something to ask a filter class, in order
     cdef dict inquiries                 # of consumers of queues, by filter class
     cdef Tally filtered                 # what readers with a filter made of all streams

@@ -183,6 +183,7 @@ class Plane:
         queue_id: int,
         source: object,
         routed: Callable[[str, Sequence[str], bytes], Sequence[object]],
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
     ) -> Delays:
         """What waits in an exchange; made when something does, or before replay."""
 
@@ -192,6 +193,7 @@ class Plane:
         name: str,
         queue: object | None,
         routed: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
     ) -> Staging:
         """What of a binding waits for a filter class.
 
@@ -268,6 +270,7 @@ class Plane:
         body: bytes,
         producer: bytes | None = None,
         sequence: int = 0,
+        elsewhere: Callable[[], Sequence[object]] | None = None,
     ) -> bool:
         """A message of the broker's own, such as a dead letter; returns whether it is new."""
 

@@ -21,18 +21,18 @@ from leporid.engine.streams.choice cimport tally_of
 from leporid.engine.log.cleaning cimport clean, compact
 from leporid.engine.peers.connection cimport Connection
 from leporid.engine.routing.dedup cimport UniqueQueue, unguarded
-from leporid.engine.queues.delays cimport Delays, fire_due
+from leporid.engine.queues.delays cimport Delays
 from leporid.engine.log.facts cimport flush_settles, mark_clean
 from leporid.engine.routing.forks cimport Decision, Fork
 from leporid.engine.queues.index cimport BlockPool
 from leporid.engine.queues.inquiry cimport renew_class, waiting_for
 from leporid.engine.log.log cimport Log, Segment
+from leporid.engine.queues.onward cimport accepted, run_timed
 from leporid.engine.streams.producers cimport Producers
 from leporid.engine.filtering.questions cimport Questions
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.queues.retries cimport Retries
 from leporid.engine.streams.scanning cimport scan
-from leporid.engine.peers.sender cimport open_queues
 from leporid.engine.routing.source cimport Route, Source, make_route
 from leporid.engine.queues.staging cimport Staging
 from leporid.engine.log.storing cimport store, store_produced
@@ -154,7 +154,7 @@ cdef class Plane:
         self.queues[queue_id] = self.streams[queue_id] = stream
         return stream
 
-    def delays(self, uint32_t queue_id, Source source not None, routed not None):
+    def delays(self, uint32_t queue_id, Source source not None, routed not None, elsewhere=None):
         """What waits in an exchange; made when something does, or before replay.
 
         Args:
@@ -162,24 +162,27 @@ cdef class Plane:
             source: of the exchange.
             routed: gives the queues for (exchange, keys, properties): of what it was published
                 to, which may be an exchange above.
+            elsewhere: gives those of its alternate exchange, for what full queues refuse.
         """
         cdef Delays delays = Delays(
             self, queue_id or self.new_transient_id(), source.name, queue_id != 0)
-        delays.source, delays.routed = source, routed
+        delays.source, delays.routed, delays.elsewhere = source, routed, elsewhere
         self.queues[delays.id] = source.delays = delays
         return delays
 
-    def staging(self, uint32_t queue_id, str name not None, Queue queue, routed=None):
+    def staging(self, uint32_t queue_id, str name not None, Queue queue, routed=None,
+                elsewhere=None):
         """What of a binding waits for a filter class; made with the binding, or before replay.
 
         Args:
             queue_id: the definition's, or 0 for a binding that a restart forgets.
             queue: where it leads, or None for an exchange.
             routed: gives the queues of that exchange for (exchange, keys, properties).
+            elsewhere: gives those of an alternate exchange, for what full queues refuse.
         """
         cdef Staging staging = Staging(
             self, queue_id or self.new_transient_id(), name, queue_id != 0)
-        staging.routed = routed
+        staging.routed, staging.elsewhere = routed, elsewhere
         staging.way = None if queue is None else make_route([queue])
         self.queues[staging.id] = staging
         return staging
@@ -280,7 +283,7 @@ cdef class Plane:
             search_on(self)
         self.work()
         if self.ringing:
-            fire_due(self)
+            run_timed(self)
             self.work()
         if self.scanning:
             scan(self)
@@ -372,12 +375,12 @@ cdef class Plane:
     # ------------------------------------------------------------- publishing
 
     def publish(self, queues, str exchange not None, str key not None, bytes properties not None,
-                bytes body not None, bytes producer=None, uint64_t sequence=0):
+                bytes body not None, bytes producer=None, uint64_t sequence=0, elsewhere=None):
         """A message of the broker's own, such as a dead letter, straight into queues.
 
-        A queue that is full and refuses publishes does not get it, and nobody is told; its own
-        dead letters may. Returns whether it is new; with a producer, what has it already leaves it
-        out.
+        A queue that is full and refuses publishes gets it when it has room, unless it makes a dead
+        letter of it, or no queue takes it and `elsewhere()` has some. Returns whether it is new
+        anywhere; with a producer, what has it already leaves it out.
         """
         cdef Route route = make_route(queues)
         cdef Props props
@@ -391,7 +394,7 @@ cdef class Plane:
         if route.guarded:
             route = unguarded(route, &props)
         if route.refusing:
-            route = open_queues(route, len(body), burying)
+            route = accepted(self, route, len(body), &props, burying, elsewhere)
         if not route.queues and route.apart is None:
             fresh = False
         elif producer is not None:

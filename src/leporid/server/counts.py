@@ -45,6 +45,8 @@ class Count:
     dead_lettered_total: Mapping[tuple[str, str], int]
     dead_letters_dropped_total: Mapping[tuple[str, str], int]
     delays: Mapping[str, DelayStatistics]
+    backlog: Mapping[str, int]
+    given_up: Mapping[tuple[str, str], int]
     remembered: Mapping[str, int]
     leases: int
     messages_leased: int
@@ -100,6 +102,12 @@ class Counts:
             dead_lettered_total=dict(dead_letters.deaths),
             dead_letters_dropped_total=dict(dead_letters.dropped),
             delays={vhost.name: vhost.delays_total for vhost in found.vhosts},
+            backlog={vhost.name: vhost.backlog for vhost in found.vhosts},
+            given_up={
+                (vhost.name, reason): count
+                for vhost in found.vhosts
+                for reason, count in vhost.given_up.items()
+            },
             remembered={vhost.name: vhost.remembered for vhost in found.vhosts},
             leases=len(leases),
             messages_leased=sum(lease.count for lease in leases),

@@ -84,6 +84,10 @@ class Statistics(Protocol):
     @property
     def delays(self) -> Mapping[str, Delays]: ...
     @property
+    def backlog(self) -> Mapping[str, int]: ...
+    @property
+    def given_up(self) -> Mapping[tuple[str, str], int]: ...
+    @property
     def remembered(self) -> Mapping[str, int]: ...
     @property
     def leases(self) -> int: ...
@@ -192,6 +196,7 @@ class BrokerCollector(Collector):
         )
         yield from _dead_letters(now)
         yield from _delays(now)
+        yield from _backlogs(now)
         remembered = GaugeMetricFamily(
             "leporid_remembered_messages",
             "Messages that exchanges remember, to take none of them twice",
@@ -257,6 +262,28 @@ def _delays(now: Statistics) -> Iterator[Metric]:
         for vhost, count in now.delays.items():
             counter.add_metric((vhost,), getattr(count, name))
         yield counter
+
+
+def _backlogs(now: Statistics) -> Iterator[Metric]:
+    """What the broker itself sent to full queues."""
+    waiting = GaugeMetricFamily(
+        "leporid_backlog_messages",
+        "Delayed messages, dead letters and messages that a filter class let pass which wait for "
+        "room in full queues",
+        labels=("vhost",),
+    )
+    for vhost, count in now.backlog.items():
+        waiting.add_metric((vhost,), count)
+    yield waiting
+    dropped = CounterMetricFamily(
+        "leporid_backlog_dropped",
+        "Total number of messages that waited for room in full queues and were dropped, by reason: "
+        "expired (after a day), backlog_full, too_large",
+        labels=("vhost", "reason"),
+    )
+    for labels, count in now.given_up.items():
+        dropped.add_metric(labels, count)
+    yield dropped
 
 
 def _filter_classes(now: Statistics) -> Iterator[Metric]:

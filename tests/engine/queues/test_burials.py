@@ -131,7 +131,7 @@ def test_a_full_queue_refuses_no_letter_that_somebody_takes_at_once(plane, queue
     assert peer.bodies() == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_a_full_queue_refuses_letters_that_nobody_takes(plane, queue, peer):
+def test_a_full_queue_gets_no_letters_that_nobody_takes_yet(plane, queue, peer):
     grave = small_grave(plane, queue)
     peer.channel.consume(grave, "c", False, 0, 2)
     for number in range(5):

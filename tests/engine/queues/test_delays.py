@@ -264,12 +264,14 @@ def test_copies_must_be_arrays_when_it_is_published(world):
     assert world.waiting() == 0
 
 
-def test_a_queue_that_is_full_by_then_does_not_get_it(world):
+def test_a_queue_that_is_full_by_then_gets_it_later(world):
     world.q.set_limits(max_length=1, overflow="reject-publish")
     world.send(b"a", delayed(5))
     world.send(b"b", delayed(6))
     world.sleep(10)
     assert (world.came(), world.waiting()) == ([b"a"], 0)
+    world.sleep(100)
+    assert world.came() == [b"b"]
 
 
 def test_a_full_queue_may_hand_it_to_its_dead_letters(world):

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from leporid.engine.log.log cimport Log, Segment
 from leporid.engine.plane cimport Plane
+from leporid.engine.queues.queue cimport Queue
 
 cdef class Replay:
     cdef Plane plane
@@ -21,5 +22,6 @@ cdef class Replay:
     cdef int undo(self, Segment segment, const uint8_t *base, list pending, report) except -1
     cdef int apply_one(self, Segment segment, const uint8_t *base, size_t at, report) except -1
     cdef void meet(self, uint32_t queue)
+    cdef Queue queue_of(self, uint32_t number)
 
 cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t used) noexcept

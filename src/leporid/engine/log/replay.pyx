@@ -15,6 +15,7 @@ from leporid.engine.log.log cimport (
     KIND_PRODUCER, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
 )
 from leporid.engine.plane cimport Plane
+from leporid.engine.queues.backlog cimport BACKLOG_BIT, backlog_of
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.log.restoring cimport (
     apply_delivered, apply_publish, apply_settle, finish_restore,
@@ -238,7 +239,7 @@ cdef class Replay:
             for i in range(record.targets):
                 if target[i].queue >= TRANSIENT_IDS:
                     continue  # some other queue has that number by now
-                queue = self.plane.queues.get(target[i].queue)
+                queue = self.queue_of(target[i].queue)
                 if queue is not None:
                     apply_publish(queue, target[i].seq, position)
         elif record.kind == KIND_PRODUCER:
@@ -251,7 +252,7 @@ cdef class Replay:
             self.meet(head[0])
             if self.plane is None:
                 return 0
-            queue = self.plane.queues.get(head[0])
+            queue = self.queue_of(head[0])
             for i in range(head[1]):
                 if record.kind == KIND_SETTLE and ranges[i].segment != segment.number:
                     segment.pins.add(ranges[i].segment)
@@ -265,7 +266,17 @@ cdef class Replay:
 
     cdef void meet(self, uint32_t queue):
         if queue < TRANSIENT_IDS:
-            self.highest_queue_id = max(self.highest_queue_id, queue)
+            self.highest_queue_id = max(self.highest_queue_id, queue & ~<uint32_t> BACKLOG_BIT)
+
+    cdef Queue queue_of(self, uint32_t number):
+        """The queue of a number, None without one; definitions do not know backlogs."""
+        cdef Queue queue = self.plane.queues.get(number)
+        cdef Queue behind
+        if queue is None and number & BACKLOG_BIT and number < TRANSIENT_IDS:
+            behind = self.plane.queues.get(number ^ BACKLOG_BIT)
+            if behind is not None:
+                queue = backlog_of(behind)
+        return queue
 
     def finish(self, bint missing=False):
         """Every segment was applied; returns whether the broker had been shut down in order.

@@ -5,23 +5,23 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from leporid.engine.queues.index cimport Slot
 from leporid.engine.plane cimport Plane
 from leporid.engine.streams.producers cimport Producer
-from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queues.onward cimport TimedQueue
 from leporid.engine.routing.source cimport Route, Source
 from leporid.engine.encoding.text cimport Bytes
 from leporid.engine.queues.timers cimport Timers
 from leporid.engine.encoding.wire cimport Props
 
-cdef class Delays(Queue):
+cdef class Delays(TimedQueue):
     cdef readonly uint64_t fired        # since the start, and so are the next two
     cdef readonly uint64_t cancelled
     cdef readonly uint64_t unroutable   # of those that were fired
     cdef Source source                  # of the exchange
-    cdef object routed                  # (keys, properties) -> queues
+    cdef object routed                  # (exchange, keys, properties) -> queues
+    cdef object elsewhere               # the same, of the alternate exchange
+    cdef public object lost             # (): told when something came to no queue; or None
     cdef Route route                    # to here and nowhere else, for publishes
     cdef Route inside                   # the same, once it is known how a message is kept
     cdef Timers due                     # of every entry, and of some that are gone
-    cdef uint64_t alarm_ms              # of the one timer that is set in the plane; 0: none
-    cdef bint ringing                   # stands in plane.ringing
     cdef Bytes scratch
     cdef int take(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                   size_t properties_len, const uint8_t *body, size_t body_len, const Props *props,
@@ -29,7 +29,6 @@ cdef class Delays(Queue):
     cdef int arm(self, uint64_t seq, uint64_t came_ms, const Props *props) except -1
     cdef uint64_t on_clock(self, uint64_t due_ms)
     cdef int prune_due(self) except -1
-    cdef bint turn(self, size_t most) except -1
     cdef int fire(self, uint64_t seq, Slot *slot) except -1
     cdef Route way(self, const uint8_t *names, const uint8_t *properties, size_t properties_len)
     cdef Route way_of(self, const uint8_t *names, list keys, bytes properties)
@@ -39,4 +38,3 @@ cdef class Delays(Queue):
     cdef list following(self, size_t limit, uint64_t at_ms, uint64_t seq)
 
 cdef Route postponed(Source source, const Props *props, uint64_t came_ms)
-cdef int fire_due(Plane plane) except -1

@@ -1,6 +1,8 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of delays.pyx."""
 
+from collections.abc import Callable
+
 from leporid.engine.queues.queue import Queue
 
 def delay_of(raw: bytes) -> int:
@@ -12,6 +14,9 @@ def delay_of(raw: bytes) -> int:
 
 class Delays(Queue):
     """Made by `Plane.delays`."""
+
+    lost: Callable[[], None] | None
+    """Called for each message that came to no queue when it was due."""
 
     @property
     def fired(self) -> int:

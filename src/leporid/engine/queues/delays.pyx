@@ -14,7 +14,7 @@ from libc.stdlib cimport free
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.queues.index cimport READY, Slot
-from leporid.engine.queues.onward cimport send_on
+from leporid.engine.queues.onward cimport TimedQueue, send_on
 from leporid.engine.plane cimport Plane
 from leporid.engine.streams.producers cimport Producer
 from leporid.engine.queues.queue cimport Queue
@@ -48,8 +48,6 @@ cdef extern from *:
     uint64_t FAR_MS         # later than anything is due
 
 cdef enum:
-    # Sent on their way in one turn. Each costs about 2 us, and its deliveries as much again.
-    FIRES_MAX = 1000
     STALE_SLACK = 1024          # of entries that are gone, before it is worth looking for them
     # Clocks are cut to whole milliseconds: without one more, a message could be early by a part.
     CLOCK_STEP_MS = 1
@@ -98,18 +96,7 @@ def delay_of(bytes raw not None):
     return 0 if when == WHEN_NOW else due_ms
 
 
-cdef int fire_due(Plane plane) except -1:
-    """Send messages that are due on their way: as many of each exchange as a turn has room for."""
-    cdef Delays delays
-    ringing, plane.ringing = plane.ringing, []
-    most = max(1, FIRES_MAX // len(ringing))
-    for delays in ringing:
-        if delays.turn(most):
-            plane.ringing.append(delays)
-    return 0
-
-
-cdef class Delays(Queue):
+cdef class Delays(TimedQueue):
     """The delayed messages of one exchange; made by `Plane.delays`."""
 
     def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
@@ -171,14 +158,8 @@ cdef class Delays(Queue):
 
     cdef void wake(self):
         """Have the plane ring when the first is due."""
-        cdef uint64_t at_ms
-        if not self.due.count or self.ringing:
-            return
-        at_ms = max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS
-        if not self.alarm_ms or at_ms < self.alarm_ms:
-            self.plane.timed_count += not self.alarm_ms
-            self.alarm_ms = at_ms
-            self.plane.timers.push(at_ms, self.id, 0)
+        if self.due.count:
+            self.ring_at(max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS)
 
     cdef bint waits(self, uint64_t seq, uint64_t at_ms):
         """Whether there is an entry that is due then."""
@@ -200,18 +181,6 @@ cdef class Delays(Queue):
         return 0
 
     # ------------------------------------------------------------- going
-
-    cdef int expire(self, uint64_t seq) except -1:
-        """The alarm rings: the first is due, or was and is gone."""
-        if self.alarm_ms and self.alarm_ms <= self.plane.now_ms and not self.ringing:
-            self.alarm_ms = 0
-            self.plane.timed_count -= 1
-            self.ringing = True
-            self.plane.ringing.append(self)
-        return 0
-
-    cdef bint is_timer(self, uint64_t seq, uint64_t at_ms):
-        return at_ms == self.alarm_ms
 
     cdef bint turn(self, size_t most) except -1:
         """Send up to `most` that are due on their way; returns whether there are more."""
@@ -239,6 +208,7 @@ cdef class Delays(Queue):
         cdef Props props
         cdef Route route
         cdef bytes changed
+        cdef list all_keys = None
         walk_properties(properties, properties_len, &props)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT) == HAS_DELAY:
             # Negative, it says that the delay is over, wherever the message goes from here.
@@ -251,15 +221,18 @@ cdef class Delays(Queue):
             changed, keys = copies_of(properties[:properties_len])
             properties, properties_len = <const uint8_t *> PyBytes_AS_STRING(changed), len(changed)
             key = names[2 + names[0]:record.names_len].decode("utf-8", "surrogateescape")
-            route = self.way_of(names, [key, *keys], changed)
+            all_keys = [key, *keys]
+            route = self.way_of(names, all_keys, changed)
         else:
             route = self.way(names, properties, properties_len)
         walk_properties(properties, properties_len, &props)
         route = send_on(self, seq, route, names, record.names_len, properties, properties_len,
-                        body, record.body_len, &props)
-        if route is None or (route.lost and not route.refused):
-            self.unroutable += route is None or not route.duplicate
+                        body, record.body_len, &props, self.elsewhere, all_keys)
         self.fired += 1
+        if route is None or (route.lost and not route.refused and not route.duplicate):
+            self.unroutable += 1
+            if self.lost is not None:
+                self.lost()
         return 0
 
     cdef Route way(self, const uint8_t *names, const uint8_t *properties, size_t properties_len):
@@ -290,10 +263,7 @@ cdef class Delays(Queue):
     def retire(self):
         """The exchange was deleted, and what waited goes with it; returns how many that were."""
         self.due = Timers()
-        if self.alarm_ms:
-            self.alarm_ms = 0
-            self.plane.timed_count -= 1
-        return Queue.retire(self)
+        return TimedQueue.retire(self)
 
     # ------------------------------------------------------------- what the control plane asks
 

@@ -51,6 +51,8 @@ cdef class Queue:
     cdef Index index
     cdef Takers takers
     cdef Wishes wishes                  # of consumers that have filters; None: nobody has
+    cdef Queue backlog                  # what waits for room here; None: nothing ever did
+    cdef public object given_up         # (reason): told what did so in vain; None: nobody is
     cdef bint hungry                    # stands in plane.hungry
     cdef uint64_t head_seq              # without priorities: from here on nothing was delivered
     cdef Order returned                 # ready again, before head_seq
@@ -80,6 +82,7 @@ cdef class Queue:
     cdef bint is_full(self, uint32_t body_len)
     cdef int drop_excess(self) except -1
     cdef int deliver(self) except -1
+    cdef int delivered_some(self) except -1
     cdef void wake(self)
     cdef int attach(self, Taker taker) except -1
     cdef int detach(self, Taker taker) except -1

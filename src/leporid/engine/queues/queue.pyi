@@ -1,6 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of queue.pyx."""
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from leporid.engine.plane import Plane
@@ -20,6 +21,9 @@ class Queue:
 
     dead_letters: _DeadLetters | None
     """Called with each message that leaves without having been acknowledged."""
+
+    given_up: Callable[[str], None] | None
+    """Called with the reason when a message that waited for room is not kept any longer."""
 
     private: bool
     """It is the broker's own: what comes to no other queue is unroutable all the same."""
@@ -95,6 +99,10 @@ class Queue:
         overflow: str = "drop-head",
     ) -> None:
         """Bounds on ready messages and on their body bytes, and what happens beyond them."""
+
+    @property
+    def backlog_count(self) -> int:
+        """Messages of the broker's own that wait for room."""
 
     def set_message_ttl(self, ttl_ms: int | None) -> None:
         """How long a message stays at most, from when it enters; None: for ever."""

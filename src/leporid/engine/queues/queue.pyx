@@ -72,6 +72,13 @@ cdef class Queue:
         self.overflow = OVERFLOW[overflow]
         self.limited = max_length is not None or max_bytes is not None
         self.wake()
+        if self.backlog is not None:
+            self.backlog.wake()
+
+    @property
+    def backlog_count(self):
+        """Messages of the broker's own that wait for room."""
+        return 0 if self.backlog is None else self.backlog.ready_count
 
     def set_message_ttl(self, ttl_ms):
         """How long a message stays at most, from when it enters; None: for ever."""
@@ -430,6 +437,8 @@ cdef class Queue:
         self.head_seq = self.next_seq
         if self.wishes is not None:
             self.wishes.purged()
+        if self.backlog is not None:
+            self.backlog.wake()
         return count
 
     def retire(self):
@@ -441,6 +450,9 @@ cdef class Queue:
         self.drop_all(UNACKED)
         self.retired = True
         self.dead_letters = None
+        if self.backlog is not None:
+            self.backlog.retire()
+            self.backlog = None
         self.plane.queues.pop(self.id, None)
         self.plane.questions.pop(self.id, None)
         return count
@@ -481,7 +493,7 @@ cdef class Queue:
         cdef uint64_t seq
         if self.wishes is not None:
             self.wishes.deliver()
-            return self.drop_excess()
+            return self.delivered_some()
         while self.ready_count:
             taker = self.takers.turn()
             if taker is None:
@@ -489,4 +501,11 @@ cdef class Queue:
             slot = self.pop(&seq)
             self.delivered += 1
             taker.take(seq, slot)
-        return self.drop_excess()
+        return self.delivered_some()
+
+    cdef int delivered_some(self) except -1:
+        """After deliveries: what is left may be over a limit, or leave room for what waits."""
+        self.drop_excess()
+        if self.backlog is not None:
+            self.backlog.wake()
+        return 0

@@ -13,6 +13,7 @@ cdef class Staging(Queue):
     cdef readonly uint64_t unroutable   # of those that passed
     cdef readonly bint judging          # a batch is out
     cdef object routed                  # (exchange, keys, properties) -> queues; None: to `way`
+    cdef object elsewhere               # the same, of the alternate exchange; None: there is none
     cdef Route way
     cdef list asked                     # the numbers of the batch that is out
     cdef dict had                       # by number: who got it by somebody else's verdict
@@ -20,4 +21,4 @@ cdef class Staging(Queue):
     cdef list others_of(self, const Record *record)
     cdef Route without_those_who_had_it(self, uint64_t seq, const Record *record, Route route)
     cdef int note_had(self, uint64_t seq, set queues) except -1
-    cdef Route way_on(self, const uint8_t *names, bytes properties, const Props *props)
+    cdef Route way_on(self, const uint8_t *names, list keys, bytes properties)

@@ -29,6 +29,15 @@ cdef list all_of(Route route):
     return route.queues + (route.apart or [])
 
 
+cdef list keys_of(const uint8_t *names, bytes properties, const Props *props):
+    """The routing keys of a message, as it was published."""
+    cdef const uint8_t *key = names + 1 + names[0]
+    cdef list keys = [key[1:1 + key[0]].decode("utf-8", "surrogateescape")]
+    if props.marks & HAS_CC:
+        keys += copies_of(properties)[1]
+    return keys
+
+
 cdef class Staging(Queue):
     """What waits for one binding; made by `Plane.staging`."""
 
@@ -135,16 +144,18 @@ cdef class Staging(Queue):
         cdef const uint8_t *body = properties + record.properties_len
         cdef Props props
         cdef Route route = self.way
-        cdef list others = []
+        cdef list others = [], keys = None
         walk_properties(properties, record.properties_len, &props)
         if route is None:
-            route = self.way_on(names, properties[:record.properties_len], &props)
+            keys = keys_of(names, properties[:record.properties_len], &props)
+            route = self.way_on(names, keys, properties[:record.properties_len])
         if route is not None and record.targets > 1:
             others = self.others_of(record)
             route = self.without_those_who_had_it(seq, record, route)
             had = {queue.id for queue in all_of(route)}
         route = send_on(self, seq, route, names, record.names_len, properties,
-                        record.properties_len, body, record.body_len, &props)
+                        record.properties_len, body, record.body_len, &props,
+                        self.elsewhere if record.targets == 1 else None, keys)
         self.passed += 1
         if route is None or (route.lost and not route.refused):
             self.unroutable += route is None or not route.duplicate
@@ -189,12 +200,8 @@ cdef class Staging(Queue):
             self.settle(seq, slot)
         return 0
 
-    cdef Route way_on(self, const uint8_t *names, bytes properties, const Props *props):
+    cdef Route way_on(self, const uint8_t *names, list keys, bytes properties):
         """Where a message goes from the exchange that is bound; None: nobody knows."""
-        cdef const uint8_t *key = names + 1 + names[0]
-        cdef list keys = [key[1:1 + key[0]].decode("utf-8", "surrogateescape")]
-        if props.marks & HAS_CC:
-            keys += copies_of(properties)[1]
         try:
             return make_route(
                 self.routed(names[1:1 + names[0]].decode("utf-8", "surrogateescape"), keys,

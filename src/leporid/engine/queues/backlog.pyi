@@ -1,0 +1,1 @@
+# Nothing of backlog.pyx is seen by Python.

@@ -72,12 +72,47 @@ async def test_refused_where_they_are_refused():
             "unknown arg 'aply-to' (did you mean apply-to?) for policy 'p' in vhost '/'",
         ),
     ]
+    world.stream("orders")
     async with serving(world) as client:
+        answer = await client.get("/api/streams/%2F/orders/records", params={"tags": "a|b"})
+        assert (answer.status_code, answer.json()["reason"]) == (
+            400,
+            (
+                "doubtful arg 'tags' (a|b is one tag; || stands between tags) for a table of queue "
+                "'orders' in vhost '/'"
+            ),
+        )
         for path, body, status, reason in wrong:
             answer = await client.put(f"/api/{path}", json=body)
             assert (answer.status_code, answer.json()["reason"]) == (status, reason)
             assert (await client.get(f"/api/{path}")).status_code == 404
     world.around.stop()
+
+
+async def test_filters_of_tables_that_match_nothing(world: World, client: httpx.AsyncClient):
+    world.stream("orders")
+    world.vhost.create_queue("jobs", durable=True, auto_delete=False, arguments={}, owner=None)
+    tags, expression = {"tags": "a | b"}, {"filter": "TAGS = 'a'"}
+    right = {"tags": "a || b", "filter": "TAGS = 'a'", "dialect": "rocketmq"}
+    for parameters in (tags, tags, expression, right):
+        url = "/api/streams/%2F/orders/records"
+        assert (await client.get(url, params=parameters)).status_code == 200
+    assert (await client.get("/api/queues/%2F/jobs/messages", params=tags)).status_code == 200
+    assert [
+        (one["name"], one["argument"], one["reason"], one["count"]) for one in await listed(client)
+    ] == [
+        ("jobs", "tags", "a | b is one tag; || stands between tags", 1),
+        (
+            "orders",
+            "filter",
+            (
+                "TAGS is a header in the dialect jms; did you mean tags, or the "
+                'dialect rocketmq? The header is "TAGS" in double quotes'
+            ),
+            1,
+        ),
+        ("orders", "tags", "a | b is one tag; || stands between tags", 2),
+    ]
 
 
 async def test_a_misspelt_setting_says_what_may_be_meant(client: httpx.AsyncClient):

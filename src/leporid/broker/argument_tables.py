@@ -28,14 +28,14 @@ from leporid.broker.filters import FILTER_ARGUMENTS, PREFIX
 from leporid.broker.partitions import HASH_TYPE, MARK, ORDER
 from leporid.broker.queue_types import QUEUE_TYPES, QueueType
 
-Place: TypeAlias = Literal["queue", "exchange", "binding", "consumer", "policy"]
-"""queue.declare, exchange.declare, queue.bind and exchange.bind, basic.consume; and the members of
-a policy over HTTP."""
+Place: TypeAlias = Literal["queue", "exchange", "binding", "consumer", "policy", "table"]
+"""queue.declare, exchange.declare, queue.bind and exchange.bind, basic.consume; and over HTTP the
+members of a policy, and the parameters of a table of messages."""
 
 NAME_CHARACTERS_MAX: Final = 64
 """Of a name that is compared with those in the table; the longest there has half of that."""
 
-LOOKED_AT_MAX: Final = 16
+LOOKED_AT_MAX: Final = 8
 """Names of one table of arguments that are compared with those that exist, which takes a tenth of
 a millisecond each: a peer may send thousands."""
 
@@ -122,11 +122,11 @@ ARGUMENTS: Final[tuple[Argument, ...]] = (
 """All of them. The settings of policies, which are refused where they are misspelt, are
 `policy_keys.KEYS`."""
 
-NAMES: Final[Mapping[Place, frozenset[str]]] = {
+NAMES: Final[Mapping[str, frozenset[str]]] = {
     place: frozenset(each.name for each in ARGUMENTS if each.place == place)
     for place in ("queue", "exchange", "binding", "consumer", "policy")
 }
-"""Those of each place."""
+"""Those of each place; unknown parameters of a table are refused."""
 
 _PLACES: Final[Mapping[Place, str]] = {
     "queue": "queues",

@@ -40,7 +40,7 @@ TAG_NAME: Final = "TAGS"
 """RocketMQ's name for the tag in expressions."""
 
 _TAG_IS_A_HEADER: Final = (
-    f"{TAG_NAME} is a header in the dialect jms; did you mean {TAGS}, or the dialect rocketmq? "
+    f"{TAG_NAME} is a header in the dialect jms; did you mean {{}}, or the dialect rocketmq? "
     f'The header is "{TAG_NAME}" in double quotes'
 )
 
@@ -110,22 +110,28 @@ def check_names(arguments: Mapping[str, Value]) -> None:
             raise _refusal(name, f"there is none of that name; {there}")
 
 
-def doubts(arguments: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+def doubts(
+    arguments: Mapping[str, Value], names: tuple[str, str, str] = (TAGS, SQL, DIALECT)
+) -> Iterator[tuple[str, str]]:
     """Yield the filters that are right and probably match nothing: the argument, and why.
 
     A list of tags with single bars is one tag, which RocketMQ's clients refuse to give a message;
     `TAGS` is the tag in RocketMQ's dialect only.
+
+    Args:
+        arguments: the table.
+        names: those of the tags, the expression and its dialect.
     """
-    tags, sql = arguments.get(TAGS), arguments.get(SQL)
+    tags, sql, dialect = (arguments.get(name) for name in names)
     if isinstance(tags, str):
         for tag in _or_nothing(lambda: parse_tags(tags)) or ():
             if "|" in tag:
-                yield TAGS, f"{quoted(tag)} is one tag; || stands between tags"
+                yield names[0], f"{quoted(tag)} is one tag; || stands between tags"
                 break
-    if isinstance(sql, str) and TAG_NAME in sql and arguments.get(DIALECT, DEFAULT) == Dialect.JMS:
+    if isinstance(sql, str) and TAG_NAME in sql and dialect in (None, Dialect.JMS):
         words = _or_nothing(lambda: tokenize(sql, Dialect.JMS)) or ()
         if any(word.type == "NAME" and word == TAG_NAME for word in words):
-            yield SQL, _TAG_IS_A_HEADER
+            yield names[1], _TAG_IS_A_HEADER.format(names[0])
 
 
 def _or_nothing(read: Callable[[], T]) -> T | None:

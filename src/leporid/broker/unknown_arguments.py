@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.argument_tables import NAME_CHARACTERS_MAX, Place, elsewhere, unknown_in
 from leporid.broker.exchanges.headers import X_MATCH, HeadersRouter
-from leporid.broker.filters import doubts
+from leporid.broker.filters import DIALECT, SQL, TAGS, doubts
 from leporid.broker.names import exchange_in, queue_in
 
 if TYPE_CHECKING:
@@ -138,6 +138,20 @@ class UnknownArguments:
         title = f"policy '{name}' in vhost '{self._vhost}'"
         self._report("policy", "policy", name, title, members, by)
 
+    def check_table(
+        self, name: str, parameters: Arguments, names: tuple[str, str, str], by: str
+    ) -> None:
+        """Look at the filters of a table of a queue's messages; raises as `check_queue`.
+
+        Args:
+            name: of the queue.
+            parameters: the filters.
+            names: those of the tags, the expression and its dialect.
+            by: who reads it.
+        """
+        title = f"a table of {queue_in(self._vhost, name)}"
+        self._doubt("table", "queue", name, title, parameters, by, names)
+
     def _report(
         self,
         place: Place,
@@ -161,9 +175,16 @@ class UnknownArguments:
             self._note(found, "unknown", title, by)
 
     def _doubt(
-        self, place: Place, kind: Kind, name: str, title: str, arguments: Arguments, by: str
+        self,
+        place: Place,
+        kind: Kind,
+        name: str,
+        title: str,
+        arguments: Arguments,
+        by: str,
+        names: tuple[str, str, str] = (TAGS, SQL, DIALECT),
     ) -> None:
-        for argument, reason in doubts(arguments):
+        for argument, reason in doubts(arguments, names):
             self._note(
                 UnknownArgument(place, kind, name, argument, None, reason), "doubtful", title, by
             )

@@ -21,7 +21,7 @@ from leporid.engine.filtering.chosen import Chosen
 from leporid.engine.queues.browse import Browse
 from leporid.engine.tables.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
 from leporid.management.answers import Room, TableAnswer, result_of
-from leporid.management.filters import FILTER_PARAMETERS, filters_in
+from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import NUMBER_MAX, Parameters
 from leporid.management.paths import name_of
 from leporid.management.records import (
@@ -109,6 +109,7 @@ class BrowseRoutes:
         found = await find_queue(self._around, request)
         given = Parameters(request, PARAMETERS)
         shape, filters = shape_in(given), filters_in(given)
+        check_filters(given, found.user, found.vhost, found.state.name)
         limit = given.whole("limit", NUMBER_MAX)
         first, unacked = given.whole("from", 0), given.flag("unacked")
         await self._around.on_thread(need_arrow)

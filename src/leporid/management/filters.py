@@ -6,15 +6,20 @@ the table is of. Invariant: what is left out of a table was asked to be left out
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.choices import choice_for
 from leporid.engine.streams.choice import Choice
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.errors import FilterError
 from leporid.filters.tags import parse_tags
 from leporid.management.parameters import Parameters
-from leporid.management.refusals import bad
+from leporid.management.refusals import Refusal, bad
+
+if TYPE_CHECKING:
+    from leporid.broker.access import User
+    from leporid.broker.vhost import VirtualHost
 
 FILTER_PARAMETERS: Final = (
     "routing_key",
@@ -26,6 +31,7 @@ FILTER_PARAMETERS: Final = (
     "filter",
     "dialect",
 )
+_FILTERS: Final = ("tags", "filter", "dialect")
 _DIALECTS: Final = (DEFAULT, *(one for one in Dialect if one is not DEFAULT))
 
 
@@ -48,6 +54,19 @@ def filters_in(given: Parameters) -> dict[str, Any]:
     if choice is not None:
         filters["choice"] = choice
     return filters
+
+
+def check_filters(given: Parameters, user: User, vhost: VirtualHost, queue: str) -> None:
+    """Tell of filters that are right and probably match nothing.
+
+    Raises:
+        Refusal: there is one, and the virtual host refuses such.
+    """
+    filters = {name: text for name in _FILTERS if (text := given.text(name)) is not None}
+    try:
+        vhost.unknown_arguments.check_table(queue, filters, _FILTERS, f"user '{user.name}'")
+    except PreconditionFailed as fault:
+        raise Refusal(400, "bad-request", fault.text.partition(" - ")[2]) from None
 
 
 def _choice_in(given: Parameters) -> Choice | None:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from leporid.engine.filtering.chosen import Chosen
 from leporid.engine.tables.arrow import COLUMNS, columns_of
 from leporid.management.answers import Room, TableAnswer, result_of
-from leporid.management.filters import FILTER_PARAMETERS, filters_in
+from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters
 from leporid.management.refusals import Refusal, bad
 from leporid.management.streams import check_incarnation, check_partition
@@ -118,6 +118,7 @@ def _wanted(found: Found, request: Request) -> Wanted:
             f"partition {partition} of stream '{found.name}' ends before offset {stream.end}",
             end=stream.end,
         )
+    check_filters(given, found.user, found.vhost, found.name)
     return Wanted(
         name=found.name,
         partition=partition,

@@ -215,7 +215,7 @@ class BrokerCollector(Collector):
         unknown = CounterMetricFamily(
             "leporid_unknown_arguments",
             "Total number of arguments that nothing reads, and of filters that probably match "
-            "nothing, by where they were given: queue, exchange, binding, consumer, policy",
+            "nothing, by where they were given: queue, exchange, binding, consumer, policy, table",
             labels=("vhost", "place"),
         )
         for labels, count in now.unknown_arguments.items():

@@ -326,6 +326,9 @@ def test_a_stream_made_again_under_a_checkpoint_is_refused(broker, query):
         query.once()
     query.once(failOnDataLoss="false")
     assert stored(broker, "out") == [*range(100), *range(200)]
+    broker.make("bills")
+    with pytest.raises(PySparkException, match="over stream 'orders', and this query reads"):
+        query.once(stream="bills", failOnDataLoss="false")
 
 
 def test_the_first_batch_is_replayed_though_the_query_would_start_elsewhere_now(broker, query):

@@ -20,8 +20,9 @@ from leporid.spark.stream_reader import StreamReader
 @pytest.fixture
 def make(broker):
     def make(**given) -> StreamReader:
+        common = {"url": broker.url, "stream": "orders", "pollMs": "20", "retryTimeout": "2s"}
         values = options.check_all(
-            {"url": broker.url, "stream": "orders", "pollMs": "20", "retryTimeout": "2s", **given}
+            {name: value for name, value in (common | given).items() if value is not None}
         )
         return StreamReader(options.connection(values, {}), options.reading(values), COLUMNS)
 
@@ -157,6 +158,37 @@ def test_a_stream_made_again_under_a_query_is_refused(orders, make):
     assert [repr(piece) for piece in tolerant.partitions(start, end)] == [
         "partition 0 of stream 'orders': [0, 7)"
     ]
+
+
+@pytest.mark.parametrize("fail_on_loss", ["true", "false"])
+@pytest.mark.parametrize("other", [{"stream": "bills"}, {"stream": None, "streamPattern": "b.*"}])
+def test_a_checkpoint_of_another_stream_is_refused(orders, make, fail_on_loss, other):
+    reader = make(startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    orders.make("bills")
+    orders.append("bills", 10)
+    another = make(failOnDataLoss=fail_on_loss, readerName="etl", **other)
+    says = r"over stream 'orders', and this query reads stream.* 'b.*name stream 'orders' to"
+    with pytest.raises(OptionError, match=says):
+        another.latestOffset(end, ReadAllAvailable())
+    # A batch that was planned and not done is not read, either.
+    with pytest.raises(OptionError, match=says):
+        another.partitions(start, end)
+    assert orders.readers == {}
+
+
+def test_a_stream_that_is_left_out_is_named(orders, make):
+    orders.make("bills")
+    start = make(stream=None, streams="orders,bills").initialOffset()
+    with pytest.raises(OptionError, match=r"offsets of stream 'bills', .* name stream 'bills' as"):
+        make().latestOffset(start, ReadAllAvailable())
+    assert make(failOnDataLoss="false").latestOffset(start, ReadAllAvailable()) == start
+    # Further streams begin at their first message.
+    orders.append("bills", 3)
+    start = make().initialOffset()
+    more = make(stream=None, streams="orders,bills").latestOffset(start, ReadAllAvailable())
+    assert more["offsets"]["bills"] == {"0": 3}
 
 
 def test_a_logged_range_is_replayed_as_it_was(orders, make):

@@ -21,7 +21,7 @@ positions alone. A position is never moved back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -227,6 +227,38 @@ class Limits:
     bytes_max: int | None = None
     rows_min: int | None = None
     delay_ms_max: int = 0
+
+
+def check_streams(
+    position: Offsets, reads: Callable[[str], bool], what: str, *, fail_on_loss: bool
+) -> None:
+    """Refuse a checkpoint of a query over other streams.
+
+    Args:
+        position: of the checkpoint.
+        reads: whether the query reads a stream of that name.
+        what: what the query reads, for messages: `stream 'orders'`.
+        fail_on_loss: whether it is an error that the query reads some of the streams no more.
+
+    Raises:
+        OptionError: the query reads none of them, or not all of them and `fail_on_loss`.
+    """
+    known = sorted({key.stream for key in position})
+    left_out = [stream for stream in known if not reads(stream)]
+    if not left_out or (len(left_out) < len(known) and not fail_on_loss):
+        return
+    names = ", ".join(map(repr, left_out))
+    plural = "s" if len(left_out) > 1 else ""
+    if len(left_out) == len(known):
+        raise OptionError(
+            f"the checkpoint is of a query over stream{plural} {names}, and this query reads "
+            f"{what}: name stream{plural} {names} to continue that query, or give a new "
+            f"checkpointLocation to begin with {what}"
+        )
+    raise OptionError(
+        f"the checkpoint has offsets of stream{plural} {names}, and this query reads {what}: name "
+        f"stream{plural} {names} as well, or give failOnDataLoss = false to leave them out"
+    )
 
 
 def reconcile(start: Offsets, parts: Parts, *, fail_on_loss: bool) -> tuple[Offsets, list[str]]:

@@ -84,8 +84,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             DataLossError: the broker does not have any more what comes next.
+            OptionError: the checkpoint is that of a query over other streams.
         """
-        position = offsets.from_json(start)
+        position = self._of_checkpoint(start)
         self._store(position)
         limits = self._limits(limit)
         if self._available_now is not None:
@@ -137,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch among tasks; the same for the same batch, as it may be replayed."""
-        ranges = offsets.ranges(offsets.from_json(start), offsets.from_json(end))
+        ranges = offsets.ranges(offsets.from_json(start), self._of_checkpoint(end))
         ranges = offsets.split(ranges, self.reading.partitions_min)
         return [RangePartition(part) for part in ranges]
 
@@ -152,6 +153,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Do nothing: Spark ends the process, with or without calling this."""
+
+    def _of_checkpoint(self, value: dict[str, Any]) -> Offsets:
+        """Return a position that Spark has kept, if it is one in the streams that are read.
+
+        Spark itself does not notice that a query was started with another stream.
+        """
+        position, survey = offsets.from_json(value), self._survey()
+        offsets.check_streams(
+            position, survey.reads, str(survey), fail_on_loss=self.reading.fail_on_loss
+        )
+        return position
 
     def _store(self, position: Offsets) -> None:
         """Store the position under the query's name at the broker, as a named reader's.

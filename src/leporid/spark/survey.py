@@ -10,6 +10,7 @@ is not there.
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -50,6 +51,19 @@ class Survey:
             self._names = self._client.streams(self._reading.pattern)
             self._names_until = now + PATTERN_SECONDS
         return self._names
+
+    def reads(self, stream: str) -> bool:
+        """Return whether a stream of that name is to be read, if there is one."""
+        if self._reading.streams is not None:
+            return stream in self._reading.streams
+        return re.fullmatch(self._reading.pattern or "", stream) is not None
+
+    def __str__(self) -> str:
+        """Return what is read, for messages."""
+        if self._reading.streams is None:
+            return f"streamPattern {self._reading.pattern!r}"
+        names = ", ".join(map(repr, self._reading.streams))
+        return f"stream{'s' if len(self._reading.streams) > 1 else ''} {names}"
 
     def check(self) -> None:
         """Ask once, so that a wrong name or a missing right shows now.

@@ -24,6 +24,9 @@ def test_workers_find_this_python_and_this_package(java):
     assert environ["PYSPARK_PYTHON"] == sys.executable
     root = str(Path(leporid.__file__).parents[1])
     assert environ["PYTHONPATH"].split(os.pathsep) == [root, "/else"]
+    own = {"PYSPARK_PYTHON": "/own/python", "PYSPARK_DRIVER_PYTHON": "/own/driver"}
+    prepare_environment(chosen := dict(own))
+    assert own.items() <= chosen.items()
     before = dict(environ)
     prepare_environment(environ)
     assert environ == before

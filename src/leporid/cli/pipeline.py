@@ -137,6 +137,9 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--routing-key", help="with which key; without it, each record's own")
     parser.add_argument("--rate", type=float, metavar="N", help="messages in a second, at most")
     parser.add_argument("--unroutable", choices=("fail", "ignore"), default="fail")
+    parser.add_argument(
+        "--include-bad", action="store_true", help="also what does not fit the archive's schema"
+    )
 
 
 def _replay_plan(options: argparse.Namespace) -> Any:
@@ -152,6 +155,7 @@ def _replay_plan(options: argparse.Namespace) -> Any:
         options.routing_key,
         options.rate,
         unroutable_fails=options.unroutable == "fail",
+        include_bad=options.include_bad,
     )
 
 

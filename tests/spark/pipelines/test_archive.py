@@ -141,6 +141,39 @@ def test_bodies_become_columns_and_bad_ones_go_to_a_table_of_their_own(
     }
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_does_not_fit_the_schema_is_counted_and_there_for_whoever_asks(
+    spark, broker, tmp_path, caplog, kind
+):
+    needs(kind)
+    broker.make("s")
+    broker.append("s", 4, body=[JSON[0], b"nope", JSON[1], b"no"])
+    drain(pipeline(spark, broker, tmp_path / "a", kind=kind, schema=SCHEMA))
+    broker.append("s", 2, body=[b"", JSON[2]])
+
+    def asked(**more):
+        return table(spark, "s", tmp_path / "a", options={"url": broker.url}, **more)
+
+    assert asked().count() == 3
+    assert f"2 records of the archive {tmp_path / 'a'} do not fit its schema" in caplog.text
+    caplog.clear()
+    late = "2026-01-01T00:00:00.003Z"
+    assert asked(since=late).count() == 1
+    assert "1 records of the archive" in caplog.text
+    caplog.clear()
+    assert "bad_reason" not in asked().columns
+    rows = (
+        asked(include_bad=True)
+        .orderBy("offset")
+        .select("offset", "value.id", "bad_reason")
+        .collect()
+    )
+    assert rows == [
+        (0, 0, None), (1, None, "not JSON"), (2, 1, None), (3, None, "not JSON"),
+        (4, None, "the body is empty"), (5, 2, None),
+    ]  # fmt: skip
+
+
 def test_stopped_between_the_two_tables_no_bad_record_comes_twice(
     spark, broker, tmp_path, monkeypatch
 ):
@@ -151,14 +184,22 @@ def test_stopped_between_the_two_tables_no_bad_record_comes_twice(
     def killed(*args):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(run.store, "commit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run.step()
+    def stop(run):
+        with monkeypatch.context() as patch:
+            patch.setattr(run.store, "commit", killed)
+            with pytest.raises(KeyboardInterrupt):
+                run.step()
+
+    stop(run)
     broker.append("s", 2, body=[b"bad again", JSON[2]])
     drain(pipeline(spark, broker, tmp_path / "a"))
     assert offsets(archived(spark, tmp_path / "a")[0]) == [(0, 0), (0, 2), (0, 5)]
     assert offsets(archived(spark, bad_place(tmp_path / "a"))[0]) == [(0, 1), (0, 3), (0, 4)]
+    # Who asks for all gets the bad ones of the stream, and not those of the second table as well.
+    broker.append("s", 2, body=[b"bad", JSON[3]])
+    stop(pipeline(spark, broker, tmp_path / "a"))
+    whole = table(spark, "s", tmp_path / "a", options={"url": broker.url}, include_bad=True)
+    assert offsets(whole) == [(0, at) for at in range(8)]
 
 
 def test_an_inferred_schema_is_kept(spark, broker, tmp_path):

@@ -66,6 +66,23 @@ def test_a_selection_of_an_archive_keeps_order_and_content(spark, stream, tmp_pa
     assert "user_id" not in sent["properties"]
 
 
+def test_what_does_not_fit_the_schema_is_counted_and_replayed_on_request(spark, stream, tmp_path):
+    # The bodies are the numbers themselves, which are no objects.
+    archive(spark, "s", tmp_path / "a", options={"url": stream.url}, schema="id bigint")
+    plan = {"archive": tmp_path / "a", "where": "routing_key = 'odd'", "chunk_rows": 1000}
+    run = replay(spark, stream, tmp_path, **plan)
+    assert run.describe()[1:] == [
+        "0 messages",
+        "50 that do not fit the archive's schema left out (see --include-bad)",
+    ]
+    step = run.step()
+    assert (step.rows, step.lag) == (0, 0)
+    assert "50 that do not fit" in step.note
+    every = replay(spark, stream, tmp_path / "every", include_bad=True, **plan)
+    assert drain(every) == 50
+    assert bodies(stream) == list(range(1, 100, 2))
+
+
 def test_killed_after_publishing_nothing_comes_twice(spark, stream, tmp_path, monkeypatch):
     run = replay(spark, stream, tmp_path)
     run.step()

@@ -1,6 +1,7 @@
 """Archive and live stream as one; how the borders meet is in test_archive."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from tests.spark.fake import EPOCH_MS
@@ -29,7 +30,7 @@ def test_a_time_can_be_cut_out_over_the_border(spark, broker, tmp_path):
     broker.append("s", 100)
     archive(spark, "s", tmp_path / "a", options={"url": broker.url})
     broker.append("s", 100)
-    moments = {
+    moments: dict[str, Any] = {
         "since": "2026-01-01T00:00:00.090Z",
         "until": "2026-01-01T00:00:00.110Z",
     }

@@ -156,3 +156,15 @@ def test_the_report_covers_archive_and_live_stream(spark, broker, tmp_path):
         .first()[0]
         == 121
     )
+
+
+def test_what_does_not_fit_the_schema_of_an_archive_is_traffic_as_well(spark, broker, tmp_path):
+    broker.make("s")
+    broker.append("s", 5, body=[b'{"id": 1}', b"no", b"no", b'{"id": 2}', b""])
+    archive(spark, "s", tmp_path / "a", options={"url": broker.url}, schema="id bigint")
+    broker.append("s", 2, body=[b"no", b'{"id": 3}'])
+    plan = TrafficPlan(tmp_path / "out", tmp_path / "a", tables=False)
+    step = Traffic(spark, Origin("s", {"url": broker.url}), plan).step()
+    assert (step.rows, step.note) == (7, "report of 7, 4 of them bad")
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "<b>4</b><span>do not fit the archive's schema</span>" in text

@@ -139,7 +139,10 @@ class DeadLetters:
         """Print reasons and samples."""
         assert self.spark is not None
         options = self.origin.options
-        found = letters(table(self.spark, self.origin.stream, self.archive, options=options))
+        # A letter counts, whether or not its body fits the archive's schema.
+        found = letters(
+            table(self.spark, self.origin.stream, self.archive, options=options, include_bad=True)
+        )
         found.persist()
         try:
             rows = found.count()

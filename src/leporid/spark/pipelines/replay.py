@@ -22,10 +22,10 @@ from leporid.spark.pipelines.origin import Origin, rows_between
 from leporid.spark.pipelines.publishing import Numbered, Pace
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import written
-from leporid.spark.pipelines.table import archived, moment_us, within
+from leporid.spark.pipelines.table import BAD_REASON, archived, moment_us, with_reason, within
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 CHUNK_ROWS = 50_000
 VERSION = 1
@@ -45,6 +45,7 @@ class ReplayPlan:
         routing_key: with which key; None is each record's own.
         rate: messages in a second; None for as fast as it goes.
         unroutable_fails: whether it is an error that a message goes to no queue.
+        include_bad: whether the records that do not fit the archive's schema are replayed, too.
     """
 
     state: Path
@@ -57,16 +58,19 @@ class ReplayPlan:
     rate: float | None = None
     chunk_rows: int = CHUNK_ROWS
     unroutable_fails: bool = True
+    include_bad: bool = False
 
     def selection(self) -> dict[str, Any]:
         """Return what may not change while a replay is under way."""
-        return {
+        asked = {
             "where": self.where,
             "since": self.since,
             "until": self.until,
             "exchange": self.exchange,
             "routing_key": self.routing_key,
         }
+        # Not said by versions that had no such option.
+        return asked | ({"include_bad": True} if self.include_bad else {})
 
 
 @dataclass
@@ -80,6 +84,7 @@ class State:
         end: where it ends.
         goal: up to where it publishes just now; equal to `at` between chunks.
         sequence: the number of the next message.
+        left_out: how many selected records do not fit the archive's schema and are not replayed.
     """
 
     selection: dict[str, Any]
@@ -88,6 +93,7 @@ class State:
     end: Offsets
     goal: Offsets
     sequence: int = 0
+    left_out: int = 0
 
     def save(self, path: Path) -> None:
         """Write it, so that it is there as a whole or as it was."""
@@ -99,6 +105,7 @@ class State:
             "end": to_json(self.end),
             "goal": to_json(self.goal),
             "sequence": self.sequence,
+            "left_out": self.left_out,
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         written(path.parent, json.dumps(content, indent=1)).replace(path)
@@ -117,7 +124,11 @@ class State:
                 raise OptionError(f"{path} is of version {content['version']}, not {VERSION}")
             places = {name: from_json(content[name]) for name in ("at", "end", "goal")}
             return cls(
-                content["selection"], content["producer"], sequence=content["sequence"], **places
+                content["selection"],
+                content["producer"],
+                sequence=content["sequence"],
+                left_out=content.get("left_out", 0),
+                **places,
             )
         except FileNotFoundError:
             return None
@@ -157,9 +168,15 @@ class Replay:
     # ------------------------------------------------------------ what is replayed
 
     def selected(self) -> DataFrame:
-        """Return all records that are to be replayed."""
+        """Return all records that are to be replayed, and the bad ones that are left out."""
         assert self.spark is not None
         return self._selected(self._source())
+
+    def _meant(self) -> Column:
+        """Return whether a selected record is replayed."""
+        from pyspark.sql import functions as f
+
+        return f.lit(True) if self.plan.include_bad else f.col(BAD_REASON).isNull()
 
     def _source(self, start: Offsets | None = None, end: Offsets | None = None) -> DataFrame:
         """Return records of archive or stream, between two positions or all."""
@@ -167,11 +184,21 @@ class Replay:
 
         assert self.spark is not None
         if self.plan.archive is None:
-            return self.origin.records(
-                self.spark, start or self.origin.begin(), end or self.origin.begin("latest")
+            return with_reason(
+                self.origin.records(
+                    self.spark, start or self.origin.begin(), end or self.origin.begin("latest")
+                )
             )
         first, last = moment_us(self.plan.since), moment_us(self.plan.until)
-        df, _, _ = archived(self.spark, self.plan.archive, self.origin.stream, first, last)
+        # What is left out is counted when the replay begins.
+        df, _, _ = archived(
+            self.spark,
+            self.plan.archive,
+            self.origin.stream,
+            first,
+            last,
+            include_bad=self.plan.include_bad or start is None,
+        )
         if df is None:
             raise OptionError(f"{self.plan.archive} holds nothing of that time")
         if start is not None and end is not None:
@@ -184,25 +211,32 @@ class Replay:
                         & (f.col("offset") < at.offset)
                     )
             df = df.where(ranges)
-        return df
+        return with_reason(df)
 
     def _selected(self, df: DataFrame) -> DataFrame:
         df = within(df, moment_us(self.plan.since), moment_us(self.plan.until))
         return df.where(self.plan.where) if self.plan.where else df
 
-    def _survey(self) -> tuple[Offsets, Offsets, int]:
-        """Return the range that holds all that is selected, and how many records it is."""
+    def _survey(self) -> tuple[Offsets, Offsets, int, int]:
+        """Return the range that holds all that is replayed.
+
+        Further how many records that is, and how many are left out.
+        """
         from pyspark.sql import functions as f
 
+        meant = self._meant()
+        offset = f.when(meant, f.col("offset"))
         found = (
             self.selected()
             .groupBy("partition")
-            .agg(f.min("offset"), f.max("offset"), f.count("*"))
+            .agg(f.min(offset), f.max(offset), f.count_if(meant), f.count_if(~meant))
             .collect()
         )
         start: Offsets = {}
         end: Offsets = {}
-        for partition, least, most, _ in found:
+        for partition, least, most, rows, _ in found:
+            if not rows:
+                continue
             key = Key(self.origin.stream, partition)
             start[key] = Position(least, "", least)
             end[key] = Position(most + 1, "", least)
@@ -211,7 +245,7 @@ class Replay:
             for key, at in self.origin.begin().items():
                 start.setdefault(key, at)
                 end.setdefault(key, start[key])
-        return start, end, sum(row[3] for row in found)
+        return start, end, sum(row[3] for row in found), sum(row[4] for row in found)
 
     def describe(self) -> list[str]:
         """Say what a run would do."""
@@ -220,10 +254,11 @@ class Replay:
         if self._state is not None:
             left = rows_between(self._state.at, self._state.end)
             return [f"{source} to {to}", f"goes on: {left:,} offsets left"]
-        _, _, rows = self._survey()
+        _, _, rows, left_out = self._survey()
         rate = self.plan.rate
         takes = f", {rows / rate:,.0f} s at {rate:,.0f}/s" if rate else ""
-        return [f"{source} to {to}", f"{rows:,} messages{takes}"]
+        lines = [f"{source} to {to}", f"{rows:,} messages{takes}"]
+        return [*lines, *filter(None, [_said_of(left_out)])]
 
     def wait(self, seconds: float) -> None:
         """Return at once: a replay has an end."""
@@ -234,7 +269,7 @@ class Replay:
         """Publish one chunk."""
         state = self._begun()
         if not rows_between(state.at, state.end):
-            return Step(0, 0)
+            return Step(0, 0, _said_of(state.left_out))
         if not rows_between(state.at, state.goal):
             state.goal = ahead(state.at, state.end, self.plan.chunk_rows)
             state.save(self.plan.state)
@@ -251,14 +286,19 @@ class Replay:
         state.at = state.goal
         state.sequence += rows.num_rows
         state.save(self.plan.state)
-        note = f"{again:,} were there already" if again else ""
-        return Step(rows.num_rows, rows_between(state.at, state.end), note)
+        notes = [f"{again:,} were there already"] if again else []
+        notes.append(_said_of(state.left_out))
+        return Step(
+            rows.num_rows, rows_between(state.at, state.end), "; ".join(filter(None, notes))
+        )
 
     def _begun(self) -> State:
         if self._state is None:
-            start, end, _ = self._survey()
+            start, end, _, left_out = self._survey()
             producer = f"replay/{uuid.uuid4().hex}"
-            self._state = State(self.plan.selection(), producer, start, end, start)
+            self._state = State(
+                self.plan.selection(), producer, start, end, start, left_out=left_out
+            )
             self._state.save(self.plan.state)
         return self._state
 
@@ -266,7 +306,7 @@ class Replay:
         """Return the messages of a chunk, in order."""
         from pyspark.sql import functions as f
 
-        df = self._selected(self._source(start, end))
+        df = self._selected(self._source(start, end)).where(self._meant())
         if self.change is not None:
             df = self.change(df)
         if self.plan.exchange is not None:
@@ -276,6 +316,13 @@ class Replay:
         columns = ["partition", "offset", "body", "exchange", "routing_key"]
         rows = df.select(*columns, "headers", "properties").toArrow()
         return rows.sort_by([("partition", "ascending"), ("offset", "ascending")])
+
+
+def _said_of(left_out: int) -> str:
+    """Say how many records are left out."""
+    if not left_out:
+        return ""
+    return f"{left_out:,} that do not fit the archive's schema left out (see --include-bad)"
 
 
 def ahead(at: Offsets, end: Offsets, rows_max: int) -> Offsets:

@@ -101,6 +101,8 @@ def _figures(total: Mapping[str, Any]) -> str:
         (delay(total["delay_ms_p50"]), "median delay"),
         (delay(total["delay_ms_p99"]), "delay of 99 %"),
     ]
+    if total.get("bad"):
+        shown.insert(1, (f"{total['bad']:,}", "do not fit the archive's schema"))
     return (
         '<div class="figures">'
         + "".join(

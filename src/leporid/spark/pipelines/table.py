@@ -7,10 +7,14 @@ much is archived or published in between.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
 
 from leporid.spark.checks import moment_ms
 from leporid.spark.errors import DataLossError
@@ -18,11 +22,17 @@ from leporid.spark.offsets import Limits, Offsets, advance
 from leporid.spark.pipelines.decoding import decode
 from leporid.spark.pipelines.files import REASON
 from leporid.spark.pipelines.origin import Origin
-from leporid.spark.pipelines.store import StoreError, existing
+from leporid.spark.pipelines.store import StoreError, bad_place, existing, settings_of
 from leporid.spark.schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+# Why a record does not fit the archive's schema; the tables of bad records call it `reason`, which
+# in dead letters is something else.
+BAD_REASON = "bad_reason"
 
 
 def table(
@@ -33,11 +43,12 @@ def table(
     options: Mapping[str, str] | None = None,
     since: datetime | str | None = None,
     until: datetime | str | None = None,
+    include_bad: bool = False,
 ) -> DataFrame:
     """Return archive and live stream as one DataFrame: no gap, no duplicate.
 
-    An archive that was made with a schema has a column `value`; so has then the live part, without
-    the records that do not fit, as those are not in the archive either.
+    An archive that was made with a schema has a column `value`; so has then the live part. Records
+    that do not fit the schema are left out, and those of the archive are counted in the log.
 
     Args:
         spark: the session.
@@ -46,6 +57,8 @@ def table(
         options: how to reach the broker.
         since: leave out what is older; files and offsets before it are not read.
         until: leave out what is not older.
+        include_bad: have the records that do not fit the schema as well: without a `value`, and
+            with a reason in `bad_reason`, which is null in all others.
 
     Raises:
         StoreError: it is the archive of another stream.
@@ -57,13 +70,17 @@ def table(
     if archive is None:
         start = origin.begin()
         df = origin.records(spark, start, _now(origin, start))
-    else:
-        stored, start, schema = archived(spark, archive, stream, first, last)
-        live = origin.records(spark, start, _now(origin, start))
-        if schema:
-            decoded = decode(live, schema)
-            live = decoded.where(decoded[REASON].isNull()).drop(REASON)
-        df = live if stored is None else stored.unionByName(live)
+        return within(with_reason(df) if include_bad else df, first, last)
+    stored, start, schema = archived(spark, archive, stream, first, last, include_bad=include_bad)
+    live = origin.records(spark, start, _now(origin, start))
+    if schema:
+        live = decode(live, schema).withColumnRenamed(REASON, BAD_REASON)
+    if include_bad:
+        live = with_reason(live)
+    elif schema:
+        live = live.where(live[BAD_REASON].isNull()).drop(BAD_REASON)
+        _warn_of_bad(archive, first, last)
+    df = live if stored is None else stored.unionByName(live)
     return within(df, first, last)
 
 
@@ -73,10 +90,13 @@ def archived(
     stream: str | None = None,
     first_us: int | None = None,
     last_us: int | None = None,
+    *,
+    include_bad: bool = False,
 ) -> tuple[DataFrame | None, Offsets, str]:
     """Return an archive's rows, where it ends, and the schema of its bodies.
 
-    There are no rows when it has no file for the time that is asked for.
+    There are no rows when it has no file for the time that is asked for. `include_bad` adds the
+    records that did not fit the schema, and the column `bad_reason`.
     """
     store, settings = existing(archive)
     whose = settings["stream"]
@@ -85,12 +105,69 @@ def archived(
     schema = settings["schema"]
     # The files and the position they reach, of one commit.
     paths, ends = store.state(first_us, last_us)
-    if not paths:
-        return None, ends, schema
-    columns = ddl(COLUMNS) + (f", value struct<{_struct(schema)}>" if schema else "")
+    value = f"struct<{_struct(schema)}>" if schema else ""
+    columns = ddl(COLUMNS) + (f", value {value}" if schema else "")
     if "bad" in settings:
         columns += f", {REASON} string"
-    return spark.read.schema(columns).parquet(*paths), ends, schema
+    rows = spark.read.schema(columns).parquet(*paths) if paths else None
+    if include_bad:
+        rows = None if rows is None else with_reason(rows)
+        # Asked after the archive, so that it is not behind it.
+        bad_paths = _bad_paths(archive, first_us, last_us)
+        if bad_paths:
+            bad = spark.read.schema(f"{ddl(COLUMNS)}, {REASON} string").parquet(*bad_paths)
+            bad = _before(bad, ends).withColumnRenamed(REASON, BAD_REASON)
+            bad = bad.selectExpr("*", f"cast(null as {value}) as value")
+            rows = bad if rows is None else rows.unionByName(bad)
+    return rows, ends, schema
+
+
+def with_reason(df: DataFrame) -> DataFrame:
+    """Return the rows with a column `bad_reason`; it is null if they had none."""
+    if BAD_REASON in df.columns:
+        return df
+    return df.selectExpr("*", f"cast(null as string) as {BAD_REASON}")
+
+
+def _bad_paths(
+    archive: str | Path, first_us: int | None = None, last_us: int | None = None
+) -> list[str]:
+    """Return the files with the records that did not fit the archive's schema."""
+    if not settings_of(bad_place(archive)):
+        return []
+    store, _ = existing(bad_place(archive))
+    return store.state(first_us, last_us)[0]
+
+
+def _before(df: DataFrame, ends: Offsets) -> DataFrame:
+    """Return the rows before a position: the table of bad records may be ahead of the archive."""
+    from pyspark.sql import functions as f
+
+    known = f.lit(False)
+    for key, at in ends.items():
+        known = known | ((f.col("partition") == key.partition) & (f.col("offset") < at.offset))
+    return df.where(known)
+
+
+def _warn_of_bad(archive: str | Path, first_us: int | None, last_us: int | None) -> None:
+    """Log how many records of the archive are left out, if any."""
+    paths = _bad_paths(archive, first_us, last_us)
+    if not paths:
+        return
+    stamps = ds.field("timestamp").cast(pa.int64())
+    meant = ds.scalar(True)
+    if first_us is not None:
+        meant &= stamps >= first_us
+    if last_us is not None:
+        meant &= stamps < last_us
+    count = ds.dataset([path.removeprefix("file://") for path in paths]).count_rows(filter=meant)
+    if count:
+        log.warning(
+            "%s records of the archive %s do not fit its schema and are left out; "
+            "include_bad=True has them, with the reason",
+            f"{count:,}",
+            archive,
+        )
 
 
 def _struct(schema: str) -> str:

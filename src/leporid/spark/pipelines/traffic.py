@@ -23,7 +23,7 @@ from leporid.spark.offsets import Offsets, lag
 from leporid.spark.pipelines import report
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.runner import Step
-from leporid.spark.pipelines.table import table
+from leporid.spark.pipelines.table import BAD_REASON, table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -244,23 +244,27 @@ class Traffic:
             self.plan.archive,
             options=self.origin.options,
             since=since,
+            include_bad=True,
         )
         # The bodies are not needed beyond their length; without them it all fits in memory.
         slim = measured(rows, self.plan.sent_at).select(
-            "timestamp", "exchange", "routing_key", "bytes", "sent_at", "delay_ms"
+            "timestamp", "exchange", "routing_key", "bytes", "sent_at", "delay_ms", BAD_REASON
         )
         slim.persist()
         try:
-            count = self._answer(slim, now)
+            count, bad = self._answer(slim, now)
         finally:
             slim.unpersist()
         self._reported = at
-        return Step(count, lag(at, self.origin.parts()) if count else 0, f"report of {count:,}")
+        note = f"report of {count:,}" + (f", {bad:,} of them bad" if bad else "")
+        return Step(count, lag(at, self.origin.parts()) if count else 0, note)
 
-    def _answer(self, slim: DataFrame, now: float) -> int:
+    def _answer(self, slim: DataFrame, now: float) -> tuple[int, int]:
+        """Write the report and the tables; return how many messages, and how many of them bad."""
         minutes = per_minute(slim, self.plan.every)
-        found = {
-            "totals": rows_of(totals(slim)),
+        bad = slim.where(slim[BAD_REASON].isNotNull()).count()
+        found: dict[str, list[Mapping[str, Any]]] = {
+            "totals": [{**row, "bad": bad} for row in rows_of(totals(slim))],
             "minutes": rows_of(by_minute(slim, self.plan.every)),
             "keys": rows_of(top_keys(slim)),
             "sizes": rows_of(sizes(slim)),
@@ -276,7 +280,7 @@ class Traffic:
             self._write("per_minute", minutes)
             self._write("top_keys", top_keys(slim))
             self._write("sessions", sessions(slim, self.plan.gap))
-        return int(found["totals"][0]["messages"])
+        return int(found["totals"][0]["messages"]), bad
 
     def _write(self, name: str, df: DataFrame) -> None:
         """Replace a table: a reader finds the old one or the new one."""

@@ -1,6 +1,6 @@
 """A route cache that keeps what it was told, for tests of whoever must tell it to forget."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from leporid.amqp.tables import Value
 from leporid.engine.filtering.questions import Questions
@@ -21,6 +21,7 @@ class FakeSource:
         self.cacheable = True
         self.delaying = False
         self.check_key: Callable[[str], None] | None = None
+        self.spread_keys: Callable[[], Sequence[str]] | None = None
         self.make_delays: Callable[[], object] | None = None
         self.forgotten: list[str | None] = []
         self.retired = False

@@ -47,6 +47,7 @@ class FakeSource:
     make_delays: Callable[[], object] | None = None
     delaying: bool = False
     check_key: Callable[[str], None] | None = None
+    spread_keys: Callable[[], Sequence[str]] | None = None
     questions: Questions = field(default_factory=Questions)
 
     def forget(self) -> None:

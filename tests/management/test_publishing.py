@@ -382,3 +382,54 @@ async def test_what_an_exchange_remembers_is_a_duplicate(world: World, client: h
         assert answer.json()["accepted"] == accepted
     assert [row["body"] for row in await rows(client)] == [b"s"]
     assert bodies(queue) == [b"1", b"2", b"s"]
+
+
+async def test_rows_without_a_key_go_to_the_partitions_in_turn(
+    world: World, client: httpx.AsyncClient
+):
+    world.vhost.declare_partitioned_stream("many", 4)
+    url = "/api/publish/%2F/many"
+
+    async def ends() -> list[int]:
+        parts = (await client.get("/api/streams/%2F/many")).json()["partitions"]
+        return [part["end"] for part in parts]
+
+    for _ in range(4):
+        await publish(client, table_of(body=["x"]), url=url)
+    assert await ends() == [1] * 4
+    await publish(client, table_of(body=["x"] * 40), url=url)
+    assert await ends() == [11] * 4
+    # An empty key is a key: all messages with it come to one partition, as over AMQP.
+    await publish(client, table_of(body=["x"] * 10, routing_key=[""] * 10), url=url)
+    assert sorted(await ends()) == [11, 11, 11, 21]
+    await publish(client, table_of(body=["x"] * 11, routing_key=["k"] * 10 + [None]), url=url)
+    assert sum(await ends()) == 65
+    read = await client.get("/api/streams/%2F/many/records")
+    keys = pa.ipc.open_stream(read.content).read_all().column("routing_key").to_pylist()
+    assert set(keys) <= {"", "k"}
+
+
+async def test_rows_of_a_producer_without_a_key_come_to_the_same_partitions_again(
+    world: World, client: httpx.AsyncClient
+):
+    """Each partition knows the repetitions of its own rows only."""
+    world.vhost.declare_partitioned_stream("many", 4)
+    batches = [(batch << 32, 1 + batch % 3) for batch in range(60)]
+
+    async def send() -> list[int]:
+        found = []
+        for sequence, rows in batches:
+            answer = await publish(
+                client,
+                table_of(body=["x"] * rows),
+                url="/api/publish/%2F/many",
+                params={"producer": "query/0", "sequence": sequence},
+            )
+            found.append(answer.json()["duplicates"])
+        return found
+
+    assert sum(await send()) == 0
+    parts = (await client.get("/api/streams/%2F/many")).json()["partitions"]
+    # 120 rows; small batches begin with another partition each time.
+    assert min(part["end"] for part in parts) > 20
+    assert await send() == [rows for _, rows in batches]

@@ -201,6 +201,9 @@ class Source(Protocol):
     check_key: Callable[[str], None] | None
     """Raises a fault for a key that may not be published with; None: there is no such."""
 
+    spread_keys: Callable[[], Sequence[str]] | None
+    """Gives keys that lead to the partitions in turn, for rows of tables that have no key."""
+
     @property
     def questions(self) -> Questions:
         """What filters were asked about messages that come in here."""

@@ -73,6 +73,7 @@ class Exchange:
         self.router = make_router(self.type, self.arguments, chance)
         self.alternate = self.wanted_alternate()
         self.per_message = self.router.per_message
+        self.source.spread_keys = self.router.spread_keys
 
     def wanted_alternate(self) -> str | None:
         """What its arguments and policies say; the argument has the last word."""

@@ -77,3 +77,13 @@ def test_of_several_keys_each_meets_its_partition():
     router = router_of(3)
     met = [each.destination for each in router.match(message("hello1", "hello2", "hello3"))]
     assert met == ["s-1", "s-0"]
+
+
+@pytest.mark.parametrize("partitions", [0, 1, 7, 400])
+def test_there_is_a_key_for_each_partition_to_spread_messages_without_one(partitions):
+    router = router_of(partitions)
+    keys = router.spread_keys()
+    assert sorted(partition_of(key, partitions) for key in keys) == list(range(partitions))
+    assert router.spread_keys() == keys
+    router.add(binding(str(partitions), queue="more"))
+    assert len(router.spread_keys()) == partitions + 1

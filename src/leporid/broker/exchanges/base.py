@@ -8,7 +8,7 @@ keys, so its answer may be kept until one of the bindings changes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
@@ -124,6 +124,13 @@ class Router(ABC):
     @abstractmethod
     def match(self, message: Message) -> Iterable[Binding]:
         """Returns the bindings that a message meets, each once, to be used before any change."""
+
+    def spread_keys(self) -> Sequence[str]:
+        """Returns keys, one for each partition, for messages that have no key of their own.
+
+        Empty if such a message is met by the empty key, as on all exchanges without partitions.
+        """
+        return ()
 
     def keeps(self, message: Message) -> bool:
         """Whether the exchange keeps or remembers a message; only asked if it does with some."""

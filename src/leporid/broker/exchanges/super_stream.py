@@ -11,7 +11,7 @@ Invariant: a key meets one binding at most, the oldest of its number.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
@@ -23,6 +23,10 @@ from leporid.broker.exchanges.murmur3 import murmur3_32
 
 SEED: Final = 104729
 """RabbitMQ's, of the broker and of its stream clients."""
+
+KEYS_TRIED: Final = 4096
+"""Enough for a key of each of 400 partitions. Of more, a few get no message without a key; to try
+all keys would hold the loop up."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
@@ -40,6 +44,7 @@ class SuperStreamRouter(Router):
         super().__init__(strict_keys=strict_keys)
         self._by_number: dict[str, dict[Binding, None]] = {}
         self._count = 0
+        self._spread_keys: list[str] | None = None
 
     def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
         """Checks that the key is a number.
@@ -55,12 +60,14 @@ class SuperStreamRouter(Router):
         """Files the binding under its number; all others are met by other keys from now on."""
         self._by_number.setdefault(binding.key, {})[binding] = None
         self._count += 1
+        self._spread_keys = None
 
     def remove(self, binding: Binding) -> None:
         """Takes it out."""
         bindings = self._by_number[binding.key]
         del bindings[binding]
         self._count -= 1
+        self._spread_keys = None
         if not bindings:
             del self._by_number[binding.key]
 
@@ -70,3 +77,17 @@ class SuperStreamRouter(Router):
             return ()
         numbers = dict.fromkeys(str(partition_of(key, self._count)) for key in message.keys)
         return [next(iter(self._by_number[each])) for each in numbers if each in self._by_number]
+
+    def spread_keys(self) -> Sequence[str]:
+        """Returns a key for each partition, found by trying numbers as keys.
+
+        The order is that of the partitions' first keys, and so always the same.
+        """
+        if self._spread_keys is None:
+            found: dict[int, str] = {}
+            for number in range(KEYS_TRIED):
+                if len(found) == self._count:
+                    break
+                found.setdefault(partition_of(str(number), self._count), str(number))
+            self._spread_keys = list(found.values())
+        return self._spread_keys

@@ -32,6 +32,9 @@ cdef class Source:
     cdef public object make_delays  # () gives it `delays`; None: nothing is delayed here
     cdef public bint delaying       # x-delay counts here, not only x-deliver-at
     cdef public object check_key    # (key) raises a fault for one that it does not take; or None
+    # () gives keys that lead to its partitions in turn, for rows without a key; None: none does
+    cdef public object spread_keys
+    cdef uint64_t spread            # rows without a key and a producer so far
     cdef readonly Questions questions   # of filters, by messages that come in here
     cdef readonly object delays     # what waits here, once there was something
     cdef object resolver

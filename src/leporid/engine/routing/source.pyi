@@ -27,6 +27,10 @@ class Source:
     check_key: Callable[[str], None] | None
     """Raises a fault for a key that may not be published with; None: there is no such."""
 
+    spread_keys: Callable[[], Sequence[str]] | None
+    """Gives keys that lead to the partitions in turn: a row without a key goes where one of them
+    leads. None, or no key: it goes where the empty key leads."""
+
     def __init__(
         self, name: str, resolver: Callable[[str, bytes | None], Sequence[object]], cacheable: bool
     ) -> None: ...

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.plane cimport Plane
 from leporid.engine.peers.sender cimport Sender
+from leporid.engine.routing.source cimport Route, Source
 
 cdef class Publisher(Sender):
     cdef readonly uint64_t accepted, duplicates, unroutable, refused
@@ -12,6 +13,13 @@ cdef class Publisher(Sender):
     cdef object source_of           # (name) -> Source
     cdef bytes producer
     cdef uint64_t sequence          # of the next row
+    cdef list spread_keys           # of `spread_source` at `spread_epoch`
+    cdef Source spread_source
+    cdef uint64_t spread_epoch
+    cdef uint64_t run, run_start    # the upper half of a sequence number, and its hash
+    cdef Route spread_route(self, const uint8_t *names, size_t names_len,
+                            const uint8_t *properties, size_t properties_len, uint64_t sequence)
+    cdef uint64_t spread_number(self, uint64_t sequence) except? 0
     cdef int publish_row(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                          size_t properties_len, const uint8_t *body, size_t body_len,
-                         uint64_t sequence) except -1
+                         uint64_t sequence, bint keyless) except -1

@@ -8,6 +8,8 @@ were accepted waits until it is on disk.
 from libc.stdint cimport uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from zlib import crc32
+
 from leporid.engine.routing.dedup cimport unguarded
 from leporid.engine.queues.delays cimport postponed
 from leporid.engine.plane cimport Plane
@@ -63,7 +65,7 @@ cdef class Publisher(Sender):
             names = rows.encoded.data + row.names
             outcome = self.publish_row(names, row.names_len, names + row.names_len,
                                        row.properties_len, row.body, row.body_len,
-                                       self.sequence)
+                                       self.sequence, row.keyless)
             self.sequence += 1
             if outcome == PUBLISHED:
                 self.accepted += 1
@@ -75,9 +77,40 @@ cdef class Publisher(Sender):
                 self.refused += 1
         return end
 
+    cdef Route spread_route(self, const uint8_t *names, size_t names_len,
+                            const uint8_t *properties, size_t properties_len, uint64_t sequence):
+        """Where a row without a key goes: to the partitions in turn."""
+        cdef Source source = self.source
+        cdef bytes key
+        cdef uint64_t at
+        if source is not self.spread_source or source.epoch != self.spread_epoch:
+            self.spread_source, self.spread_epoch = source, source.epoch
+            self.spread_keys = [text.encode() for text in source.spread_keys()]
+        if not self.spread_keys:
+            return self.route_of(names + 1 + names[0], properties, properties_len)
+        at = self.spread_number(sequence) % <uint64_t> len(self.spread_keys)
+        key = self.spread_keys[at]
+        return source.route_of(names, names_len, <const uint8_t *> PyBytes_AS_STRING(key),
+                               len(key), properties, properties_len)
+
+    cdef uint64_t spread_number(self, uint64_t sequence) except? 0:
+        """A number whose remainder is the row's turn.
+
+        Each log knows the repetitions of its own rows only. So a row of a producer has the same
+        number each time it is published, also after a restart. A streaming query in Spark begins
+        each batch with another upper half of the sequence number, and so with another partition.
+        """
+        if self.producer is None:
+            self.source.spread += 1
+            return self.source.spread - 1
+        if self.run != sequence >> 32 or self.run_start == 0:
+            self.run = sequence >> 32
+            self.run_start = 1 + <uint64_t> crc32(self.producer + self.run.to_bytes(8, "little"))
+        return self.run_start + (sequence & 0xffffffff)
+
     cdef int publish_row(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                          size_t properties_len, const uint8_t *body, size_t body_len,
-                         uint64_t sequence) except -1:
+                         uint64_t sequence, bint keyless) except -1:
         """One message on its way; returns what became of it."""
         cdef Props props
         cdef Route route = None
@@ -96,6 +129,8 @@ cdef class Publisher(Sender):
             route = postponed(self.source, &props, self.plane.wall_ms)
         if route is not None:
             self.source.check(names + 2 + names[0], names[1 + names[0]], [])
+        elif keyless and self.source.spread_keys is not None:
+            route = self.spread_route(names, names_len, properties, properties_len, sequence)
         else:
             route = self.route_of(names + 1 + names[0], properties, properties_len)
         # What was there already may not be on disk yet, either.

@@ -9,6 +9,7 @@ cdef struct Row:
     uint32_t names_len
     uint32_t properties_len
     uint32_t body_len
+    uint32_t keyless        # its key is null, not empty
     const uint8_t *body
 
 cdef class Rows:

@@ -129,6 +129,7 @@ cdef int encode_names(Rows rows, const Columns *columns, size_t at) noexcept nog
         return EXCHANGE_TOO_LONG
     if key_len > SHORTSTR_MAX:
         return KEY_TOO_LONG
+    rows.rows[at].keyless = key == NULL
     rows.rows[at].names = rows.encoded.used
     rows.rows[at].names_len = <uint32_t> (exchange_len + key_len + 2)
     if (put_byte(&rows.encoded, <uint8_t> exchange_len)

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queues.onward import TimedQueue
 
 def delay_of(raw: bytes) -> int:
     """How long an x-delayed-message exchange keeps a message with these properties; 0: it does not.
@@ -12,7 +12,7 @@ def delay_of(raw: bytes) -> int:
         PreconditionFailed: longer than anything may be kept.
     """
 
-class Delays(Queue):
+class Delays(TimedQueue):
     """Made by `Plane.delays`."""
 
     lost: Callable[[], None] | None

@@ -165,6 +165,15 @@ def test_what_is_wrong_shows_at_load(broker, reading, given, says):
         reading(**given).load()
 
 
+def test_a_queue_that_is_to_stream_is_refused_in_our_words(broker, spark_session):
+    broker.queues["jobs"] = [1]
+    source = spark_session.readStream.format("leporid").options(url=broker.url, queue="jobs")
+    query = source.load().writeStream.format("noop").start()
+    with pytest.raises(PySparkException, match="a queue is read as a batch") as caught:
+        query.awaitTermination(60)
+    assert "UnboundLocalError" not in str(caught.value)
+
+
 def test_an_unknown_column_is_named(broker, reading):
     broker.make("orders")
     with pytest.raises(PySparkException, match="no column 'bodi'; did you mean \"body\""):

@@ -1,6 +1,9 @@
 """The data source's checks, without Spark; the rest is in test_in_spark."""
 
+import pickle
+
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import (
     BinaryType,
     LongType,
@@ -56,14 +59,25 @@ def test_a_column_that_does_not_exist_is_refused_by_name():
     with pytest.raises(OptionError, match="no column 'bodi'; did you mean \"body\""):
         source(stream="s").reader(schema=wrong)
     with pytest.raises(OptionError, match="no column 'bodi'"):
-        source(stream="s").streamReader(schema=wrong)
+        source(stream="s").streamReader(schema=wrong).initialOffset()
 
 
 def test_a_batch_that_starts_at_the_end_and_a_stream_that_has_one_are_refused():
     with pytest.raises(OptionError, match="always be empty"):
         source(stream="s", startingOffsets="latest").reader(schema=BODY)
     with pytest.raises(OptionError, match="streaming query has no end"):
-        source(stream="s", endingOffsets="latest").streamReader(schema=BODY)
+        source(stream="s", endingOffsets="latest").streamReader(schema=BODY).initialOffset()
+
+
+def test_a_query_over_a_queue_is_refused_wherever_it_begins():
+    refused = pickle.loads(pickle.dumps(source(queue="q").streamReader(schema=BODY)))
+    says = "a queue is read as a batch"
+    with pytest.raises(OptionError, match=says):
+        refused.initialOffset()
+    with pytest.raises(OptionError, match=says):
+        refused.latestOffset({}, ReadAllAvailable())
+    with pytest.raises(OptionError, match=says):
+        refused.partitions({}, {})
 
 
 def test_what_is_published_cannot_be_overwritten():

@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegralType, StructType
 
 from leporid.spark import options as said
 from leporid.spark.checks import LATEST
-from leporid.spark.errors import OptionError
+from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.http import client_for
 from leporid.spark.queue_reader import QueueReader
 from leporid.spark.reader import PushingReader, Reader
@@ -26,7 +26,7 @@ from leporid.spark.schema import (
     projection,
     publishing,
 )
-from leporid.spark.stream_reader import StreamReader
+from leporid.spark.stream_reader import RefusedReader, StreamReader
 from leporid.spark.survey import Survey
 from leporid.spark.writer import BatchWriter, Job, StreamWriter
 
@@ -83,8 +83,15 @@ class DefaultSource(DataSource):
         kind = PushingReader if reading.push_down else Reader
         return kind(said.connection(self.values), reading, _projection(schema))
 
-    def streamReader(self, schema: StructType) -> StreamReader:
-        """Make what reads micro-batches."""
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedReader:
+        """Make what reads micro-batches, or what says why it cannot be made."""
+        try:
+            return self._stream_reader(schema)
+        except SparkSourceError as error:
+            # PySpark (4.3) answers an error raised here with an UnboundLocalError of its own.
+            return RefusedReader(error)
+
+    def _stream_reader(self, schema: StructType) -> StreamReader:
         if "queue" in self.values:
             raise OptionError(
                 "a queue is read as a batch: what streams has to be a stream, which keeps what was "

@@ -198,3 +198,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if sentence not in self._said:
                 self._said.add(sentence)
                 log.warning("%s", sentence)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """Raises what was wrong when the query starts: the first thing that Spark asks for."""
+
+    def __init__(self, error: SparkSourceError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Refuse a new query."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Refuse a query that has a checkpoint."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Refuse a batch that was planned before."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Refuse."""
+        raise self._error

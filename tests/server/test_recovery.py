@@ -23,7 +23,7 @@ from tests.storage.format_v1 import (
 )
 
 from leporid.engine.plane import Plane
-from leporid.server.check import OK, check
+from leporid.server.check import DAMAGED, OK, check
 from leporid.server.recovery import LogRefused, replay
 from leporid.storage.segments import SegmentFiles
 
@@ -297,14 +297,25 @@ def test_a_transaction_with_a_page_that_was_not_written_is_undone(
 
 @pytest.mark.parametrize("damaged", range(3))
 def test_a_transaction_with_a_flipped_bit_keeps_its_other_messages(
-    transaction: tuple[Path, list[Record]], tmp_path: Path, damaged: int
+    transaction: tuple[Path, list[Record]],
+    tmp_path: Path,
+    damaged: int,
+    caplog: pytest.LogCaptureFixture,
 ):
     # 1  header c < P(a) x P(c) COMMIT >   (it was confirmed: the rest must not be lost)
     path, inside = transaction
     data = bytearray(path.read_bytes())
     data[inside[damaged].body_at] ^= 1
     path.write_bytes(data)
+    out, first = io.StringIO(), inside[0 if damaged else 1]
+    assert check(tmp_path, out) == DAMAGED
+    text = (
+        f"damaged: {path}: the transaction at {first.offset} to {inside[3].offset} is not whole: "
+        "what it settled is there again"
+    )
+    assert text in out.getvalue().splitlines()
     assert letters(tmp_path) == "<abc>".replace("abc"[damaged], "")
+    assert text in told(caplog)
 
 
 # ------------------------------------------------------------------ a log that is whole

@@ -127,13 +127,19 @@ def read_segment(path: Path) -> tuple[Header, list[Record]]:
     data = path.read_bytes()
     header = read_header(data)
     assert path.name == f"{header.number:08d}.segment"
+    return header, read_records(data)
+
+
+def read_records(data: bytes) -> list[Record]:
+    """All records of a segment file's content; behind them are zeros."""
+    salt = read_header(data).salt
     records = []
     at = HEADER_BYTES
     while data[at : at + 4].strip(b"\0"):
-        records.append(read_record(data, at, header.salt))
+        records.append(read_record(data, at, salt))
         at = records[-1].end
     assert not any(data[at:])
-    return header, records
+    return records
 
 
 def used(path: Path) -> int:

@@ -22,7 +22,7 @@ from leporid.engine.log.cleaning cimport clean, compact
 from leporid.engine.peers.connection cimport Connection
 from leporid.engine.routing.dedup cimport UniqueQueue, unguarded
 from leporid.engine.queues.delays cimport Delays
-from leporid.engine.log.facts cimport flush_settles, mark_clean
+from leporid.engine.log.facts cimport flush_settles, make_room, mark_clean
 from leporid.engine.routing.forks cimport Decision, Fork
 from leporid.engine.queues.index cimport BlockPool
 from leporid.engine.queues.inquiry cimport renew_class, waiting_for
@@ -403,6 +403,10 @@ cdef class Plane:
                 <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                 <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, producer, sequence)
         else:
+            if self.burials.replacing:
+                self.burials.replacing = False
+                make_room(self, max(1, len(route.queues)),
+                          len(names) + len(properties) + len(body))
             store(self, route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                   <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                   <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)

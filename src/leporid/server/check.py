@@ -150,6 +150,7 @@ def _problems(path: Path, report: SegmentReport) -> list[str]:
         f"{path}: {length} bytes at {offset} fail their checksum"
         for offset, length in report.damaged
     ]
+    problems += report.broken_transactions(path)
     if report.lost_before:
         problems.append(f"the segment before {path} has lost {report.lost_before} bytes at its end")
     return problems

@@ -131,6 +131,8 @@ def keep_the_rest(files: SegmentFiles, report: SegmentReport, *, is_newest: bool
             "damaged: %d bytes at %d of %s fail their checksum; kept as %s",
             length, offset, path, _copy_aside(files, report.number, offset, length),
         )  # fmt: skip
+    for text in report.broken_transactions(path):
+        logger.error("damaged: %s", text)
     if report.lost_before:
         logger.error(
             "damaged: the segment before %s has lost %d bytes at its end", path, report.lost_before

@@ -6,6 +6,7 @@ from tests.engine.disk_fake import recover
 from tests.engine.frames import PERSISTENT, ack, nack, properties, publish
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer
+from tests.storage.format_v1 import IN_TX, PUBLISH, SETTLE, read_records
 
 from leporid.amqp.properties import decode_properties
 from leporid.engine.plane import Plane
@@ -164,8 +165,7 @@ def test_a_dead_letter_whose_sectors_were_lost_leaves_its_message_where_it_was(p
 
 
 def test_dead_letters_fill_segments_and_none_is_lost_or_doubled(plane, disk, peer):
-    """Where a segment has no room for a letter and the end of its original, one goes after the
-    other."""
+    """A segment without room for a letter and the end of its original is left as it is."""
     queues = {name: plane.queue(number, name, True) for number, name in enumerate("dg", 1)}
     peer.queues.update(queues)
     queues["d"].dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
@@ -177,6 +177,9 @@ def test_dead_letters_fill_segments_and_none_is_lost_or_doubled(plane, disk, pee
     for _ in range(120):
         peer.get(queues["d"], no_ack=False)
     peer.feed(nack(1, 0, multiple=True, requeue=False))
+    disk.sync(plane)
+    records = [each for _, file in sorted(disk.files.items()) for each in read_records(file)]
+    assert [each.kind for each in records if each.flags & IN_TX] == [PUBLISH, SETTLE] * 120
     disk.settle(plane)
     found: dict[str, Queue] = {}
 

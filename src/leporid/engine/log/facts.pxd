@@ -8,7 +8,7 @@ from leporid.engine.encoding.wire cimport Range
 cdef int flush_settles(Plane plane, uint8_t flags) except -1
 cdef int append_ranges(Plane plane, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
                        uint32_t count) except -1
-cdef int append_commit(Plane plane, uint32_t count) except -1
+cdef int append_commit(Plane plane, uint32_t count, uint32_t purpose) except -1
 cdef int make_room(Plane plane, size_t targets, size_t content) except -1
 cdef bint settle_with_letter(Plane plane, uint32_t queue, uint64_t position,
                              uint64_t seq) except -1

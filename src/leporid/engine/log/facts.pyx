@@ -10,7 +10,8 @@ from libc.string cimport memcpy, memset
 
 from leporid.engine.queues.index cimport BLOCK_SLOTS, GONE, Block, Slot
 from leporid.engine.log.log cimport (
-    DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_SETTLE, Segment,
+    COMMIT_REPLACES, DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_SETTLE,
+    Segment,
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queues.queue cimport Queue
@@ -93,15 +94,16 @@ cdef int append_ranges(Plane plane, uint8_t kind, uint8_t flags, uint32_t queue,
     return 0
 
 
-cdef int append_commit(Plane plane, uint32_t count) except -1:
-    """That many facts before it, which are a transaction, count."""
+cdef int append_commit(Plane plane, uint32_t count, uint32_t purpose) except -1:
+    """That many facts before it, which are a transaction for that purpose, count."""
     cdef size_t size = sizeof(Record) + 8
     cdef Record *record = plane.durable.begin(size)
+    cdef uint32_t *words = <uint32_t *> (<uint8_t *> record + sizeof(Record))
     memset(record, 0, size)
     record.size = <uint32_t> size
     record.kind = KIND_COMMIT
     record.body_len = 8
-    (<uint32_t *> (<uint8_t *> record + sizeof(Record)))[0] = count
+    words[0], words[1] = count, purpose
     plane.durable.finish(record)
     plane.dirty = True
     return 0
@@ -129,7 +131,7 @@ cdef bint settle_with_letter(Plane plane, uint32_t queue, uint64_t position,
     settled.first, settled.count = seq, 1
     plane.durable.amend(FLAG_IN_TX)
     append_ranges(plane, KIND_SETTLE, FLAG_IN_TX, queue, &settled, 1)
-    append_commit(plane, 2)
+    append_commit(plane, 2, COMMIT_REPLACES)
     plane.noted += 1
     plane.noted_by = max(plane.noted_by, plane.generation)
     return True

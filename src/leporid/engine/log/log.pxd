@@ -14,6 +14,9 @@ cdef enum:
     KIND_SYNCED = 6
     KIND_PRODUCER = 7
     KIND_LAST = 7
+    # What a transaction is for, as its COMMIT says.
+    COMMIT_PUBLISHES = 0            # a client's: what it publishes counts without the rest, too
+    COMMIT_REPLACES = 1             # a message is stored anew, and its entry ends
     FLAG_IN_TX = 1
     FLAG_PRODUCED = 2               # the last target is a producer and its sequence number
     SEGMENT_HEADER_BYTES = 64

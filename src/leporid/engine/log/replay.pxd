@@ -15,11 +15,14 @@ cdef class Replay:
     cdef object last                # (number, used) of the segment before
     cdef size_t torn_bytes(self, const uint8_t *base, size_t end, size_t size)
     cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1
-    cdef int end_uncommitted(self, Segment segment, const uint8_t *base, list pending, size_t at,
-                             report) except -1
-    cdef bint is_whole(self, const uint8_t *base, list pending, size_t begun, size_t at,
-                       report) except -1
-    cdef int undo(self, Segment segment, const uint8_t *base, list pending, report) except -1
+    cdef int end_damaged(self, Segment segment, const uint8_t *base, list members, size_t begun,
+                         size_t at, bint replaces, report) except -1
+    cdef int end_uncommitted(self, Segment segment, const uint8_t *base, list pending,
+                             size_t begun, size_t at, report) except -1
+    cdef int apply_all(self, Segment segment, const uint8_t *base, list facts, report) except -1
+    cdef int apply_messages(self, Segment segment, const uint8_t *base, list facts,
+                            report) except -1
+    cdef int undo(self, Segment segment, const uint8_t *base, list facts, report) except -1
     cdef int apply_one(self, Segment segment, const uint8_t *base, size_t at, report) except -1
     cdef void meet(self, uint32_t queue)
     cdef Queue queue_of(self, uint32_t number)

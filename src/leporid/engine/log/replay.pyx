@@ -11,8 +11,9 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 
 from leporid.engine.log.cleaning cimport relocate
 from leporid.engine.log.log cimport (
-    DURABLE_BIT, FLAG_IN_TX, FLAG_PRODUCED, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_LAST,
-    KIND_PRODUCER, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Segment,
+    COMMIT_REPLACES, DURABLE_BIT, FLAG_IN_TX, FLAG_PRODUCED, KIND_CLEAN, KIND_COMMIT,
+    KIND_DELIVERED, KIND_LAST, KIND_PRODUCER, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES,
+    Segment,
 )
 from leporid.engine.plane cimport Plane
 from leporid.engine.queues.backlog cimport BACKLOG_BIT, backlog_of
@@ -29,6 +30,9 @@ from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnre
 cdef enum:
     SECTOR_BYTES = 512              # what a disk writes whole or not at all
     TRANSIENT_IDS = 0x80000000      # of queues that no restart brings back
+
+# No other record with these lengths is as short as this, and CLEAN is shorter.
+cdef size_t COMMIT_BYTES = sizeof(Record) + 8
 
 
 cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
@@ -64,6 +68,18 @@ cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t use
             return True
         at, stop = stop, stop + SECTOR_BYTES
     return False
+
+
+cdef uint32_t count_before(const uint8_t *base, list pending, size_t at) except? 0:
+    """How many of these records lie next to each other, and to what begins at `at`."""
+    cdef uint32_t count = 0
+    cdef size_t before
+    for before in reversed(pending):
+        if before + (<const Record *> (base + before)).size != at:
+            break
+        at = before
+        count += 1
+    return count
 
 
 cdef class Replay:
@@ -153,8 +169,10 @@ cdef class Replay:
     cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1:
         cdef size_t at
         cdef const Record *record
-        cdef size_t begun = 0           # of the newest record outside of a transaction
-        pending = []
+        cdef const uint32_t *words
+        cdef size_t begun = SEGMENT_HEADER_BYTES    # where the newest other record ends
+        cdef bint whole
+        pending = []                                # facts of transactions, so far without COMMIT
         for at in valid:
             record = <const Record *> (base + at)
             self.clean = record.kind == KIND_CLEAN
@@ -162,60 +180,94 @@ cdef class Replay:
             if record.flags & FLAG_IN_TX:
                 pending.append(at)
                 continue
-            members = []
-            if record.kind == KIND_COMMIT and self.is_whole(
-                    base, pending, begun, at, report):
-                count = (<const uint32_t *> (base + at + sizeof(Record)))[0]
-                members = pending[max(0, len(pending) - count):]
-                pending = pending[:len(pending) - len(members)]
-            # Facts of one transaction lie next to each other: any other fact ends it.
-            self.end_uncommitted(
-                segment, base, pending, members[0] if members else at, report)
+            if record.kind == KIND_COMMIT:
+                words = <const uint32_t *> (base + at + sizeof(Record))
+                whole = words[0] <= count_before(base, pending, at)
+                replaces = words[1] == COMMIT_REPLACES
+                first = 0   # of a client's, whatever may be of it
+                if whole or replaces:
+                    first = max(0, len(pending) - <ssize_t> words[0] + (not whole))
+                members = pending[first:]
+                self.end_uncommitted(segment, base, pending[:first], begun,
+                                     members[0] if members else at, report)
+                if whole:
+                    self.apply_all(segment, base, members, report)
+                else:
+                    self.end_damaged(segment, base, members, begun, at, replaces, report)
+            else:
+                self.end_uncommitted(segment, base, pending, begun, at, report)
             pending = []
-            for member in members:
-                self.apply_one(segment, base, member, report)
-            begun = at
+            begun = at + record.size
             self.apply_one(segment, base, at, report)
-        self.undo(segment, base, pending, report)
-        return 0
+        return self.end_uncommitted(segment, base, pending, begun, report.used, report)
 
-    cdef int end_uncommitted(self, Segment segment, const uint8_t *base, list pending, size_t at,
-                             report) except -1:
-        """Facts of transactions whose COMMIT is not there; the next fact is at `at`.
-
-        A COMMIT that was written and went bad may have been answered: then they count, and the
-        damage is reported. Otherwise there was none, and nothing of the transaction counts.
-        """
-        for start, length in report.damaged:
-            if pending and pending[len(pending) - 1] < start < at and not is_unwritten(
-                    base, start, start + length, report.used):
-                for member in pending:
-                    self.apply_one(segment, base, member, report)
-                return 0
-        return self.undo(segment, base, pending, report)
-
-    cdef bint is_whole(self, const uint8_t *base, list pending, size_t begun, size_t at,
-                       report) except -1:
-        """Whether a transaction counts although some of it may be missing.
+    cdef int end_damaged(self, Segment segment, const uint8_t *base, list members, size_t begun,
+                         size_t at, bint replaces, report) except -1:
+        """A transaction with fewer facts than its COMMIT at `at` says.
 
         What is missing and was never written (a sector of zeros: the power went during the write)
-        undoes the rest. What is missing for another reason was confirmed once: the rest is kept,
-        and the damage is reported.
+        undoes the rest. What is missing for another reason was confirmed once. If the transaction
+        replaces a message by another, it is undone, and the first one is there again. Of any other
+        one the messages are kept, but what it settled is there again: it may have been settled for
+        a message that is missing.
         """
-        cdef const uint32_t *count = <const uint32_t *> (base + at + sizeof(Record))
-        if <size_t> len(pending) >= count[0]:
-            return True
         for start, length in report.damaged:
-            if begun < start < at and not is_unwritten(
-                    base, start, start + length, report.used):
-                return True
-        return False
+            if begun <= start < at and not is_unwritten(base, start, start + length, report.used):
+                report.broken.append((members[0] if members else at, at))
+                if not replaces:
+                    return self.apply_messages(segment, base, members, report)
+        return self.undo(segment, base, members, report)
 
-    cdef int undo(self, Segment segment, const uint8_t *base, list pending, report) except -1:
+    cdef int end_uncommitted(self, Segment segment, const uint8_t *base, list pending,
+                             size_t begun, size_t at, report) except -1:
+        """Facts of transactions whose COMMIT is not there; the next fact is at `at`.
+
+        A COMMIT that was written and went bad may have been answered. If nothing but COMMIT is
+        missing, all of the transaction counts; if something else may be, its messages do. Otherwise
+        there was no COMMIT, and nothing counts. All facts between two stretches of damage are
+        looked at together; before the first one everything is there.
+        """
+        cdef size_t end, following
+        cdef bint certain = bool(pending) and <size_t> pending[0] == begun
+        cdef Py_ssize_t first = 0, last
+        for last in range(len(pending)):
+            end = pending[last] + (<const Record *> (base + <size_t> pending[last])).size
+            following = pending[last + 1] if last + 1 < len(pending) else at
+            if end == following and last + 1 < len(pending):
+                continue
+            facts = pending[first:last + 1]
+            if end == following or is_unwritten(base, end, following, report.used):
+                self.undo(segment, base, facts, report)
+            elif certain and following - end == COMMIT_BYTES:
+                self.apply_all(segment, base, facts, report)
+            else:
+                report.broken.append((facts[0], following))
+                self.apply_messages(segment, base, facts, report)
+            certain = following - end == COMMIT_BYTES
+            first = last + 1
+        return 0
+
+    cdef int apply_all(self, Segment segment, const uint8_t *base, list facts, report) except -1:
+        for at in facts:
+            self.apply_one(segment, base, at, report)
+        return 0
+
+    cdef int apply_messages(self, Segment segment, const uint8_t *base, list facts,
+                            report) except -1:
+        """Of facts of a damaged transaction the messages count, and nothing that it settled."""
         cdef size_t at
-        report.undone += len(pending)
+        for at in facts:
+            if (<const Record *> (base + at)).kind == KIND_PUBLISH:
+                self.apply_one(segment, base, at, report)
+            else:
+                self.undo(segment, base, [at], report)
+        return 0
+
+    cdef int undo(self, Segment segment, const uint8_t *base, list facts, report) except -1:
+        cdef size_t at
+        report.undone += len(facts)
         if segment is not None:
-            for at in pending:
+            for at in facts:
                 segment.holes[at] = at + (<const Record *> (base + at)).size
         return 0
 

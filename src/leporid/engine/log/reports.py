@@ -25,6 +25,7 @@ class SegmentReport:
         torn: bytes after it that are not zero: a write that did not finish.
         damaged: (offset, length) of stretches before it that do not verify.
         undone: records of transactions that never committed.
+        broken: (from, to) offsets of transactions that committed and of which something is damaged.
         lost: (from, to) offsets of a stream whose messages do not verify.
         lost_before: bytes that the segment before ended with, by this one's header, and lacks.
     """
@@ -38,4 +39,13 @@ class SegmentReport:
     undone: int = 0
     lost_before: int = 0
     damaged: list[tuple[int, int]] = field(default_factory=list)
+    broken: list[tuple[int, int]] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
+
+    def broken_transactions(self, path: object) -> list[str]:
+        """Say of the file at `path` which transactions are damaged, and what that means."""
+        return [
+            f"{path}: the transaction at {start} to {end} is not whole: what it settled is there "
+            "again"
+            for start, end in self.broken
+        ]

@@ -13,7 +13,7 @@ from leporid.engine.peers.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEU
 from leporid.engine.routing.dedup cimport unguarded
 from leporid.engine.peers.ledger cimport Unacked
 from leporid.engine.log.facts cimport append_commit, flush_settles
-from leporid.engine.log.log cimport FLAG_IN_TX
+from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX
 from leporid.engine.plane cimport Plane
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.peers.settling cimport settle_entry
@@ -111,7 +111,7 @@ cdef bint append_all(Channel channel, list publishes, list acks) except -1:
         settle_entry(channel, queue, seq, consumer, SETTLE_ACK)
     if durable:
         flush_settles(plane, FLAG_IN_TX)
-        append_commit(plane, <uint32_t> (plane.durable.appended - before))
+        append_commit(plane, <uint32_t> (plane.durable.appended - before), COMMIT_PUBLISHES)
     return durable
 
 

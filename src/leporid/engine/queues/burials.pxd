@@ -25,6 +25,7 @@ cdef class Burials:
     cdef dict overfull                  # queues that still are, while so many are dying
     cdef object refused                 # (queue, names, properties, body): letters to be made now
     cdef bint handing                   # they are being made
+    cdef bint replacing                 # the letter that is made ends an entry of the log
     cdef list deferred                  # (generation, queue, position, seq): see `defer`
     cdef int turn(self) except -1
     cdef int bury(self, object queue, uint64_t seq, Slot *slot, str reason) except -1

@@ -69,8 +69,10 @@ cdef class Burials:
         names = (<const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target))
         properties = names + record.names_len
         body = properties + record.properties_len
+        self.replacing = queue.durable and slot.position >> 63
         self.hand_over(queue, names[:record.names_len], properties[:record.properties_len],
                        body[:record.body_len], reason)
+        self.replacing = False
         return self.end_with_letter(queue, seq, letters, in_streams)
 
     cdef int bury_later(self, object given, uint64_t seq, Slot *slot, str reason) except -1:

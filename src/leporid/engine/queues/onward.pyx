@@ -163,8 +163,8 @@ cdef Route send_on(Queue queue, uint64_t seq, Route route, const uint8_t *names,
             elsewhere = partial(elsewhere, exchange, keys, properties[:properties_len])
         route = accepted(plane, route, body_len, props, burying, elsewhere)
     if route is not None and (route.queues or route.apart is not None):
-        if route.queues and route.apart is None and queue.durable:
-            make_room(plane, len(route.queues), names_len + properties_len + body_len)
+        if queue.durable:
+            make_room(plane, max(1, len(route.queues)), names_len + properties_len + body_len)
         store(plane, route, names, names_len, properties, properties_len, body, body_len, props, 0)
         plane.published = published     # it was counted when it came
     if burying:

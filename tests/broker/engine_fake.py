@@ -172,10 +172,10 @@ class FakeDelays(FakeQueue):
     cancelled: int = 0
     unroutable: int = 0
 
-    def message(self, seq: int) -> tuple[int, int, str, str, int] | None:
+    def message(self, seq: int) -> tuple[int, int, str, str, int, bytes] | None:
         if seq >= len(self.ready) or not self.ready[seq]:
             return None
-        return 1000 + seq, 900, "exchange", "key", len(self.ready[seq])
+        return 1000 + seq, 900, "exchange", "key", len(self.ready[seq]), b"\0\0"
 
     def content(self, seq: int) -> tuple[bytes, bytes]:
         return b"\0\0", self.ready[seq].encode()

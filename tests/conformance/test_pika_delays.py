@@ -277,3 +277,20 @@ def test_dead_letters_wait_for_room(channel, name, refusing):
         channel.basic_publish("", queue, body)
     pump(channel.connection, lambda: depth(channel, queue) == 0)
     assert taken(channel, refusing, 3) == ["first", "a", "b"]
+
+
+@differs
+def test_a_retry_with_the_headers_it_came_with_waits(channel, connection, delayed):
+    """A consumer adds a delay to what it got, whose x-deliver-at is over."""
+    exchange, queue = delayed()
+    arrivals = Arrivals(channel, queue)
+    channel.basic_publish("", queue, b"x", headers(x_deliver_at=int(time.time() * 1000) + 100))
+    pump(connection, lambda: len(arrivals.found) == 1)
+    first = arrivals.found[0][3]
+    assert first.headers["x-deliver-at"] < 0
+    first.headers["x-delay"] = 300
+    due = time.time() + 0.3
+    channel.basic_publish(exchange, "k", b"x", first)
+    pump(connection, lambda: len(arrivals.found) == 2)
+    assert arrivals.found[1][1] >= due
+    assert arrivals.found[1][3].headers["x-delay"] == -300

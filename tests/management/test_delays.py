@@ -57,6 +57,7 @@ async def test_they_are_listed_page_by_page(waiting: World, client: httpx.AsyncC
         "exchange": "d",
         "routing_key": "k",
         "body_bytes": 1,
+        "message_id": "m",
     }
     rest = (await client.get(URL + f"/d?after={second['id']}")).json()
     assert [each["due_ms"] - now_ms for each in rest["messages"]] == [3000]
@@ -107,12 +108,79 @@ async def test_one_is_cancelled_for_good(waiting: World, client: httpx.AsyncClie
     assert not waiting.plane.dirty
     again = await client.delete(url)
     assert (again.status_code, again.json()["error"]) == (404, "not-found")
+    assert again.json()["reason"].endswith("in exchange 'd' was cancelled")
+    assert again.text.endswith("}\n")
     assert (await client.get(url)).status_code == 404
     waiting.plane.now_ms += 5000
     waiting.sync()
     assert waiting.vhost.queue("q").engine.ready_count == 2
     counts = (await client.get(URL)).json()["exchanges"]
     assert counts == [{"exchange": "d", "waiting": 0, "fired": 2, "cancelled": 1, "unroutable": 0}]
+
+
+def add(world: World, message_id: str, seconds: int, **headers: Any) -> None:
+    store = world.vhost.delay_stores.of(world.vhost.exchange("d"))
+    headers = {"x-delay": seconds * 1000, **headers}
+    raw = encode_properties(Properties(headers=headers, delivery_mode=2, message_id=message_id))
+    world.plane.publish([store], "d", "k", raw, message_id.encode())
+
+
+async def test_they_are_filtered_in_the_order_in_which_they_are_due(
+    waiting: World, client: httpx.AsyncClient
+):
+    for number in range(1200):
+        add(waiting, f"n{number}", 5000 - number, even=number % 2 == 0)
+    asked = {"filter": "even AND p.message_id <> 'n1198'", "limit": "2", "headers": "true"}
+    page = (await client.get(URL + "/d", params=asked)).json()
+    assert [each["message_id"] for each in page["messages"]] == ["n1196", "n1194"]
+    assert page["messages"][0]["headers"] == {"x-delay": (5000 - 1196) * 1000, "even": True}
+    assert page["matched"] == 599
+    asked["after"] = page["messages"][1]["id"]
+    page = (await client.get(URL + "/d", params=asked)).json()
+    assert [each["message_id"] for each in page["messages"]] == ["n1192", "n1190"]
+    found = (await client.get(URL + "/d", params={"message_id": "n7"})).json()["messages"]
+    assert [each["message_id"] for each in found] == ["n7"]
+
+
+async def test_several_are_cancelled_together(waiting: World, client: httpx.AsyncClient):
+    add(waiting, "it's", 60)
+    for asked, matched, cancelled in (
+        ({"message_id": "m", "dry_run": "true"}, 3, 0),
+        ({"message_id": "m", "routing_key": "other"}, 0, 0),
+        ({"message_id": "it's"}, 1, 1),
+        ({"message_id": "m"}, 3, 3),
+        ({"all": "true"}, 0, 0),
+    ):
+        answer = await client.delete(URL + "/d", params=asked)
+        assert answer.json() == {
+            "dry_run": "dry_run" in asked,
+            "matched": matched,
+            "cancelled": cancelled,
+        }
+    assert not waiting.plane.dirty
+    answer = await client.delete(URL + "/amq.default", params={"all": "true"})
+    assert answer.json()["matched"] == 0
+    assert (await client.delete(URL + "/d", auth=STRANGER)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({}, "message_id: say which by message_id or a filter, or all=true for all"),
+        ({"dry_run": "true"}, "message_id: say which by message_id or a filter"),
+        ({"all": "true", "tags": "a"}, "all: there is a filter beside it"),
+        ({"message_id": "m", "filter": "a = 1"}, "message_id: stands beside a filter"),
+        ({"filter": "a ="}, "filter: "),
+        ({"mesage_id": "m"}, "mesage_id: unknown parameter; did you mean 'message_id'?"),
+    ],
+)
+async def test_what_is_to_be_cancelled_must_be_said(
+    waiting: World, client: httpx.AsyncClient, asked: dict[str, str], reason: str
+):
+    answer = await client.delete(URL + "/d", params=asked)
+    assert (answer.status_code, answer.json()["error"]) == (400, "bad-request")
+    assert answer.json()["reason"].startswith(reason)
+    assert waiting.vhost.delays("d").count == 3
 
 
 async def test_the_default_exchange_has_a_name(waiting: World, client: httpx.AsyncClient):

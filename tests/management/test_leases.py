@@ -267,3 +267,19 @@ async def test_taking_uses_a_queue_that_would_go_unused(world: World, client: ht
     assert list(world.vhost.queues())
     world.broker.unused.run(1900)
     assert not list(world.vhost.queues())
+
+
+async def test_a_lease_of_what_passes_a_filter(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world)
+    fill(world, queue, 2500)
+    wanted = {"filter": "p.message_id IS NULL"}
+    assert (await take(client, answer="json", max=2, filter="p.type = 'none'")).json()[
+        "lease"
+    ] is None
+    answer = await take(client, answer="json", max=2100, **wanted)
+    assert (answer.json()["messages"], queue.ready_count, queue.unacked_count) == (2100, 400, 2100)
+    number = answer.json()["lease"]
+    assert (await client.post(f"{LEASES}/{number}/release")).status_code == 204
+    assert bodies(queue) == [b"%d" % each for each in range(2500)]
+    answer = await client.post(LEASES, params={"filter": "a ="})
+    assert (answer.status_code, answer.json()["parameter"]) == (400, "filter")

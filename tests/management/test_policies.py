@@ -74,7 +74,7 @@ async def test_the_members_stand_in_rabbitmqs_order(client: httpx.AsyncClient):
     await put(client, f"{ROOT}/%2F/p", definition=definition, vhost="/", name="p", more=[1])
     assert (await client.get(f"{ROOT}/%2F/p")).text.replace(" ", "") == (
         '{"vhost":"/","name":"p","pattern":"^q","apply-to":"all",'
-        '"definition":{"max-length":2,"message-ttl":1},"priority":0}'
+        '"definition":{"max-length":2,"message-ttl":1},"priority":0}\n'
     )
 
 

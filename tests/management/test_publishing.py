@@ -139,7 +139,7 @@ async def test_rows_may_wait(world: World, client: httpx.AsyncClient):
     assert [row["body"] for row in read] == [
         b"now", b"both null", b"past", b"delay", b"moment", b"header"
     ]  # fmt: skip
-    assert read[3]["headers"] == [("x-deliver-at", str(now_s * 1000 + 5000)), ("a", "b")]
+    assert read[3]["headers"] == [("x-deliver-at", str(-now_s * 1000 - 5000)), ("a", "b")]
 
 
 async def test_what_waits_is_published_once(world: World, client: httpx.AsyncClient):
@@ -162,6 +162,39 @@ async def test_keys_of_rows_that_wait_are_checked(world: World, client: httpx.As
     assert answer.status_code == 409
     assert "x-strict-keys" in answer.json()["reason"]
     assert world.vhost.delays("strict").count == 0
+
+
+async def test_the_ids_of_what_waits_come_back(world: World, client: httpx.AsyncClient):
+    world.stream()
+    later = pa.array([None, 5000, None, 9000], pa.int64())
+    data = table_of(body=list("abcd"), routing_key=["orders"] * 4, delay_ms=later)
+    assert "delayed" not in (await publish(client, data)).json()
+    found = (await publish(client, data, params={"ids": "true"})).json()["delayed"]
+    delays = world.vhost.delays("")
+    assert [(each["row"], each["exchange"]) for each in found] == [
+        (1, "amq.default"),
+        (3, "amq.default"),
+    ]
+    for each, body in zip(found, (b"b", b"d"), strict=True):
+        content = delays.content(each["id"])
+        assert content is not None
+        assert content.body == body
+    many = table_of(body=["x"] * 10_001)
+    answer = await publish(client, many, params={"ids": "true"})
+    assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
+
+
+async def test_a_moment_that_is_over_stands_beside_a_new_one(
+    world: World, client: httpx.AsyncClient
+):
+    """A message that waited is published once more, with the headers that it came with."""
+    world.stream()
+    over = pa.array([[("x-deliver-at", "-1700000000000"), ("a", "b")]], HEADERS_TYPE)
+    delay_ms = pa.array([5000], pa.int64())
+    data = table_of(body=["x"], routing_key=["orders"], headers=over, delay_ms=delay_ms)
+    assert (await publish(client, data)).json()["accepted"] == 1
+    (waiting,) = world.vhost.delays("").list()
+    assert waiting.due_ms - waiting.came_ms == 5000
 
 
 async def test_a_moment_is_never_cut_short(world: World, client: httpx.AsyncClient):

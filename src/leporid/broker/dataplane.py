@@ -123,8 +123,8 @@ class Delays(Queue, Protocol):
     def unroutable(self) -> int:
         """Messages that went their way and came to no queue."""
 
-    def message(self, seq: int) -> tuple[int, int, str, str, int] | None:
-        """(due_ms, came_ms, exchange, key, body_bytes) of what waits under a number."""
+    def message(self, seq: int) -> tuple[int, int, str, str, int, bytes] | None:
+        """(due_ms, came_ms, exchange, key, body_bytes, properties) of what waits under a number."""
 
     def content(self, seq: int) -> tuple[bytes, bytes]:
         """(properties, body) of what waits under a number, which must be there."""

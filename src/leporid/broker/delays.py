@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,6 +25,9 @@ logger = logging.getLogger(__name__)
 LIST_MAX: Final = 1000
 """Messages that one call lists: each is looked up in the log."""
 
+CANCELLED_MAX: Final = 10_000
+"""Ids of cancelled messages that are remembered, for who asks once more."""
+
 _ID: Final = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16})")
 
 
@@ -36,6 +40,7 @@ class DelayedMessage:
         due_ms: when it is due, in Unix time.
         came_ms: when it was published.
         exchange: that it was published to, which may be one above the exchange it waits in.
+        properties: encoded, as they came.
     """
 
     id: str
@@ -44,6 +49,7 @@ class DelayedMessage:
     exchange: str
     routing_key: str
     body_bytes: int
+    properties: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +79,12 @@ class DelayStatistics(NamedTuple):
 class DelayedMessages:
     """The delayed messages of one exchange; `VirtualHost.delays` gives it."""
 
-    def __init__(self, exchange: str, store: Delays | None) -> None:
+    def __init__(
+        self, exchange: str, store: Delays | None, cancelled: OrderedDict[tuple[str, str], None]
+    ) -> None:
         self.exchange = exchange
         self._store = store
+        self._cancelled = cancelled
 
     def __repr__(self) -> str:
         return f"<DelayedMessages exchange={self.exchange!r} count={self.count}>"
@@ -96,7 +105,7 @@ class DelayedMessages:
         Raises:
             ValueError: `after` is no id.
         """
-        known = None if after is None else _place(after)
+        known = None if after is None else place_of(after)
         if self._store is None:
             return []
         if after is not None and known is None:
@@ -106,13 +115,13 @@ class DelayedMessages:
 
     def peek(self, message_id: str) -> DelayedMessage | None:
         """Return the message of that id; None if it does not wait, or not any more."""
-        place = _place(message_id)
+        place = place_of(message_id)
         found = None if place is None else self._message(place[1])
         return found if found is not None and found.id == message_id else None
 
     def content(self, message_id: str) -> DelayedContent | None:
         """Return what is in the message of that id; None if it does not wait, or not any more."""
-        place = _place(message_id)
+        place = place_of(message_id)
         if self.peek(message_id) is None or place is None or self._store is None:
             return None
         return DelayedContent(*self._store.content(place[1]))
@@ -124,10 +133,26 @@ class DelayedMessages:
         waits for the generation that `Plane.note_change` gives next.
         """
         found = self.peek(message_id)
-        place = _place(message_id)
+        place = place_of(message_id)
         if found is None or place is None or self._store is None:
             return False
+        self._cancelled[self.exchange, message_id] = None
+        if len(self._cancelled) > CANCELLED_MAX:
+            self._cancelled.popitem(last=False)
         return self._store.cancel(place[1])
+
+    def was_cancelled(self, message_id: str) -> bool:
+        """Say whether the message of that id was cancelled, as far as that is remembered."""
+        return (self.exchange, message_id) in self._cancelled
+
+    @property
+    def store(self) -> Delays | None:
+        """Where they wait; None if none ever did."""
+        return self._store
+
+    def numbered(self, number: int) -> DelayedMessage | None:
+        """Return the message of a number of the store's; None if it does not wait any more."""
+        return self._message(number)
 
     def statistics(self) -> DelayStatistics:
         """Count."""
@@ -140,13 +165,18 @@ class DelayedMessages:
         found = None if self._store is None else self._store.message(number)
         if found is None:
             return None
-        due_ms, came_ms, exchange, key, body_bytes = found
-        name = f"{due_ms:x}-{number:x}"
-        return DelayedMessage(name, due_ms, came_ms, exchange, key, body_bytes)
+        due_ms, came_ms, exchange, key, body_bytes, properties = found
+        name = id_of(due_ms, number)
+        return DelayedMessage(name, due_ms, came_ms, exchange, key, body_bytes, properties)
 
 
-def _place(message_id: str) -> tuple[int, int] | None:
-    """When a message is due, and its number; None if that is no id.
+def id_of(due_ms: int, number: int) -> str:
+    """Return the id of a message that is due then, by its number in the store."""
+    return f"{due_ms:x}-{number:x}"
+
+
+def place_of(message_id: str) -> tuple[int, int] | None:
+    """Return when a message is due, and its number; None if that is no id.
 
     The moment is in it because numbers may be given again after a restart that found the store
     empty.
@@ -195,6 +225,7 @@ class DelayStores:
         self._route = route
         self._alternate = alternate
         self._stores: dict[str, tuple[int, Delays]] = {}
+        self._cancelled: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._ended = DelayStatistics(0, 0, 0, 0)
 
     def prepare(self, exchange: Exchange, source: Source) -> None:
@@ -258,7 +289,8 @@ class DelayStores:
 
     def look(self, exchange: str) -> DelayedMessages:
         """Return the delayed messages of an exchange, which may never have had any."""
-        return DelayedMessages(exchange, self._stores.get(exchange, (0, None))[1])
+        store = self._stores.get(exchange, (0, None))[1]
+        return DelayedMessages(exchange, store, self._cancelled)
 
     def __iter__(self) -> Iterator[DelayedMessages]:
         return (self.look(name) for name in self._stores)

@@ -27,7 +27,7 @@ from leporid.engine.routing.forks cimport Decision, Fork
 from leporid.engine.queues.index cimport BlockPool
 from leporid.engine.queues.inquiry cimport renew_class, waiting_for
 from leporid.engine.log.log cimport Log, Segment
-from leporid.engine.queues.onward cimport accepted, run_timed
+from leporid.engine.queues.onward cimport accepted
 from leporid.engine.streams.producers cimport Producers
 from leporid.engine.filtering.questions cimport Questions
 from leporid.engine.queues.queue cimport Queue
@@ -38,6 +38,7 @@ from leporid.engine.queues.staging cimport Staging
 from leporid.engine.log.storing cimport store, store_produced
 from leporid.engine.streams.stream cimport Stream
 from leporid.engine.peers.timeouts cimport Timeouts
+from leporid.engine.queues.timed_queue cimport run_timed
 from leporid.engine.queues.timers cimport Due, Timers
 from leporid.engine.encoding.wire cimport Props, Record, walk_properties
 from leporid.engine.queues.wishes cimport search_on

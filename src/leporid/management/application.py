@@ -1,7 +1,8 @@
 """The routes of the interface, joined.
 
-Responsible for what belongs to every request: that what handlers raise becomes an answer. Must not
-know what any route does. Invariant: every path of this interface begins with /api/.
+Responsible for what belongs to every request: that what handlers raise becomes an answer, and that
+JSON ends with the end of a line. Must not know what any route does. Invariant: every path of this
+interface begins with /api/.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from leporid.amqp.errors import Fault
@@ -47,7 +48,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     streams, records = StreamRoutes(around), RecordRoutes(around, room)
     browsing, leases = BrowseRoutes(around, room), LeaseRoutes(around, room)
     readers, publishing = ReaderRoutes(around), PublishRoutes(around)
-    delays, classes = DelayRoutes(around), FilterClassRoutes(around)
+    delays, classes = DelayRoutes(around, room), FilterClassRoutes(around)
     groups, counts = GroupRoutes(around), FilterCountRoutes(around)
     unknown = UnknownArgumentRoutes(around)
     return [
@@ -71,6 +72,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
         route(GROUPS + "/{group}", _answering(groups.forget), "DELETE"),
         route(DELAYS, _answering(delays.exchanges), "GET"),
         route(DELAYS + "/{exchange}", _answering(delays.listing), "GET"),
+        route(DELAYS + "/{exchange}", _answering(delays.cancel_several), "DELETE"),
         route(DELAYS + "/{exchange}/{id}", _answering(delays.message), "GET"),
         route(DELAYS + "/{exchange}/{id}", _answering(delays.cancel), "DELETE"),
         route("/api/publish/{vhost}/{exchange}", _answering(publishing.publish), "POST"),
@@ -100,10 +102,15 @@ def _policy_routes(path: str, policies: PolicyRoutes) -> list[BaseRoute]:
 def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
-            return await handler(request)
+            found = await handler(request)
         except Refusal as refusal:
-            return refusal.answer()
+            found = refusal.answer()
         except Fault as fault:
-            return of_fault(fault).answer()
+            found = of_fault(fault).answer()
+        if isinstance(found, JSONResponse):
+            # A text file ends so, and a terminal's prompt begins a line.
+            found.body = bytes(found.body) + b"\n"
+            found.headers["content-length"] = str(len(found.body))
+        return found
 
     return answer

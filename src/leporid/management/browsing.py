@@ -7,7 +7,7 @@ written or sent. Invariant: whoever may not read a queue sees nothing of it, its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,12 +33,15 @@ from leporid.management.records import (
 )
 from leporid.management.refusals import Refusal
 from leporid.management.surroundings import Surroundings, need_arrow
+from leporid.management.turns import Turns
 
 if TYPE_CHECKING:
     from leporid.engine.queues.browse import QueueWindow
 
 TABLE_PARAMETERS: Final = ("columns", "compression", "batch_rows")
 PARAMETERS: Final = ("from", "limit", "unacked", *TABLE_PARAMETERS, *FILTER_PARAMETERS)
+# Messages that are looked at for one turn's worth of work with those that pass.
+CHOSEN_ROWS: Final = 1000
 QUEUE_COLUMNS: Final = (*COLUMNS, *ENTRY_COLUMNS)
 
 
@@ -84,6 +87,31 @@ async def find_queue(around: Surroundings, request: Request) -> FoundQueue:
             400, "bad-request", f"queue '{name}' is a stream: read /api/streams/…/records"
         )
     return FoundQueue(user, vhost, queue)
+
+
+async def chosen_in(
+    around: Surroundings, turns: Turns, queue: Any, filters: dict[str, Any]
+) -> AsyncIterator[list[int]]:
+    """Yield the sequence numbers of a queue's ready messages that pass filters, in pieces.
+
+    What is looked at is bounded in each turn of the loop, and filters run on a thread. A message
+    may be gone when its number is seen.
+    """
+    browse = Browse(queue)
+    while not browse.done and not queue.retired:
+        await turns.next()
+        window = browse.window(CHOSEN_ROWS, BATCH_BYTES)
+        job = around.encoders.submit(_numbers_in, window, filters)
+        filtering, numbers = await result_of(job, window)
+        around.plane.note_browsed(queue, filtering)
+        yield numbers
+
+
+def _numbers_in(
+    window: QueueWindow, filters: dict[str, Any]
+) -> tuple[tuple[int, int, int, int], list[int]]:
+    chosen = Chosen(window, **filters)
+    return chosen.filtering, chosen.numbers
 
 
 def shape_in(given: Parameters) -> Shape:

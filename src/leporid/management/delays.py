@@ -9,9 +9,11 @@ messages wait. Invariant: an answer that something was cancelled leaves only whe
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -20,8 +22,18 @@ from starlette.responses import JSONResponse, Response
 from leporid.amqp.errors import AccessRefused
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.delays import LIST_MAX, DelayedContent, DelayedMessage, DelayedMessages
+from leporid.broker.choices import choice_for
+from leporid.broker.delays import (
+    LIST_MAX,
+    DelayedContent,
+    DelayedMessage,
+    DelayedMessages,
+    place_of,
+)
 from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME, Right
+from leporid.management.answers import Room
+from leporid.management.browsing import chosen_in
+from leporid.management.filters import FILTER_PARAMETERS, filters_in
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad
@@ -30,11 +42,18 @@ from leporid.management.surroundings import Surroundings
 LIMIT_DEFAULT: Final = 100
 
 
+LISTING: Final = ("limit", "after", "headers", "message_id", *FILTER_PARAMETERS)
+CANCELLING: Final = ("message_id", "dry_run", "all", *FILTER_PARAMETERS)
+# Messages whose properties are decoded in one turn of the loop: a millisecond.
+SHOWN_AT_ONCE: Final = 100
+
+
 class DelayRoutes:
     """The handlers."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, room: Room) -> None:
         self._around = around
+        self._turns = room.turns
 
     async def exchanges(self, request: Request) -> Response:
         """GET /api/delays/{vhost}: the exchanges that have, or had, something that waits."""
@@ -50,15 +69,52 @@ class DelayRoutes:
         return JSONResponse({"exchanges": found})
 
     async def listing(self, request: Request) -> Response:
-        """GET …/{exchange}: what is due next."""
+        """GET …/{exchange}: what is due next, all of it or what passes filters."""
         delays = await self._find(request, "read")
-        given = Parameters(request, ("limit", "after"))
+        given = Parameters(request, LISTING)
         limit = given.whole("limit", LIMIT_DEFAULT, 1, LIST_MAX)
+        after, with_headers = given.text("after"), given.flag("headers")
+        filters = _filters_in(given)
+        facts: dict[str, Any] = {}
         try:
-            messages = delays.list(limit, given.text("after"))
+            if filters:
+                messages, facts["matched"] = await self._due_first(delays, filters, limit, after)
+            else:
+                messages = delays.list(limit, after)
         except ValueError as error:
             raise bad("after", str(error)) from None
-        return JSONResponse(_counts(delays) | {"messages": [_summary(each) for each in messages]})
+        shown = []
+        for number, each in enumerate(messages, 1):
+            shown.append(_summary(each, with_headers))
+            if number % SHOWN_AT_ONCE == 0:
+                await self._turns.next()
+        return JSONResponse(_counts(delays) | facts | {"messages": shown})
+
+    async def _due_first(
+        self, delays: DelayedMessages, filters: dict[str, Any], limit: int, after: str | None
+    ) -> tuple[list[DelayedMessage], int]:
+        """Return those that pass and are due first, and how many pass."""
+        known = None if after is None else place_of(after)
+        if after is not None and known is None:
+            raise ValueError(f"{after!r} is no id of a delayed message")
+        first: list[tuple[tuple[int, int], DelayedMessage]] = []
+        matched = 0
+        async for numbers in self._chosen(delays, filters):
+            for number in numbers:
+                message = delays.numbered(number)
+                if message is None:
+                    continue
+                matched += 1
+                place = message.due_ms, number
+                if known is None or place > known:
+                    first.append((place, message))
+            first = heapq.nsmallest(limit, first, key=itemgetter(0))
+        return [message for _, message in first], matched
+
+    def _chosen(self, delays: DelayedMessages, filters: dict[str, Any]) -> AsyncIterator[list[int]]:
+        if delays.store is None:
+            return _none()
+        return chosen_in(self._around, self._turns, delays.store, filters)
 
     async def message(self, request: Request) -> Response:
         """GET …/{exchange}/{id}: one message, with its body."""
@@ -67,8 +123,8 @@ class DelayRoutes:
         message_id = name_of(request, "id")
         found, content = delays.peek(message_id), delays.content(message_id)
         if found is None or content is None:
-            raise _unknown(message_id, delays.exchange)
-        return JSONResponse(_summary(found) | _shown(content))
+            raise _unknown(message_id, delays)
+        return JSONResponse(_summary(found, False) | _shown(content))
 
     async def cancel(self, request: Request) -> Response:
         """DELETE …/{exchange}/{id}."""
@@ -76,11 +132,38 @@ class DelayRoutes:
         Parameters(request, ())
         message_id = name_of(request, "id")
         if not delays.cancel(message_id):
-            raise _unknown(message_id, delays.exchange)
+            raise _unknown(message_id, delays)
+        await self._synced()
+        return Response(status_code=204)
+
+    async def cancel_several(self, request: Request) -> Response:
+        """DELETE …/{exchange}: what passes filters, or all that waits; or how much that would be.
+
+        It is not one transaction: what is fired meanwhile, or comes meanwhile, is not among it.
+        """
+        delays = await self._find(request, "configure")
+        given = Parameters(request, CANCELLING)
+        dry_run, everything = given.flag("dry_run"), given.flag("all")
+        filters = _filters_in(given)
+        if not filters and not everything:
+            raise bad("message_id", "say which by message_id or a filter, or all=true for all")
+        if filters and everything:
+            raise bad("all", "there is a filter beside it")
+        matched = cancelled = 0
+        async for numbers in self._chosen(delays, filters):
+            for number in numbers:
+                message = delays.numbered(number)
+                if message is not None:
+                    matched += 1
+                    cancelled += not dry_run and delays.cancel(message.id)
+        if cancelled:
+            await self._synced()
+        return JSONResponse({"dry_run": dry_run, "matched": matched, "cancelled": cancelled})
+
+    async def _synced(self) -> None:
         generation = self._around.plane.note_change()
         self._around.wake()
         await self._around.until_synced(generation)
-        return Response(status_code=204)
 
     async def _find(self, request: Request, right: Right) -> DelayedMessages:
         user, vhost = await self._around.enter(request)
@@ -91,24 +174,50 @@ class DelayRoutes:
         return vhost.delays(name)
 
 
-def _unknown(message_id: str, exchange: str) -> Refusal:
-    reason = f"no delayed message '{message_id}' in exchange '{exchange}': it may have been fired"
-    return Refusal(404, "not-found", reason)
+async def _none() -> AsyncIterator[list[int]]:
+    """Nothing ever waited there."""
+    for _ in ():
+        yield []
+
+
+def _filters_in(given: Parameters) -> dict[str, Any]:
+    """What messages are asked for; a message_id is a filter, too."""
+    filters = filters_in(given)
+    message_id = given.text("message_id")
+    if message_id is None:
+        return filters
+    if "filter" in given:
+        raise bad("message_id", "stands beside a filter; write p.message_id = '…' in it")
+    literal = message_id.replace("'", "''")
+    filters["choice"] = choice_for(given.text("tags"), f"p.message_id = '{literal}'")
+    return filters
+
+
+def _unknown(message_id: str, delays: DelayedMessages) -> Refusal:
+    title = f"delayed message '{message_id}' in exchange '{delays.exchange}'"
+    if delays.was_cancelled(message_id):
+        return Refusal(404, "not-found", f"the {title} was cancelled", cancelled=True)
+    return Refusal(404, "not-found", f"no {title}: it may have been fired")
 
 
 def _counts(delays: DelayedMessages) -> dict[str, Any]:
     return {"exchange": delays.exchange or DEFAULT_EXCHANGE_NAME, **delays.statistics()._asdict()}
 
 
-def _summary(message: DelayedMessage) -> dict[str, Any]:
-    return {
+def _summary(message: DelayedMessage, with_headers: bool) -> dict[str, Any]:
+    properties = decode_properties(message.properties)
+    shown = {
         "id": message.id,
         "due_ms": message.due_ms,
         "came_ms": message.came_ms,
         "exchange": message.exchange,
         "routing_key": message.routing_key,
         "body_bytes": message.body_bytes,
+        "message_id": _plain(properties.message_id),
     }
+    if with_headers:
+        shown["headers"] = _plain(properties.headers or {})
+    return shown
 
 
 def _shown(content: DelayedContent) -> dict[str, Any]:

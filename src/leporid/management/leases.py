@@ -25,9 +25,11 @@ from leporid.management.browsing import (
     FoundQueue,
     QueueBatches,
     Shape,
+    chosen_in,
     find_queue,
     shape_in,
 )
+from leporid.management.filters import FILTER_PARAMETERS, filters_in
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad, busy
@@ -48,7 +50,7 @@ TTL_MS_MAX: Final = 24 * 3600_000
 # Leases that ended, remembered so that a repeated request gets the answer that was lost.
 ENDED_MAX: Final = 10_000
 
-TAKING: Final = ("max", "ttl_ms", "answer", *TABLE_PARAMETERS)
+TAKING: Final = ("max", "ttl_ms", "answer", *TABLE_PARAMETERS, *FILTER_PARAMETERS)
 SHOWING: Final = ("from", "to", *TABLE_PARAMETERS)
 ACKNOWLEDGED: Final = "acknowledged"
 RELEASED: Final = "released"
@@ -77,7 +79,7 @@ class LeaseRoutes:
         await body_of(request, ())  # who says there what to take would be given everything
         most = given.whole("max", MESSAGES, 1, MESSAGES_MAX)
         ttl_ms = given.whole("ttl_ms", TTL_MS, 1, TTL_MS_MAX)
-        shape = shape_in(given)
+        shape, filters = shape_in(given), filters_in(given)
         as_table = given.choice("answer", ("table", "json")) == "table"
         if as_table:
             await self._around.on_thread(need_arrow)
@@ -88,7 +90,10 @@ class LeaseRoutes:
         if found.engine.retired:
             raise Refusal(404, "not-found", f"no {found.state.title}")
         found.vhost.used(found.state)
-        lease = Lease(found.engine, most)
+        if filters:
+            lease = await self._choose(found, most, filters)
+        else:
+            lease = Lease(found.engine, most)
         self._around.wake()
         holding = self._hold(found, lease, ttl_ms) if lease.count else None
         if as_table:
@@ -101,6 +106,18 @@ class LeaseRoutes:
             "ttl_ms": ttl_ms,
         }
         return JSONResponse(content, status_code=201)
+
+    async def _choose(self, found: FoundQueue, most: int, filters: dict[str, Any]) -> Lease:
+        """Take what passes the filters, looking through the queue a piece at a time."""
+        lease = Lease(found.engine, most, True)
+        try:
+            async for numbers in chosen_in(self._around, self._room.turns, found.engine, filters):
+                if not lease.take(numbers):
+                    break
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     async def messages(self, request: Request) -> Response:
         """GET …/leases/{lease}/messages: what it has, from one number of its own to another."""

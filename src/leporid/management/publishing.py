@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import AccessRefused, Fault
 from leporid.broker.access import User
+from leporid.broker.delays import id_of
 from leporid.broker.methods.connection import IMPERSONATOR
 from leporid.broker.names import exchange_in
 from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME
@@ -41,6 +42,8 @@ BODY_SECONDS: Final = 30
 # Requests at a time: each has its body in memory, decoded and not.
 REQUESTS_MAX: Final = 4
 QUEUE_SECONDS: Final = 10
+# Rows of a table whose answer has the ids of what waits: some milliseconds, and 800 kB of JSON.
+IDS_MAX: Final = 10_000
 # Rows given to the engine without looking at the clock, and for how long before others have a turn.
 ROWS_AT_ONCE: Final = 256
 TURN_SECONDS: Final = 0.001
@@ -56,7 +59,9 @@ class PublishRoutes:
     async def publish(self, request: Request) -> Response:
         """POST /api/publish/{vhost}/{exchange}: a table of messages."""
         user, vhost = await self._around.enter(request)
-        producer, sequence = _producer(Parameters(request, ("producer", "sequence")))
+        given = Parameters(request, ("producer", "sequence", "ids"))
+        producer, sequence = _producer(given)
+        with_ids = given.flag("ids")
         exchange = name_of(request, "exchange")
         if exchange == DEFAULT_EXCHANGE_NAME:
             exchange = ""
@@ -76,6 +81,12 @@ class PublishRoutes:
                 return _source(user, vhost, name)
 
             publisher = Publisher(self._around.plane, source, producer, sequence)
+            if with_ids:
+                rows = sum(map(len, batches))
+                if rows > IDS_MAX:
+                    reason = f"ids: a table of {IDS_MAX} rows at most; this one has {rows}"
+                    raise Refusal(413, "too-large", reason, parameter="ids")
+                publisher.waiting = []
             return JSONResponse(await self._publish(batches, publisher, source))
         finally:
             self._places.release()
@@ -145,13 +156,27 @@ class PublishRoutes:
         return {"rows": sum(len(batch) for batch in batches), **_counts(publisher)}
 
 
-def _counts(publisher: Publisher) -> dict[str, int]:
+def _counts(publisher: Publisher) -> dict[str, Any]:
     return {
         "accepted": publisher.accepted,
         "duplicates": publisher.duplicates,
         "unroutable": publisher.unroutable,
         "refused": publisher.refused,
+        **({} if publisher.waiting is None else {"delayed": _ids(publisher.waiting)}),
     }
+
+
+def _ids(waiting: list[tuple[int, str, int, int]]) -> list[dict[str, Any]]:
+    """What is to be given to /api/delays to see or cancel what waits now."""
+    return [
+        {
+            "row": row,
+            "exchange": exchange or DEFAULT_EXCHANGE_NAME,
+            "id": id_of(due_ms, number),
+            "due_ms": due_ms,
+        }
+        for row, exchange, due_ms, number in waiting
+    ]
 
 
 def _producer(given: Parameters) -> tuple[bytes | None, int]:

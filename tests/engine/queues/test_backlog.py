@@ -86,17 +86,6 @@ def test_nothing_is_done_while_there_is_no_room(world):
     assert tries == [100, 100, 200, 400, 800, 1600, 3200, 5000, 5000]
 
 
-def test_much_that_waits_leaves_in_several_turns(world):
-    for _ in range(2500):
-        world.plane.publish([world.q], "", "q", PERSISTENT, b"x")
-    world.q.set_limits()
-    turns = []
-    while world.q.backlog_count:
-        world.plane.run()
-        turns.append(world.q.ready_count)
-    assert turns == [1001, 2001, 2500]
-
-
 def test_an_earlier_one_enters_first(world):
     """A message that comes by itself does not overtake those that wait."""
     for body in (b"a", b"b"):

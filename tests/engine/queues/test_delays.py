@@ -64,10 +64,9 @@ def test_what_is_due_already_goes_at_once(world):
         delayed(0), delayed(-5), with_headers(x_delay=longstr("soon")),
         with_headers(x_delay=b"t\x01"), with_headers(x_delay=b"V"), PERSISTENT,
         with_headers(x_delay=longstr("-7")), world.at(world.wall_ms), world.at(5),
-        with_headers(x_deliver_at=int64(world.wall_ms - 1), x_delay=int64(500)),
     ):  # fmt: skip
         world.send(b"x", raw)
-    assert world.q.ready_count == 10
+    assert world.q.ready_count == 9
     assert world.sources["d"].delays is None
 
 
@@ -75,9 +74,44 @@ def test_a_moment_beats_a_delay(world):
     raw = with_headers(x_deliver_at=int64(world.wall_ms + 10), x_delay=int64(500))
     world.send(b"x", raw)
     world.sleep(11)
-    (got,) = [world.peer.get(world.q)]
+    got = world.peer.get(world.q)
     assert got is not None
-    assert got.raw == raw  # only a delay that was waited for is over
+    assert headers_of(got.raw) == {"x-deliver-at": 1 - world.wall_ms, "x-delay": -500}
+
+
+@pytest.mark.parametrize("mark", ["past", "negative", "text"])
+def test_a_moment_that_has_passed_leaves_it_to_the_delay(world, mark):
+    """So a consumer that copies headers and adds a delay is not served at once, in a loop."""
+    value = {
+        "past": int64(world.wall_ms - 1),
+        "negative": int64(-world.wall_ms - 10**9),
+        "text": longstr(str(-world.wall_ms)),
+    }[mark]
+    world.send(b"x", with_headers(x_deliver_at=value, x_delay=int64(50)))
+    world.send(b"not delayed here", with_headers(x_deliver_at=value, x_delay=int64(50)), "p")
+    assert (world.came(), world.waiting()) == ([b"not delayed here"], 1)
+    world.sleep(51)
+    assert world.came() == [b"x"]
+
+
+@pytest.mark.parametrize("exchange", ["d", "p"])
+@pytest.mark.parametrize("kind", ["number", "timestamp", "text"])
+def test_a_moment_that_was_waited_for_comes_back_negative(world, exchange, kind):
+    at_ms = world.wall_ms // 1000 * 1000 + 5000
+    value = {
+        "number": int64(at_ms),
+        "timestamp": b"T" + struct.pack(">Q", at_ms // 1000),
+        "text": longstr(str(at_ms)),
+    }[kind]
+    world.send(
+        b"x", with_headers(before=longstr("b"), x_deliver_at=value, after=int64(1)), exchange
+    )
+    world.sleep(5001)
+    got = world.peer.get(world.q)
+    assert got is not None
+    assert headers_of(got.raw) == {"before": "b", "x-deliver-at": -at_ms, "after": 1}
+    world.send(b"again", got.raw, exchange)
+    assert world.came() == [b"again"]
 
 
 @pytest.mark.parametrize(

@@ -208,8 +208,9 @@ def test_what_waits_is_listed_by_its_moment(world):
     assert store.upcoming(3) == order[:3]
     assert store.upcoming(0) == []
     for at, seq in enumerate(order):
-        due_ms, came_ms, exchange, key, body_bytes = store.message(seq)
+        due_ms, came_ms, exchange, key, body_bytes, raw = store.message(seq)
         assert (due_ms - came_ms, exchange, key, body_bytes) == (moments[seq], "d", "q", 1)
+        assert raw == delayed(moments[seq])
         assert store.content(seq) == (delayed(moments[seq]), b"%d" % seq)
         assert store.upcoming(2, (due_ms, seq)) == order[at + 1 : at + 3]
     due_ms, *_ = store.message(3)

@@ -50,8 +50,22 @@ static int value_moment(uint8_t type, const uint8_t *content, uint32_t size, int
     return 1;
 }
 
-/* When a message that came at that time is due, if it is delayed. x-deliver-at beats x-delay. */
-static int find_due(const Props *props, uint64_t came_ms, int64_t *due_ms) {
+/* When a message that came at that time is due by its x-delay. */
+static int find_delay(const Props *props, uint64_t came_ms, int64_t *due_ms) {
+    const uint8_t *value;
+    uint8_t type;
+    uint32_t size;
+    int64_t number, came = (int64_t)came_ms;
+    if (!(props->marks & HAS_DELAY) || !find_header(props, "x-delay", 7, &type, &value, &size)
+            || !value_number(type, value, size, &number) || number <= 0)
+        return WHEN_NOW;
+    *due_ms = number > INT64_MAX - came ? INT64_MAX : came + number;
+    return number > DELAY_MS_MAX ? WHEN_TOO_FAR : WHEN_DUE;
+}
+
+/* When it is due, if it is delayed; x-delay counts where `delaying` says so. An x-deliver-at beats
+   it, unless that moment has passed, or is marked as such by a minus. */
+static int find_due(const Props *props, uint64_t came_ms, int delaying, int64_t *due_ms) {
     const uint8_t *value;
     uint8_t type;
     uint32_t size;
@@ -62,29 +76,32 @@ static int find_due(const Props *props, uint64_t came_ms, int64_t *due_ms) {
             return WHEN_INVALID;
         if (type != 'T' && number >= SECONDS_MIN && number < SECONDS_MAX && came >= SECONDS_MAX)
             return WHEN_INVALID;
-        if (number <= came) return WHEN_NOW;
-        number -= came;
-    } else if (!(props->marks & HAS_DELAY)
-               || !find_header(props, "x-delay", 7, &type, &value, &size)
-               || !value_number(type, value, size, &number) || number <= 0) {
-        return WHEN_NOW;
+        if (number > came) {
+            *due_ms = number;
+            return number - came > DELAY_MS_MAX ? WHEN_TOO_FAR : WHEN_DUE;
+        }
     }
-    *due_ms = number > INT64_MAX - came ? INT64_MAX : came + number;
-    return number > DELAY_MS_MAX ? WHEN_TOO_FAR : WHEN_DUE;
+    return delaying ? find_delay(props, came_ms, due_ms) : WHEN_NOW;
 }
 
 enum { NEGATED_BYTES = 8 };  /* that `negated` may need beyond what it copies */
 
-/* Copies properties with their x-delay negated; returns their new length.
-   It keeps its width if the negative number fits, and is an 'l' otherwise. */
-static size_t negated(uint8_t *to, const uint8_t *properties, size_t n, const Props *props) {
+/* Copies properties with one of the two headers negated; returns their new length.
+   It keeps its width if the negative number fits, and is an 'l' otherwise, in milliseconds. */
+static size_t negated(uint8_t *to, const uint8_t *properties, size_t n, const Props *props,
+                      int mark) {
     const uint8_t *value, *stop;
     uint8_t *q, type;
     uint32_t size;
     int64_t number = 0;
     size_t before;
-    if (!find_header(props, "x-delay", 7, &type, &value, &size)
-            || !value_number(type, value, size, &number) || number <= 0) {
+    if (mark == HAS_DELAY
+            ? !find_header(props, "x-delay", 7, &type, &value, &size)
+              || !value_number(type, value, size, &number)
+            : !find_header(props, "x-deliver-at", 12, &type, &value, &size)
+              || !value_moment(type, value, size, &number))
+        number = 0;
+    if (number <= 0) {
         memcpy(to, properties, n);
         return n;
     }

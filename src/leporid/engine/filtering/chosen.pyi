@@ -22,6 +22,10 @@ class Chosen:
 
     @property
     def rows(self) -> int: ...
+    @property
+    def numbers(self) -> list[int]:
+        """Sequence numbers of these messages, which must be those of a queue."""
+
     def __len__(self) -> int: ...
     @property
     def filtering(self) -> tuple[int, int, int, int]:

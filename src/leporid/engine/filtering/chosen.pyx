@@ -67,6 +67,12 @@ cdef class Chosen:
         free(self.records)
         free(self.entries)
 
+    @property
+    def numbers(self):
+        """Sequence numbers of these messages, which must be those of a queue."""
+        cdef uint32_t at
+        return [self.entries[at].seq for at in range(self.rows)]
+
     def __len__(self):
         return self.rows
 

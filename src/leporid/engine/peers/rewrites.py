@@ -48,10 +48,9 @@ def with_reply_to(raw: bytes, address: str) -> bytes:
     return encode_properties(replace(decode_properties(raw), reply_to=address))
 
 
-def invalid_moment(table: bytes, too_far: bool) -> PreconditionFailed:
-    """The fault for headers whose x-deliver-at is no moment, or it or x-delay is too far away."""
+def invalid_moment(table: bytes, name: str, too_far: bool) -> PreconditionFailed:
+    """The fault for a header x-deliver-at that is no moment, or one or x-delay too far away."""
     headers, _ = decode_table(len(table).to_bytes(4, "big") + table)
-    name = "x-deliver-at" if "x-deliver-at" in headers else "x-delay"
     value = headers[name]
     given = f"invalid header '{name}': {type_name(value)} {erlang_text(value)}"
     if too_far:

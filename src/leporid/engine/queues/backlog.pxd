@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.queues.index cimport Slot
-from leporid.engine.queues.onward cimport TimedQueue
+from leporid.engine.queues.timed_queue cimport TimedQueue
 from leporid.engine.queues.queue cimport Queue
 
 cdef enum:

@@ -2,7 +2,7 @@
 """Types of backlog.pyx."""
 
 from leporid.engine.plane import Plane
-from leporid.engine.queues.onward import TimedQueue
+from leporid.engine.queues.timed_queue import TimedQueue
 
 class Backlog(TimedQueue):
     """What waits for room in one queue."""

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from leporid.engine.queues.onward import TimedQueue
+from leporid.engine.queues.timed_queue import TimedQueue
 
 def delay_of(raw: bytes) -> int:
     """How long an x-delayed-message exchange keeps a message with these properties; 0: it does not.
@@ -28,8 +28,8 @@ class Delays(TimedQueue):
     def unroutable(self) -> int:
         """Of those that were fired: there was no queue for them."""
 
-    def message(self, seq: int) -> tuple[int, int, str, str, int] | None:
-        """(due_ms, came_ms, exchange, key, body_bytes) of what waits under a number."""
+    def message(self, seq: int) -> tuple[int, int, str, str, int, bytes] | None:
+        """(due_ms, came_ms, exchange, key, body_bytes, properties) of what waits under a number."""
 
     def content(self, seq: int) -> tuple[bytes, bytes]:
         """(properties, body) of what waits under a number, which must be there."""

@@ -14,7 +14,8 @@ from libc.stdlib cimport free
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.queues.index cimport READY, Slot
-from leporid.engine.queues.onward cimport TimedQueue, send_on
+from leporid.engine.queues.onward cimport send_on
+from leporid.engine.queues.timed_queue cimport TimedQueue
 from leporid.engine.plane cimport Plane
 from leporid.engine.streams.producers cimport Producer
 from leporid.engine.queues.queue cimport Queue
@@ -36,8 +37,9 @@ cdef extern from "when.h" nogil:
     int WHEN_INVALID
     int WHEN_TOO_FAR
     int NEGATED_BYTES
-    int find_due(const Props *props, uint64_t came_ms, int64_t *due_ms)
-    size_t negated(uint8_t *to, const uint8_t *properties, size_t n, const Props *props)
+    int find_delay(const Props *props, uint64_t came_ms, int64_t *due_ms)
+    int find_due(const Props *props, uint64_t came_ms, int delaying, int64_t *due_ms)
+    size_t negated(uint8_t *to, const uint8_t *properties, size_t n, const Props *props, int mark)
 
 cdef extern from *:
     """
@@ -64,9 +66,11 @@ cdef Route postponed(Source source, const Props *props, uint64_t came_ms):
     cdef int when
     if not props.marks & HAS_DELIVER_AT and not source.delaying:
         return None
-    when = find_due(props, came_ms, &due_ms)
+    when = find_due(props, came_ms, source.delaying, &due_ms)
     if when == WHEN_INVALID or when == WHEN_TOO_FAR:
-        raise invalid_moment(props.headers[:props.headers_len], when == WHEN_TOO_FAR)
+        by_delay = find_due(props, came_ms, False, &due_ms) == WHEN_NOW
+        raise invalid_moment(props.headers[:props.headers_len],
+                             "x-delay" if by_delay else "x-deliver-at", when == WHEN_TOO_FAR)
     if when == WHEN_NOW:
         return None
     if source.delays is None:
@@ -87,12 +91,10 @@ def delay_of(bytes raw not None):
     cdef int when
     if walk_properties(<const uint8_t *> PyBytes_AS_STRING(raw), len(raw), &props):
         return 0
-    # What has a moment was kept where it was published.
-    if props.marks & HAS_DELIVER_AT:
-        return 0
-    when = find_due(&props, 0, &due_ms)
+    # A moment that had not come yet was waited for where the message was published.
+    when = find_delay(&props, 0, &due_ms)
     if when == WHEN_TOO_FAR:
-        raise invalid_moment(props.headers[:props.headers_len], True)
+        raise invalid_moment(props.headers[:props.headers_len], "x-delay", True)
     return 0 if when == WHEN_NOW else due_ms
 
 
@@ -136,7 +138,7 @@ cdef class Delays(TimedQueue):
         """Note when an entry is due."""
         cdef int64_t due_ms = 0
         cdef Slot *slot = self.index.slot_of(seq)
-        if find_due(props, came_ms, &due_ms) == WHEN_NOW:
+        if find_due(props, came_ms, self.source.delaying, &due_ms) == WHEN_NOW:
             due_ms = came_ms
         slot.expires_at_ms = self.on_clock(due_ms)
         self.prune_due()
@@ -209,14 +211,20 @@ cdef class Delays(TimedQueue):
         cdef Route route
         cdef bytes changed
         cdef list all_keys = None
+        cdef uint8_t *to
+        cdef int mark
         walk_properties(properties, properties_len, &props)
-        if props.marks & (HAS_DELAY | HAS_DELIVER_AT) == HAS_DELAY:
-            # Negative, it says that the delay is over, wherever the message goes from here.
-            self.scratch.used = 0
-            if bytes_room(&self.scratch, properties_len + NEGATED_BYTES):
-                raise MemoryError("no memory for the properties of a delayed message")
-            properties_len = negated(self.scratch.data, properties, properties_len, &props)
-            properties = self.scratch.data
+        # Negative, both say that they are over, wherever the message goes from here.
+        self.scratch.used = 0
+        if bytes_room(&self.scratch, 2 * properties_len + 3 * NEGATED_BYTES):
+            raise MemoryError("no memory for the properties of a delayed message")
+        to = self.scratch.data
+        for mark in (HAS_DELAY, HAS_DELIVER_AT):
+            if props.marks & mark:
+                properties_len = negated(to, properties, properties_len, &props, mark)
+                properties = to
+                to += properties_len
+                walk_properties(properties, properties_len, &props)
         if props.marks & (HAS_CC | HAS_BCC):
             changed, keys = copies_of(properties[:properties_len])
             properties, properties_len = <const uint8_t *> PyBytes_AS_STRING(changed), len(changed)
@@ -275,13 +283,13 @@ cdef class Delays(TimedQueue):
         cdef Props props
         cdef int64_t due_ms = 0
         walk_properties(properties, record.properties_len, &props)
-        if find_due(&props, record.timestamp_ms, &due_ms) == WHEN_NOW:
+        if find_due(&props, record.timestamp_ms, self.source.delaying, &due_ms) == WHEN_NOW:
             return record.timestamp_ms
         return <uint64_t> due_ms
 
     def message(self, uint64_t seq):
-        """(due_ms, came_ms, exchange, key, body_bytes) of what waits under a number; None without
-        one."""
+        """(due_ms, came_ms, exchange, key, body_bytes, properties) of what waits under a number;
+        None without one."""
         cdef Slot *slot = self.index.slot_of(seq)
         cdef Record *record
         cdef const uint8_t *p
@@ -293,7 +301,8 @@ cdef class Delays(TimedQueue):
         key = p + 1 + p[0]
         exchange, text = p[1:1 + p[0]], key[1:1 + key[0]]
         return (self.due_of(slot), record.timestamp_ms, exchange.decode("utf-8", "replace"),
-                text.decode("utf-8", "replace"), record.body_len)
+                text.decode("utf-8", "replace"), record.body_len,
+                p[record.names_len:record.names_len + record.properties_len])
 
     def content(self, uint64_t seq):
         """(properties, body) of what waits under a number, which must be there."""

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
+from leporid.engine.queues.index cimport Slot
 from leporid.engine.queues.queue cimport Queue
 
 cdef class Lease:
@@ -9,4 +10,6 @@ cdef class Lease:
     cdef readonly uint64_t count        # messages it took
     cdef readonly bint ended
     cdef uint64_t *numbers              # their sequence numbers, in order of delivery
+    cdef uint64_t most
+    cdef void note(self, uint64_t seq, Slot *slot) noexcept
     cdef int settle(self, bint requeue) except -1

@@ -9,34 +9,62 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from leporid.engine.queues.browse cimport QueueWindow
-from leporid.engine.queues.index cimport DELIVERIES_MAX, UNACKED, Slot
+from leporid.engine.queues.index cimport DELIVERIES_MAX, READY, UNACKED, Slot
 from leporid.engine.queues.queue cimport Queue
 
 
 cdef class Lease:
-    """Takes up to `most` ready messages, in order of delivery."""
+    """Takes up to `most` ready messages, in order of delivery; or those that `take` names.
 
-    def __cinit__(self, Queue queue not None, uint64_t most):
+    Args:
+        most: messages that it may have.
+        chosen: whether `take` says which they are.
+    """
+
+    def __cinit__(self, Queue queue not None, uint64_t most, bint chosen=False):
         cdef Slot *slot
         cdef uint64_t seq
         self.queue = queue
         queue.plane.work()  # consumers that wait were there before
-        most = min(most, queue.ready_count)
+        most = self.most = min(most, queue.ready_count)
         self.numbers = <uint64_t *> malloc(max(<uint64_t> 1, most) * sizeof(uint64_t))
         if self.numbers == NULL:
             raise MemoryError("no memory for a lease")
-        while self.count < most:
+        while self.count < most and not chosen:
             slot = queue.pop(&seq)
             if slot == NULL:
                 break
-            if slot.deliveries:
-                queue.plane.redelivered += 1
-            if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
-                slot.deliveries += 1
-            queue.delivered += 1
-            queue.plane.delivered += 1
-            self.numbers[self.count] = seq
-            self.count += 1
+            self.note(seq, slot)
+
+    cdef void note(self, uint64_t seq, Slot *slot) noexcept:
+        """An entry was taken, and is its own."""
+        cdef Queue queue = self.queue
+        if slot.deliveries:
+            queue.plane.redelivered += 1
+        if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
+            slot.deliveries += 1
+        queue.delivered += 1
+        queue.plane.delivered += 1
+        self.numbers[self.count] = seq
+        self.count += 1
+
+    def take(self, numbers):
+        """Take those of these messages that are still ready; returns whether it may have more."""
+        cdef Queue queue = self.queue
+        cdef Slot *slot
+        cdef uint64_t seq
+        for seq in numbers:
+            if self.count == self.most or self.ended or queue.retired:
+                return False
+            slot = queue.slot_of(seq)
+            if slot == NULL or slot.state != READY:
+                continue
+            slot.state = UNACKED
+            queue.ready_count -= 1
+            queue.unacked_count += 1
+            queue.ready_bytes -= queue.plane.record(slot.position).body_len
+            self.note(seq, slot)
+        return self.count < self.most
 
     def __dealloc__(self):
         free(self.numbers)

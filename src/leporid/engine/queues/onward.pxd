@@ -7,14 +7,6 @@ from leporid.engine.queues.queue cimport Queue
 from leporid.engine.routing.source cimport Route
 from leporid.engine.encoding.wire cimport Props
 
-cdef class TimedQueue(Queue):
-    cdef uint64_t alarm_ms              # of the one timer that is set in the plane; 0: none
-    cdef bint ringing                   # stands in plane.ringing
-    cdef void ring_at(self, uint64_t at_ms)
-    cdef void ring(self)
-    cdef bint turn(self, size_t most) except -1
-
-cdef int run_timed(Plane plane) except -1
 cdef Route accepted(Plane plane, Route route, size_t body_len, const Props *props, list burying,
                     object elsewhere)
 cdef Route send_on(Queue queue, uint64_t seq, Route route, const uint8_t *names, size_t names_len,

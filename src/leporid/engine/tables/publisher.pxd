@@ -9,6 +9,8 @@ from leporid.engine.routing.source cimport Route, Source
 cdef class Publisher(Sender):
     cdef readonly uint64_t accepted, duplicates, unroutable, refused
     cdef readonly uint64_t generation   # to wait for; 0: none
+    cdef public list waiting        # (row, exchange, due_ms, number) of what waits; None: unasked
+    cdef uint64_t row               # that comes next
     cdef Plane plane
     cdef object source_of           # (name) -> Source
     cdef bytes producer

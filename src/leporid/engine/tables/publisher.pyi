@@ -17,6 +17,10 @@ class Publisher(Sender):
         producer: bytes | None = ...,
         sequence: int = ...,
     ) -> None: ...
+    waiting: list[tuple[int, str, int, int]] | None
+    """Row, exchange, moment and number of each message that waits until it is due, if it is a list
+    when they are published."""
+
     @property
     def accepted(self) -> int: ...
     @property

@@ -11,8 +11,9 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from zlib import crc32
 
 from leporid.engine.routing.dedup cimport unguarded
-from leporid.engine.queues.delays cimport postponed
+from leporid.engine.queues.delays cimport Delays, postponed
 from leporid.engine.plane cimport Plane
+from leporid.engine.queues.queue cimport Queue
 from leporid.engine.tables.rows cimport Row, Rows
 from leporid.engine.peers.sender cimport Sender, open_queues
 from leporid.engine.routing.source cimport Route, Source
@@ -67,6 +68,7 @@ cdef class Publisher(Sender):
                                        row.properties_len, row.body, row.body_len,
                                        self.sequence, row.keyless)
             self.sequence += 1
+            self.row += 1
             if outcome == PUBLISHED:
                 self.accepted += 1
             elif outcome == DUPLICATE:
@@ -114,7 +116,7 @@ cdef class Publisher(Sender):
         """One message on its way; returns what became of it."""
         cdef Props props
         cdef Route route = None
-        cdef list burying = None
+        cdef list burying = None, stores = None
         cdef bint fresh = True
         cdef bytes intercepted
         if walk_properties(properties, properties_len, &props):
@@ -148,6 +150,9 @@ cdef class Publisher(Sender):
         if route.refusing:
             burying = []
             route = open_queues(route, body_len, burying)
+        if self.waiting is not None and route.apart is not None:
+            stores = [(each, (<Queue> each).next_seq) for each in route.apart
+                      if type(each) is Delays]
         if not route.queues and route.apart is None:
             pass
         elif self.producer is None:
@@ -160,4 +165,8 @@ cdef class Publisher(Sender):
         if burying:
             self.plane.burials.bury_refused(burying, names[:names_len],
                                             properties[:properties_len], body[:body_len])
+        for each, number in stores or ():
+            if (<Queue> each).next_seq > number:
+                due_ms = (<Delays> each).message(number)[0]
+                self.waiting.append((self.row, (<Queue> each).name, due_ms, number))
         return REFUSED if route.refused else PUBLISHED if fresh else DUPLICATE

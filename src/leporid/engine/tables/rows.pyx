@@ -25,7 +25,7 @@ cdef extern from "when.h" nogil:
     int WHEN_INVALID
     int WHEN_TOO_FAR
     int64_t DELAY_MS_MAX
-    int find_due(const Props *props, uint64_t came_ms, int64_t *due_ms)
+    int find_due(const Props *props, uint64_t came_ms, int delaying, int64_t *due_ms)
 
 # In the order of `arrow.PROPERTIES`.
 cdef enum:
@@ -187,8 +187,9 @@ cdef int encode_headers(Bytes *out, const Columns *columns, size_t row, bint tim
 
 cdef int encode_map(Bytes *out, const Columns *columns, size_t row, bint timed) noexcept nogil:
     cdef int32_t at = columns.map.offsets[row], end = columns.map.offsets[row + 1]
-    cdef size_t start = out.used, size
+    cdef size_t start = out.used, size, value_size
     cdef const uint8_t *text
+    cdef const uint8_t *value
     if at < 0 or end < at or <size_t> end > columns.keys.rows:
         return WRONG_LAYOUT
     while at < end:
@@ -199,22 +200,25 @@ cdef int encode_map(Bytes *out, const Columns *columns, size_t row, bint timed) 
         if (size == 2 and text[0] == c"C" and text[1] == c"C") or (
                 size == 3 and text[0] == c"B" and text[1] == c"C" and text[2] == c"C"):
             return HEADER_RESERVED
+        if text_at(&columns.values, at, &value, &value_size):
+            return WRONG_LAYOUT
         if timed and size == 12 and not memcmp(text, b"x-deliver-at", 12):
-            return TWO_MOMENTS
+            if value == NULL or not value_size or value[0] != c"-":
+                return TWO_MOMENTS
+            at += 1                     # a moment that was waited for before
+            continue
         if put_byte(out, <uint8_t> size) or put(out, text, size):
             return NO_MEMORY
-        if text_at(&columns.values, at, &text, &size):
-            return WRONG_LAYOUT
-        if text == NULL:
+        if value == NULL:
             if put_byte(out, c"V"):
                 return NO_MEMORY
         else:
-            if bytes_room(out, size + 5):
+            if bytes_room(out, value_size + 5):
                 return NO_MEMORY
             out.data[out.used] = c"S"
-            store32(out.data + out.used + 1, <uint32_t> size)
+            store32(out.data + out.used + 1, <uint32_t> value_size)
             out.used += 5
-            put(out, text, size)
+            put(out, value, value_size)
         if out.used - start > PROPERTIES_BYTES_MAX:
             return PROPERTIES_TOO_LARGE
         at += 1
@@ -298,7 +302,7 @@ cdef int encode_properties(Rows rows, const Columns *columns, size_t at) noexcep
         if parse_ttl(&props, &ttl_ms) == TTL_INVALID:
             return WRONG_EXPIRATION
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
-            failed = find_due(&props, columns.wall_ms, &moment_ms)
+            failed = find_due(&props, columns.wall_ms, True, &moment_ms)
             if failed == WHEN_INVALID or failed == WHEN_TOO_FAR:
                 return WRONG_MOMENT if failed == WHEN_INVALID else MOMENT_TOO_FAR
     return 0

@@ -57,6 +57,32 @@ def test_simple_queue(connection, name):
     queue.close()
 
 
+def test_queues_of_one_worker_take_turns(connection, name):
+    """Celery's prefetch limit is one for all queues of its worker."""
+    channel = connection.channel()
+    channel.basic_qos(0, 4, False)
+    taken = []
+    consumers = []
+    for label in "abc":
+        queue = kombu.Queue(name(label), auto_delete=True)(channel)
+        queue.declare()
+        for _ in range(60):
+            kombu.Producer(connection).publish(label, routing_key=queue.name, exchange="")
+
+        def take(message):
+            taken.append(message.payload)
+            message.ack()
+
+        consumers.append(kombu.Consumer(channel, queues=[queue], on_message=take))
+    for consumer in consumers:
+        consumer.consume()
+    while len(taken) < 60:
+        connection.drain_events(timeout=SECONDS)
+    for consumer in consumers:
+        consumer.cancel()
+    assert min(taken[:60].count(label) for label in "abc") >= 10
+
+
 def test_topic_exchange_and_consumer(connection, name):
     exchange = kombu.Exchange(name(), type="topic", durable=True)
     queue = kombu.Queue(name(), exchange, routing_key="task.#", durable=True)

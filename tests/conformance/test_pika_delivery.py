@@ -1,6 +1,8 @@
 """Consuming and settling as pika sees them: get, qos, ack, nack, requeue, priorities, cancel."""
 
 import os
+from collections import Counter
+from functools import partial
 
 import pytest
 from tests.conformance.pika_steps import (
@@ -88,6 +90,56 @@ def test_global_prefetch_is_for_the_whole_channel(channel, ten, name):
     pump(channel.connection, lambda: len(first.bodies) + len(second.bodies) == 6)
     settle(channel)
     assert len(first.bodies) + len(second.bodies) == 6
+
+
+def test_queues_take_turns_under_a_global_prefetch(channel, name):
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    taken = []
+    for label in "abc":
+        queue = name(label)
+        channel.queue_declare(queue)
+        publish_all(channel, queue, [label.encode()] * 100)
+
+        def take(channel, method, _properties, body):
+            taken.append(body)
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume(queue, take)
+    pump(channel.connection, lambda: len(taken) >= 90)
+    # In turn here, by chance in RabbitMQ.
+    assert min(Counter(taken[:90])[label] for label in (b"a", b"b", b"c")) >= 10
+
+
+def test_consumers_of_one_queue_take_turns_under_a_global_prefetch(channel, ten):
+    publish_all(channel, ten, [b"more"] * 20)
+    channel.basic_qos(prefetch_count=10, global_qos=True)
+    first = Inbox(channel, ten)
+    first.wait_for(10)
+    second = Inbox(channel, ten)
+    settle(channel)
+    assert second.bodies == []
+
+    def arrived(count: int) -> bool:
+        return len(first.bodies) + len(second.bodies) == count
+
+    for at, delivery in enumerate(first.deliveries[:10], 11):
+        channel.basic_ack(delivery.delivery_tag)
+        pump(channel.connection, partial(arrived, at))
+    assert (len(first.bodies), len(second.bodies)) == (15, 5)
+
+
+def test_no_ack_consumers_get_nothing_while_a_global_prefetch_is_used_up(channel, ten, name):
+    other = name("other")
+    channel.queue_declare(other)
+    publish_all(channel, other, [b"x"] * 50)
+    channel.basic_qos(prefetch_count=10, global_qos=True)
+    inbox = Inbox(channel, ten)
+    inbox.wait_for(10)
+    without = Inbox(channel, other, auto_ack=True)
+    settle(channel)
+    assert without.bodies == []
+    channel.basic_ack(inbox.deliveries[0].delivery_tag)
+    without.wait_for(50)
 
 
 def test_no_ack_consumers_have_no_limit(channel, ten):

@@ -42,6 +42,16 @@ class ModelConsumer:
 
 
 @dataclass(eq=False)
+class ModelGroup:
+    """Consumers of one channel and priority that had to wait for the channel's limit."""
+
+    side: int
+    priority: int
+    belong: list[ModelConsumer] = field(default_factory=list)
+    wait: list[ModelConsumer] = field(default_factory=list)
+
+
+@dataclass(eq=False)
 class ModelChannel:
     limit: int = 0  # of all its consumers together
     flowing: bool = True
@@ -53,9 +63,30 @@ class ModelChannel:
         default_factory=set
     )  # tags that timed out and were not settled since
 
+    groups: dict[int, ModelGroup] = field(default_factory=dict)  # by priority
+    waiting: list[ModelGroup] = field(default_factory=list)  # for the limit to leave room
+
     @property
     def outstanding(self) -> int:
         return sum(consumer is not None for _, consumer in self.unacked.values())
+
+    @property
+    def has_room(self) -> bool:
+        return not self.limit or self.outstanding < self.limit
+
+    def leaves(self, consumer: ModelConsumer) -> ModelGroup | None:
+        """The consumer is gone; returns its group if it was the last of it."""
+        self.consumers.remove(consumer)
+        group = self.groups.get(consumer.priority)
+        if group is None or consumer not in group.belong:
+            return None
+        group.belong.remove(consumer)
+        group.wait = [each for each in group.wait if each is not consumer]
+        if group.belong:
+            return None
+        del self.groups[consumer.priority]
+        self.waiting = [each for each in self.waiting if each is not group]
+        return group
 
 
 class ModelQueue:
@@ -63,7 +94,10 @@ class ModelQueue:
 
     def __init__(self, max_length: int | None, limit: int | None, retries: str) -> None:
         self.entries: list[Entry] = []  # in order of arrival; settled ones are gone
-        self.rings: dict[int, list[ModelConsumer]] = {}
+        self.rings: dict[int, list[ModelConsumer | ModelGroup]] = {}
+        self.offers: list[ModelChannel] = []  # whose limit may leave room for those that wait
+        self.offered: ModelChannel | None = None  # whose consumers may take one now
+        self.offered_tag = 0
         self.channels = [ModelChannel(), ModelChannel()]
         self.max_length = max_length
         self.delivery_limit = limit
@@ -77,19 +111,101 @@ class ModelQueue:
         return sorted(there, key=lambda entry: -entry.priority)
 
     def enter(self, consumer: ModelConsumer) -> None:
+        """It may be able to take again, unless it waits for its channel's limit."""
         ring = self.rings.setdefault(consumer.priority, [])
-        if consumer.active and consumer not in ring:
+        if consumer.active and consumer not in ring and self.waits_with(consumer) is None:
             ring.append(consumer)
 
+    def waits_with(self, consumer: ModelConsumer) -> ModelGroup | None:
+        group = self.channels[consumer.side].groups.get(consumer.priority)
+        return group if group is not None and consumer in group.wait else None
+
+    def resume(self, channel: ModelChannel) -> None:
+        """The channel flows again."""
+        for consumer in channel.consumers:
+            self.enter(consumer)
+            group = self.waits_with(consumer)
+            if group is None or group in channel.waiting:
+                continue
+            if group not in self.rings[group.priority]:
+                self.rings[group.priority].append(group)
+        self.freed(channel)
+
+    def could_take(self, consumer: ModelConsumer) -> bool:
+        """Whether its channel and its own prefetch let it take."""
+        return self.channels[consumer.side].flowing and not (
+            consumer.prefetch and not consumer.no_ack and consumer.unacked >= consumer.prefetch
+        )
+
     def can_take(self, consumer: ModelConsumer) -> bool:
+        """Whether nothing keeps it from taking but others whose turn it is."""
+        return self.could_take(consumer) and self.channels[consumer.side].has_room
+
+    def may_take(self, channel: ModelChannel, priority: int) -> bool:
+        """Whether the limit leaves room, and nobody waits for it who is to have it first."""
+        if not channel.limit or not channel.waiting:
+            return channel.has_room
+        is_offered = self.offered is channel and self.offered_tag == channel.last_tag
+        highest = max(group.priority for group in channel.waiting)
+        return channel.has_room and is_offered and highest <= priority
+
+    def asked(self, consumer: ModelConsumer) -> bool:
+        """Whether it takes; else it stands in its ring no more, and may wait for the limit."""
         channel = self.channels[consumer.side]
-        if not channel.flowing:
+        if not self.could_take(consumer):
             return False
-        if consumer.no_ack:
+        if self.may_take(channel, consumer.priority):
             return True
-        if consumer.prefetch and consumer.unacked >= consumer.prefetch:
-            return False
-        return not channel.limit or channel.outstanding < channel.limit
+        group = channel.groups.setdefault(
+            consumer.priority, ModelGroup(consumer.side, consumer.priority)
+        )
+        if consumer not in group.belong:
+            group.belong.append(consumer)
+        group.wait.append(consumer)
+        if group not in self.rings[group.priority] and group not in channel.waiting:
+            channel.waiting.append(group)
+        return False
+
+    def replace(self, group: ModelGroup, ring: list[ModelConsumer | ModelGroup]) -> None:
+        """Who has waited longest stands where the group stood, and the group last."""
+        channel = self.channels[group.side]
+        if not group.wait or not channel.flowing:
+            return
+        if not self.may_take(channel, group.priority):
+            channel.waiting.append(group)
+            return
+        ring.insert(0, group.wait.pop(0))
+        if group.wait:
+            ring.append(group)
+
+    def limit(self, channel: ModelChannel, limit: int) -> None:
+        channel.limit = limit
+        if limit:
+            self.freed(channel)
+            return
+        for group in channel.waiting:
+            if group.wait:
+                self.rings.setdefault(group.priority, []).append(group)
+        channel.waiting = []
+
+    def freed(self, channel: ModelChannel) -> None:
+        if channel.waiting and channel.has_room and channel not in self.offers:
+            self.offers.append(channel)
+
+    def offer(self) -> list[tuple[int, str, int, bool, int]]:
+        """Those that wait take one each in turn, the highest priority first."""
+        taken = []
+        offers, self.offers = self.offers, []
+        for channel in offers:
+            while channel.waiting and channel.has_room and channel.flowing:
+                self.offered, self.offered_tag = channel, channel.last_tag
+                group = max(channel.waiting, key=lambda group: group.priority)
+                channel.waiting.remove(group)
+                if group.wait:
+                    self.rings.setdefault(group.priority, []).append(group)
+                    taken += self.deliver()
+            self.offered = None
+        return taken
 
     def bury(self, entry: Entry, reason: str) -> None:
         self.entries.remove(entry)
@@ -152,7 +268,7 @@ class ModelQueue:
         """(side, consumer, message, redelivered, delivery tag) of each delivery."""
         self.let_go()
         self.expire()
-        taken = self.deliver()
+        taken = self.offer() + self.deliver()
         for entry in [each for each in self.entries if each.state == READY and each.momentary]:
             self.bury(entry, "expired")
         for entry in self.entries:
@@ -164,7 +280,10 @@ class ModelQueue:
         while (ready := self.ready()) and any(self.rings.values()):
             ring = self.rings[max(priority for priority, ring in self.rings.items() if ring)]
             consumer = ring.pop(0)
-            if not self.can_take(consumer):
+            if isinstance(consumer, ModelGroup):
+                self.replace(consumer, ring)
+                continue
+            if not self.asked(consumer):
                 continue
             ring.append(consumer)
             entry, redelivered = ready[0], ready[0].delivered
@@ -189,7 +308,7 @@ class ModelQueue:
             consumer = self.channels[side].unacked[tag][1]
             groups.setdefault(consumer.tag if consumer else "", []).append(tag)
         for _, group in sorted(groups.items()):
-            taken += self.deliver()
+            taken += self.offer() + self.deliver()
             self.settle(side, group, how)
         return taken
 
@@ -207,13 +326,12 @@ class ModelQueue:
     def settle(self, side: int, tags: list[int], how: str) -> None:
         channel = self.channels[side]
         for tag in tags:
-            full = bool(channel.limit) and channel.outstanding >= channel.limit
             entry, consumer = channel.unacked.pop(tag)
             del channel.since_ms[tag]
             if consumer is not None:
                 consumer.unacked -= 1
-                for each in channel.consumers if full else [consumer]:
-                    self.enter(each)
+                self.freed(channel)
+                self.enter(consumer)
             if how in ("reject", "nack"):
                 self.bury(entry, "rejected")
             elif how == "ack":
@@ -223,6 +341,15 @@ class ModelQueue:
 
     def leave(self, consumer: ModelConsumer) -> None:
         consumer.active = False
-        self.channels[consumer.side].consumers.remove(consumer)
-        if consumer in self.rings.get(consumer.priority, []):
-            self.rings[consumer.priority].remove(consumer)
+        group = self.channels[consumer.side].leaves(consumer)
+        ring = self.rings.get(consumer.priority, [])
+        ring[:] = [each for each in ring if each is not consumer and each is not group]
+
+    def starving(self) -> list[str]:
+        """Who could take while there is something to take, and was not asked."""
+        return [
+            consumer.tag
+            for channel in self.channels
+            for consumer in channel.consumers
+            if self.ready() and self.can_take(consumer)
+        ]

@@ -102,16 +102,14 @@ class QueueMachine(QueueWorld):
     @rule(side=st.sampled_from(SIDES), limit=st.sampled_from([0, 1, 2, 5]))
     def limit_channel(self, side: int, limit: int) -> None:
         self.peers[side].channel.prefetch_global = limit
-        self.model.channels[side].limit = limit
-        for consumer in self.model.channels[side].consumers:
-            self.model.enter(consumer)
+        self.model.limit(self.model.channels[side], limit)
 
     @rule(side=st.sampled_from(SIDES), active=st.booleans())
     def flow(self, side: int, active: bool) -> None:
         self.peers[side].channel.set_flow(active)
         self.model.channels[side].flowing = active
-        for consumer in self.model.channels[side].consumers if active else []:
-            self.model.enter(consumer)
+        if active:
+            self.model.resume(self.model.channels[side])
 
     @rule(side=st.sampled_from(SIDES), no_ack=st.booleans())
     def get(self, side: int, no_ack: bool) -> None:
@@ -212,6 +210,7 @@ class QueueMachine(QueueWorld):
         expected = self.model.turn()
         self.plane.run()
         self.compare(expected)
+        assert not self.model.starving()
 
     def compare(self, expected: list[tuple[int, str, int, bool, int]]) -> None:
         """Both sides were told of these deliveries, in this order."""

@@ -136,8 +136,15 @@ class WishesModel(ModelQueue):
         ]
         if self.hurried:
             return found
-        highest = max((each.priority for each in found if self.must_have(each)), default=None)
-        return [each for each in found if highest is None or each.priority >= highest]
+        return [each for each in found if not any(self.precedes(one, each) for one in found)]
+
+    def precedes(self, one: FilteredConsumer, other: FilteredConsumer) -> bool:
+        """Whether it has a higher priority, and no limit of another channel to wait for.
+
+        Channels with room for more in the same turn are served one after another.
+        """
+        waits = one.side != other.side and self.channels[one.side].limit > 0
+        return one.priority > other.priority and self.must_have(one) and not waits
 
     def must_have(self, consumer: FilteredConsumer) -> bool:
         return not self.cut_short and (self.judged or consumer.wants not in CLASSES)
@@ -166,9 +173,16 @@ class WishesModel(ModelQueue):
             assert number in self.next_for(consumer)
             entry = next(each for each in self.entries if each.number == number)
             assert (consumer.side, entry.delivered) == (side, redelivered)
-            must = {each.wants for each in able if each.wants not in CLASSES}
-            since = {wants: since.get(wants, Counter()) for wants in must}
             highest = max((each.priority for each in able if self.must_have(each)), default=None)
+            # Those under a limit of their channel take turns for that, too.
+            must = {
+                each.wants
+                for each in able
+                if each.wants not in CLASSES
+                and each.priority == highest
+                and not self.channels[each.side].limit
+            }
+            since = {wants: since.get(wants, Counter()) for wants in must}
             for wants, others in since.items():
                 if consumer.priority == highest and consumer.wants not in CLASSES:
                     others[consumer.wants] += 1

@@ -38,6 +38,7 @@ cdef class Plane:
     cdef dict questions                 # of those of one queue, by its id; once there are any
     cdef readonly uint64_t received_bytes, sent_bytes
     cdef list hungry                    # queues that may have something for somebody
+    cdef list offers                    # Credits of which there is some, with somebody waiting
     cdef list touched                   # connections with output
     cdef list confirming                # channels with unconfirmed publishes
     cdef uint64_t noted                 # durable settles, ever
@@ -85,6 +86,7 @@ cdef class Plane:
     cdef uint32_t new_transient_id(self)
     cdef int release(self, uint64_t position) except -1
     cdef int work(self) except -1
+    cdef int offer(self) except -1
     cdef int expire(self) except -1
     cdef int prune_timers(self) except -1
 

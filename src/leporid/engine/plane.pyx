@@ -17,6 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.queues.burials cimport Burials
 from leporid.engine.routing.cache cimport Cache
 from leporid.engine.peers.channel cimport Channel
+from leporid.engine.peers.credit cimport Credit
 from leporid.engine.streams.choice cimport tally_of
 from leporid.engine.log.cleaning cimport clean, compact
 from leporid.engine.peers.connection cimport Connection
@@ -78,6 +79,7 @@ cdef class Plane:
         self.generation = 1
         self.message_bytes_max = MESSAGE_BYTES_MAX
         self.hungry = []
+        self.offers = []
         self.touched = []
         self.confirming = []
         self.settling = []
@@ -306,16 +308,27 @@ cdef class Plane:
         if self.timers.count:
             self.expire()
         # What is dropped may become a dead letter in another queue, which then has a turn too.
-        while self.hungry or self.momentary:
+        while self.hungry or self.offers or self.momentary:
             # A time to live of 0 means: now or never (RabbitMQ, TTL). What dies below and may not
             # wait itself is of the next round, after the queues that it comes to had their turn.
             momentary, self.momentary = self.momentary, []
+            # First, lest those of a lower priority take what these are to have.
+            self.offer()
             hungry, self.hungry = self.hungry, []
             for queue in hungry:
                 queue.hungry = False
                 queue.deliver()
             for queue, seq in momentary:
                 self.expired += queue.expire(seq)
+        return 0
+
+    cdef int offer(self) except -1:
+        """Let those take that waited for credit of which there is some now."""
+        cdef Credit credit
+        while self.offers:
+            offers, self.offers = self.offers, []
+            for credit in offers:
+                credit.offer()
         return 0
 
     cdef int expire(self) except -1:

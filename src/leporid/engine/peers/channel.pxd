@@ -2,8 +2,11 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
+cdef class Channel  # before the modules that know it, too
+
 from leporid.engine.peers.assembly cimport Assembly
 from leporid.engine.peers.confirms cimport Confirms
+from leporid.engine.peers.credit cimport ChannelCredit
 from leporid.engine.peers.forgiven cimport Forgiven
 from leporid.engine.peers.ledger cimport Ledger
 from leporid.engine.peers.outbox cimport Outbox
@@ -30,6 +33,7 @@ cdef class Channel(Sender):
     cdef public uint32_t prefetch_count
     cdef readonly uint32_t unacked_count
     cdef uint32_t global_limit
+    cdef readonly ChannelCredit global_credit   # None: there never was such a limit
     cdef uint32_t outstanding       # unsettled deliveries to consumers, for the global limit
     cdef Plane plane
     cdef Outbox out
@@ -58,6 +62,5 @@ cdef class Channel(Sender):
     cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                        size_t properties_len, const uint8_t *body, size_t body_len) except -1
     cdef bint confirm(self) except -1
-    cdef int wake_consumers(self) except -1
     cdef int forget_consumers(self) except -1
     cdef int shut(self) except -1

@@ -4,7 +4,7 @@
 from typing import Any, TypeAlias
 
 from leporid.engine.filtering.filter import Filter
-from leporid.engine.peers.credit import Credit
+from leporid.engine.peers.credit import ChannelCredit, Credit
 from leporid.engine.peers.outbox import Outbox
 from leporid.engine.peers.sender import Sender
 from leporid.engine.queues.consumer import Consumer
@@ -43,6 +43,10 @@ class Channel(Sender):
     @property
     def unacked_count(self) -> int:
         """Unsettled deliveries, to consumers or by basic.get."""
+
+    @property
+    def global_credit(self) -> ChannelCredit | None:
+        """What `prefetch_global` limits; None: there never was such a limit."""
 
     @property
     def prefetch_global(self) -> int:

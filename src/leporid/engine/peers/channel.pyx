@@ -15,7 +15,7 @@ from leporid.engine.streams.choice cimport Choice
 from leporid.engine.queues.consumer cimport Consumer
 from leporid.engine.queues.delays cimport postponed
 from leporid.engine.peers.confirms cimport Confirms, Pending
-from leporid.engine.peers.credit cimport Credit
+from leporid.engine.peers.credit cimport ChannelCredit, Credit
 from leporid.engine.routing.dedup cimport unguarded
 from leporid.engine.filtering.filter cimport Filter
 from leporid.engine.peers.forgiven cimport Forgiven
@@ -82,7 +82,12 @@ cdef class Channel(Sender):
     @prefetch_global.setter
     def prefetch_global(self, uint32_t limit):
         self.global_limit = limit
-        self.wake_consumers()
+        if limit and self.global_credit is None:
+            self.global_credit = ChannelCredit(self)
+        if limit:
+            self.global_credit.freed()
+        elif self.global_credit is not None:
+            self.global_credit.release()
 
     def consume(self, Queue queue not None, str tag, bint no_ack, int priority, uint32_t prefetch,
                 timeout_ms=None, timeout_requeues=None, Filter filter=None):
@@ -105,7 +110,7 @@ cdef class Channel(Sender):
 
     def credit(self, uint32_t limit):
         """Make credit that several consumers of streams have together."""
-        return Credit(limit)
+        return Credit(self, limit)
 
     def consume_stream(self, Stream stream not None, str tag, uint32_t prefetch, uint64_t offset,
                        Choice choice=None, Credit credit=None, str filter_class=None):
@@ -116,8 +121,6 @@ cdef class Channel(Sender):
         cdef Reader reader = reader_of(self, stream, tag, prefetch, filter_class)
         reader.choice = choice
         reader.credit = credit
-        if credit is not None:
-            credit.takers.append(reader)
         reader.start(offset)
         self.consumers.append(reader)
         stream.attach(reader)
@@ -128,10 +131,8 @@ cdef class Channel(Sender):
         if consumer.active:
             consumer.active = False
             consumer.queue.detach(consumer)
-            self.out.stalled.pop(consumer, None)
             self.consumers.remove(consumer)
-            if consumer.credit is not None:
-                consumer.credit.takers.remove(consumer)
+            forget(self, consumer)
 
     def drop_unsettled(self, Consumer consumer not None):
         """What a consumer of a stream has not settled is nobody's; settling it is no fault."""
@@ -164,15 +165,16 @@ cdef class Channel(Sender):
 
     def set_flow(self, bint active):
         """channel.flow from the client: stop or go on delivering."""
-        self.flowing = active
-        if active:
-            self.wake_consumers()
-
-    cdef int wake_consumers(self) except -1:
         cdef Consumer consumer
+        self.flowing = active
+        if not active:
+            return
         for consumer in self.consumers:
             consumer.resume()
-        return 0
+            if consumer.credit is not None:
+                consumer.credit.freed()
+        if self.global_credit is not None:
+            self.global_credit.freed()
 
     def recover(self):
         """basic.recover with requeue: everything unsettled goes back to its place."""
@@ -344,7 +346,7 @@ cdef class Channel(Sender):
         for consumer in self.consumers:
             consumer.active = False
             consumer.queue.detach(consumer)
-            self.out.stalled.pop(consumer, None)
+            forget(self, consumer)
         self.consumers = []
         return 0
 
@@ -362,3 +364,13 @@ cdef class Channel(Sender):
         self.source = None
         self.route = None
         return 0
+
+
+cdef int forget(Channel channel, Consumer consumer) except -1:
+    """A consumer that has ended waits for nothing any more."""
+    channel.out.stalled.pop(consumer, None)
+    if consumer.credit is not None:
+        consumer.credit.forget(consumer)
+    if channel.global_credit is not None:
+        channel.global_credit.forget(consumer)
+    return 0

@@ -18,7 +18,6 @@ from leporid.engine.peers.ledger cimport Unacked
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.streams.reader cimport Reader
 from leporid.engine.streams.stream cimport Stream
-from leporid.engine.queues.takers cimport Taker
 
 from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
 
@@ -95,6 +94,7 @@ cdef int requeue_upto(Channel channel, ssize_t upto, int how) except -1:
     channel.ledger.walks -= 1
     channel.ledger.trim()
     for queue, consumer in sorted(given, key=name_and_tag):
+        channel.plane.offer()
         queue.deliver()  # what the one before gave back
         for seq in given[queue, consumer]:
             settle_entry(channel, queue, seq, consumer, how)
@@ -192,20 +192,19 @@ cdef int settle_at(Channel channel, size_t at, int how) except -1:
     return settle_entry(channel, queue, taken.seq, consumer, how)
 
 
-cdef int settle_entry(Channel channel, Queue queue, uint64_t seq, Taker taker, int how) except -1:
+cdef int settle_entry(Channel channel, Queue queue, uint64_t seq, Consumer taker,
+                      int how) except -1:
     """Settle what is out of the ledger, and have its credit used."""
     cdef Slot *slot
-    cdef bint was_full
     channel.unacked_count -= 1
     if taker is not None:
         taker.unacked_count -= 1
         if taker.credit is not None:
             taker.credit.give_one()
-        was_full = channel.global_limit and channel.outstanding >= channel.global_limit
         channel.outstanding -= 1
-        if was_full:
-            channel.wake_consumers()
-        elif taker.level is None and taker.active:
+        if channel.global_limit:
+            channel.global_credit.freed()
+        if taker.level is None and taker.active:
             queue.resume(taker)
     if queue.retired:
         return 0

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.peers.channel cimport Channel
+from leporid.engine.peers.credit cimport Credit, WaitingConsumers
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.queues.takers cimport Taker
 
@@ -16,3 +17,8 @@ cdef class Consumer(Taker):
     cdef int timeout_requeues       # -1: as its queue says
     cdef bint replies               # to direct reply-to: such deliveries use up no tag
     cdef bytes head
+    cdef Credit credit              # besides its channel's: that it shares with others; or None
+    cdef WaitingConsumers group     # with whom it waits for its channel's; None: it never had to
+
+cdef bint has_room(Consumer consumer)
+cdef bint has_channel_credit(Consumer consumer)

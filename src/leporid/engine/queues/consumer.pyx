@@ -45,20 +45,7 @@ cdef class Consumer(Taker):
         return 0
 
     cdef bint can_take(self):
-        cdef Channel channel = self.channel
-        cdef Outbox out = channel.out
-        if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
-            out.stalled[self] = None
-            return False
-        if not channel.flowing:
-            return False
-        if self.no_ack:
-            return True
-        if self.prefetch and self.unacked_count >= self.prefetch:
-            return False
-        if self.credit is not None and self.credit.used >= self.credit.limit:
-            return False
-        return not channel.global_limit or channel.outstanding < channel.global_limit
+        return has_room(self) and has_channel_credit(self)
 
     cdef int take(self, uint64_t seq, Slot *slot) except -1:
         cdef Channel channel = self.channel
@@ -92,4 +79,37 @@ cdef class Consumer(Taker):
     cdef int resume(self) except -1:
         if self.active and self.level is None:
             self.queue.resume(self)
+        elif self.group is not None:
+            self.group.resume()
         return 0
+
+    cdef int offered(self) except -1:
+        self.home.enter(self)
+        return self.queue.deliver()
+
+
+cdef bint has_room(Consumer consumer):
+    """Whether its connection, its channel and its own prefetch let it take."""
+    cdef Channel channel = consumer.channel
+    cdef Outbox out = channel.out
+    if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
+        out.stalled[consumer] = None
+        return False
+    if not channel.flowing:
+        return False
+    return not consumer.prefetch or consumer.unacked_count < consumer.prefetch
+
+
+cdef bint has_channel_credit(Consumer consumer):
+    """Whether the channel's limit lets it take; if not, it waits for that.
+
+    As in RabbitMQ, consumers without acknowledgements use up nothing of a limit, but get nothing
+    while it is used up.
+    """
+    cdef Channel channel = consumer.channel
+    if not channel.global_limit or consumer.replies:
+        return True
+    if channel.global_credit.grants(consumer.queue, consumer.priority):
+        return True
+    channel.global_credit.wait(consumer)
+    return False

@@ -386,6 +386,7 @@ cdef class Queue:
         """
         if not self.is_full(body_len):
             return False
+        self.plane.offer()
         self.deliver()
         return self.is_full(body_len)
 

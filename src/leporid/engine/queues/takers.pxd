@@ -2,7 +2,6 @@
 
 from libc.stdint cimport uint64_t
 
-from leporid.engine.peers.credit cimport Credit
 from leporid.engine.queues.index cimport Slot
 
 cdef class Level
@@ -14,15 +13,16 @@ cdef class Taker:
     cdef readonly bint active       # not cancelled
     cdef Takers home            # with whom it takes turns, while it is attached
     cdef object filter          # Filter of what it wants; None: everything
-    cdef Credit credit              # that it has together with others; or None
     cdef Taker next
     cdef Taker previous
-    cdef Level level                # the ring it stands in; None while it cannot take
+    cdef Level level                # the ring it stands in; None: it stands in none
     cdef bint can_take(self)
     cdef int take(self, uint64_t seq, Slot *slot) except -1
     cdef int resume(self) except -1
+    cdef int offered(self) except -1
 
 cdef class Level:
+    cdef Takers takers              # whose ring this is
     cdef int priority
     cdef Taker head
 
@@ -34,6 +34,7 @@ cdef class Takers:
     cdef int attach(self, Taker taker) except -1
     cdef int detach(self, Taker taker) except -1
     cdef int enter(self, Taker taker) except -1
-    cdef int leave(self, Taker taker) except -1
     cdef int choose(self) except -1
     cdef Taker turn(self)
+
+cdef int leave_ring(Taker taker) except -1

@@ -5,8 +5,8 @@ which is that, unless they want some of the messages only (`wishes`).
 
 It does not know entries or credit: a taker says whether it can take. A taker that cannot leaves
 its ring and comes back when it may be able to, so that finding the next one never means asking
-all of them again. Invariant: whoever can take stands in the ring of its priority; with a single
-active consumer only that one does.
+all of them again. Invariant: whoever can take stands in the ring of its priority, or is represented
+there (`WaitingConsumers`); with a single active consumer only that one does.
 """
 
 from libc.stdint cimport uint64_t
@@ -25,6 +25,10 @@ cdef class Taker:
 
     cdef int resume(self) except -1:
         """What kept it from taking may be over."""
+        raise NotImplementedError
+
+    cdef int offered(self) except -1:
+        """It waited for credit, and there is some: take one entry, or let the next one have it."""
         raise NotImplementedError
 
 
@@ -47,7 +51,7 @@ cdef class Takers:
 
     cdef int detach(self, Taker taker) except -1:
         self.everybody.remove(taker)
-        taker.home.leave(taker)
+        leave_ring(taker)
         if self.chosen is taker:
             self.choose()
         return 0
@@ -77,6 +81,7 @@ cdef class Takers:
             level = None
         if level is None or level.priority != taker.priority:
             level = Level()
+            level.takers = self
             level.priority = taker.priority
             self.levels.insert(at, level)
         taker.level = level
@@ -87,22 +92,6 @@ cdef class Takers:
             taker.previous = level.head.previous
             taker.previous.next = taker
             level.head.previous = taker
-        return 0
-
-    cdef int leave(self, Taker taker) except -1:
-        cdef Level level = taker.level
-        if level is None:
-            return 0
-        if taker.next is taker:
-            level.head = None
-            self.levels.remove(level)
-        else:
-            taker.previous.next = taker.next
-            taker.next.previous = taker.previous
-            if level.head is taker:
-                level.head = taker.next
-        taker.next = taker.previous = None
-        taker.level = None
         return 0
 
     cdef Taker turn(self):
@@ -119,5 +108,24 @@ cdef class Takers:
             if taker.can_take():
                 level.head = taker.next
                 return taker
-            self.leave(taker)
+            if level.head is taker:  # else it let another one have its place
+                leave_ring(taker)
         return None
+
+
+cdef int leave_ring(Taker taker) except -1:
+    """The taker stands in no ring any more, whosever it was."""
+    cdef Level level = taker.level
+    if level is None:
+        return 0
+    if taker.next is taker:
+        level.head = None
+        level.takers.levels.remove(level)
+    else:
+        taker.previous.next = taker.next
+        taker.next.previous = taker.previous
+        if level.head is taker:
+            level.head = taker.next
+    taker.next = taker.previous = None
+    taker.level = None
+    return 0

@@ -29,7 +29,7 @@ from leporid.engine.plane cimport Plane, questions_of
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.filtering.selector cimport Selector
 from leporid.engine.filtering.tags cimport Tags
-from leporid.engine.queues.takers cimport Level, Taker, Takers
+from leporid.engine.queues.takers cimport Level, Taker, Takers, leave_ring
 
 cdef enum:
     SHARE_MIN = 4000                # of a turn's work for each queue, however many search
@@ -141,7 +141,7 @@ cdef class Wishes:
 
     cdef int forget(self, Wish wish) except -1:
         cdef Party party = <Party> wish.takers
-        self.turns.leave(wish)
+        leave_ring(wish)
         wish.cohort.leave(wish)
         if wish.inquiry is not None:
             wish.inquiry.drop()
@@ -199,16 +199,16 @@ cdef class Wishes:
             wish = <Wish> (<Level> self.turns.levels[0]).head
             taker = wish.takers.turn()
             if taker is None:
-                self.turns.leave(wish)
+                leave_ring(wish)
                 continue
             if taker.priority != wish.priority:
                 taker.level.head = taker  # it was not its turn
-                self.turns.leave(wish)
+                leave_ring(wish)
                 self.take_turns(wish)
                 continue
             if not self.has(wish):
                 taker.level.head = taker
-                self.turns.leave(wish)
+                leave_ring(wish)
                 continue
             wish.level.head = wish.next
             slot = queue.pop(&seq) if wish is self.everything else self.claim(wish, &seq)
@@ -256,7 +256,7 @@ cdef class Wishes:
         if wish.level is not None:
             if priority <= wish.priority:
                 return 0
-            self.turns.leave(wish)
+            leave_ring(wish)
         wish.priority = priority
         return self.turns.enter(wish)
 

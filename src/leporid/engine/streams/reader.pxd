@@ -14,8 +14,10 @@ cdef class Reader(Consumer):
     cdef Choice choice              # what it wants; None: everything
     cdef uint64_t looked            # no summary rules out what comes before
     cdef bint scanning              # stands in plane.scanning
+    cdef bint found                 # the cursor is at a message that it wants
     cdef bint rejected              # something is to be read again by who comes next
     cdef uint64_t rejected_offset   # the first of it
+    cdef bint has_credit(self)
     cdef uint64_t unsettled_offset(self) except? 0
     cdef int64_t look_for(self, int64_t work) except? -1
     cdef int fill(self, Stream stream) except -1

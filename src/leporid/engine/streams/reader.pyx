@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.peers.channel cimport Channel
-from leporid.engine.queues.consumer cimport Consumer
+from leporid.engine.queues.consumer cimport Consumer, has_channel_credit, has_room
 from leporid.engine.streams.scanning cimport Scan, find_next
 from leporid.engine.streams.stream cimport Stream
 from leporid.engine.encoding.wire cimport Record
@@ -57,6 +57,22 @@ cdef class Reader(Consumer):
                 return min(least, self.channel.ledger.entries[at].seq)
         return least
 
+    cdef bint can_take(self):
+        return has_room(self) and self.has_credit()
+
+    cdef bint has_credit(self):
+        """Whether the limits that it shares let it take; if not, it waits for the first of them."""
+        if self.credit is not None and not self.credit.grants(self.queue, self.priority):
+            self.credit.wait(self)
+            return False
+        return has_channel_credit(self)
+
+    cdef int offered(self) except -1:
+        self.waiting = False
+        if self.found:
+            self.look_for(1)
+        return self.fill(<Stream> self.queue)
+
     cdef int fill(self, Stream stream) except -1:
         """Send what is there, while there is credit."""
         cdef Record *record
@@ -81,21 +97,30 @@ cdef class Reader(Consumer):
     cdef int64_t look_for(self, int64_t work) except? -1:
         """Send what is wanted, while there is credit and work may be done; the rest of it.
 
-        Nothing is left if it has to go on another time.
+        Nothing is left if it has to go on another time. Credit that it shares with others it asks
+        for only when it has found something, so that they do not wait for its search.
         """
         cdef Stream stream = <Stream> self.queue
         cdef Scan scan
         cdef Record *record
         scan.cursor, scan.looked, scan.work = &self.cursor, self.looked, work
         while scan.work > 0 and self.cursor.offset < stream.end:
-            if not self.can_take():
+            if not has_room(self):
                 self.waiting = True
                 break
-            record = find_next(stream, self.choice, &scan)
+            if self.found:
+                record = stream.look(&self.cursor)
+            else:
+                record = find_next(stream, self.choice, &scan)
             if record == NULL:
                 break
+            self.found = True
             if self.cursor.offset >= self.wanted:
+                if not self.has_credit():
+                    self.waiting = True
+                    break
                 give(self, stream, record)
+            self.found = False
             self.cursor.at += record.size
             self.cursor.offset += 1
         self.looked = scan.looked

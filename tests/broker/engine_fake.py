@@ -385,6 +385,9 @@ class FakeConnection:
     def hold(self, generation: int) -> None:
         self.events.append(f"hold {generation}")
 
+    def await_eof(self) -> None:
+        self.events.append("await eof")
+
     def finish(self) -> None:
         self.finished = True
         self.events.append("finish")

@@ -23,6 +23,7 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.broker.broker import Limits
+from leporid.broker.methods.connection import Phase
 
 
 @pytest.fixture
@@ -37,8 +38,12 @@ def test_closing_politely(world: World):
     peer = world.peer()
     peer.call(QueueDeclare(queue="mine", exclusive=True))
     assert peer.call(ConnectionClose(200, "bye"), 0) == ConnectionCloseOk()
-    assert peer.connection.finished
     assert world.broker.vhosts["/"].find_queue("mine") is None
+    assert peer.say(QueueDeclare(queue="late")) == []
+    assert peer.say(ConnectionClose(200, "from another thread"), 0) == [ConnectionCloseOk()]
+    assert peer.connection.events[-1] == "await eof"
+    assert peer.say(ConnectionCloseOk(), 0) == []
+    assert peer.connection.finished
     assert world.broker.sessions == {}
 
 
@@ -48,7 +53,7 @@ def test_after_our_close_only_close_and_close_ok_count(world: World):
     assert peer.sent(ConnectionClose) == [
         ConnectionClose(320, "CONNECTION_FORCED - shutdown", 0, 0)
     ]
-    assert peer.session.closing
+    assert peer.session.phase is Phase.CLOSING
     assert peer.say(ChannelOpen(), 5) == []
     assert peer.say(ConnectionOpen(), 0) == []
     assert peer.say_bytes(b"\0\x63\0\x0a", 0) == []
@@ -56,8 +61,9 @@ def test_after_our_close_only_close_and_close_ok_count(world: World):
     peer.session.close_for(ConnectionForced("again"))
     assert len(peer.sent(ConnectionClose)) == 1
     assert peer.say(ConnectionClose(200, "me too"), 0) == [ConnectionCloseOk()]
-    assert peer.connection.finished
+    assert not peer.connection.finished
     assert peer.say(ConnectionCloseOk(), 0) == []
+    assert peer.connection.finished
 
 
 def test_a_connection_that_is_lost_leaves_nothing(world: World):

@@ -18,6 +18,7 @@ from leporid.amqp.methods import (
     ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
+    ConnectionCloseOk,
     Method,
     QueueDeclare,
     QueueDeclareOk,
@@ -122,3 +123,43 @@ async def test_what_is_sent_behind_a_delete_knows_the_consumer_still(
     assert await client.hear(QueueDeleteOk) == QueueDeleteOk(0)
     close = await client.hear(ConnectionClose)
     assert close.reply_text == "NOT_ALLOWED - attempt to reuse consumer tag 't'"
+
+
+async def close(client: Client) -> None:
+    """Say connection.close, and be answered."""
+    await client.call(ConnectionClose(200, "bye"), ConnectionCloseOk, channel=0)
+
+
+async def ended(client: Client) -> None:
+    """The broker closes the socket; RabbitMQ as if it had crashed."""
+    try:
+        await client.ends()
+    except AssertionError as error:
+        if not foreign or "reset" not in str(error):
+            raise
+
+
+async def test_each_close_of_a_connection_is_answered_and_nothing_else(
+    raw: Connect, name: Callable[..., str]
+):
+    queue = name()
+    client, other = await raw(), await raw()
+    await client.call(QueueDeclare(queue=queue, exclusive=True), QueueDeclareOk)
+    await close(client)
+    # Its resources are free, whatever becomes of the socket.
+    await other.call(QueueDeclare(queue=queue, exclusive=True), QueueDeclareOk)
+    await client.say(QueueDeclare(queue=queue), BasicConsume(queue=queue))
+    await client.say(ChannelOpen(), channel=7)
+    for _ in range(3):
+        await close(client)
+    await client.say(ConnectionCloseOk(), channel=0)
+    await ended(client)
+
+
+async def test_a_close_is_answered_while_the_brokers_is_under_way(raw: Connect):
+    client = await raw()
+    assert (await client.call(ChannelOpen(), ConnectionClose)).reply_code == 504
+    for _ in range(2):
+        await close(client)
+    await client.say(ConnectionCloseOk(), channel=0)
+    await ended(client)

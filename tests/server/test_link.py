@@ -247,10 +247,44 @@ async def test_who_speaks_something_else_learns_what_is_spoken_here(stack: Stack
 
 async def test_closing_in_order(stack: Stack):
     client = await stack.client()
+    await client.declare("its own")
     await client.call(ConnectionClose(200, "bye"), ConnectionCloseOk, channel=0)
-    await client.ends()
+    assert not stack.broker.sessions
+    assert not list(stack.broker.vhosts["/"].queues())
     client.close()
     await stack.until(lambda: not stack.turns.links)
+
+
+async def test_who_has_closed_is_heard_only_if_it_closes_again(stack: Stack):
+    client = await stack.client()
+    connection = stack.link_of(client).connection
+    close = method_frame(0, ConnectionClose(200, "bye"))
+    for part in (GARBAGE[:-1] + b"\xce", HEARTBEAT, published("q", body(0)), b""):
+        await client.write(close + part + close)
+        for _ in range(2):
+            await client.hear(ConnectionCloseOk)
+    # Of a frame that it has no use for, nothing is kept.
+    large = published("q", bytes(2 * BODY_BYTES))
+    received = connection.received_bytes + len(large) - 100
+    await client.write(large[:-100])
+    await stack.until(lambda: connection.received_bytes == received)
+    await client.write(large[-100:] + close)
+    await client.hear(ConnectionCloseOk)
+    assert (connection.channels, stack.plane.unroutable) == ({}, 0)
+    await client.say(ConnectionCloseOk(), channel=0)
+    await client.ends()
+
+
+async def test_who_closes_again_and_again_and_reads_nothing_is_not_read(stack: Stack):
+    client = await stack.client(receive_bytes=4096)
+    link = stack.link_of(client)
+    link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    close = method_frame(0, ConnectionClose(200, ""))
+    sending = asyncio.create_task(client.write(close * 100_000))
+    await stack.until(lambda: link.connection.pending_bytes > 0 and not link.connection.reading)
+    # The answers to one turn's reading, at most.
+    assert link.connection.pending_bytes <= TURN_BYTES
+    sending.cancel()
 
 
 async def test_all_that_was_sent_is_read_before_the_end(stack: Stack):

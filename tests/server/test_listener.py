@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tests.server.client import HEARTBEAT, PATIENCE_S, published
+from tests.server.client import HEARTBEAT, PATIENCE_S, Client, published
 from tests.server.stack import Clock, Stack
 
 from leporid.amqp.constants import PROTOCOL_HEADER
@@ -21,9 +21,11 @@ from leporid.amqp.methods import (
     ConnectionCloseOk,
     ConnectionUnblocked,
 )
-from leporid.server import link, listener
+from leporid.server import link, listener, turns
 from leporid.server.addresses import bind
 from leporid.server.listener import CLOSE_MS_MAX, Listener, on_thread
+
+CLOSE_S = CLOSE_MS_MAX / 1000
 
 
 @pytest.fixture(autouse=True)
@@ -164,16 +166,36 @@ async def test_a_publisher_that_was_blocked_is_heard_out_first(stack: Stack, clo
 # ------------------------------------------------------------- peers that do not leave
 
 
-async def test_who_does_not_answer_the_close_is_ended(stack: Stack, clock: Clock):
+async def test_who_does_not_answer_the_close_is_ended(
+    stack: Stack, clock: Clock, caplog: pytest.LogCaptureFixture
+):
     client = await stack.client()
     stack.link_of(client).session.close_for(ConnectionForced("go"))
     await client.hear(ConnectionClose)
     stack.listener.look()
-    clock.move(CLOSE_MS_MAX / 1000)
+    clock.move(CLOSE_MS_MAX / 1000 - 0.001)
     stack.listener.look()
     assert len(stack.turns.links) == 1
     clock.move(0.001)
     await client.ends()
+    assert "it did not answer connection.close" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("heartbeat_s", "ends_s"), [(0, CLOSE_S), (10, 10), (int(CLOSE_S) + 1, CLOSE_S)]
+)
+async def test_who_has_closed_and_keeps_the_socket_is_ended(
+    stack: Stack, clock: Clock, caplog: pytest.LogCaptureFixture, heartbeat_s: int, ends_s: float
+):
+    client = await stack.client(heartbeat_s=heartbeat_s)
+    await client.call(ConnectionClose(200, "bye"), ConnectionCloseOk, channel=0)
+    stack.listener.look()
+    clock.move(ends_s - 0.001)
+    stack.listener.look()
+    await client.call(ConnectionClose(200, "bye"), ConnectionCloseOk, channel=0)
+    clock.move(0.001)
+    await client.ends()
+    assert not caplog.records
 
 
 async def test_who_answers_the_close_is_forgotten(stack: Stack):
@@ -196,7 +218,7 @@ async def test_who_does_not_read_our_last_words_is_ended(stack: Stack, clock: Cl
         await publisher.publish("q", bytes(32 * 1024))
     await stack.until(lambda: stack.plane.published == 250)
     await deaf.say(ConnectionClose(200, "bye"), channel=0)
-    await stack.until(lambda: connection.finished)
+    await stack.until(lambda: connection.awaits_eof)
     assert connection.pending_bytes
     stack.listener.look()
     clock.move(CLOSE_MS_MAX / 1000 + 0.001)
@@ -219,6 +241,32 @@ async def test_too_many_are_refused_until_one_leaves(
     second.close()
     await stack.until(lambda: len(stack.turns.links) == 1)
     assert (await (await stack.client()).declare("q2")) == "q2"
+
+
+async def closed(stack: Stack) -> Client:
+    """A peer that has closed its connection and not its socket."""
+    client = await stack.client()
+    await client.call(ConnectionClose(200, "bye"), ConnectionCloseOk, channel=0)
+    return client
+
+
+async def test_who_has_closed_keeps_nobody_out(make_stack: Callable[..., Stack]):
+    stack = make_stack(connections_max=2)
+    first, second = await closed(stack), await closed(stack)
+    await (await stack.client()).declare("q")
+    await first.ends()
+    await second.call(ConnectionClose(200, "bye"), ConnectionCloseOk, channel=0)
+
+
+async def test_of_those_that_have_closed_so_many_are_kept(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(turns, "AWAITING_EOF_MAX", 2)
+    peers = [await closed(stack) for _ in range(3)]
+    await peers[0].ends()
+    assert len(stack.turns.links) == 2
+    # The broker's end does not wait for the others.
+    await asyncio.wait_for(stack.turns.without_links(), PATIENCE_S)
 
 
 class FailingSocket(socket.socket):

@@ -359,6 +359,9 @@ class Connection(Protocol):
     def hold(self, generation: int) -> None:
         """Send nothing and read nothing more until that generation is on disk; 0 is."""
 
+    def await_eof(self) -> None:
+        """Hear only whether connection.close comes again, until the peer closes the socket."""
+
     def finish(self) -> None:
         """Ignore all input, send what is pending, then close the socket."""
 

@@ -130,11 +130,6 @@ class Session:
         return hasattr(self, "vhost")
 
     @property
-    def closing(self) -> bool:
-        """Whether connection.close was sent and not yet answered; the server waits only so long."""
-        return self.phase is Phase.CLOSING
-
-    @property
     def blocked(self) -> bool:
         """Whether it publishes while an alarm is on, so that it should not be read from."""
         return self._publishes and bool(self.broker.alarms)
@@ -299,12 +294,11 @@ class Session:
     # ------------------------------------------------------------------ dispatching
 
     def _on_connection_method(self, payload: bytes) -> None:
-        if self.phase is Phase.CLOSED:
-            return
+        ending = self.phase in (Phase.CLOSING, Phase.CLOSED)
         try:
             method = decode(payload)
         except Fault:
-            if self.phase is Phase.CLOSING:
+            if ending:
                 return
             raise
         handler = connection_methods.HANDLERS[self.phase].get(type(method))
@@ -313,7 +307,7 @@ class Session:
                 reply = handler(self, method)
                 if reply is not None:
                     self.send(0, reply)
-            elif self.phase is not Phase.CLOSING:
+            elif not ending:
                 state = self.phase.value
                 raise ChannelFault(f"unexpected method in connection state {state}")
         except Fault as fault:

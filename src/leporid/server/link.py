@@ -131,8 +131,8 @@ class Link:
             self._send()
         if self._closed:
             return
-        if self.connection.finished and not self._writing:
-            self._shut_down()
+        if self.connection.closing:
+            self._see_off()
         else:
             self.update_reading()
 
@@ -162,6 +162,15 @@ class Link:
         self._turns.wake()
 
     # ------------------------------------------------------------- closing
+
+    def _see_off(self) -> None:
+        """The connection ends, or has ended: the socket goes when all is sent, or the peer goes."""
+        if self.connection.finished and not self._writing:
+            self._shut_down()
+            return
+        if self.connection.awaits_eof and not self._writing:
+            self._turns.awaits_eof(self)
+        self.update_reading()
 
     def _shut_down(self) -> None:
         """All is sent: say so, and wait a moment for the peer to close."""

@@ -12,13 +12,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from leporid.engine.plane import Plane
 
 if TYPE_CHECKING:
     from leporid.engine.peers.connection import Connection
     from leporid.server.link import Link
+
+
+# Of peers that were answered connection.close and have not closed their sockets, so many are kept;
+# then the oldest goes. Each costs a descriptor and what an idle connection costs, a few KiB, for up
+# to half a minute, and is counted nowhere. A thread that closes needs a moment for its answer.
+AWAITING_EOF_MAX: Final = 1000
 
 
 class Timed(Protocol):
@@ -45,6 +51,8 @@ class Turns:
         self.after: Callable[[], None] = lambda: None
         self.timed: list[Timed] = []
         self.links: dict[Connection, Link] = {}
+        # Those whose peers only have to close the socket, the oldest first.
+        self._awaiting_eof: dict[Link, None] = {}
         self._no_links = asyncio.Event()
         self._no_links.set()
         self._loop = asyncio.get_running_loop()
@@ -61,11 +69,34 @@ class Turns:
     def remove(self, link: Link) -> None:
         """It was closed."""
         self.links.pop(link.connection, None)
-        if not self.links:
+        self._awaiting_eof.pop(link, None)
+        self._look_whether_any()
+
+    def awaits_eof(self, link: Link) -> None:
+        """Nothing is left to do for a link but to wait until its peer closes the socket."""
+        if link in self._awaiting_eof:
+            return
+        self._awaiting_eof[link] = None
+        self._look_whether_any()
+        if len(self._awaiting_eof) > AWAITING_EOF_MAX:
+            next(iter(self._awaiting_eof)).close()
+
+    def _look_whether_any(self) -> None:
+        if len(self.links) == len(self._awaiting_eof):
             self._no_links.set()
 
+    def has_room(self, links_max: int) -> bool:
+        """Say whether one more link may be made; a peer that has closed its connection makes room.
+
+        Args:
+            links_max: how many there may be, whatever they do.
+        """
+        if len(self.links) >= links_max and self._awaiting_eof:
+            next(iter(self._awaiting_eof)).close()
+        return len(self.links) < links_max
+
     async def without_links(self) -> None:
-        """Return once the last link is gone."""
+        """Return once the last link is gone, but for those whose peers are to close the socket."""
         await self._no_links.wait()
 
     def _set_alarm(self) -> None:

@@ -109,7 +109,7 @@ def test_a_failed_login_is_told_only_to_who_wants_to_know(world: World):
         0,
         0,
     )
-    assert peer.session.closing
+    assert peer.session.phase is Phase.CLOSING
     assert "finish" not in peer.connection.events
     peer.say(ConnectionCloseOk(), 0)
     assert "finish" in peer.connection.events

@@ -5,7 +5,7 @@ deadlines and heartbeat clocks, which are the server's. Invariant: nothing that 
 acted on, or kept beyond its properties, before its login was accepted.
 
     starting ──start-ok──► securing ──login accepted──► tuning ──tune-ok──► opening ──open──►
-    running ──close, from either side──► closing or closed
+    running ──close, from either side──► closing or closed ──close-ok──► the end
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Phase(Enum):
     CLOSING = "closing"
     """We sent connection.close and wait for close-ok."""
     CLOSED = "closed"
+    """We sent connection.close-ok, and wait for the client to close the socket."""
 
 
 def stranger(header: bytes) -> str:
@@ -171,11 +172,11 @@ def update_secret(_session: Session, _method: ConnectionUpdateSecret) -> Method:
 
 
 def close(session: Session, _method: ConnectionClose) -> None:
-    """connection.close, also while ours is under way."""
+    """connection.close, also while ours is under way, and as often as the client says it."""
     session.release()
     session.phase = Phase.CLOSED
     session.send(0, ConnectionCloseOk())
-    session.connection.finish()
+    session.connection.await_eof()
 
 
 def close_ok(session: Session, _method: ConnectionCloseOk) -> None:
@@ -194,7 +195,7 @@ def unexpected_frame(payload: bytes) -> UnexpectedFrame:
 
 Handler = Callable[["Session", Any], Method | None]
 
-# What each phase accepts; in CLOSING, everything else is ignored instead of refused.
+# What each phase accepts; from CLOSING on, everything else is ignored instead of refused.
 HANDLERS: Final[dict[Phase, dict[type[Method], Handler]]] = {
     Phase.STARTING: {ConnectionStartOk: start_ok},
     Phase.SECURING: {},
@@ -202,5 +203,5 @@ HANDLERS: Final[dict[Phase, dict[type[Method], Handler]]] = {
     Phase.OPENING: {ConnectionOpen: open_vhost},
     Phase.RUNNING: {ConnectionClose: close, ConnectionUpdateSecret: update_secret},
     Phase.CLOSING: {ConnectionClose: close, ConnectionCloseOk: close_ok},
-    Phase.CLOSED: {},
+    Phase.CLOSED: {ConnectionClose: close, ConnectionCloseOk: close_ok},
 }

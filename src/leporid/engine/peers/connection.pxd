@@ -15,6 +15,7 @@ cdef class Connection(Peer):
     cdef size_t rest_len
     cdef size_t lead                    # of the inbox, before what is read now
     cdef uint64_t settle_generation     # of the newest durable settle
+    cdef size_t skip                    # bytes to come of a frame that does not matter
     cdef size_t at                      # of the frame that is next, in the scan under way
     cdef uint64_t deepest
     cdef bint choked                    # input waits here: for output to leave, or for burials

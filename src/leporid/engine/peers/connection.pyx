@@ -42,6 +42,10 @@ cdef enum:
     BACKLOG_DEEP = 6000
     # A peer that sends requests and reads no answers is not read either.
     OUTPUT_STOP_BYTES = 1024 * 1024
+    # After both sides have closed, less: such peers are not counted as connections.
+    OUTPUT_STOP_CLOSED_BYTES = 4096
+    # No connection.close or close-ok is longer: class, method, code, text, class, method.
+    CLOSE_SIZE_MAX = 2 + 2 + 2 + 256 + 2 + 2
     WAIT = 2                        # for more input, or until what holds it is over
 
 PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
@@ -75,6 +79,8 @@ cdef class Connection(Peer):
             return False
         if self.plane.publishers_blocked and self.published and not self.closing:
             return False
+        if self.awaits_eof:
+            return self.out_end - self.out_start < OUTPUT_STOP_CLOSED_BYTES
         return self.out_end - self.out_start < OUTPUT_STOP_BYTES
 
     def read_view(self):
@@ -122,7 +128,8 @@ cdef class Connection(Peer):
         return 0
 
     cdef int handle(self, uint8_t *p, size_t n) except -1:
-        self.at = 0
+        self.at = min(self.skip, n)
+        self.skip -= self.at
         self.deepest = 0
         while True:
             if self.broken or self.finished or self.is_lost:
@@ -192,6 +199,9 @@ cdef class Connection(Peer):
                     f"type {kind}, all octets = <<>>: "
                     f"{{frame_too_large,{size},{self.frame_max - 8}}}")
             if n - self.at < size + 8:
+                if self.closing and size > CLOSE_SIZE_MAX:
+                    self.skip = size + 8 - (n - self.at)
+                    self.at = n
                 return True
             payload = frame + 7
             if payload[size] != FRAME_END:

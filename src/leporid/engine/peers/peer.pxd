@@ -10,6 +10,7 @@ cdef class Peer(Outbox):
     cdef public bytes user_id
     cdef readonly dict channels
     cdef readonly bint closing          # connection.close was sent or came: only class 10 is heard
+    cdef readonly bint awaits_eof       # both have closed: the peer is to close the socket
     cdef readonly bint finished         # to be closed when the output is sent
     cdef readonly bint is_lost
     cdef Channel last_channel

@@ -45,6 +45,10 @@ class Peer(Outbox):
         """connection.close was sent or came."""
 
     @property
+    def awaits_eof(self) -> bool:
+        """connection.close was answered: only a further one is heard until the peer is gone."""
+
+    @property
     def finished(self) -> bool:
         """To be closed when the output is sent."""
 
@@ -72,6 +76,9 @@ class Peer(Outbox):
 
     def forget_permissions(self) -> None:
         """Ask the session again for every exchange that is published to."""
+
+    def await_eof(self) -> None:
+        """Both sides have closed the connection; closing the socket is the peer's part."""
 
     def finish(self) -> None:
         """Nothing more is heard; the socket is closed when the output is sent."""

@@ -102,6 +102,15 @@ cdef class Peer(Outbox):
         for channel in self.channels.values():
             channel.shut()
             channel.closing = True
+        self.channels = {}
+        self.last_channel = None
+
+    def await_eof(self):
+        """Both sides have closed the connection; closing the socket is the peer's part (AMQP 0-9-1
+        4.2.2, and RabbitMQ). What was sent before comes meanwhile, as do connection.close methods
+        of a peer with several threads, each of which waits for an answer."""
+        self.awaits_eof = True
+        self.touch()
 
     def forget_permissions(self):
         """Ask the session again for every exchange that is published to."""
@@ -112,7 +121,7 @@ cdef class Peer(Outbox):
 
     def finish(self):
         """Nothing more is heard; the server closes the socket when the output is sent."""
-        self.finished = True
+        self.closing = self.finished = True
         self.touch()
 
     def lost(self):
@@ -122,7 +131,5 @@ cdef class Peer(Outbox):
         self.is_lost = True
         self.session.on_lost()  # first: it notes what was settled, which is forgotten below
         self.shut()
-        self.channels = {}
-        self.last_channel = None
         self.held_frames = []
         self.drop_buffers()

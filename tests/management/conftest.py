@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.engine.disk_fake import Disk
+from tests.server.client import PATIENCE_S
 from tests.server.test_metrics import Counted
 
 from leporid.amqp.properties import Properties, encode_properties
@@ -139,8 +140,13 @@ async def serving(world: World) -> AsyncIterator[httpx.AsyncClient]:
     server = HttpServer(app, bind(["127.0.0.1"], 0))
     await server.start()
     host, port = server.address
+    # Tables are encoded by threads that let others go first: on a busy machine they may get no
+    # processor for longer than the five seconds that httpx waits by itself.
     async with httpx.AsyncClient(
-        base_url=f"http://{host}:{port}", trust_env=False, auth=("guest", "guest")
+        base_url=f"http://{host}:{port}",
+        trust_env=False,
+        auth=("guest", "guest"),
+        timeout=PATIENCE_S,
     ) as client:
         yield client
     await server.stop()

@@ -259,6 +259,48 @@ def test_claimed_counts_do_no_harm(cemetery: Cemetery, claimed: Value, count: in
     assert counts(letter) == [("q", "rejected", count)]
 
 
+OWN: dict[str, Value] = {"queue": "q", "reason": "rejected"}
+MORE: dict[str, Value] = {"queue": "p", "reason": "rejected"}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [
+        ([OWN], [("q", 1)]),
+        ([OWN, OWN], [("q", 3)]),
+        ([OWN | {"count": 2}, OWN | {"count": 5}], [("q", 3)]),
+        ([OWN, OWN | {"count": 7}, OWN], [("q", 4)]),
+        ([OWN, MORE | {"count": 1}], [("q", 2), ("p", 1)]),
+        ([MORE], [("q", 1), ("p", None)]),
+        ([MORE, OWN, MORE, OWN], [("q", 3), ("p", 2)]),
+        ([MORE | {"count": 2}, MORE], [("q", 1), ("p", 2)]),
+        ([MORE | {"count": "x"}, MORE], [("q", 1), ("p", "x")]),
+        ([MORE | {"queue": each} for each in "abc"], [("q", 1), *((each, 1) for each in "abc")]),
+        ([OWN | {"reason": "expired"}] * 2, [("q", 1), ("q", 2)]),
+        ([{"queue": ["p"]}] * 2, [("q", 1), (["p"], 2)]),
+        ([{}] * 3, [("q", 1), (None, 3)]),
+        ([{"reason": "rejected"}], [("q", 1), (None, None)]),
+    ],
+)
+def test_entries_of_one_queue_and_reason_are_folded(
+    cemetery: Cemetery, claimed: list[Value], expected: list[tuple[Value, Value]]
+):
+    """As RabbitMQ 3.10.8 does, but that it turns the others around."""
+    cemetery.queue("q", "amq.fanout")
+    _, letter = cemetery.bury("q", headers={"x-death": claimed})
+    assert [(each.get("queue"), each.get("count")) for each in deaths(letter)] == expected
+
+
+def test_entries_that_are_no_tables_stay(cemetery: Cemetery):
+    """RabbitMQ loses the message, and its queue crashes."""
+    cemetery.queue("q", "amq.fanout")
+    _, letter = cemetery.bury("q", headers={"x-death": ["a", "a", OWN, OWN]})
+    found = (letter.headers or {})["x-death"]
+    assert isinstance(found, list)
+    assert found[1:] == ["a", "a"]
+    assert counts(letter) == [("q", "rejected", 3)]
+
+
 def test_headers_that_nobody_could_read_are_not_made(cemetery: Cemetery):
     cemetery.queue("q", "amq.fanout")
     cemetery.bury("q", headers={"huge": "x" * (HUGE_BYTES - 1000)})

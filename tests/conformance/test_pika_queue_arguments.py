@@ -304,6 +304,40 @@ def test_a_circle_ends_unless_somebody_rejected(channel, name, rejected):
     assert drain(channel, first) == drain(channel, second) == []
 
 
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [
+        ([("q", None)], [("q", 1)]),
+        ([("q", None), ("q", None)], [("q", 3)]),
+        ([("q", 2), ("q", 5)], [("q", 3)]),
+        ([("q", None), ("q", 7), ("q", 1)], [("q", 4)]),
+        ([("q", None), ("p", 1)], [("q", 2), ("p", 1)]),
+        ([("p", None)], [("q", 1), ("p", None)]),
+        ([("p", None), ("q", None), ("p", None), ("q", None)], [("q", 3), ("p", 2)]),
+        ([("p", 2), ("p", 4)], [("q", 1), ("p", 2)]),
+        ("text", [("q", 1)]),
+    ],
+)
+def test_deaths_that_a_publisher_claims_are_folded(channel, dying, claimed, expected):
+    queue, morgue = dying()
+    names = {"q": queue, "p": "another"}
+    if not isinstance(claimed, str):
+        claimed = [
+            {"queue": names[each], "reason": "rejected"}
+            | ({} if count is None else {"count": count})
+            for each, count in claimed
+        ]
+    channel.basic_publish("", queue, b"x", BasicProperties(headers={"x-death": claimed}))
+    settle(channel)
+    reject_next(channel, queue)
+    inbox = Inbox(channel, morgue, auto_ack=True)
+    inbox.wait_for(1)
+    found = inbox.properties[0].headers["x-death"]
+    assert [(each["queue"], each.get("count")) for each in found] == [
+        (names[each], count) for each, count in expected
+    ]
+
+
 def test_without_its_exchange_a_dead_letter_is_gone(channel, name):
     queue, morgue, dlx = name("queue"), name("morgue"), name("dlx")
     channel.queue_declare(queue, arguments={"x-dead-letter-exchange": dlx})

@@ -176,6 +176,7 @@ def _with_death(headers: dict[str, Value], death: dict[str, Value]) -> list[Valu
     headers["x-last-death-reason"] = death["reason"]
     headers["x-last-death-queue"] = death["queue"]
     headers["x-last-death-exchange"] = death["exchange"]
+    known = _folded(known)
     same = [each for each in known if _is_same(each, death)]
     others = [each for each in known if not _is_same(each, death)]
     entry: dict[str, Value] = {"count": 1, **death}
@@ -186,6 +187,33 @@ def _with_death(headers: dict[str, Value], death: dict[str, Value]) -> list[Valu
     deaths: list[Value] = [entry, *others]
     headers["x-death"] = deaths
     return deaths
+
+
+def _folded(deaths: Sequence[Value]) -> list[Value]:
+    """Make one entry of those of a queue and reason, as RabbitMQ 3 does when there are several.
+
+    The first one stays. If it has no count, it gets the number of its entries, which is 1 for most.
+    """
+    found: list[Value] = []
+    places: dict[str, int] = {}
+    entries: Counter[str] = Counter()
+    if len(deaths) < 2:
+        return list(deaths)
+    for death in deaths:
+        key = ""
+        if isinstance(death, dict):
+            # A publisher may claim a queue that is no text, nor anything that has a hash.
+            key = repr((death.get("queue"), death.get("reason")))
+            entries[key] += 1
+        if key not in places:
+            found.append(death)
+        if key:
+            places.setdefault(key, len(found) - 1)
+    for key, place in places.items():
+        entry = found[place]
+        if isinstance(entry, dict) and "count" not in entry:
+            found[place] = {**entry, "count": entries[key]}
+    return found
 
 
 def _is_same(entry: Value, death: Mapping[str, Value]) -> bool:

@@ -180,6 +180,39 @@ def test_a_transaction_delays_from_its_commit(connect, delayed):
 
 
 @differs
+@pytest.mark.parametrize("way", ["binding", "alternate exchange", "transaction", "straight"])
+def test_copies_to_a_delaying_exchange_behind_another(channel, delayed, name, way):
+    """BCC counts when the message is due, and no consumer is shown it."""
+    exchange, queue = delayed(key="k")
+    front, copied, hidden, now = name("exchange"), name("queue"), name("queue"), name("queue")
+    for each, key in ((copied, "cc"), (hidden, "bcc")):
+        channel.queue_declare(each)
+        channel.queue_bind(each, exchange, key)
+    alternate = way == "alternate exchange"
+    channel.exchange_declare(front, arguments={"alternate-exchange": exchange} if alternate else {})
+    channel.queue_declare(now)
+    if not alternate:
+        channel.exchange_bind(exchange, front, "k")
+        channel.queue_bind(now, front, "k")
+    writer = channel.connection.channel()
+    if way == "transaction":
+        writer.tx_select()
+    properties = headers(x_delay=100, CC=["cc"], BCC=["bcc"])
+    writer.basic_publish(exchange if way == "straight" else front, "k", b"x", properties)
+    if way == "transaction":
+        writer.tx_commit()
+    arrivals = [Arrivals(channel, each) for each in (queue, copied, hidden)]
+    at_once = Arrivals(channel, now)
+    pump(channel.connection, lambda: all(each.found for each in arrivals))
+    for each in (*arrivals, at_once):
+        for _, _, _, found in each.found:
+            assert found.headers["CC"] == ["cc"]
+            assert "BCC" not in found.headers
+    assert len(at_once.found) == (way in {"binding", "transaction"})
+    assert [len(each.found) for each in arrivals] == [1, 1, 1]
+
+
+@differs
 def test_what_waits_survives_a_kill_and_is_cancelled_over_http(own_broker):
     import pika
 

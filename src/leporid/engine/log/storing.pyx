@@ -8,6 +8,7 @@ number that the entry has.
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.routing.dedup cimport unguarded, without_caches
 from leporid.engine.queues.delays cimport Delays
@@ -45,6 +46,10 @@ cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names
             if type(queue) is Stream:
                 (<Stream> queue).append_message(names, names_len, properties, properties_len, body,
                                                 body_len, props.marks, None, 0)
+            elif route.with_bcc is not None:
+                (<Delays> queue).take(
+                    names, names_len, <const uint8_t *> PyBytes_AS_STRING(route.with_bcc),
+                    len(route.with_bcc), body, body_len, props, flags, None, 0)
             else:
                 (<Delays> queue).take(names, names_len, properties, properties_len, body,
                                       body_len, props, flags, None, 0)

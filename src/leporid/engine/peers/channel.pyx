@@ -242,7 +242,7 @@ cdef class Channel(Sender):
                 text = key[1:1 + key[0]].decode("utf-8", "surrogateescape")
                 route = make_route(self.session.copies(
                     self.source, self.source.name, [text, *keys], copied))
-                route.keys = [text, *keys]
+                route.keys, route.with_bcc = [text, *keys], properties[:properties_len]
             if later is None:  # else BCC is needed once more
                 properties = <const uint8_t *> PyBytes_AS_STRING(copied)
                 properties_len = len(copied)

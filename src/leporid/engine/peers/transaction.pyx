@@ -87,7 +87,8 @@ cdef bint append_all(Channel channel, list publishes, list acks) except -1:
         durable = durable or route.durable or route.duplicate or route.apart is not None
         # One record for the queues, and one for each that keeps its own.
         size += (1 + len(route.apart or ())) * (
-            sizeof(Record) + sizeof(Target) + 8 + len(names) + len(properties) + len(body))
+            sizeof(Record) + sizeof(Target) + 8 + len(names) + len(body)
+            + len(route.with_bcc or properties))
         size += len(route.queues) * sizeof(Target)
         if route.caching or route.refusing:
             # What caches forget for it; and what is settled of a queue whose consumers take without
@@ -120,9 +121,10 @@ cdef list routed_publishes(Channel channel, list reserving):
     cdef Queue queue
     cdef Route route
     cdef Props props
-    cdef bytes names, properties, body
+    cdef bytes names, properties, body, with_bcc
     publishes = []
     for route, names, properties, body, mandatory in channel.tx_publishes:
+        with_bcc = route.with_bcc
         if route.caching:
             walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                             &props)
@@ -130,6 +132,7 @@ cdef list routed_publishes(Channel channel, list reserving):
         else:
             route = make_route([queue for queue in route.queues + (route.apart or [])
                                 if not queue.retired])
+        route.with_bcc = with_bcc
         if route.refusing:
             for queue in route.queues:
                 # What consumers are given of a backlog without acknowledging it is settled before

@@ -20,6 +20,7 @@ cdef class Route:
     cdef object decision            # Decision: likewise, further than filters of queues
     cdef dict outcomes              # of that: the routes of messages, by the filters they pass
     cdef list keys                  # routing keys of a message with CC or BCC
+    cdef bytes with_bcc             # its properties as they came: what waits is routed again
     cdef bytes key
     cdef uint64_t hash
 

@@ -67,6 +67,7 @@ cdef Route narrowed(Route route, list queues):
     """The same route with some of its queues; it still says why others were left out."""
     cdef Route left = make_route(queues + (route.apart or []))
     left.duplicate, left.decided, left.refused = route.duplicate, route.decided, route.refused
+    left.with_bcc = route.with_bcc
     return left
 
 

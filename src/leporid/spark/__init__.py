@@ -2,7 +2,8 @@
 
 Spark finds the data source by itself (`pyspark_leporid`). It talks to the broker over HTTP only,
 in Arrow, so an executor needs this package, pyspark and pyarrow, and no AMQP client. The checkpoint
-is the only truth about a query's position; what the broker is told of it is for people to look at.
+is the only truth about a query's position. The broker stores it for those who continue under the
+same `readerName`; a query with a checkpoint never reads it back.
 
     options    what may be said in `.option(…)`; checks: each value
     offsets    the arithmetic of positions, limits and ranges; pure

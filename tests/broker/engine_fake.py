@@ -18,6 +18,7 @@ from leporid.broker.dataplane import (
     Consumer,
     Credit,
     DeadLetterPort,
+    GroupRetries,
     Queue,
     Stored,
     Stream,
@@ -191,6 +192,18 @@ class FakeDelays(FakeQueue):
 
 
 @dataclass(eq=False)
+class FakeGroupRetries(FakeQueue):
+    choice: Choice | None = None
+    waiting: int = 0
+    retried: int = 0
+    dropped: int = 0
+    filtered: int = 0
+    missed: int = 0
+
+    def set_stamps(self, *_: object) -> None: ...
+
+
+@dataclass(eq=False)
 class FakeConsumer:
     channel: FakeChannel
     queue: FakeQueue
@@ -216,6 +229,14 @@ class FakeReader(FakeConsumer):
         return min(self.unacked, default=self.offset)
 
     has_unsettled = property(lambda self: bool(self.unacked))
+
+    # What comes back is the engine's alone; here nothing does.
+    retries: GroupRetries | None = None
+    kept_generation: int = 0
+
+    def withdraw_rejects(self) -> None: ...
+
+    def keep_returned(self) -> None: ...
 
     @property
     def may_take(self) -> bool:
@@ -299,6 +320,13 @@ class FakeChannel:
         stream.consumers.append(reader)
         stream.deliver()
         return reader
+
+    def consume_retries(self, retries: GroupRetries, tag: str, credit: Credit) -> FakeConsumer:
+        assert isinstance(retries, FakeGroupRetries)
+        consumer = FakeConsumer(self, retries, tag, False, 0, 0)
+        retries.consumers.append(consumer)
+        self.consumers.append(consumer)
+        return consumer
 
     def cancel(self, consumer: Consumer) -> None:
         assert isinstance(consumer, FakeConsumer)
@@ -506,6 +534,11 @@ class FakePlane:
         staging = FakeQueue(queue_id, name, queue_id != 0)
         self.queues.append(staging)
         return staging
+
+    def group_retries(self, queue_id: int, name: str) -> FakeGroupRetries:
+        retries = FakeGroupRetries(queue_id, name, True)
+        self.queues.append(retries)
+        return retries
 
     def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
         counted = evaluated, matched, failed

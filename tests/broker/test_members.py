@@ -317,7 +317,7 @@ def refused(world: World, **arguments: Value) -> str:
 def test_another_filter_needs_a_higher_version(world: World):
     Member(world, version=3, x_filter_tags="A")
     has = f"PRECONDITION_FAILED - {TITLE} has version 3 with x-filter-tags 'A'"
-    higher = f"{has}; another filter needs a higher x-group-version"
+    higher = f"{has}; other arguments need a higher x-group-version"
     assert refused(world, version=3, x_filter_tags="B") == higher
     assert refused(world, version=3) == higher
     assert refused(world, version=2, x_filter_tags="A") == f"{has}, which has replaced version 2"
@@ -373,7 +373,7 @@ def test_members_ask_the_class_of_their_group(world: World):
     member = Member(world, x_filter_class="C")
     assert [each.filter_class for each in member.readers] == ["C"] * 3
     assert refused(world, x_filter_class="D") == "NOT_FOUND - no filter class 'D' is registered"
-    assert "another filter needs a higher x-group-version" in refused(world)
+    assert "other arguments need a higher x-group-version" in refused(world)
     # It has the class as long as it is there, members or not.
     member.peer.session.on_lost()
     assert classes.uses("C") == [TITLE]

@@ -29,6 +29,7 @@ from leporid.broker.changes import (
     DropExchange,
     DropFilterClass,
     DropGroup,
+    DropGroupRetries,
     DropPolicy,
     DropQueue,
     DropReaderOffset,
@@ -40,6 +41,7 @@ from leporid.broker.changes import (
     PutExchange,
     PutFilterClass,
     PutGroup,
+    PutGroupRetries,
     PutPolicy,
     PutQueue,
     PutReaderOffset,
@@ -53,6 +55,7 @@ from leporid.broker.restore import (
     RecordedExchange,
     RecordedFilterClass,
     RecordedGroup,
+    RecordedGroupRetries,
     RecordedPolicy,
     RecordedQueue,
     RecordedReaderOffset,
@@ -74,6 +77,7 @@ class Recording:
     bindings: list[RecordedBinding] = field(default_factory=list)
     reader_offsets: list[RecordedReaderOffset] = field(default_factory=list)
     groups: list[RecordedGroup] = field(default_factory=list)
+    group_retries: list[RecordedGroupRetries] = field(default_factory=list)
     policies: list[RecordedPolicy] = field(default_factory=list)
     stagings: list[RecordedStaging] = field(default_factory=list)
     filter_classes: list[RecordedFilterClass] = field(default_factory=list)
@@ -110,6 +114,8 @@ class Recording:
                 self._change_reader(change)
             case PutGroup() | DropGroup():
                 self._change_group(change)
+            case PutGroupRetries() | DropGroupRetries():
+                self._change_group_retries(change)
             case PutFilterClass() | DropFilterClass():
                 self._change_filter_class(change)
 
@@ -124,6 +130,12 @@ class Recording:
         self.groups = [each for each in self.groups if each[:3] != key]
         if isinstance(change, PutGroup):
             self.groups.append(astuple(change))
+
+    def _change_group_retries(self, change: PutGroupRetries | DropGroupRetries) -> None:
+        self.group_retries = [each for each in self.group_retries if each[0] != change.id]
+        if isinstance(change, PutGroupRetries):
+            self.group_retries.append(astuple(change))
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
 
     def _change_hidden(self, change: PutCache | DropCache | PutDelays | DropDelays) -> None:
         there: list[tuple[int, str, str]] = (

@@ -250,7 +250,7 @@ def test_a_group_has_a_filter_and_newer_versions_of_it(connect: Any, lines: str)
     text = f"PRECONDITION_FAILED - {where} has version 2 with x-filter-sql 'n > 5'"
     with channel_closed(406, f"{text}, which has replaced version 0"):
         reading(connect, lines, x_filter_tags="even")
-    with channel_closed(406, f"{text}; another filter needs a higher x-group-version"):
+    with channel_closed(406, f"{text}; other arguments need a higher x-group-version"):
         reading(connect, lines, x_group_version=2)
     with channel_closed(
         406, "PRECONDITION_FAILED - invalid arg 'x-filter-sql': "
@@ -365,3 +365,58 @@ def check_restart(own_broker: BrokerProcess, end: str, open_channel: Callable[[]
         # get lost, although nobody had settled anything when the group was made.
         pump(found.channel.connection, lambda: b"8" in found.bodies)
         assert found.bodies[-3:] == [b"4", b"6", b"8"]
+
+
+# ---------------------------------------------------------------------- retries
+
+RETRYING = {
+    "x_delivery_limit": 2,
+    "x_delayed_retry_min": 100,
+    "x_dead_letter_exchange": "",
+}
+
+
+def test_a_poisonous_message_holds_nobody_and_ends_as_a_dead_letter(
+    connect: Any, lines: str, name: Callable[..., str], api_url: str
+):
+    dead = name("dead")
+    connect().channel().queue_declare(dead, durable=True)
+    options = {**RETRYING, "x_dead_letter_routing_key": dead}
+    inbox = reading(connect, lines, **options)
+    inbox.wait_for(10)
+    tags = [each.delivery_tag for each in inbox.deliveries]
+    inbox.channel.basic_nack(tags[3], requeue=True)
+    inbox.channel.basic_reject(tags[5], requeue=False)
+    for at in (0, 1, 2, 4, 6, 7, 8, 9):
+        inbox.channel.basic_ack(tags[at])
+    url = f"{api_url}/groups/%2F/{lines}/g"
+    for count in (1, 2):
+        inbox.wait_for(10 + count)
+        headers = {"x-delivery-count": count, "x-stream-name": lines, "x-stream-offset": 3}
+        assert inbox.bodies[-1] == b"3"
+        assert inbox.properties[-1].headers == {"x-tag": "odd", "n": 3, **headers}
+        assert inbox.deliveries[-1].redelivered
+        group = httpx.get(url, auth=("guest", "guest")).json()
+        assert (group["lag"], group["retries"]["unacknowledged"]) == (0, 1)
+        inbox.channel.basic_nack(inbox.deliveries[-1].delivery_tag, requeue=True)
+    letters = Inbox(connect().channel(), dead)
+    letters.wait_for(2)
+    found = {
+        body: (each.headers["x-stream-offset"], each.headers["x-death"][0])
+        for body, each in zip(letters.bodies, letters.properties, strict=True)
+    }
+    assert [(body, offset) for body, (offset, _) in sorted(found.items())] == [(b"3", 3), (b"5", 5)]
+    for body, reason in ((b"3", "delivery_limit"), (b"5", "rejected")):
+        death = found[body][1]
+        assert (death["reason"], death["queue"], death["count"]) == (reason, lines, 1)
+
+
+def test_a_retry_goes_to_whoever_has_credit(connect: Any, lines: str):
+    first = reading(connect, lines, x_delayed_retry_min=200)
+    first.wait_for(10)
+    first.channel.basic_nack(first.deliveries[9].delivery_tag, requeue=True)
+    first.channel.basic_ack(first.deliveries[8].delivery_tag, multiple=True)
+    second = reading(connect, lines, x_delayed_retry_min=200)
+    first.channel.connection.close()
+    assert second.wait_for(1) == [b"9"]
+    second.channel.basic_ack(second.deliveries[0].delivery_tag)

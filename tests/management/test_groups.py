@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from tests.broker.peer import Peer
+from tests.engine.frames import HEADER, ack, nack, reject
 from tests.management.conftest import World
 
 from leporid.amqp.methods import BasicCancel, BasicConsume, BasicQos, ChannelClose, ChannelOpen
@@ -22,6 +23,8 @@ class Client(Peer):
         self.session = Session(world.broker, engine, peer_is_loopback=True, name="10.0.0.1:4")
         engine.session = self.session
         self.connection_engine = engine
+
+        engine.feed(HEADER)
 
     def say_bytes(self, payload: bytes, channel: int = 1) -> list[object]:  # type: ignore[override]
         self.session.on_method(channel, payload)
@@ -53,6 +56,7 @@ async def test_a_group_is_shown_with_its_members_and_its_lag(
         "group": "g",
         "version": 2,
         "filter": {"x-filter-tags": "A || B"},
+        "retries": None,
         "used_ms": 1_700_000_000_000,
         "lag": 0,
         "members": [
@@ -68,6 +72,40 @@ async def test_a_group_is_shown_with_its_members_and_its_lag(
     }
     assert (await client.get(f"{URL}/g")).json() == expected
     assert (await client.get(URL)).json() == {"groups": [expected]}
+
+
+async def test_what_is_retried_is_counted(world: World, client: httpx.AsyncClient):
+    stream = world.stream()
+    world.fill(stream, 4)
+    world.plane.now_ms = 1000
+    arguments: dict[str, Value] = {
+        "x-dead-letter-exchange": "",
+        "x-delivery-limit": 1,
+        "x-delayed-retry-min": 1000,
+    }
+    given = {key.replace("-", "_"): value for key, value in arguments.items()}
+    member = consume(world, "orders", x_group="g", x_stream_offset="first", **given)
+    world.plane.run()
+
+    def settle(*frames: bytes) -> None:
+        member.connection_engine.feed(b"".join(frames))
+        world.plane.run()
+
+    settle(nack(1, 1), nack(1, 2), reject(1, 3, requeue=False), ack(1, 4))
+    found = (await client.get(f"{URL}/g")).json()
+    counts = {"unacknowledged": 0, "dropped": 0, "filtered": 0, "missed": 0}
+    assert (found["filter"], found["lag"]) == ({}, 0)
+    assert found["retries"] == counts | {
+        "arguments": arguments,
+        "waiting": 2,
+        "retried": 2,
+        "dead_lettered": 1,
+    }
+    world.plane.now_ms += 1000
+    world.plane.run()
+    settle(nack(1, 5))
+    found = (await client.get(f"{URL}/g")).json()["retries"]
+    assert (found["waiting"], found["unacknowledged"], found["dead_lettered"]) == (0, 1, 2)
 
 
 async def test_members_share_partitions(world: World, client: httpx.AsyncClient):

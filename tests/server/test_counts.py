@@ -28,6 +28,7 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "dead_letters_dropped_total": {},
     "delays": {"/": DelayStatistics(0, 0, 0, 0)},
     "remembered": {"/": 0},
+    "retrying": {"/": 0},
     "filter_classes": {},
     "unknown_arguments": {},
     "filters": {
@@ -76,6 +77,7 @@ async def test_a_broker_at_work(stack: Stack):
         "dead_letters_dropped_total": {},
         "delays": NOTHING["delays"],
         "remembered": {"/": 0},
+        "retrying": {"/": 0},
         "leases": 0,
         "messages_leased": 0,
         "filter_classes": {},

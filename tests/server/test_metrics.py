@@ -38,6 +38,7 @@ class Counted:
     backlog: Mapping[str, int] = field(default_factory=lambda: {"/": 23})
     given_up: Mapping[tuple[str, str], int] = field(default_factory=lambda: {("/", "expired"): 24})
     remembered: Mapping[str, int] = field(default_factory=lambda: {"/": 18})
+    retrying: Mapping[str, int] = field(default_factory=lambda: {"/": 19})
     leases: int = 19
     messages_leased: int = 20
     filter_classes: Mapping[str, FilterClassStatus] = field(
@@ -98,6 +99,7 @@ def test_names_and_values():
         ("leporid_delayed_messages_cancelled_total", (("vhost", "/"),)): 16,
         ("leporid_delayed_messages_unroutable_total", (("vhost", "/"),)): 17,
         ("leporid_remembered_messages", (("vhost", "/"),)): 18,
+        ("leporid_group_messages_retrying", (("vhost", "/"),)): 19,
         ("leporid_backlog_messages", (("vhost", "/"),)): 23,
         ("leporid_backlog_dropped_total", (("reason", "expired"), ("vhost", "/"))): 24,
         ("leporid_leases", ()): 19,

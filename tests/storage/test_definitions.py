@@ -20,6 +20,7 @@ from leporid.storage.definitions import (
     StoredDelays,
     StoredExchange,
     StoredGroup,
+    StoredGroupRetries,
     StoredPolicy,
     StoredQueue,
     StoredReaderOffset,
@@ -126,12 +127,13 @@ EVERYTHING = (
     delays(12, "x"),
     delays(10, "x", "orders"),
     group("g"),
+    ("put_group_retries", {"id": 13, "vhost": "/", "stream": "s", "name": "g"}),
 )
 
 
 def test_a_new_file_holds_nothing(path: Path):
     definitions = Definitions(path)
-    assert definitions.load() == ((), (), (), (), (), (), (), (), (), (), (), 1)
+    assert definitions.load() == ((), (), (), (), (), (), (), (), (), (), (), (), 1)
     assert definitions.report == ()
     assert repr(definitions) == f"<Definitions {path}>"
     definitions.close()
@@ -168,6 +170,7 @@ def test_what_was_committed_is_back_after_closing(path: Path):
     assert snapshot.caches == (StoredCache(11, "orders", "x"), StoredCache(14, "/", "x"))
     assert snapshot.delays == (StoredDelays(10, "orders", "x"), StoredDelays(12, "/", "x"))
     assert snapshot.groups == (StoredGroup("/", "s", "g", 2**63 - 1, b"\1\2", 5),)
+    assert snapshot.group_retries == (StoredGroupRetries(13, "/", "s", "g"),)
     assert snapshot.next_queue_id == 15
     # True and not 1: rows go straight into the broker's own types.
     assert snapshot.queues[0].auto_delete is True
@@ -198,6 +201,7 @@ def test_every_change_may_be_repeated(path: Path):
         ("drop_policy", {"vhost": "/", "operator": False, "name": "p"}),
         ("drop_cache", {"id": 14}),
         ("drop_delays", {"id": 12}),
+        ("drop_group_retries", {"id": 13}),
         ("drop_group", {"vhost": "/", "stream": "s", "name": "g"}),
     ]
     committed(path, *EVERYTHING, *EVERYTHING, *drops, *drops)
@@ -378,7 +382,7 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path):
         connection.execute("PRAGMA user_version = 7")
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 3\)"):
+    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 4\)"):
         Definitions(path)
     assert path.read_bytes() == before
 

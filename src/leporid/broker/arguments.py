@@ -251,6 +251,11 @@ CONSUMER_CHECKS: Final[dict[str, Check]] = {
     GROUP_VERSION: _group_version,
     STREAM_FILTER: _texts,
     MATCH_UNFILTERED: _boolean,
+    "x-delivery-limit": _delivery_limit,
+    "x-delayed-retry-min": _retry_delay,
+    "x-delayed-retry-max": _retry_max,
+    "x-dead-letter-exchange": _text,
+    "x-dead-letter-routing-key": _dead_letter_key,
 }
 """Of the arguments of consumers."""
 

@@ -183,7 +183,7 @@ class Broker:
                 for left in vhost.stagings.left(name)
             ]
             found += [
-                group.title for group in vhost.groups if group.filter.get(filters.CLASS) == name
+                group.title for group in vhost.groups if group.agreed.get(filters.CLASS) == name
             ]
             found += [
                 f"consumer '{each.tag}' of {each.queue.title}" for each in _asking(vhost, name)

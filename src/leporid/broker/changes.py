@@ -166,6 +166,23 @@ class DropGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class PutGroupRetries:
+    """What a group retries is kept under a number, as a queue has one."""
+
+    id: int
+    vhost: str
+    stream: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropGroupRetries:
+    """Nothing is kept there any more."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class PutCache:
     """A durable exchange remembers messages under a number, as a queue has one."""
 
@@ -242,5 +259,7 @@ Change: TypeAlias = (
     | PutFilterClass
     | PutStaging
     | DropStaging
+    | PutGroupRetries
+    | DropGroupRetries
     | DropFilterClass
 )

@@ -254,6 +254,54 @@ class Reader(Consumer, Protocol):
     def has_unsettled(self) -> bool:
         """Whether something that was delivered is not settled."""
 
+    retries: GroupRetries | None
+    """Where what comes back is kept; None: nowhere."""
+
+    @property
+    def kept_generation(self) -> int:
+        """`settled_offset` must not be on disk before that generation is."""
+
+    def withdraw_rejects(self) -> None:
+        """What was rejected a moment ago was not handled: it is for who reads next."""
+
+    def keep_returned(self) -> None:
+        """Have all that came back kept now."""
+
+
+class GroupRetries(Queue, Protocol):
+    """What members of a group gave back, kept for another attempt."""
+
+    choice: Choice | None
+    """What the group wants; None: everything."""
+
+    def set_stamps(
+        self,
+        stamp: Callable[[bytes, str | None, int, int], bytes],
+        count_of: Callable[[bytes], int],
+        /,
+    ) -> None:
+        """Set how headers are written (properties, stream, offset, count), and a count is read."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are with no member."""
+
+    @property
+    def retried(self) -> int:
+        """Returns since the start after which a message was kept."""
+
+    @property
+    def dropped(self) -> int:
+        """Messages that came back too often, where there was no dead-letter exchange."""
+
+    @property
+    def filtered(self) -> int:
+        """Messages that the group's filter did not let pass any more."""
+
+    @property
+    def missed(self) -> int:
+        """Messages that retention had dropped when they came back."""
+
 
 class Channel(Protocol):
     """The engine's half of a channel."""
@@ -302,6 +350,9 @@ class Channel(Protocol):
 
         A filter class is asked about it.
         """
+
+    def consume_retries(self, retries: GroupRetries, tag: str, credit: Credit) -> Consumer:
+        """Subscribe to what members of a group gave back, on the credit of one of them."""
 
     def cancel(self, consumer: Consumer) -> None:
         """Unsubscribe; nothing is delivered to it after this."""
@@ -447,6 +498,9 @@ class Plane(Protocol):
         published to, its keys and its properties. `elsewhere` is asked for queues of an alternate
         exchange, for what full queues refuse.
         """
+
+    def group_retries(self, queue_id: int, name: str) -> GroupRetries:
+        """Make what keeps the messages that members of a group give back."""
 
     def waiting_for(self, name: str, /) -> int:
         """How many messages of queues wait for a filter class, as far as consumers have looked."""

@@ -24,7 +24,6 @@ from leporid.engine.queues.delays import delay_of
 if TYPE_CHECKING:
     from leporid.broker.dataplane import Queue
     from leporid.broker.exchange import Exchange
-    from leporid.broker.queues import QueueState
     from leporid.broker.routing import Target
     from leporid.broker.vhost import VirtualHost
 
@@ -51,7 +50,9 @@ class DeadLetters:
 
     Args:
         vhost: where its exchange is looked up, each time: it may come later than the queue.
-        queue: the queue that messages die in.
+        name: of the queue that messages die in.
+        title: of that queue, for texts.
+        module: of its type, as RabbitMQ calls it.
         wall_ms: the time now, for the headers.
         exchange: its name.
         key: what takes the place of the routing key, if anything does.
@@ -60,14 +61,18 @@ class DeadLetters:
     def __init__(
         self,
         vhost: VirtualHost,
-        queue: QueueState,
-        wall_ms: Callable[[], int],
         *,
+        name: str,
+        title: str,
+        module: str,
+        wall_ms: Callable[[], int],
         exchange: str,
         key: str | None,
     ) -> None:
         self._vhost = vhost
-        self._queue = queue
+        self._name = name
+        self._title = title
+        self._module = module
         self._wall_ms = wall_ms
         self._exchange = exchange
         self._key = key
@@ -82,11 +87,11 @@ class DeadLetters:
         others. A message that defeats us is dropped, and that is logged as the defect it is.
         """
         counts = self._vhost.dead_letter_counts
-        counts.deaths[reason, self._queue.type.module] += 1
+        counts.deaths[reason, self._module] += 1
         try:
             cause = self._publish(reason, exchange, key, properties, body)
         except Exception:
-            logger.exception("defect: a dead letter of %s was dropped", self._queue.title)
+            logger.exception("defect: a dead letter of %s was dropped", self._title)
             cause = "defect"
         if cause is not None:
             counts.dropped[reason, cause] += 1
@@ -105,7 +110,7 @@ class DeadLetters:
         copies = [each for each in _array(headers.get("CC")) if isinstance(each, str)]
         death: dict[str, Value] = {
             "reason": reason,
-            "queue": self._queue.name,
+            "queue": self._died_in(headers),
             "time": Timestamp(self._wall_ms() // 1000),
             "exchange": exchange,
             "routing-keys": [key, *copies],
@@ -143,6 +148,10 @@ class DeadLetters:
             return "refused"
         return "cycle" if found else "no_queue"
 
+    def _died_in(self, _headers: Mapping[str, Value]) -> str:
+        """Return the name of the queue that a message with these headers died in."""
+        return self._name
+
     def _route(self, target: Exchange, keys: Sequence[str], properties: bytes) -> list[Target]:
         if target.delaying and delay_of(properties):
             for key in keys:
@@ -156,7 +165,7 @@ class DeadLetters:
             self._told = True
             logger.warning(
                 "dead letters of %s are dropped: there is no exchange '%s'",
-                self._queue.title,
+                self._title,
                 self._exchange,
             )
 

@@ -24,6 +24,7 @@ from leporid.broker.arguments import (
 )
 from leporid.broker.choices import choice_of
 from leporid.broker.filters import FILTER_ARGUMENTS
+from leporid.broker.group_retries import RETRY_ARGUMENTS, GroupRetries, options_of
 from leporid.broker.members import Group, Member
 from leporid.broker.readers import check_room
 
@@ -45,7 +46,8 @@ LOOKS_A_ROUND: Final = 500
 next. It takes some milliseconds."""
 
 FILTERING: Final = (*FILTER_ARGUMENTS, STREAM_FILTER, MATCH_UNFILTERED)
-"""Arguments on which the members of a group have to agree."""
+AGREED: Final = (*FILTERING, *RETRY_ARGUMENTS)
+"""Arguments on which the members of a group have to agree: what is for it, and its retries."""
 
 
 class Groups:
@@ -59,6 +61,7 @@ class Groups:
 
     def __init__(self, vhost: VirtualHost, recorder: Recorder, registry: Registry) -> None:
         self.vhost = vhost
+        self._new_id = registry.new_queue_id
         self.handovers = registry.handovers
         self._classes = registry.filter_classes
         self._registry = registry
@@ -94,6 +97,11 @@ class Groups:
             raise NotFound(f"no group '{name}' of stream '{stream}' in vhost '{self.vhost.name}'")
         return self._groups[stream, name]
 
+    @property
+    def retrying(self) -> int:
+        """How many messages wait for another attempt."""
+        return sum(each.retries.engine.waiting for each in self if each.retries is not None)
+
     # ------------------------------------------------------------------ joining
 
     def admit(
@@ -113,8 +121,8 @@ class Groups:
             PreconditionFailed: the filter is wrong, or is not that of the group.
         """
         found = partitioned.of(self.vhost, stream)
-        filtering = {key: arguments[key] for key in FILTERING if key in arguments}
-        choice = choice_of(filtering, self._classes.require)
+        agreed = {key: arguments[key] for key in AGREED if key in arguments}
+        choice = choice_of(agreed, self._classes.require)
         name, version = plain(arguments[GROUP]), arguments.get(GROUP_VERSION, 0)
         assert isinstance(version, int)
         group = self._groups.get((stream, name))
@@ -122,24 +130,28 @@ class Groups:
             self._end(group, "the stream was deleted")
             group = None
         if group is None:
-            group = self._make(stream, name, version, filtering)
+            group = self._make(stream, name, version, agreed)
             self._begin(group, found, arguments)
+            self._set_retries(group)
         elif version > group.version:
             group.evict(f"version {version} has replaced version {group.version}")
-            group.version, group.filter = version, filtering
+            group.version, group.agreed = version, agreed
             self._recorder.put_group(group)
-        elif version < group.version or filtering != group.filter:
+            self._set_retries(group)
+        elif version < group.version or agreed != group.agreed:
             raise PreconditionFailed(_disagreement(group, version))
         group.unused_since_ms = 0
+        if group.retries is not None:
+            group.retries.engine.choice = choice
         group.look(found)
         return Member(group, channel, tag, channel.engine.credit(prefetch), choice)
 
-    def _make(self, stream: str, name: str, version: int, filtering: Arguments) -> Group:
+    def _make(self, stream: str, name: str, version: int, agreed: Arguments) -> Group:
         if len(self._groups) >= GROUPS_MAX:
             raise PreconditionFailed(
                 f"vhost '{self.vhost.name}' has {GROUPS_MAX} groups; delete some that nobody needs"
             )
-        return Group(self, stream, name, version, filtering)
+        return Group(self, stream, name, version, agreed)
 
     def _begin(self, group: Group, partitions: Iterable[QueueState], arguments: Arguments) -> None:
         """Decide where a new group begins, once: a partition without an offset is read whole."""
@@ -155,6 +167,20 @@ class Groups:
         group.used_ms = now_ms
         self._groups[group.stream, group.name] = group
         self._recorder.put_group(group)
+
+    def _set_retries(self, group: Group) -> None:
+        """Have a group retry what its members ask for; what waits is kept, whatever they do."""
+        options = options_of(group.agreed)
+        if options is not None and group.retries is None:
+            number = self._new_id()
+            self._recorder.added_group_retries(number, group)
+            self._add_retries(group, number)
+        if group.retries is not None:
+            group.retries.set(options)
+
+    def _add_retries(self, group: Group, number: int) -> None:
+        engine = self.vhost.plane.group_retries(number, f"retries of {group.name}")
+        group.retries = GroupRetries(self.vhost, group.title, number, engine)
 
     # ------------------------------------------------------------------ leaving
 
@@ -193,9 +219,26 @@ class Groups:
         for partition in partitions:
             if not partition.deleted:
                 self.vhost.bookmarks.drop(partition, group.name)
+        if group.retries is not None:
+            retries, group.retries = group.retries, None
+            if retries.engine.waiting:
+                logger.warning(
+                    "%s is forgotten (%s), with %d messages that waited for a retry",
+                    group.title,
+                    why,
+                    retries.engine.waiting,
+                )
+            retries.engine.retire()
+            self._recorder.dropped_group_retries(retries.number)
         self._recorder.dropped_group(group)
         # A stream is deleted for a client that waits for its reply, which waits for the disk.
         self._registry.cancels.hold(self._registry.recorded_generation)
+
+    def close(self) -> None:
+        """The virtual host is going, with all that waits for a retry."""
+        for group in self:
+            if group.retries is not None:
+                group.retries.engine.retire()
 
     # ------------------------------------------------------------------ time
 
@@ -237,17 +280,27 @@ class Groups:
                 self._end(group, "nobody used it")
 
     def restore(
-        self, stream: str, name: str, version: int, filtering: Arguments, used_ms: int
+        self, stream: str, name: str, version: int, agreed: Arguments, used_ms: int
     ) -> None:
         """Have a group back that was recorded."""
-        group = Group(self, stream, name, version, filtering)
+        group = Group(self, stream, name, version, agreed)
         group.used_ms = used_ms
         self._groups[stream, name] = group
 
+    def restore_retries(self, stream: str, name: str, number: int) -> None:
+        """Make where a group that was restored keeps what came back; nothing is recorded.
+
+        Raises:
+            LookupError: there is no such group.
+        """
+        group = self._groups[stream, name]
+        self._add_retries(group, number)
+        self._set_retries(group)
+
 
 def _disagreement(group: Group, version: int) -> str:
-    filtering = ", ".join(f"{key} '{plain(value)}'" for key, value in group.filter.items())
-    has = f"{group.title} has version {group.version} with {filtering or 'no filter'}"
+    agreed = ", ".join(f"{key} '{plain(value)}'" for key, value in group.agreed.items())
+    has = f"{group.title} has version {group.version} with {agreed or 'no filter'}"
     if version < group.version:
         return f"{has}, which has replaced version {version}"
-    return f"{has}; another filter needs a higher {GROUP_VERSION}"
+    return f"{has}; other arguments need a higher {GROUP_VERSION}"

@@ -171,7 +171,15 @@ def _dead_letters(vhost: VirtualHost, queue: QueueState) -> DeadLetters | None:
     exchange, key = queue.in_force.dead_letters
     if exchange is None:
         return None
-    return DeadLetters(vhost, queue, lambda: vhost.plane.wall_ms, exchange=exchange, key=key)
+    return DeadLetters(
+        vhost,
+        name=queue.name,
+        title=queue.title,
+        module=queue.type.module,
+        wall_ms=lambda: vhost.plane.wall_ms,
+        exchange=exchange,
+        key=key,
+    )
 
 
 def _whole(value: Value) -> int | None:

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.arguments import (
-    Arguments,
-)
+from leporid.broker.arguments import Arguments
 from leporid.broker.filters import class_of
 from leporid.broker.groups import Coordinator, Moves
 from leporid.broker.queues import QueueState, Subscription
@@ -24,8 +22,9 @@ from leporid.broker.readers import Bookmark
 
 if TYPE_CHECKING:
     from leporid.broker.channel import ChannelState
-    from leporid.broker.dataplane import Credit, Reader
+    from leporid.broker.dataplane import Consumer, Credit, Reader
     from leporid.broker.group_registry import Groups
+    from leporid.broker.group_retries import GroupRetries
     from leporid.engine.streams.choice import Choice
 
 logger = logging.getLogger(__name__)
@@ -66,6 +65,8 @@ class Member:
     choice: Choice | None
     """What is for it, of each partition; None: everything."""
     readings: dict[QueueState, Reading] = field(default_factory=dict)
+    retrying: Consumer | None = None
+    """Of what members of the group gave back; None without retries, or once it has ended."""
 
     def __repr__(self) -> str:
         return f"<Member {self.tag!r} of {self.group.name!r} readings={len(self.readings)}>"
@@ -78,12 +79,15 @@ class Group:
     """One group; made by `Groups`."""
 
     def __init__(
-        self, groups: Groups, stream: str, name: str, version: int, filtering: Arguments
+        self, groups: Groups, stream: str, name: str, version: int, agreed: Arguments
     ) -> None:
         self.stream = stream
         self.name = name
         self.version = version
-        self.filter = filtering
+        # Arguments that all members have: what is for the group, and its retries.
+        self.agreed = agreed
+        # None until the members ask for some.
+        self.retries: GroupRetries | None = None
         # When it had members last; 0 for not known. By the wall's clock, for people.
         self.used_ms = 0
         # When that was noticed, by the clock that nobody sets; 0 while it has some.
@@ -149,17 +153,26 @@ class Group:
 
     def join(self, member: Member) -> None:
         """Somebody reads along from now on."""
+        if self.retries is not None:
+            member.retrying = member.channel.engine.consume_retries(
+                self.retries.engine, member.tag, member.credit
+            )
         self._do(self._coordinator.join(member))
 
     def leave(self, member: Member) -> None:
         """A member's consumer was cancelled; it may still settle what it has."""
+        self._end(member)
+        for reading in member.readings.values():
+            reading.consumer.withdraw_rejects()
         self._do(self._coordinator.leave(member))
         self.groups.left(self)
 
     def crash(self, member: Member) -> None:
         """A channel is closing, and settles nothing more; the engine has not forgotten it yet."""
         joined = member in self._coordinator.members
+        self._end(member)
         for reading in tuple(member.readings.values()):
+            reading.consumer.withdraw_rejects()
             self._stop(reading)
             self._finish(reading)
         self._do(self._coordinator.crash(member))
@@ -170,8 +183,15 @@ class Group:
         """All members are cancelled, and told so."""
         for member in self.members:
             logger.info("%s: member %s is cancelled: %s", self.title, member, why)
+            self._end(member)
             member.channel.evict(member)
         self._do(self._coordinator.leave(*self.members))
+
+    def _end(self, member: Member) -> None:
+        """Nothing that was given back is for a member any more; what it has, it settles."""
+        if member.retrying is not None:
+            retrying, member.retrying = member.retrying, None
+            member.channel.engine.cancel(retrying)
 
     # ------------------------------------------------------------------ partitions
 
@@ -230,12 +250,14 @@ class Group:
             0 if committed is None else committed + 1,
             member.choice,
             member.credit,
-            class_of(self.filter),
+            class_of(self.agreed),
         )
+        if self.retries is not None:
+            consumer.retries = self.retries.engine
         bookmark = vhost.bookmarks.open(partition, self.name, consumer)
         reading = Reading(partition, member, consumer, bookmark)
         reading.subscription = Subscription(
-            member.tag, partition, reading, False, consumer, filter_class=class_of(self.filter)
+            member.tag, partition, reading, False, consumer, filter_class=class_of(self.agreed)
         )
         partition.add(reading.subscription)
         member.readings[partition] = reading
@@ -251,6 +273,7 @@ class Group:
 
     def _finish(self, reading: Reading) -> None:
         """What is settled is committed; what is not is no concern of the member any more."""
+        reading.consumer.keep_returned()
         self.groups.vhost.bookmarks.close(reading.bookmark)
         reading.member.channel.engine.drop_unsettled(reading.consumer)
         del reading.member.readings[reading.queue]

@@ -36,7 +36,18 @@ _RETURNS: Final = (
     "x-delayed-retry-max",
 )
 # What RabbitMQ 3.10 does not have on streams.
-_READING: Final = (READER, GROUP, GROUP_VERSION, STREAM_FILTER, MATCH_UNFILTERED)
+_READING: Final = (
+    READER,
+    GROUP,
+    GROUP_VERSION,
+    STREAM_FILTER,
+    MATCH_UNFILTERED,
+    "x-delivery-limit",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.arguments import READER
-from leporid.broker.dataplane import Reader
+from leporid.broker.dataplane import Plane, Reader
 from leporid.broker.queue_types import check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.recorder import Recorder
@@ -53,11 +53,15 @@ class Bookmarks:
 
     Args:
         recorder: told of every offset that is to last.
+        plane: says what is on disk.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, plane: Plane) -> None:
         self._recorder = recorder
+        self._plane = plane
         self._open: dict[Bookmark, None] = {}
+        # Offsets that are told of when that generation is on disk.
+        self._waiting: dict[tuple[QueueState, str], int] = {}
 
     def __repr__(self) -> str:
         return f"<Bookmarks open={len(self._open)}>"
@@ -73,12 +77,17 @@ class Bookmarks:
         settled = bookmark.consumer.settled_offset
         if settled > bookmark.settled and not bookmark.queue.deleted:
             bookmark.settled = settled
-            self._move(bookmark.queue, bookmark.reader, settled - 1)
+            after = bookmark.consumer.kept_generation
+            self._move(bookmark.queue, bookmark.reader, settled - 1, after)
 
     def save_all(self) -> None:
         """Store where all of them are."""
         for bookmark in self._open:
             self.save(bookmark)
+        waiting, self._waiting = self._waiting, {}
+        for (queue, reader), generation in waiting.items():
+            if not queue.deleted and reader in queue.reader_offsets:
+                self._record(queue, reader, generation)
 
     def close(self, bookmark: Bookmark) -> None:
         """Store it and follow it no more: what it has not settled, it will not settle now."""
@@ -100,14 +109,28 @@ class Bookmarks:
 
     def drop(self, queue: QueueState, reader: str) -> bool:
         """Forget a reader; returns whether it was known."""
+        self._waiting.pop((queue, reader), None)
         if queue.reader_offsets.pop(reader, None) is None:
             return False
         self._recorder.dropped_reader(queue, reader)
         return True
 
-    def _move(self, queue: QueueState, reader: str, offset: int) -> None:
+    def _move(self, queue: QueueState, reader: str, offset: int, after: int = 0) -> None:
         if queue.reader_offsets.get(reader) != offset:
             queue.reader_offsets[reader] = offset
+            self._record(queue, reader, after)
+
+    def _record(self, queue: QueueState, reader: str, after: int) -> None:
+        """Store an offset, not before that generation is on disk.
+
+        Definitions are written before the log of their generation. What a group keeps of a message
+        must be there before the offset is beyond that message.
+        """
+        after = max(after, self._waiting.get((queue, reader), 0))
+        if after > self._plane.synced:
+            self._waiting[queue, reader] = after
+        else:
+            self._waiting.pop((queue, reader), None)
             self._recorder.moved_reader(queue, reader)
 
 

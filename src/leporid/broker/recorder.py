@@ -19,6 +19,7 @@ from leporid.broker.changes import (
     DropDelays,
     DropExchange,
     DropGroup,
+    DropGroupRetries,
     DropPolicy,
     DropQueue,
     DropReaderOffset,
@@ -28,6 +29,7 @@ from leporid.broker.changes import (
     PutDelays,
     PutExchange,
     PutGroup,
+    PutGroupRetries,
     PutPolicy,
     PutQueue,
     PutReaderOffset,
@@ -108,7 +110,7 @@ class Recorder:
                 group.stream,
                 group.name,
                 group.version,
-                encode_table(group.filter),
+                encode_table(group.agreed),
                 group.used_ms,
             )
         )
@@ -116,6 +118,14 @@ class Recorder:
     def dropped_group(self, group: Group) -> None:
         """A group is gone."""
         self._record(DropGroup(self._vhost, group.stream, group.name))
+
+    def added_group_retries(self, number: int, group: Group) -> None:
+        """A group keeps from now on what its members give back."""
+        self._record(PutGroupRetries(number, self._vhost, group.stream, group.name))
+
+    def dropped_group_retries(self, number: int) -> None:
+        """It does not any more."""
+        self._record(DropGroupRetries(number))
 
     def added_cache(self, number: int, exchange: str) -> None:
         """A durable exchange remembers messages."""

@@ -30,6 +30,7 @@ RecordedBinding: TypeAlias = tuple[str, str, str, str, str, bytes]
 RecordedStaging: TypeAlias = tuple[int, str, str, str, str, str, bytes]
 RecordedReaderOffset: TypeAlias = tuple[str, str, str, int]
 RecordedGroup: TypeAlias = tuple[str, str, str, int, bytes, int]
+RecordedGroupRetries: TypeAlias = tuple[int, str, str, str]
 RecordedCache: TypeAlias = tuple[int, str, str]
 RecordedPolicy: TypeAlias = tuple[str, bool, str, str, str, int, bytes]
 RecordedFilterClass: TypeAlias = tuple[str, int, str, bytes]
@@ -83,6 +84,10 @@ class Snapshot(Protocol):
         """The groups of readers."""
 
     @property
+    def group_retries(self) -> Iterable[RecordedGroupRetries]:
+        """Where groups keep what their members gave back."""
+
+    @property
     def next_queue_id(self) -> int:
         """The lowest number that no queue ever had."""
 
@@ -119,6 +124,10 @@ def restore(snapshot: Snapshot, vhosts: Mapping[str, VirtualHost]) -> None:
     for group in snapshot.groups:
         with _reported("group", group):
             _restore_group(vhosts, group)
+    for retries in snapshot.group_retries:
+        with _reported("retries of a group", retries):
+            number, vhost_name, stream, name = retries
+            vhosts[vhost_name].groups.restore_retries(stream, name, number)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ class VirtualHostStatistics:
         backlog: messages of the broker's own that wait for room in full queues.
         given_up: those that did and are dropped, since the start, by reason.
         remembered: messages that exchanges remember, to take none of them twice.
+        retrying: messages that groups hold for another attempt.
         unknown_arguments: arguments that nothing reads, by where they were given.
     """
 
@@ -35,4 +36,5 @@ class VirtualHostStatistics:
     backlog: int
     given_up: Mapping[str, int]
     remembered: int
+    retrying: int
     unknown_arguments: Mapping[str, int]

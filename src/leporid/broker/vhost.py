@@ -73,7 +73,7 @@ class VirtualHost:
         )
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
-        self.bookmarks = Bookmarks(self._recorder)
+        self.bookmarks = Bookmarks(self._recorder, registry.plane)
         self.groups = Groups(self, self._recorder, registry)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
@@ -441,6 +441,7 @@ class VirtualHost:
         """Delete what holds messages; the virtual host is going, and nobody is connected to it."""
         self.delay_stores.close_all(self.exchanges())
         self.stagings.close_all()
+        self.groups.close()
         for queue in tuple(self._queues.values()):
             self.delete_queue(queue)
         self.histories.end_all()
@@ -457,5 +458,6 @@ class VirtualHost:
             backlog=sum(queue.engine.backlog_count for queue in self.queues()),
             given_up=dict(self._given_up),
             remembered=self.histories.remembered,
+            retrying=self.groups.retrying,
             unknown_arguments=dict(self.unknown_arguments.counts),
         )

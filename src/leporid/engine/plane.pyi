@@ -13,6 +13,7 @@ from leporid.engine.peers.connection import Connection
 from leporid.engine.peers.interceptor import Interceptor
 from leporid.engine.peers.peer import _Session
 from leporid.engine.queues.delays import Delays
+from leporid.engine.queues.group_retries import GroupRetries
 from leporid.engine.queues.inquiry import Inquiry
 from leporid.engine.queues.queue import Queue
 from leporid.engine.queues.staging import Staging
@@ -200,6 +201,9 @@ class Plane:
         `queue` is None where an exchange is bound; `routed` gives its queues for (exchange, keys,
         properties).
         """
+
+    def group_retries(self, queue_id: int, name: str) -> GroupRetries:
+        """What members of a group gave back; made with its first option, or before replay."""
 
     def take_judging(self) -> list[Staging | AskingReader | Inquiry]:
         """Who has something to ask a filter class since the last call; some may be gone."""

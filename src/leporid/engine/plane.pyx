@@ -23,6 +23,7 @@ from leporid.engine.log.cleaning cimport clean, compact
 from leporid.engine.peers.connection cimport Connection
 from leporid.engine.routing.dedup cimport UniqueQueue, unguarded
 from leporid.engine.queues.delays cimport Delays
+from leporid.engine.queues.group_retries cimport GroupRetries
 from leporid.engine.log.facts cimport flush_settles, make_room, mark_clean
 from leporid.engine.routing.forks cimport Decision, Fork
 from leporid.engine.queues.index cimport BlockPool
@@ -189,6 +190,12 @@ cdef class Plane:
         staging.way = None if queue is None else make_route([queue])
         self.queues[staging.id] = staging
         return staging
+
+    def group_retries(self, uint32_t queue_id, str name not None):
+        """What members of a group gave back; made with its first option, or before replay."""
+        cdef GroupRetries retries = GroupRetries(self, queue_id, name, True)
+        self.queues[queue_id] = retries
+        return retries
 
     def take_judging(self):
         """Who has something to ask a filter class since the last call; some may be gone."""

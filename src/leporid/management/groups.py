@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from leporid.broker.group_registry import FILTERING
+from leporid.broker.group_retries import RETRY_ARGUMENTS
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of
 from leporid.management.surroundings import Found, Surroundings
@@ -71,11 +73,28 @@ def _facts(found: Found, group: Group) -> dict[str, Any]:
         "stream": group.stream,
         "group": group.name,
         "version": group.version,
-        "filter": dict(group.filter),
+        "filter": {key: group.agreed[key] for key in FILTERING if key in group.agreed},
+        "retries": _retries(group),
         "used_ms": group.used_ms,
         "lag": sum(each["lag"] for each in partitions),
         "members": [_member(group, member, numbers) for member in group.members],
         "partitions": partitions,
+    }
+
+
+def _retries(group: Group) -> dict[str, Any] | None:
+    if group.retries is None:
+        return None
+    engine = group.retries.engine
+    return {
+        "arguments": {key: group.agreed[key] for key in RETRY_ARGUMENTS if key in group.agreed},
+        "waiting": engine.waiting,
+        "unacknowledged": engine.unacked_count,
+        "retried": engine.retried,
+        "dead_lettered": group.retries.dead_lettered,
+        "dropped": engine.dropped,
+        "filtered": engine.filtered,
+        "missed": engine.missed,
     }
 
 

@@ -48,6 +48,7 @@ class Count:
     backlog: Mapping[str, int]
     given_up: Mapping[tuple[str, str], int]
     remembered: Mapping[str, int]
+    retrying: Mapping[str, int]
     leases: int
     messages_leased: int
     filter_classes: Mapping[str, FilterClassStatus]
@@ -109,6 +110,7 @@ class Counts:
                 for reason, count in vhost.given_up.items()
             },
             remembered={vhost.name: vhost.remembered for vhost in found.vhosts},
+            retrying={vhost.name: vhost.retrying for vhost in found.vhosts},
             leases=len(leases),
             messages_leased=sum(lease.count for lease in leases),
             filter_classes=self._filter_classes(),

@@ -90,6 +90,8 @@ class Statistics(Protocol):
     @property
     def remembered(self) -> Mapping[str, int]: ...
     @property
+    def retrying(self) -> Mapping[str, int]: ...
+    @property
     def leases(self) -> int: ...
     @property
     def messages_leased(self) -> int: ...
@@ -205,6 +207,14 @@ class BrokerCollector(Collector):
         for vhost, count in now.remembered.items():
             remembered.add_metric((vhost,), count)
         yield remembered
+        retrying = GaugeMetricFamily(
+            "leporid_group_messages_retrying",
+            "Messages that groups of readers hold for another attempt",
+            labels=("vhost",),
+        )
+        for vhost, count in now.retrying.items():
+            retrying.add_metric((vhost,), count)
+        yield retrying
         yield from _filter_classes(now)
         yield from _filters(now)
         yield CounterMetricFamily(

@@ -372,6 +372,7 @@ class Node:
             try:
                 async with asyncio.timeout(LAST_SYNC_S):
                     await self._durability.drain()
+                    self._broker.save_reader_offsets()  # those that waited for that
                     self._plane.mark_clean()
                     await self._durability.drain()
             except TimeoutError as error:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 # "LEPO": tells our files from other programs' (SQLite's application_id).
 APPLICATION_ID = 0x4C45504F
 # Raised with every change of the tables; a file with a higher one is refused.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # What may be wrong with a file is listed up to this many lines.
 PROBLEMS_MAX = 20
@@ -121,6 +121,14 @@ GROUPS = Table(
     "vhost TEXT, stream TEXT, name TEXT, version INTEGER NOT NULL, arguments BLOB NOT NULL,"
     " used_ms INTEGER NOT NULL, PRIMARY KEY (vhost, stream, name)",
 )
+# Since version 4. Where groups keep what their members gave back; ids as queues have them.
+GROUP_RETRIES = Table(
+    "group_retries",
+    ("id",),
+    ("vhost", "stream", "name"),
+    "id INTEGER CHECK (id > 0), vhost TEXT NOT NULL, stream TEXT NOT NULL, name TEXT NOT NULL,"
+    " PRIMARY KEY (id)",
+)
 # Since version 3. Policies, and operator policies, which have names of their own.
 POLICIES = Table(
     "policies",
@@ -160,6 +168,7 @@ TABLES = {
     "binding": BINDINGS,
     "reader_offset": READER_OFFSETS,
     "group": GROUPS,
+    "group_retries": GROUP_RETRIES,
     "policy": POLICIES,
     "cache": CACHES,
     "delays": DELAYS,
@@ -171,9 +180,10 @@ TABLES = {
 ADDED = {
     2: (READER_OFFSETS,),
     3: (POLICIES, CACHES, DELAYS, FILTER_CLASSES, STAGINGS, GROUPS),
+    4: (GROUP_RETRIES,),
 }
 # What is in the log under an id that is never given twice.
-WITH_QUEUE_ID = ("put_queue", "put_cache", "put_delays", "put_staging")
+WITH_QUEUE_ID = ("put_queue", "put_cache", "put_delays", "put_staging", "put_group_retries")
 
 
 @dataclass(frozen=True, slots=True)

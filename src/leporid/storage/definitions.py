@@ -28,6 +28,7 @@ from leporid.storage.database import (
     DELAYS,
     EXCHANGES,
     FILTER_CLASSES,
+    GROUP_RETRIES,
     GROUPS,
     POLICIES,
     QUEUES,
@@ -53,6 +54,7 @@ __all__ = [
     "StoredExchange",
     "StoredFilterClass",
     "StoredGroup",
+    "StoredGroupRetries",
     "StoredPolicy",
     "StoredQueue",
     "StoredReaderOffset",
@@ -154,6 +156,15 @@ class StoredFilterClass(NamedTuple):
     source: bytes
 
 
+class StoredGroupRetries(NamedTuple):
+    """Where a group keeps what its members gave back."""
+
+    id: int
+    vhost: str
+    stream: str
+    name: str
+
+
 class StoredStaging(NamedTuple):
     """Where messages of a binding wait for a filter class."""
 
@@ -177,6 +188,7 @@ class Snapshot(NamedTuple):
     bindings: tuple[StoredBinding, ...]
     reader_offsets: tuple[StoredReaderOffset, ...]
     groups: tuple[StoredGroup, ...]
+    group_retries: tuple[StoredGroupRetries, ...]
     policies: tuple[StoredPolicy, ...]
     filter_classes: tuple[StoredFilterClass, ...]
     stagings: tuple[StoredStaging, ...]
@@ -232,6 +244,7 @@ class Definitions:
             bindings=tuple(StoredBinding(*row) for row in rows(BINDINGS)),
             reader_offsets=tuple(StoredReaderOffset(*row) for row in rows(READER_OFFSETS)),
             groups=tuple(StoredGroup(*row) for row in rows(GROUPS)),
+            group_retries=tuple(StoredGroupRetries(*row) for row in rows(GROUP_RETRIES)),
             policies=tuple(
                 StoredPolicy(vhost, bool(operator), *rest)
                 for vhost, operator, *rest in rows(POLICIES)
@@ -250,7 +263,7 @@ class Definitions:
                 drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset,
                 put_group, drop_group, put_cache, drop_cache, put_policy, drop_policy, put_delays,
                 drop_delays, put_filter_class, drop_filter_class, put_staging,
-                drop_staging. Any of them may be repeated.
+                drop_staging, put_group_retries, drop_group_retries. Any of them may be repeated.
 
         Raises:
             DefinitionsError: nothing was changed; the disk may be full.

@@ -39,6 +39,7 @@ from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queue_types import QUORUM, STREAM, check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.readers import check_room
+from leporid.broker.redeclaring import check_dead_letter_exchange
 from leporid.engine.filtering.class_filter import ClassFilter
 from leporid.engine.filtering.filter import Filter
 
@@ -154,6 +155,7 @@ def _consume_in_group(channel: ChannelState, name: str, method: BasicConsume) ->
     session.vhost.unknown_arguments.check_consumer(name, method.arguments, session.name)
     prefetch = _reading_prefetch(channel, title, method)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
+    check_dead_letter_exchange(session, name, title, method.arguments)
     recorded = session.broker.recorded_count
     member = session.vhost.groups.admit(channel, tag, name, prefetch, method.arguments)
     if session.broker.recorded_count != recorded:

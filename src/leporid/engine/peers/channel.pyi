@@ -89,6 +89,9 @@ class Channel(Sender):
         Its credit may be that of several. A class is asked about what it would get.
         """
 
+    def consume_retries(self, retries: _Queue, tag: str, credit: _Credit) -> Consumer:
+        """Start a consumer of what members of a group gave back, on the credit of one of them."""
+
     def cancel(self, consumer: _Consumer) -> None:
         """End a consumer; what it has not settled stays with the channel."""
 

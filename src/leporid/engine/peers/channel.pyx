@@ -19,6 +19,7 @@ from leporid.engine.peers.credit cimport ChannelCredit, Credit
 from leporid.engine.routing.dedup cimport unguarded
 from leporid.engine.filtering.filter cimport Filter
 from leporid.engine.peers.forgiven cimport Forgiven
+from leporid.engine.queues.group_retries cimport GroupRetries
 from leporid.engine.queues.index cimport DELIVERIES_MAX, Slot
 from leporid.engine.peers.ledger cimport Ledger
 from leporid.engine.peers.outbox cimport Outbox
@@ -125,6 +126,19 @@ cdef class Channel(Sender):
         self.consumers.append(reader)
         stream.attach(reader)
         return reader
+
+    def consume_retries(self, GroupRetries retries not None, str tag, Credit credit not None):
+        """Start a consumer of what members of a group gave back, on the credit of one of them.
+
+        It never times out, as consumers of streams do not.
+        """
+        cdef Consumer consumer = Consumer(self, retries, tag, False, 0, 0)
+        consumer.timeout_ms = 0
+        consumer.credit = credit
+        credit.takers.append(consumer)
+        self.consumers.append(consumer)
+        retries.attach(consumer)
+        return consumer
 
     def cancel(self, Consumer consumer not None):
         """End a consumer; what it has not settled stays with the channel."""

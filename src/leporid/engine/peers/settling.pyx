@@ -111,6 +111,7 @@ cdef tuple name_and_tag(tuple given):
 cdef int drop_unsettled(Channel channel, Consumer consumer) except -1:
     """What a consumer of a stream has not settled is nobody's; settling it is no fault."""
     cdef size_t at
+    (<Reader?> consumer).retries = None     # it is not given back
     cdef bint transactional = channel.transactional
     channel.transactional = False
     channel.ledger.walks += 1
@@ -165,15 +166,13 @@ cdef int keep_rejected(Channel channel, ssize_t first, ssize_t last) except -1:
     """
     cdef ssize_t at
     cdef Reader reader
-    cdef uint64_t offset
     for at in range(first, last + 1):
         if channel.ledger.entries[at].queue == NULL or channel.ledger.entries[at].consumer == NULL:
             continue
         if type(<object> channel.ledger.entries[at].queue) is Stream:
             reader = <Reader> channel.ledger.entries[at].consumer
-            offset = channel.ledger.entries[at].seq
-            if not reader.rejected or offset < reader.rejected_offset:
-                reader.rejected, reader.rejected_offset = True, offset
+            if reader.retries is None:
+                reader.leave_to_next(channel.ledger.entries[at].seq)
     return 0
 
 
@@ -210,8 +209,11 @@ cdef int settle_entry(Channel channel, Queue queue, uint64_t seq, Consumer taker
         return 0
     slot = queue.slot_of(seq)
     if slot == NULL or slot.state != UNACKED:
-        if how == SETTLE_ACK and type(queue) is Stream:
-            channel.plane.acked += 1
+        if type(queue) is Stream:
+            if how == SETTLE_ACK:
+                channel.plane.acked += 1
+            elif taker is not None and (<Reader> taker).retries is not None:
+                return (<Reader> taker).retries.take_back(taker, seq, how)
         return 0
     if how >= SETTLE_REQUEUE:
         return queue.requeue(seq, slot, how == SETTLE_FAIL)

@@ -18,6 +18,7 @@ from leporid.engine.plane cimport Plane
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.peers.settling cimport settle_entry
 from leporid.engine.routing.source cimport Route, make_route
+from leporid.engine.streams.stream cimport Stream
 from leporid.engine.encoding.wire cimport Props, Record, Target, walk_properties
 
 
@@ -69,7 +70,8 @@ cdef bint is_fact(tuple settle):
     """
     cdef Queue queue = settle[1]
     cdef int how = settle[5]
-    return how < SETTLE_REQUEUE and not (how == SETTLE_DROP and queue.dead_letters is not None)
+    return how < SETTLE_REQUEUE and not (how == SETTLE_DROP and (
+        queue.dead_letters is not None or type(queue) is Stream))
 
 
 cdef bint append_all(Channel channel, list publishes, list acks) except -1:

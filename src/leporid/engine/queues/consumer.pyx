@@ -71,6 +71,8 @@ cdef class Consumer(Taker):
             self.queue.settle(seq, slot)
         else:
             self.unacked_count += 1
+            if self.credit is not None:
+                self.credit.take_one()
             channel.outstanding += 1
             channel.unacked_count += 1
             channel.ledger.add(tag, seq, self.queue, self, channel.plane.now_ms)

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from leporid.engine.streams.choice cimport Choice
 from leporid.engine.queues.consumer cimport Consumer
+from leporid.engine.queues.group_retries cimport GroupRetries
 from leporid.engine.streams.stream cimport Cursor, Stream
 from leporid.engine.encoding.wire cimport Record
 
@@ -17,7 +18,11 @@ cdef class Reader(Consumer):
     cdef bint found                 # the cursor is at a message that it wants
     cdef bint rejected              # something is to be read again by who comes next
     cdef uint64_t rejected_offset   # the first of it
+    cdef public GroupRetries retries    # of its group, for what comes back; None: it has none
+    cdef dict returned              # what came back and is not kept yet: how, by offset; or None
+    cdef readonly uint64_t kept_generation
     cdef bint has_credit(self)
+    cdef int leave_to_next(self, uint64_t offset) except -1
     cdef uint64_t unsettled_offset(self) except? 0
     cdef int64_t look_for(self, int64_t work) except? -1
     cdef int fill(self, Stream stream) except -1

@@ -5,14 +5,17 @@ place in it, and what it wants. Invariant: offsets are delivered in rising order
 gives credit and nothing else.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.peers.channel cimport Channel
+from leporid.engine.peers.channel cimport SETTLE_FAIL, Channel
 from leporid.engine.queues.consumer cimport Consumer, has_channel_credit, has_room
 from leporid.engine.streams.scanning cimport Scan, find_next
 from leporid.engine.streams.stream cimport Stream
 from leporid.engine.encoding.wire cimport Record
+
+cdef enum:
+    RETURNED_MAX = 500              # kept at once when a reader ends
 
 
 cdef class Reader(Consumer):
@@ -36,12 +39,42 @@ cdef class Reader(Consumer):
     def settled_offset(self):
         """Everything below was delivered and settled, and nothing of it is to be read again."""
         cdef uint64_t least = self.unsettled_offset()
+        if self.returned:
+            least = min(least, min(self.returned))
         return min(least, self.rejected_offset) if self.rejected else least
 
     @property
     def has_unsettled(self):
         """Whether something that was delivered is not settled."""
-        return self.unsettled_offset() < self.offset
+        return bool(self.returned) or self.unsettled_offset() < self.offset
+
+    def withdraw_rejects(self):
+        """What was rejected a moment ago was not handled: it is for who reads next.
+
+        Its client cancels the consumer, or closes the channel, and some libraries reject before
+        that what they had not handed on.
+        """
+        for offset, how in list((self.returned or {}).items()):
+            if how == SETTLE_FAIL:
+                del self.returned[offset]
+                self.leave_to_next(offset)
+
+    def keep_returned(self):
+        """Have all that came back kept now; what is too much for a turn is for who reads next."""
+        cdef uint32_t left = RETURNED_MAX
+        returned, self.returned = self.returned or {}, None
+        for offset, how in returned.items():
+            if left:
+                left -= 1
+                self.retries.keep(self, offset, how)
+            else:
+                self.leave_to_next(offset)
+
+    cdef int leave_to_next(self, uint64_t offset) except -1:
+        """A message is to be read again by who comes next."""
+        if not self.rejected or offset < self.rejected_offset:
+            self.rejected, self.rejected_offset = True, offset
+        return 0
 
     cdef uint64_t unsettled_offset(self) except? 0:
         """Of the first message that was delivered and is not settled; else of the next one."""

@@ -135,7 +135,6 @@ cdef class Channel(Sender):
         cdef Consumer consumer = Consumer(self, retries, tag, False, 0, 0)
         consumer.timeout_ms = 0
         consumer.credit = credit
-        credit.takers.append(consumer)
         self.consumers.append(consumer)
         retries.attach(consumer)
         return consumer

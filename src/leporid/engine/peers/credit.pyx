@@ -68,7 +68,7 @@ cdef class Credit:
         if (ledger.end > ledger.start
                 and ledger.entries[ledger.end - 1].consumer == <void *> consumer):
             self.last, self.last_tag = consumer.queue, ledger.entries[ledger.end - 1].tag
-        if consumer.home is None or consumer.queue.takers.single:
+        if consumer.home is None or consumer.credit is not None or consumer.queue.takers.single:
             return self.enqueue(consumer, consumer.queue)
         group = <WaitingConsumers> consumer.group
         if group is None:

@@ -19,6 +19,6 @@ cdef class Consumer(Taker):
     cdef bytes head
     cdef Credit credit              # besides its channel's: that it shares with others; or None
     cdef WaitingConsumers group     # with whom it waits for its channel's; None: it never had to
+    cdef bint has_credit(self)
 
 cdef bint has_room(Consumer consumer)
-cdef bint has_channel_credit(Consumer consumer)

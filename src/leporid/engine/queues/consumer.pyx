@@ -45,7 +45,16 @@ cdef class Consumer(Taker):
         return 0
 
     cdef bint can_take(self):
+        if self.credit is not None:
+            return has_room(self) and self.has_credit()
         return has_room(self) and has_channel_credit(self)
+
+    cdef bint has_credit(self):
+        """Whether the limits that it shares let it take; if not, it waits for the first of them."""
+        if self.credit is not None and not self.credit.grants(self.queue, self.priority):
+            self.credit.wait(self)
+            return False
+        return has_channel_credit(self)
 
     cdef int take(self, uint64_t seq, Slot *slot) except -1:
         cdef Channel channel = self.channel

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from leporid.engine.queues.index cimport Slot
-from leporid.engine.queues.onward cimport TimedQueue
+from leporid.engine.queues.timed_queue cimport TimedQueue
 from leporid.engine.routing.source cimport Route
 from leporid.engine.streams.choice cimport Choice
 from leporid.engine.encoding.wire cimport Record

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from leporid.engine.queues.onward import TimedQueue
+from leporid.engine.queues.timed_queue import TimedQueue
 from leporid.engine.streams.choice import Choice
 
 class GroupRetries(TimedQueue):

@@ -14,11 +14,12 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.queues.index cimport DELIVERIES_MAX, HELD, UNACKED, Slot
-from leporid.engine.queues.onward cimport TimedQueue, send_on
+from leporid.engine.queues.onward cimport send_on
 from leporid.engine.peers.channel cimport SETTLE_DROP, SETTLE_FAIL
 from leporid.engine.plane cimport Plane
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.queues.takers cimport Taker
+from leporid.engine.queues.timed_queue cimport TimedQueue
 from leporid.engine.routing.source cimport make_route
 from leporid.engine.log.storing cimport enqueue
 from leporid.engine.streams.choice cimport Tally, outcome_of

@@ -21,7 +21,6 @@ cdef class Reader(Consumer):
     cdef public GroupRetries retries    # of its group, for what comes back; None: it has none
     cdef dict returned              # what came back and is not kept yet: how, by offset; or None
     cdef readonly uint64_t kept_generation
-    cdef bint has_credit(self)
     cdef int leave_to_next(self, uint64_t offset) except -1
     cdef uint64_t unsettled_offset(self) except? 0
     cdef int64_t look_for(self, int64_t work) except? -1

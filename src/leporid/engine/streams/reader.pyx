@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.peers.channel cimport SETTLE_FAIL, Channel
-from leporid.engine.queues.consumer cimport Consumer, has_channel_credit, has_room
+from leporid.engine.queues.consumer cimport Consumer, has_room
 from leporid.engine.streams.scanning cimport Scan, find_next
 from leporid.engine.streams.stream cimport Stream
 from leporid.engine.encoding.wire cimport Record
@@ -89,16 +89,6 @@ cdef class Reader(Consumer):
             if self.channel.ledger.entries[at].consumer == <void *> self:
                 return min(least, self.channel.ledger.entries[at].seq)
         return least
-
-    cdef bint can_take(self):
-        return has_room(self) and self.has_credit()
-
-    cdef bint has_credit(self):
-        """Whether the limits that it shares let it take; if not, it waits for the first of them."""
-        if self.credit is not None and not self.credit.grants(self.queue, self.priority):
-            self.credit.wait(self)
-            return False
-        return has_channel_credit(self)
 
     cdef int offered(self) except -1:
         self.waiting = False

@@ -292,8 +292,8 @@ def test_an_answer_waits_for_dead_letters_of_turns_to_come(plane, disk, queue, p
         assert answers(peer) == 0
     assert grave.ready_count == 1300
     assert not peer.connection.reading
-    disk.sync(plane)
     assert answers(peer) == 0
+    # Each letter and the end of its original are one transaction, so one sync has all of them.
     disk.sync(plane)
     assert answers(peer) == 1
     assert peer.connection.reading

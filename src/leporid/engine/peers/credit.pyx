@@ -12,7 +12,7 @@ Invariant: while there is credit, whoever waits for it is offered it before the 
 (`plane.offers`), and nobody else takes it before.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 
 from leporid.engine.peers.channel cimport Channel
 from leporid.engine.peers.ledger cimport Ledger

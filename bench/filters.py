@@ -35,8 +35,8 @@ from bench.engine import FRAME_BYTES_MAX, TURN_MESSAGES, Peer
 from leporid.engine.filtering.filter import Filter
 from leporid.engine.filtering.selector import Selector
 from leporid.engine.filtering.tags import Tags
+from leporid.engine.log.window import Window
 from leporid.engine.plane import Plane
-from leporid.engine.streams.window import Window
 from leporid.filters.compiler import program
 from leporid.filters.dialects import Dialect
 

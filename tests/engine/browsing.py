@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from leporid.engine.filtering.chosen import Chosen
 from leporid.engine.queues.browse import Browse, QueueWindow
 from leporid.engine.queues.lease import Lease
 from leporid.engine.queues.queue import Queue
 from leporid.engine.tables.arrow import ENTRY_COLUMNS, columns_of
+from leporid.engine.tables.chosen import Chosen
 from leporid.management.tables import batch_of, schema_of
 
 COLUMNS = ("offset", "body", *ENTRY_COLUMNS)

@@ -26,10 +26,6 @@ ORDER = [
 ]
 
 UPWARD = {
-    "filtering.chosen -> streams.choice",
-    "filtering.chosen -> streams.window",
-    "filtering.filter -> streams.window",
-    "filtering.selector_set -> streams.window",
     "log.cleaning -> plane",
     "log.cleaning -> queues.index",
     "log.cleaning -> queues.queue",
@@ -45,7 +41,6 @@ UPWARD = {
     "log.storing -> queues.queue",
     "log.storing -> routing.dedup",
     "log.storing -> routing.source",
-    "log.storing -> streams.producers",
     "log.storing -> streams.stream",
     "peers.channel -> plane",
     "peers.outbox -> plane",
@@ -53,15 +48,12 @@ UPWARD = {
     "peers.timeouts -> plane",
     "peers.transaction -> plane",
     "queues.browse -> plane",
-    "queues.browse -> streams.window",
     "queues.burials -> plane",
     "queues.cohort -> plane",
     "queues.consumer -> peers.channel",
     "queues.consumer -> peers.outbox",
-    "queues.delays -> peers.rewrites",
     "queues.delays -> plane",
     "queues.delays -> routing.source",
-    "queues.delays -> streams.producers",
     "queues.inquiry -> plane",
     "queues.onward -> peers.sender",
     "queues.onward -> plane",
@@ -69,7 +61,6 @@ UPWARD = {
     "queues.onward -> routing.source",
     "queues.queue -> plane",
     "queues.retries -> plane",
-    "queues.staging -> peers.rewrites",
     "queues.staging -> plane",
     "queues.staging -> routing.source",
     "queues.takers -> peers.credit",
@@ -133,5 +124,5 @@ def test_an_arrow_up_is_seen():
 def test_both_kinds_of_import_are_seen():
     known = imports()
     assert "encoding.wire" in known["log.log"]  # by cimport
-    assert "peers.rewrites" in known["peers.channel"]  # by import
+    assert "encoding.rewrites" in known["peers.channel"]  # by import
     assert "log.log" in known["log.replay"]  # by both

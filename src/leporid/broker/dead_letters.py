@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
-from leporid.engine.peers.rewrites import DelayTooLong
+from leporid.engine.encoding.rewrites import DelayTooLong
 from leporid.engine.queues.delays import delay_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from leporid.engine.queues.index cimport BlockPool
 from leporid.engine.peers.interceptor cimport Interceptor
 from leporid.engine.log.log cimport Log, Segment
 from leporid.engine.filtering.questions cimport Questions
-from leporid.engine.streams.producers cimport Producer, Producers
+from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queues.retries cimport Retries
 from leporid.engine.peers.timeouts cimport Timeouts
 from leporid.engine.queues.timers cimport Timers

@@ -9,6 +9,7 @@ from typing_extensions import Buffer
 from leporid.engine.filtering.filter import Filter
 from leporid.engine.filtering.questions import Questions
 from leporid.engine.log.log import Log, Segment
+from leporid.engine.log.producers import Producers
 from leporid.engine.peers.connection import Connection
 from leporid.engine.peers.interceptor import Interceptor
 from leporid.engine.peers.peer import _Session
@@ -22,7 +23,6 @@ from leporid.engine.routing.dedup import UniqueQueue
 from leporid.engine.routing.forks import Decision, Fork
 from leporid.engine.routing.source import Source
 from leporid.engine.streams.asking_reader import AskingReader
-from leporid.engine.streams.producers import Producers
 from leporid.engine.streams.stream import Stream
 
 # Segment number, size of its file, offset, bytes.

@@ -29,8 +29,8 @@ from leporid.engine.routing.forks cimport Decision, Fork
 from leporid.engine.queues.index cimport BlockPool
 from leporid.engine.queues.inquiry cimport renew_class, waiting_for
 from leporid.engine.log.log cimport Log, Segment
+from leporid.engine.log.producers cimport Producers
 from leporid.engine.queues.onward cimport accepted
-from leporid.engine.streams.producers cimport Producers
 from leporid.engine.filtering.questions cimport Questions
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.queues.retries cimport Retries

@@ -21,7 +21,7 @@ from leporid.management.refusals import Refusal, busy
 from leporid.management.turns import Turns
 
 if TYPE_CHECKING:
-    from leporid.engine.streams.window import Window
+    from leporid.engine.log.window import Window
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from starlette.responses import Response
 from leporid.broker.access import User
 from leporid.broker.queues import QueueState
 from leporid.broker.vhost import VirtualHost
-from leporid.engine.filtering.chosen import Chosen
 from leporid.engine.queues.browse import Browse
 from leporid.engine.tables.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
+from leporid.engine.tables.chosen import Chosen
 from leporid.management.answers import Room, TableAnswer, result_of
 from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import NUMBER_MAX, Parameters

@@ -24,7 +24,7 @@ from leporid.broker.methods.connection import IMPERSONATOR
 from leporid.broker.names import exchange_in
 from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME
 from leporid.broker.vhost import VirtualHost
-from leporid.engine.streams.producers import REFERENCE_BYTES_MAX
+from leporid.engine.log.producers import REFERENCE_BYTES_MAX
 from leporid.engine.tables.publisher import Publisher
 from leporid.engine.tables.rows import BadRow, Rows, encode
 from leporid.management.parameters import Parameters

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leporid.engine.filtering.chosen import Chosen
 from leporid.engine.tables.arrow import COLUMNS, columns_of
+from leporid.engine.tables.chosen import Chosen
 from leporid.management.answers import Room, TableAnswer, result_of
 from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters
@@ -26,7 +26,7 @@ from leporid.management.surroundings import Found, Surroundings, need_arrow
 
 if TYPE_CHECKING:
     from leporid.engine.streams.stream import Stream
-    from leporid.engine.streams.window import Window
+    from leporid.engine.streams.window import StreamWindow
     from leporid.management.tables import Encoder
 
 BATCH_ROWS: Final = 10_000
@@ -184,7 +184,7 @@ class _Records:
                 return self._encoder.without_rows()
         return None
 
-    def _window(self, at: int) -> Window:
+    def _window(self, at: int) -> StreamWindow:
         wanted = self._wanted
         stream = wanted.stream
         if at < stream.first:
@@ -206,7 +206,7 @@ class _Records:
             )
         return window
 
-    def _encode(self, window: Window) -> tuple[tuple[int, int, int, int], memoryview | None]:
+    def _encode(self, window: StreamWindow) -> tuple[tuple[int, int, int, int], memoryview | None]:
         """What filters made of it, and columns, batch, message; on a thread."""
         from leporid.management.tables import batch_of
 

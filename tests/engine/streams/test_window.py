@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.stream_world import STREAM, World, numbered
 
-from leporid.engine.streams.window import Window
+from leporid.engine.streams.window import StreamWindow
 from leporid.engine.tables.arrow import columns_of
 
 
@@ -39,7 +39,7 @@ def test_windows_cover_a_range_without_gaps(sizes, rows_max, bytes_max, data):
     assert (at, rows) == (end, end - first)
 
 
-def offsets_in(window: Window) -> list[int]:
+def offsets_in(window: StreamWindow) -> list[int]:
     rows, ((_, (_, values), _),) = columns_of(window, ["offset"], stream="s")
     assert values is not None
     found = list(memoryview(values).cast("q"))

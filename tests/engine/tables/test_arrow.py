@@ -23,8 +23,8 @@ from leporid.amqp.tables import (
     Value,
     decode_table,
 )
-from leporid.engine.filtering.chosen import Chosen
 from leporid.engine.tables.arrow import COLUMNS, PROPERTIES, columns_of
+from leporid.engine.tables.chosen import Chosen
 from leporid.management.tables import batch_of, schema_of
 
 SECONDS_MAX = 253402300799

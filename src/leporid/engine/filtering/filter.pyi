@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of filter.pyx."""
 
-from leporid.engine.streams.window import Window
+from leporid.engine.log.window import Window
 
 class Filter:
     """Lets messages pass, or not; this one all of them."""

@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.log.log cimport KIND_PUBLISH
-from leporid.engine.streams.window cimport Window
+from leporid.engine.log.window cimport Window
 from leporid.engine.encoding.wire cimport Record, Target
 
 cdef extern from *:

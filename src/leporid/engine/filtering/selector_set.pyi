@@ -2,7 +2,7 @@
 """Types of selector_set.pyx."""
 
 from leporid.engine.filtering.filter import Filter
-from leporid.engine.streams.window import Window
+from leporid.engine.log.window import Window
 
 class SelectorSet:
     """Filters that are asked about one message together, by number."""

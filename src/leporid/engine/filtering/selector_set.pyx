@@ -24,7 +24,7 @@ from leporid.engine.encoding.hashing cimport keep_secret
 from leporid.engine.log.log cimport KIND_PUBLISH
 from leporid.engine.filtering.selector cimport Selector
 from leporid.engine.filtering.tags cimport Tags
-from leporid.engine.streams.window cimport Window
+from leporid.engine.log.window cimport Window
 from leporid.engine.encoding.wire cimport Record, Target
 
 keep_secret()

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.plane cimport Plane
-from leporid.engine.streams.producers cimport Producer
+from leporid.engine.log.producers cimport Producer
 from leporid.engine.routing.source cimport Route
 from leporid.engine.encoding.wire cimport Props
 

@@ -14,7 +14,7 @@ from leporid.engine.routing.dedup cimport unguarded, without_caches
 from leporid.engine.queues.delays cimport Delays
 from leporid.engine.log.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log
 from leporid.engine.plane cimport Plane
-from leporid.engine.streams.producers cimport Producer
+from leporid.engine.log.producers cimport Producer
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.routing.source cimport Route, make_route, narrowed
 from leporid.engine.streams.stream cimport Stream

@@ -39,7 +39,7 @@ from leporid.engine.encoding.wire cimport (
 from leporid.amqp.errors import (
     NotImplementedFault, PreconditionFailed, ResourceError, SyntaxFault,
 )
-from leporid.engine.peers.rewrites import copies_of, invalid_expiration, with_reply_to
+from leporid.engine.encoding.rewrites import copies_of, invalid_expiration, with_reply_to
 
 cdef bytes REPLY_TO = b"amq.rabbitmq.reply-to"
 cdef extern from *:

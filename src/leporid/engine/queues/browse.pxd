@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from leporid.engine.queues.index cimport Slot
 from leporid.engine.plane cimport Plane
 from leporid.engine.queues.queue cimport Queue
-from leporid.engine.streams.window cimport Window
+from leporid.engine.log.window cimport Window
 
 cdef class QueueWindow(Window):
     cdef Plane plane

@@ -1,8 +1,8 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of browse.pyx."""
 
+from leporid.engine.log.window import Window
 from leporid.engine.queues.queue import Queue
-from leporid.engine.streams.window import Window
 
 class QueueWindow(Window):
     """Some messages of a queue; to be closed."""

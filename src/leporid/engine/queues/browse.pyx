@@ -18,7 +18,7 @@ from leporid.engine.log.log cimport DURABLE_BIT, Log, Segment
 from leporid.engine.queues.order cimport Order
 from leporid.engine.plane cimport Plane
 from leporid.engine.queues.queue cimport Queue
-from leporid.engine.streams.window cimport Entry, Window
+from leporid.engine.log.window cimport Entry, Window
 
 cdef enum:
     # Looked at for one window: a millisecond. A queue may have long stretches with nothing to show.

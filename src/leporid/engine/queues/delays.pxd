@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.queues.index cimport Slot
 from leporid.engine.plane cimport Plane
-from leporid.engine.streams.producers cimport Producer
+from leporid.engine.log.producers cimport Producer
 from leporid.engine.queues.timed_queue cimport TimedQueue
 from leporid.engine.routing.source cimport Route, Source
 from leporid.engine.encoding.text cimport Bytes

@@ -17,7 +17,7 @@ from leporid.engine.queues.index cimport READY, Slot
 from leporid.engine.queues.onward cimport send_on
 from leporid.engine.queues.timed_queue cimport TimedQueue
 from leporid.engine.plane cimport Plane
-from leporid.engine.streams.producers cimport Producer
+from leporid.engine.log.producers cimport Producer
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.routing.source cimport Route, Source, make_route
 from leporid.engine.log.storing cimport enqueue
@@ -30,7 +30,7 @@ from leporid.engine.encoding.wire cimport (
 from heapq import heappop, heappush, heapreplace
 
 from leporid.amqp.errors import Fault
-from leporid.engine.peers.rewrites import copies_of, invalid_moment
+from leporid.engine.encoding.rewrites import copies_of, invalid_moment
 
 cdef extern from "when.h" nogil:
     int WHEN_NOW

@@ -23,7 +23,7 @@ from leporid.engine.routing.source cimport Route, make_route
 from leporid.engine.encoding.wire cimport HAS_CC, Props, Record, Target, walk_properties
 
 from leporid.amqp.errors import Fault
-from leporid.engine.peers.rewrites import copies_of
+from leporid.engine.encoding.rewrites import copies_of
 
 cdef list all_of(Route route):
     return route.queues + (route.apart or [])

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from leporid.engine.streams.choice cimport Tally
 from leporid.engine.log.log cimport Log, Segment
 from leporid.engine.streams.places cimport Places
-from leporid.engine.streams.producers cimport Producer, Producers
+from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.encoding.wire cimport Record, Target
 

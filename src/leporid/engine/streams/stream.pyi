@@ -4,11 +4,11 @@
 from collections.abc import Callable
 
 from leporid.engine.log.log import Log
+from leporid.engine.log.producers import Producers
 from leporid.engine.queues.queue import Queue
 from leporid.engine.streams.choice import Choice
 from leporid.engine.streams.places import Places
-from leporid.engine.streams.producers import Producers
-from leporid.engine.streams.window import Window
+from leporid.engine.streams.window import StreamWindow
 
 class Stream(Queue):
     """A stream: a queue that keeps its messages; made by `Plane.stream`."""
@@ -88,7 +88,7 @@ class Stream(Queue):
         rows_max: int,
         bytes_max: int,
         choice: Choice | None = None,
-    ) -> Window:
+    ) -> StreamWindow:
         """Messages from `first` on; raises ValueError where there are none.
 
         Batches that have nothing of a choice are left out.

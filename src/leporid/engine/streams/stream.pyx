@@ -18,11 +18,11 @@ from leporid.engine.log.log cimport (
 )
 from leporid.engine.streams.places cimport Mark, Places, is_due
 from leporid.engine.plane cimport Plane
-from leporid.engine.streams.producers cimport Producer, Producers
+from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queues.queue cimport Queue
 from leporid.engine.streams.reader cimport Reader
 from leporid.engine.queues.takers cimport Taker
-from leporid.engine.streams.window cimport Window
+from leporid.engine.streams.window cimport StreamWindow
 from leporid.engine.encoding.wire cimport HAS_TAG, Record, Target
 
 cdef extern from *:
@@ -149,7 +149,7 @@ cdef class Stream(Queue):
         if first < self.first or end > self.end or first > end:
             raise ValueError(f"stream {self.name!r} has offsets {self.first} to {self.end}, "
                              f"not {first} to {end}")
-        return Window(self, first, end, rows_max, bytes_max, choice)
+        return StreamWindow(self, first, end, rows_max, bytes_max, choice)
 
     # ------------------------------------------------------------- appending
 

@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from leporid.engine.log.log cimport (
     FLAG_PRODUCED, KIND_PRODUCER, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Segment,
 )
-from leporid.engine.streams.producers cimport Producers
+from leporid.engine.log.producers cimport Producers
 from leporid.engine.log.replay cimport Replay, is_unwritten
 from leporid.engine.streams.places cimport Mark, Places, has_tag, is_due
 from leporid.engine.streams.stream cimport Stream, offset_of

@@ -1,20 +1,19 @@
-"""A range of a stream as raw bytes, for work outside of the broker's thread.
+"""A window of a stream: a range of its messages, for work outside of the broker's thread.
 
-Responsible for keeping these bytes where they are. It is opened and closed on the broker's thread;
-in between, any thread may read `stretches`, which nobody changes. Invariant: every message in it is
-on disk, with an offset in [first, end), and there are `rows` of them; every other message there is
-lost, or not wanted.
+Responsible for keeping the bytes of the range in memory. It is opened and closed on the broker's
+thread. Invariant: every message in it is on disk, with an offset in [first, end), and there are
+`rows` of them; every other message of that range is lost, or not wanted.
 
-Of a stream, most records are not looked at here, as that would cost the broker's thread a walk over
-all their memory: from one marked place to the next they are counted by their offsets. Batches in
-which nothing is wanted are left out the same way.
+Most records are not looked at here, as that would cost the broker's thread a walk over all their
+memory: from one marked place to the next they are counted by their offsets. Batches in which
+nothing is wanted are left out the same way.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 
-from leporid.engine.streams.choice cimport Choice
 from leporid.engine.log.log cimport Segment
+from leporid.engine.log.window cimport Window
+from leporid.engine.streams.choice cimport Choice
 from leporid.engine.streams.places cimport Mark, Places
 from leporid.engine.streams.stream cimport Cursor, Stream
 from leporid.engine.encoding.wire cimport Record
@@ -24,14 +23,11 @@ cdef enum:
     BATCHES_SKIPPED_MAX = 1 << 15
 
 
-cdef class Window:
-    """Made by `Stream.window`; `close` it, or use it in a `with` statement.
+cdef class StreamWindow(Window):
+    """Made by `Stream.window`; `close` it, or use it in a `with` statement."""
 
-    Without a stream it is empty: `browse` makes its windows of queues from it.
-    """
-
-    def __cinit__(self, Stream stream=None, uint64_t first=0, uint64_t end=0,
-                  uint32_t rows_max=0, uint64_t bytes_max=0, Choice choice=None):
+    def __cinit__(self, Stream stream not None, uint64_t first, uint64_t end, uint32_t rows_max,
+                  uint64_t bytes_max, Choice choice=None):
         cdef Cursor cursor
         cdef Segment segment = None
         cdef Record *record
@@ -87,18 +83,8 @@ cdef class Window:
         if start != NULL:
             self.add(start, p)
 
-    def __dealloc__(self):
-        free(self.stretches)
-        free(self.entries)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
     def __repr__(self):
-        return f"<Window of {self.rows} messages, offsets {self.first} to {self.end}>"
+        return f"<StreamWindow of {self.rows} messages, offsets {self.first} to {self.end}>"
 
     cdef bint leave_out(self, Stream stream, Choice choice, Cursor *cursor, uint64_t end) noexcept:
         """Step over batches in which nothing is wanted; false: these were enough for now."""
@@ -123,19 +109,6 @@ cdef class Window:
         if self.end < upto:
             self.lost.append((self.end, upto))
             self.end = upto
-
-    cdef int add(self, const uint8_t *start, const uint8_t *end) except -1:
-        cdef void *grown
-        if self.count == self.capacity:
-            self.capacity = max(4, self.capacity * 2)
-            grown = realloc(self.stretches, self.capacity * sizeof(Stretch))
-            if grown == NULL:
-                raise MemoryError("no memory for a window of a stream")
-            self.stretches = <Stretch *> grown
-        self.stretches[self.count].start = start
-        self.stretches[self.count].end = end
-        self.count += 1
-        return 0
 
     def close(self):
         """Let the bytes go; on the broker's thread, when nobody reads them any more."""

@@ -4,9 +4,9 @@
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from leporid.engine.filtering.chosen import Chosen
-from leporid.engine.streams.window import Window
+from leporid.engine.log.window import Window
 from leporid.engine.tables.arrays import Buffer
+from leporid.engine.tables.chosen import Chosen
 
 # Missing rows, buffers in Arrow's order, children.
 _Column: TypeAlias = tuple[int, list[Buffer | None], list[_Column]]

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.streams.choice cimport Choice, Tally
-from leporid.engine.streams.window cimport Entry, Window
+from leporid.engine.log.window cimport Entry, Window
 from leporid.engine.encoding.wire cimport Record, Target
 
 cdef struct Bounds:

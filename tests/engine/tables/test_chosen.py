@@ -15,9 +15,9 @@ from tests.engine.tagged import raw_of, send
 
 from leporid.amqp.tables import Value
 from leporid.broker.choices import choice_for
-from leporid.engine.filtering.chosen import Chosen
 from leporid.engine.queues.browse import Browse
 from leporid.engine.tables.arrow import columns_of
+from leporid.engine.tables.chosen import Chosen
 from leporid.management.tables import batch_of, schema_of
 
 BATCH = 256

@@ -1,8 +1,8 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of chosen.pyx."""
 
+from leporid.engine.log.window import Window
 from leporid.engine.streams.choice import Choice
-from leporid.engine.streams.window import Window
 
 class Chosen:
     """Messages of one window, which must stay open as long as they are looked at."""

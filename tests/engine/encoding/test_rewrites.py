@@ -4,7 +4,7 @@ import pytest
 from tests.engine.frames import array, longstr, properties, table
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.engine.peers.rewrites import copies_of, invalid_expiration, with_reply_to
+from leporid.engine.encoding.rewrites import copies_of, invalid_expiration, with_reply_to
 
 ODD = table(
     i=b"I\xff\xff\xff\xff",

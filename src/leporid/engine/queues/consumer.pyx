@@ -45,9 +45,15 @@ cdef class Consumer(Taker):
         return 0
 
     cdef bint can_take(self):
+        cdef Channel channel = self.channel
+        cdef Outbox out = channel.out
+        if out.out_end - out.out_start > OUTPUT_HIGH_BYTES or not channel.flowing:
+            return has_room(self)
+        if self.prefetch and self.unacked_count >= self.prefetch:
+            return False
         if self.credit is not None:
-            return has_room(self) and self.has_credit()
-        return has_room(self) and has_channel_credit(self)
+            return self.has_credit()
+        return not channel.global_limit or has_channel_credit(self)
 
     cdef bint has_credit(self):
         """Whether the limits that it shares let it take; if not, it waits for the first of them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.disk_fake import recover
 from tests.engine.frames import PERSISTENT, Returned, ack, nack, properties, publish, table
+from tests.engine.session_fake import Peer
 
 from leporid.engine.plane import Plane
 from leporid.engine.queues.queue import Queue
@@ -218,3 +219,36 @@ def test_many_transactions_in_one_generation(plane, disk, durable, peer, channel
     disk.sync(plane)
     assert plane.synced == 1
     assert durable.ready_count == 100
+
+
+def test_a_dead_letter_of_the_same_turn_does_not_come_into_a_transaction(plane, disk, peer):
+    """A consumer that waits for credit gets it before a full queue refuses; more may follow."""
+    queues: dict[str, Queue] = {}
+
+    def declare(plane: Plane) -> None:
+        for number, name in enumerate(("full", "kept", "short", "letters"), 1):
+            queues[name] = plane.queue(number, name, True)
+        queues["full"].set_limits(max_length=1, overflow="reject-publish")
+        queues["short"].set_limits(max_length=2)
+        letters = queues["letters"]
+        queues["short"].dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+            [letters], exchange, key, raw, body
+        )
+
+    declare(plane)
+    peer.queues |= queues
+    consuming = Peer(plane, queues)
+    consuming.channel.prefetch_global = 1
+    consuming.channel.consume(queues["short"], "c", False, 0, 0)
+    peer.feed(publish(2, "full", raw=PERSISTENT), publish(2, "short", raw=PERSISTENT) * 3)
+    plane.run()
+    disk.sync(plane)
+    peer.channel.select_tx()
+    for name in ("kept", "full", "kept"):
+        peer.feed(publish(1, name, b"whole", raw=PERSISTENT))
+    peer.feed(publish(2, "short", raw=PERSISTENT) * 5)
+    consuming.feed(ack(1, 1))
+    assert peer.channel.commit()
+    disk.sync(plane)
+    again, _, _ = recover(disk, declare)
+    assert Peer(again).drain(queues["kept"]) == [b"whole", b"whole"]

@@ -35,6 +35,9 @@ cdef uint64_t commit(Channel channel) except? 0:
     cdef uint64_t noted = plane.noted
     cdef bint durable
     channel.tx_refused = False
+    # What is delivered may have dead letters made, whose facts must not come between those of the
+    # transaction; a full queue would do this before it refuses.
+    plane.offer()
     publishes = routed_publishes(channel, reserving)
     acks, others = [], []
     for settle in channel.tx_settles:

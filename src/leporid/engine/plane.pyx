@@ -380,8 +380,8 @@ cdef class Plane:
     @property
     def busy(self):
         """Whether `run` would find something to do."""
-        return bool(self.hungry or self.resuming or self.burials.dying or self.timeouts.changed
-                    or self.ringing or self.scanning or self.searching)
+        return bool(self.hungry or self.offers or self.resuming or self.burials.dying
+                    or self.timeouts.changed or self.ringing or self.scanning or self.searching)
 
     @property
     def stream_filtering(self):

@@ -400,6 +400,38 @@ def test_who_waits_when_the_peer_does_not_read_goes_on_after_it():
     assert world.ack() == "a"
 
 
+def waiting_for_output() -> tuple[Limited, list[Consumer]]:
+    """Three consumers wait for credit; what the first gets is more output than may wait."""
+    world = Limited(3, 4)
+    world.send(0, 3)
+    world.consume(0, "n")
+    assert world.takers() == "nnn"
+    world.publisher.feed(publish(1, "q1", bytes(300_000), step=100_000))
+    world.send(2)
+    world.send(3)
+    consumers = [world.consume(number, tag) for number, tag in enumerate("abc", 1)]
+    assert world.takers() == ""
+    world.peer.feed(ack(1, 0, multiple=True))
+    world.plane.run()
+    assert world.peer.connection.pending_bytes > 300_000
+    return world, consumers
+
+
+def test_the_plane_is_busy_when_sent_output_leaves_room_for_who_waits_for_credit():
+    world, _ = waiting_for_output()
+    assert not world.plane.busy
+    world.peer.take()
+    assert world.plane.busy
+    assert world.takers() == "bc"
+
+
+def test_who_waits_for_credit_goes_on_when_the_one_that_waits_for_output_is_cancelled():
+    world, consumers = waiting_for_output()
+    world.channel.cancel(consumers[1])
+    world.peer.take()
+    assert world.takers() == "c"
+
+
 def test_streams_take_turns_under_the_limit_of_their_channel():
     several = Several(1, 30, 30, 30)
     for reader in several.readers:

@@ -122,7 +122,7 @@ cdef class Credit:
             leave_ring(found)
             self.channel.out.stalled.pop(found, None)
             del self.queues[consumer.queue]
-        return 0
+        return self.freed()     # its queue may have been the one that waits for room for output
 
     cdef int freed(self) except -1:
         """There may be credit again."""

@@ -170,6 +170,8 @@ async def test_several_are_cancelled_together(waiting: World, client: httpx.Asyn
         ({"dry_run": "true"}, "message_id: say which by message_id or a filter"),
         ({"all": "true", "tags": "a"}, "all: there is a filter beside it"),
         ({"message_id": "m", "filter": "a = 1"}, "message_id: stands beside a filter"),
+        ({"message_id": "m" * 256}, "message_id: a message id has 255 bytes at most"),
+        ({"message_id": "m" * 20_000}, "message_id: a message id has 255 bytes at most"),
         ({"filter": "a ="}, "filter: "),
         ({"mesage_id": "m"}, "mesage_id: unknown parameter; did you mean 'message_id'?"),
     ],

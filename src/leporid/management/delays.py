@@ -44,6 +44,8 @@ LIMIT_DEFAULT: Final = 100
 
 LISTING: Final = ("limit", "after", "headers", "message_id", *FILTER_PARAMETERS)
 CANCELLING: Final = ("message_id", "dry_run", "all", *FILTER_PARAMETERS)
+# What AMQP's short strings have room for.
+MESSAGE_ID_BYTES_MAX: Final = 255
 # Messages whose properties are decoded in one turn of the loop: a millisecond.
 SHOWN_AT_ONCE: Final = 100
 
@@ -188,6 +190,8 @@ def _filters_in(given: Parameters) -> dict[str, Any]:
         return filters
     if "filter" in given:
         raise bad("message_id", "stands beside a filter; write p.message_id = '…' in it")
+    if len(message_id.encode()) > MESSAGE_ID_BYTES_MAX:
+        raise bad("message_id", f"a message id has {MESSAGE_ID_BYTES_MAX} bytes at most")
     literal = message_id.replace("'", "''")
     filters["choice"] = choice_for(given.text("tags"), f"p.message_id = '{literal}'")
     return filters

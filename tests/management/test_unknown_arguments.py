@@ -50,6 +50,16 @@ async def test_what_is_given_over_http_is_listed(world: World, client: httpx.Asy
     assert (await client.get(LIST, params={"all": 1})).status_code == 400
 
 
+async def test_a_name_that_is_no_text_does_not_spoil_the_list(
+    world: World, client: httpx.AsyncClient
+):
+    unknown = world.vhost.unknown_arguments
+    unknown.check_queue("q", {b"x-max-\xff".decode(errors="surrogateescape"): 1}, "test")
+    body = b'{"pattern": "", "definition": {"expires": 9}, "apply-to\\ud800": "queues"}'
+    assert (await client.put("/api/policies/%2F/p", content=body)).status_code == 201
+    assert [one["argument"] for one in await listed(client)] == ["apply-to?", "x-max-?"]
+
+
 async def test_refused_where_they_are_refused():
     world = World(unknown_arguments="refuse")
     wrong: list[tuple[str, dict[str, Any], int, str]] = [

@@ -224,4 +224,6 @@ class UnknownArguments:
 
 
 def _cut(name: str) -> str:
+    # Octets that are no UTF-8 are surrogates in names, and JSON may bring some: no text has them.
+    name = name.encode("utf-8", "replace").decode()
     return name if len(name) <= NAME_CHARACTERS_MAX else name[:NAME_CHARACTERS_MAX] + "…"

@@ -283,3 +283,15 @@ async def test_a_lease_of_what_passes_a_filter(world: World, client: httpx.Async
     assert bodies(queue) == [b"%d" % each for each in range(2500)]
     answer = await client.post(LEASES, params={"filter": "a ="})
     assert (answer.status_code, answer.json()["parameter"]) == (400, "filter")
+
+
+async def test_leases_that_are_chosen_at_once_are_bounded_too(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "LEASES_MAX", 1)
+    queue = queue_of(world)
+    fill(world, queue, 10)
+    asked: dict[str, Any] = {"answer": "json", "max": 2, "filter": "p.type IS NULL"}
+    answers = await asyncio.gather(*(client.post(LEASES, params=asked) for _ in range(3)))
+    assert sorted(each.status_code for each in answers) == [201, 503, 503]
+    assert (queue.ready_count, queue.unacked_count) == (8, 2)

@@ -29,7 +29,7 @@ from leporid.management.browsing import (
     find_queue,
     shape_in,
 )
-from leporid.management.filters import FILTER_PARAMETERS, filters_in
+from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad, busy
@@ -80,6 +80,7 @@ class LeaseRoutes:
         most = given.whole("max", MESSAGES, 1, MESSAGES_MAX)
         ttl_ms = given.whole("ttl_ms", TTL_MS, 1, TTL_MS_MAX)
         shape, filters = shape_in(given), filters_in(given)
+        check_filters(given, found.user, found.vhost, found.state.name)
         as_table = given.choice("answer", ("table", "json")) == "table"
         if as_table:
             await self._around.on_thread(need_arrow)
@@ -92,6 +93,10 @@ class LeaseRoutes:
         found.vhost.used(found.state)
         if filters:
             lease = await self._choose(found, most, filters)
+            if len(self._held) >= LEASES_MAX:  # others were made meanwhile
+                lease.release()
+                self._around.wake()
+                raise busy(f"there are {LEASES_MAX} leases at a time")
         else:
             lease = Lease(found.engine, most)
         self._around.wake()

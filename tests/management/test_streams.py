@@ -186,15 +186,20 @@ async def test_names_are_chosen_by_pattern(world: World, client: httpx.AsyncClie
         (b'{"partitions": true}', "not a whole number"),
         (b'{"routing": "rand"}', "'hash' or 'key'"),
         (b'{"routing": "key", "keys": "eu"}', "not a list of texts"),
+        (b'{"routing": "key", "keys": ["\\ud800"]}', "keys: has a text that no octets"),
         (b'{"arguments": []}', "not an object"),
         (b'{"arguments": {"x-max-age": 1.5}}', "x-max-age"),
         (b'{"arguments": {"x-max-length-bytes": 99999999999999999999}}', "64 bits"),
+        (b'{"arguments": {"x-\\ud800": 1}}', "cannot be recorded: surrogates"),
+        (b'{"arguments": {"x-own": "\\ud800"}}', "cannot be recorded: surrogates"),
+        (b'{"arguments": {"%s": 1}}' % (b"x" * 256), "longer than 255 bytes"),
     ],
 )
-async def test_bad_bodies(client: httpx.AsyncClient, body: bytes, says: str):
+async def test_bad_bodies(world: World, client: httpx.AsyncClient, body: bytes, says: str):
     answer = await client.put(f"{API}/orders", content=body)
     assert answer.status_code == 400
     assert says in answer.json()["reason"]
+    assert world.vhost.find_queue("orders") is None
 
 
 @pytest.mark.parametrize(

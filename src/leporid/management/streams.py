@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from leporid.amqp.tables import encode_table
 from leporid.broker import partitions
 from leporid.broker.access import User
 from leporid.broker.arguments import Arguments
@@ -169,7 +170,26 @@ def _arguments(given: Any) -> Arguments:
             raise bad("arguments", f"{name!r} must be a text, a whole number, true or false")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise bad("arguments", f"{name!r} has more than 64 bits")
+    try:
+        # It is recorded so. JSON has longer names than AMQP, and texts that no octets stand for.
+        encode_table(given)
+    except ValueError as error:
+        raise bad("arguments", f"cannot be recorded: {_shown(error)}") from None
     return given
+
+
+def _has_octets(text: str) -> bool:
+    """A lone surrogate, which JSON may hold, has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(error: ValueError) -> str:
+    # The error of an encoding quotes what cannot be shown.
+    return error.reason if isinstance(error, UnicodeEncodeError) else str(error)
 
 
 def _declare_one(user: User, vhost: VirtualHost, name: str, arguments: Arguments) -> bool:
@@ -200,6 +220,8 @@ def _declare_many(
         not isinstance(keys, list) or not all(isinstance(key, str) for key in keys)
     ):
         raise bad("keys", "is not a list of texts")
+    if keys is not None and not all(map(_has_octets, keys)):
+        raise bad("keys", "has a text that no octets stand for")
     plan = partitions.plan(name, count, routing=routing, keys=keys, arguments=arguments)
     user.check("configure", "exchange", name, vhost.name)
     for stream in plan.streams:

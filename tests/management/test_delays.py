@@ -168,6 +168,7 @@ async def test_several_are_cancelled_together(waiting: World, client: httpx.Asyn
     [
         ({}, "message_id: say which by message_id or a filter, or all=true for all"),
         ({"dry_run": "true"}, "message_id: say which by message_id or a filter"),
+        ({"routing_key_prefix": ""}, "message_id: say which by message_id or a filter"),
         ({"all": "true", "tags": "a"}, "all: there is a filter beside it"),
         ({"message_id": "m", "filter": "a = 1"}, "message_id: stands beside a filter"),
         ({"message_id": "m" * 256}, "message_id: a message id has 255 bytes at most"),
@@ -182,6 +183,18 @@ async def test_what_is_to_be_cancelled_must_be_said(
     answer = await client.delete(URL + "/d", params=asked)
     assert (answer.status_code, answer.json()["error"]) == (400, "bad-request")
     assert answer.json()["reason"].startswith(reason)
+    assert waiting.vhost.delays("d").count == 3
+
+
+async def test_parameters_in_a_body_do_not_cancel(waiting: World, client: httpx.AsyncClient):
+    for body, reason in (
+        (b'{"dry_run": true}', "dry_run: unknown member; there are none here"),
+        (b"dry_run=true", "the body is not JSON"),
+    ):
+        asked = {"message_id": "m"}
+        answer = await client.request("DELETE", URL + "/d", params=asked, content=body)
+        assert answer.status_code == 400
+        assert answer.json()["reason"].startswith(reason)
     assert waiting.vhost.delays("d").count == 3
 
 

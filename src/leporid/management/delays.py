@@ -34,7 +34,7 @@ from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME, Right
 from leporid.management.answers import Room
 from leporid.management.browsing import chosen_in
 from leporid.management.filters import FILTER_PARAMETERS, filters_in
-from leporid.management.parameters import Parameters
+from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad
 from leporid.management.surroundings import Surroundings
@@ -145,8 +145,11 @@ class DelayRoutes:
         """
         delays = await self._find(request, "configure")
         given = Parameters(request, CANCELLING)
+        await body_of(request, ())  # a dry_run or a filter there would have no effect
         dry_run, everything = given.flag("dry_run"), given.flag("all")
         filters = _filters_in(given)
+        if not filters.get("routing_key_prefix", b"-"):
+            del filters["routing_key_prefix"]  # an empty prefix would choose all
         if not filters and not everything:
             raise bad("message_id", "say which by message_id or a filter, or all=true for all")
         if filters and everything:

@@ -190,6 +190,14 @@ def test_refused(world: World, method: Method, text: str):
     assert world.peer().refused(method) == text
 
 
+def test_a_partitioned_stream_is_no_queue(world: World):
+    world.broker.vhosts["/"].declare_partitioned_stream("s", 2)
+    assert world.peer().refused(BasicConsume(queue="s")) == (
+        "NOT_FOUND - no queue 's' in vhost '/': a partitioned stream is consumed with x-group, "
+        "or partition by partition"
+    )
+
+
 @pytest.mark.parametrize("method", [BasicConsume(queue="q"), BasicGet(queue="q")])
 def test_reading_needs_the_right_to(method: Method):
     world = World(user("u", ".*", ".*", ""))

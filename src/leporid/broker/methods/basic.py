@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from leporid.amqp.errors import (
     AccessRefused,
     NotAllowed,
+    NotFound,
     NotImplementedFault,
     PreconditionFailed,
     ResourceLocked,
@@ -69,6 +70,11 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
     session.check("read", "queue", name)
     if GROUP in method.arguments and _consume_in_group(channel, name, method):
         return
+    if session.vhost.find_queue(name) is None and partitions.is_partitioned(session.vhost, name):
+        raise NotFound(
+            f"no {queue_in(session.vhost.name, name)}: a partitioned stream is consumed with "
+            "x-group, or partition by partition"
+        )
     queue = session.vhost.queue_for(name, session)
     check_consumer_arguments(queue.title, queue.type, method.arguments)
     session.vhost.unknown_arguments.check_consumer(name, method.arguments, session.name)

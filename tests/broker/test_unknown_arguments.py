@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.broker.peer import World
 
-from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare, QueueDeclareOk
+from leporid.amqp.methods import (
+    BasicConsume,
+    BasicConsumeOk,
+    ExchangeDeclare,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+)
 from leporid.amqp.tables import Value
 from leporid.broker.unknown_arguments import (
     FOUND_MAX,
@@ -54,6 +61,23 @@ def test_of_two_virtual_hosts_one_refuses(caplog: pytest.LogCaptureFixture):
     assert [one.count for one in unknown(world).newest()] == [1]
     peer = world.peer(vhost="other")
     assert peer.call(QueueDeclare(queue="q", arguments=WRONG)) == QueueDeclareOk("q", 0, 0)
+
+
+def test_retries_of_a_consumer_that_is_in_no_group():
+    world = World()
+    declare(world, "q", {"x-queue-type": "classic"})
+    peer = world.peer()
+    wrong: dict[str, Value] = {"x-delivery-limit": 3, "x-dead-letter-exchange": ""}
+    assert peer.call(BasicConsume(queue="q", consumer_tag="a", arguments=wrong)) == BasicConsumeOk(
+        "a"
+    )
+    grouped = wrong | {"x-group": "g"}
+    peer.call(BasicConsume(queue="q", consumer_tag="b", arguments=grouped))
+    assert [(one.argument, one.reason) for one in unknown(world).newest()] == [
+        ("x-dead-letter-exchange", "there is no x-group beside it, so it has no effect"),
+        ("x-delivery-limit", "there is no x-group beside it, so it has no effect"),
+    ]
+    assert unknown(world).counts == {"consumer": 2}
 
 
 def test_the_binding_of_a_headers_exchange_behind_another_type_has_values():

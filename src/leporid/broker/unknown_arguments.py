@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.argument_tables import NAME_CHARACTERS_MAX, Place, elsewhere, unknown_in
+from leporid.broker.arguments import GROUP
 from leporid.broker.exchanges.headers import X_MATCH, HeadersRouter
 from leporid.broker.filters import DIALECT, SQL, TAGS, doubts
+from leporid.broker.group_retries import RETRY_ARGUMENTS
 from leporid.broker.names import exchange_in, queue_in
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ LOGGED_A_MINUTE_MAX: Final = 30
 """Lines in the log of one virtual host."""
 
 _MINUTE_MS: Final = 60_000
+_NO_GROUP: Final = "there is no x-group beside it, so it has no effect"
 
 
 @dataclass(slots=True)
@@ -114,6 +117,10 @@ class UnknownArguments:
             title = f"a consumer of {queue_in(self._vhost, queue)}"
             self._report("consumer", "queue", queue, title, arguments, by)
             self._doubt("consumer", "queue", queue, title, arguments, by)
+            if GROUP not in arguments:
+                for key in (one for one in RETRY_ARGUMENTS if one in arguments):
+                    found = UnknownArgument("consumer", "queue", queue, key, None, _NO_GROUP)
+                    self._note(found, "doubtful", title, by)
 
     def check_binding(self, source: Exchange, binding: Binding, by: str) -> None:
         """Look at the arguments of a binding from an exchange; raises as `check_queue`."""

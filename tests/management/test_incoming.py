@@ -69,6 +69,8 @@ def test_a_table_without_its_end_is_refused():
         read_table(data[:-8])
     with pytest.raises(BadTable):
         read_table(b"")
+    with pytest.raises(BadTable, match="the body is JSON: an Arrow IPC stream is needed"):
+        read_table(b'{"routing_key": "q", "payload": "x"}')
     with pytest.raises(BadTable, match="not a sound Arrow IPC stream"):
         read_table(b"not a table" + data[-8:])
 

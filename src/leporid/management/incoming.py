@@ -51,6 +51,8 @@ def read_table(data: bytes) -> list[tuple[int, Parts]]:
     Raises:
         BadTable: it is not one, or not one that can be published.
     """
+    if data.lstrip().startswith((b"{", b"[")):
+        raise BadTable("the body is JSON: an Arrow IPC stream is needed")
     if not data.endswith(END_OF_STREAM):
         raise BadTable("the body is not a whole Arrow IPC stream: its end mark is missing")
     buffer = pa.py_buffer(data)

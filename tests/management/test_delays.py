@@ -186,6 +186,16 @@ async def test_what_is_to_be_cancelled_must_be_said(
     assert waiting.vhost.delays("d").count == 3
 
 
+async def test_a_filter_that_probably_matches_nothing_is_told(
+    waiting: World, client: httpx.AsyncClient
+):
+    for method in ("GET", "DELETE"):
+        answer = await client.request(method, URL + "/d", params={"tags": "a | b"})
+        assert answer.json()["matched"] == 0
+    (found,) = waiting.vhost.unknown_arguments.newest()
+    assert (found.kind, found.name, found.argument, found.count) == ("exchange", "d", "tags", 2)
+
+
 async def test_parameters_in_a_body_do_not_cancel(waiting: World, client: httpx.AsyncClient):
     for body, reason in (
         (b'{"dry_run": true}', "dry_run: unknown member; there are none here"),

@@ -146,18 +146,25 @@ class UnknownArguments:
         self._report("policy", "policy", name, title, members, by)
 
     def check_table(
-        self, name: str, parameters: Arguments, names: tuple[str, str, str], by: str
+        self,
+        kind: Kind,
+        name: str,
+        parameters: Arguments,
+        names: tuple[str, str, str],
+        by: str,
     ) -> None:
-        """Look at the filters of a table of a queue's messages; raises as `check_queue`.
+        """Look at the filters of messages over HTTP; raises as `check_queue`.
 
         Args:
-            name: of the queue.
+            kind: what the messages are in: a queue, or an exchange that delays them.
+            name: its name.
             parameters: the filters.
             names: those of the tags, the expression and its dialect.
             by: who reads it.
         """
-        title = f"a table of {queue_in(self._vhost, name)}"
-        self._doubt("table", "queue", name, title, parameters, by, names)
+        place = queue_in if kind == "queue" else exchange_in
+        title = f"a table of {place(self._vhost, name)}"
+        self._doubt("table", kind, name, title, parameters, by, names)
 
     def _report(
         self,

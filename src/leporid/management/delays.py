@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 from leporid.amqp.errors import AccessRefused
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
+from leporid.broker.access import User
 from leporid.broker.choices import choice_for
 from leporid.broker.delays import (
     LIST_MAX,
@@ -31,9 +32,10 @@ from leporid.broker.delays import (
     place_of,
 )
 from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME, Right
+from leporid.broker.vhost import VirtualHost
 from leporid.management.answers import Room
 from leporid.management.browsing import chosen_in
-from leporid.management.filters import FILTER_PARAMETERS, filters_in
+from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad
@@ -72,11 +74,12 @@ class DelayRoutes:
 
     async def listing(self, request: Request) -> Response:
         """GET …/{exchange}: what is due next, all of it or what passes filters."""
-        delays = await self._find(request, "read")
+        user, vhost, delays = await self._find(request, "read")
         given = Parameters(request, LISTING)
         limit = given.whole("limit", LIMIT_DEFAULT, 1, LIST_MAX)
         after, with_headers = given.text("after"), given.flag("headers")
         filters = _filters_in(given)
+        check_filters(given, user, vhost, delays.exchange, "exchange")
         facts: dict[str, Any] = {}
         try:
             if filters:
@@ -120,7 +123,7 @@ class DelayRoutes:
 
     async def message(self, request: Request) -> Response:
         """GET …/{exchange}/{id}: one message, with its body."""
-        delays = await self._find(request, "read")
+        *_, delays = await self._find(request, "read")
         Parameters(request, ())
         message_id = name_of(request, "id")
         found, content = delays.peek(message_id), delays.content(message_id)
@@ -130,7 +133,7 @@ class DelayRoutes:
 
     async def cancel(self, request: Request) -> Response:
         """DELETE …/{exchange}/{id}."""
-        delays = await self._find(request, "configure")
+        *_, delays = await self._find(request, "configure")
         Parameters(request, ())
         message_id = name_of(request, "id")
         if not delays.cancel(message_id):
@@ -143,7 +146,7 @@ class DelayRoutes:
 
         It is not one transaction: what is fired meanwhile, or comes meanwhile, is not among it.
         """
-        delays = await self._find(request, "configure")
+        user, vhost, delays = await self._find(request, "configure")
         given = Parameters(request, CANCELLING)
         await body_of(request, ())  # a dry_run or a filter there would have no effect
         dry_run, everything = given.flag("dry_run"), given.flag("all")
@@ -154,6 +157,7 @@ class DelayRoutes:
             raise bad("message_id", "say which by message_id or a filter, or all=true for all")
         if filters and everything:
             raise bad("all", "there is a filter beside it")
+        check_filters(given, user, vhost, delays.exchange, "exchange")
         matched = cancelled = 0
         async for numbers in self._chosen(delays, filters):
             for number in numbers:
@@ -170,13 +174,15 @@ class DelayRoutes:
         self._around.wake()
         await self._around.until_synced(generation)
 
-    async def _find(self, request: Request, right: Right) -> DelayedMessages:
+    async def _find(
+        self, request: Request, right: Right
+    ) -> tuple[User, VirtualHost, DelayedMessages]:
         user, vhost = await self._around.enter(request)
         name = name_of(request, "exchange")
         if name == DEFAULT_EXCHANGE_NAME:
             name = ""
         user.check(right, "exchange", name, vhost.name)
-        return vhost.delays(name)
+        return user, vhost, vhost.delays(name)
 
 
 async def _none() -> AsyncIterator[list[int]]:

@@ -19,6 +19,7 @@ from leporid.management.refusals import Refusal, bad
 
 if TYPE_CHECKING:
     from leporid.broker.access import User
+    from leporid.broker.unknown_arguments import Kind
     from leporid.broker.vhost import VirtualHost
 
 FILTER_PARAMETERS: Final = (
@@ -56,15 +57,17 @@ def filters_in(given: Parameters) -> dict[str, Any]:
     return filters
 
 
-def check_filters(given: Parameters, user: User, vhost: VirtualHost, queue: str) -> None:
+def check_filters(
+    given: Parameters, user: User, vhost: VirtualHost, name: str, kind: Kind = "queue"
+) -> None:
     """Tell of filters that are right and probably match nothing.
 
     Raises:
         Refusal: there is one, and the virtual host refuses such.
     """
-    filters = {name: text for name in _FILTERS if (text := given.text(name)) is not None}
+    filters = {one: text for one in _FILTERS if (text := given.text(one)) is not None}
     try:
-        vhost.unknown_arguments.check_table(queue, filters, _FILTERS, f"user '{user.name}'")
+        vhost.unknown_arguments.check_table(kind, name, filters, _FILTERS, f"user '{user.name}'")
     except PreconditionFailed as fault:
         raise Refusal(400, "bad-request", fault.text.partition(" - ")[2]) from None
 

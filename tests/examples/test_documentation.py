@@ -406,6 +406,7 @@ def test_blocks_run(page: Path, broker: BrokerProcess, tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(SPARK_SECONDS)
 def test_blocks_on_spark_run(broker: BrokerProcess, tmp_path: Path):
     """In a process of its own: commands end the session, which other tests may share."""
     pages = [str(page) for page in PAGES if page.name in SPARK]

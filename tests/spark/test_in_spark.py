@@ -153,7 +153,7 @@ def test_an_expression_leaves_out_what_it_is_not_true_of(broker, reading, spark_
     [
         ({"stream": "ordres"}, "no stream 'ordres' in vhost '/'; did you mean \"orders\""),
         ({"stream": "orders", "maxOffsetPerTrigger": "5"}, 'did you mean "maxOffsetsPerTrigger"'),
-        ({"stream": "orders", "startingOffsets": "start"}, "must be earliest or latest"),
+        ({"stream": "orders", "startingOffsets": "start"}, "must be earliest, latest, stored"),
         ({"stream": "secret"}, "403 access_refused.*user 'guest'"),
     ],
 )

@@ -419,9 +419,10 @@ def waiting_for_output() -> tuple[Limited, list[Consumer]]:
 
 def test_the_plane_is_busy_when_sent_output_leaves_room_for_who_waits_for_credit():
     world, _ = waiting_for_output()
-    assert not world.plane.busy
+    busy = [world.plane.busy]
     world.peer.take()
-    assert world.plane.busy
+    busy.append(world.plane.busy)
+    assert busy == [False, True]
     assert world.takers() == "bc"
 
 

@@ -225,7 +225,7 @@ def test_a_dead_letter_of_the_same_turn_does_not_come_into_a_transaction(plane, 
     """A consumer that waits for credit gets it before a full queue refuses; more may follow."""
     queues: dict[str, Queue] = {}
 
-    def declare(plane: Plane) -> None:
+    def declare(plane):
         for number, name in enumerate(("full", "kept", "short", "letters"), 1):
             queues[name] = plane.queue(number, name, True)
         queues["full"].set_limits(max_length=1, overflow="reject-publish")

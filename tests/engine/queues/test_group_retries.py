@@ -144,6 +144,25 @@ def test_retries_and_first_deliveries_have_one_credit():
     assert came == [[b"0", b"3"], [b"4", b"5"], []]
 
 
+def test_retries_wait_for_the_limit_of_the_channel_too():
+    world = member(3, prefetch=2)
+    channel = world.peer.channel
+    world.peer.feed(nack(1, world.came()[0].tag))
+    assert [each.body for each in world.came()] == [b"2"]
+    world.wait(1000)
+    assert world.came() == []  # the retry waits for the member's credit
+    channel.prefetch_global = 1
+    world.peer.feed(ack(1, 2))  # and now for that of the channel
+    assert world.came() == []
+    world.peer.feed(ack(1, 3))
+    assert [facts(each) for each in world.came()] == [(b"0", 0, 1, True)]
+    # The limit goes while somebody waits for it.
+    world.send(b"3", b"4")
+    assert world.came() == []
+    channel.prefetch_global = 0
+    assert [each.body for each in world.came()] == [b"3"]
+
+
 def test_a_transaction_gives_back_what_it_commits():
     world = member(3)
     channel = world.peer.channel

@@ -31,7 +31,7 @@ from collections import deque
 
 cdef enum:
     PERSISTENT = 2
-    # Kept in one turn. Each costs some 30 us, as its headers are written anew.
+    # Kept in one turn, as the headers of each are written anew, in Python.
     KEPT_MAX = 500
     # Passed over in one turn because the group's filter changed.
     FILTERED_MAX = 1000

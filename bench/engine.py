@@ -31,13 +31,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.client import CHANNEL, PROTOCOL_HEADER, ack, message
 
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.selector import Selector
-from leporid.engine.peers.channel import Channel
-from leporid.engine.peers.connection import Connection
-from leporid.engine.peers.interceptor import Interceptor
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.selector import Selector
+from leporid.engine.connection.channel import Channel
+from leporid.engine.connection.connection import Connection
+from leporid.engine.connection.interceptor import Interceptor
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 from leporid.engine.routing.source import Source
 from leporid.filters.compiler import program
 

@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.filters import Scan
 
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.selector import Selector
-from leporid.engine.filtering.selector_set import SelectorSet
-from leporid.engine.filtering.tags import Tags
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.selector import Selector
+from leporid.engine.selectors.selector_set import SelectorSet
+from leporid.engine.selectors.tags import Tags
 from leporid.filters.compiler import program
 from leporid.filters.dialects import Dialect
 

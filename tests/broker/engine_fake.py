@@ -23,12 +23,12 @@ from leporid.broker.dataplane import (
     Stored,
     Stream,
 )
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.streams.choice import Choice
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.stream.choice import Choice
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
-    from leporid.engine.filtering.filter import Filter
+    from leporid.engine.selectors.filter import Filter
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from leporid.amqp.tables import Value
-from leporid.engine.filtering.questions import Questions
+from leporid.engine.selectors.questions import Questions
 
 
 class FakeSource:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from leporid.broker.dataplane import Queue, Resolve
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.questions import Questions
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.questions import Questions
 
 if TYPE_CHECKING:
     from tests.broker.engine_fake import FakeReader

@@ -8,8 +8,8 @@ from tests.engine.frames import ack
 from tests.engine.session_fake import Peer
 from tests.engine.stream_world import World, offset_of
 
-from leporid.engine.streams.asking_reader import AskingReader
-from leporid.engine.streams.choice import Choice
+from leporid.engine.stream.asking_reader import AskingReader
+from leporid.engine.stream.choice import Choice
 from leporid.filterserver import frames
 from leporid.filterserver.message import Message, messages_of
 

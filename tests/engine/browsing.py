@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from leporid.engine.queues.browse import Browse, QueueWindow
-from leporid.engine.queues.lease import Lease
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.browse import Browse, QueueWindow
+from leporid.engine.queue.lease import Lease
+from leporid.engine.queue.queue import Queue
 from leporid.engine.tables.arrow import ENTRY_COLUMNS, columns_of
 from leporid.engine.tables.chosen import Chosen
 from leporid.management.tables import batch_of, schema_of

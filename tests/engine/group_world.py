@@ -9,11 +9,11 @@ from tests.engine.stream_world import offset_of
 
 from leporid.broker.group_retries import count_of, stamped
 from leporid.engine.plane import Plane
-from leporid.engine.queues.group_retries import GroupRetries
-from leporid.engine.streams.choice import Choice
-from leporid.engine.streams.reader import Reader
-from leporid.engine.streams.stream import Stream
-from leporid.engine.streams.stream_replay import StreamReplay
+from leporid.engine.queue.group_retries import GroupRetries
+from leporid.engine.stream.choice import Choice
+from leporid.engine.stream.reader import Reader
+from leporid.engine.stream.stream import Stream
+from leporid.engine.stream.stream_replay import StreamReplay
 
 STREAM, RETRIES, DEAD = 7, 9, 10
 DURABLE = b"\x10\x00\x02"

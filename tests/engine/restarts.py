@@ -10,7 +10,7 @@ from tests.engine.session_fake import Peer, make_plane
 
 from leporid.engine.log.reports import SegmentReport
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 
 @dataclass

@@ -16,9 +16,9 @@ from leporid.amqp.errors import ChannelFault, Fault, FrameError, NotFound, Preco
 from leporid.engine.plane import Plane
 
 if TYPE_CHECKING:
-    from leporid.engine.peers.channel import Channel
-    from leporid.engine.peers.connection import Connection
-    from leporid.engine.queues.queue import Queue
+    from leporid.engine.connection.channel import Channel
+    from leporid.engine.connection.connection import Connection
+    from leporid.engine.queue.queue import Queue
     from leporid.engine.routing.source import Source
 
 Resolve = Callable[[str, bytes | None], Sequence["Queue"]]

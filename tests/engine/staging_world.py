@@ -9,7 +9,7 @@ from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_plane
 
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 from leporid.filterserver import frames
 from leporid.filterserver.message import Message, messages_of
 

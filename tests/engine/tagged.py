@@ -11,9 +11,9 @@ from tests.engine.stream_world import World, offset_of
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.engine.filtering.tags import Tags
-from leporid.engine.streams.choice import Choice
-from leporid.engine.streams.reader import Reader
+from leporid.engine.selectors.tags import Tags
+from leporid.engine.stream.choice import Choice
+from leporid.engine.stream.reader import Reader
 
 
 def raw_of(headers: dict[str, Value] | None) -> bytes:

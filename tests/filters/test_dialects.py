@@ -6,7 +6,7 @@ import pytest
 from tests.filters import cases_jms, cases_jms_texts, cases_rocketmq
 
 from leporid.amqp.properties import encode_properties
-from leporid.engine.filtering.selector import Selector
+from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.errors import FilterError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leporid.amqp.properties import Properties, encode_properties
-from leporid.engine.filtering.selector import Selector
+from leporid.engine.selectors.selector import Selector
 from leporid.filters import compiler, limits
 from leporid.filters.compiler import program
 from leporid.filters.dialects import Dialect

@@ -22,7 +22,7 @@ from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import Permissions
 from leporid.broker.unknown_arguments import OnUnknown
 from leporid.engine.plane import Plane
-from leporid.engine.streams.stream import Stream
+from leporid.engine.stream.stream import Stream
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.filterserver.host import FilterProcess
 from leporid.management.application import routes

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tests.engine.session_fake import Peer
 from tests.management.conftest import PERSISTENT, World
 
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 URL = "/api/queues/%2F/orders"
 

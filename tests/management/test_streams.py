@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.management.conftest import World
 
-from leporid.engine.streams.stream import Stream
+from leporid.engine.stream.stream import Stream
 
 API = "/api/streams/%2F"
 READER = ("reader", "secret")

@@ -8,7 +8,7 @@ from tests.engine.session_fake import Peer, make_plane
 from tests.model.queue_model import HELD, RETRY_MAX_MS, RETRY_MIN_MS, UNACKED, ModelQueue
 
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 
 class QueueWorld(RuleBasedStateMachine):

@@ -29,7 +29,7 @@ from tests.engine.disk_fake import Disk, recover
 from tests.engine.session_fake import Peer, make_plane
 
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 SEGMENT_BYTES = 2048
 PLAIN, TX = 1, 2

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from tests.model.queue_model import Entry, ModelConsumer, ModelQueue
 
-from leporid.engine.filtering.class_filter import ClassFilter
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.selector import Selector
-from leporid.engine.filtering.tags import Tags
+from leporid.engine.selectors.class_filter import ClassFilter
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.selector import Selector
+from leporid.engine.selectors.tags import Tags
 from leporid.filters.compiler import program
 
 # One delivery: channel, consumer, message, redelivered, delivery tag.

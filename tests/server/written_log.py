@@ -21,7 +21,7 @@ from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs
 
 if TYPE_CHECKING:
-    from leporid.engine.peers.connection import Connection
+    from leporid.engine.connection.connection import Connection
     from leporid.engine.routing.source import Source
 
 # Small enough that a few messages fill one, and that a test reads all of it in no time.

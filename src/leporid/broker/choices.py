@@ -13,11 +13,11 @@ from typing import Final
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.arguments import MATCH_UNFILTERED, STREAM_FILTER, Arguments, plain
 from leporid.broker.filters import DIALECT, SQL, TAGS, check_names, filter_of
-from leporid.engine.filtering.conjunction import Conjunction
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.selector import Selector
-from leporid.engine.filtering.tags import Tags
-from leporid.engine.streams.choice import Choice
+from leporid.engine.selectors.conjunction import Conjunction
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.selector import Selector
+from leporid.engine.selectors.tags import Tags
+from leporid.engine.stream.choice import Choice
 from leporid.filters.anchors import anchors_of
 from leporid.filters.compiler import compile_tree, program
 from leporid.filters.dialects import DEFAULT, Dialect

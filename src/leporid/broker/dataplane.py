@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from leporid.engine.streams.choice import Choice
+    from leporid.engine.stream.choice import Choice
 
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.questions import Questions
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.questions import Questions
 
 # Asked for the queues of one routing key; with the properties only where the source is not
 # cacheable, because an exchange on the way looks at more than keys. Without them the answer may be

@@ -16,10 +16,10 @@ from typing import Final, TypeVar
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import type_name
-from leporid.engine.filtering.conjunction import Conjunction
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.selector import Selector
-from leporid.engine.filtering.tags import Tags
+from leporid.engine.selectors.conjunction import Conjunction
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.selector import Selector
+from leporid.engine.selectors.tags import Tags
 from leporid.filters.compiler import program
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.errors import FilterError, quoted

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leporid.broker.dataplane import Consumer, Credit, Reader
     from leporid.broker.group_registry import Groups
     from leporid.broker.group_retries import GroupRetries
-    from leporid.engine.streams.choice import Choice
+    from leporid.engine.stream.choice import Choice
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leporid.broker.dataplane import Decision, Fork, Plane, Queue
     from leporid.broker.exchange import Exchange
     from leporid.broker.topology import Reached, Topology
-    from leporid.engine.filtering.filter import Filter
+    from leporid.engine.selectors.filter import Filter
 
 Target: TypeAlias = QueueState | Staged | History | Memory | Held
 

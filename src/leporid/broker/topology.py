@@ -32,7 +32,7 @@ from leporid.broker.exchange import (
 )
 from leporid.broker.exchanges import Binding, Message
 from leporid.broker.filters import MessageFilter
-from leporid.engine.filtering.filter import Filter
+from leporid.engine.selectors.filter import Filter
 
 DEFAULT_EXCHANGE: Final = ""
 

@@ -58,7 +58,7 @@ def add_parser(commands: Parsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explain, and return the exit code."""
-    from leporid.engine.filtering.selector import Selector
+    from leporid.engine.selectors.selector import Selector
     from leporid.filters.compiler import program
     from leporid.filters.explanation import Explanation
     from leporid.filters.messages import Message

@@ -4,17 +4,17 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef class Plane    # before the modules that know it, too
 
-from leporid.engine.queues.burials cimport Burials
-from leporid.engine.streams.choice cimport Tally
-from leporid.engine.queues.index cimport BlockPool
-from leporid.engine.peers.interceptor cimport Interceptor
+from leporid.engine.queue.burials cimport Burials
+from leporid.engine.stream.choice cimport Tally
+from leporid.engine.queue.index cimport BlockPool
+from leporid.engine.connection.interceptor cimport Interceptor
 from leporid.engine.log.log cimport Log, Segment
-from leporid.engine.filtering.questions cimport Questions
+from leporid.engine.selectors.questions cimport Questions
 from leporid.engine.log.producers cimport Producer, Producers
-from leporid.engine.queues.retries cimport Retries
-from leporid.engine.peers.timeouts cimport Timeouts
-from leporid.engine.queues.timers cimport Timers
-from leporid.engine.encoding.wire cimport Record
+from leporid.engine.queue.retries cimport Retries
+from leporid.engine.connection.timeouts cimport Timeouts
+from leporid.engine.queue.timers cimport Timers
+from leporid.engine.wire.wire cimport Record
 
 cdef class Plane:
     cdef public uint64_t now_ms

@@ -6,24 +6,24 @@ from typing import Final, TypeAlias
 
 from typing_extensions import Buffer
 
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.questions import Questions
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.questions import Questions
 from leporid.engine.log.log import Log, Segment
 from leporid.engine.log.producers import Producers
-from leporid.engine.peers.connection import Connection
-from leporid.engine.peers.interceptor import Interceptor
-from leporid.engine.peers.peer import _Session
-from leporid.engine.queues.delays import Delays
-from leporid.engine.queues.group_retries import GroupRetries
-from leporid.engine.queues.inquiry import Inquiry
-from leporid.engine.queues.queue import Queue
-from leporid.engine.queues.staging import Staging
+from leporid.engine.connection.connection import Connection
+from leporid.engine.connection.interceptor import Interceptor
+from leporid.engine.connection.peer import _Session
+from leporid.engine.queue.delays import Delays
+from leporid.engine.queue.group_retries import GroupRetries
+from leporid.engine.queue.inquiry import Inquiry
+from leporid.engine.queue.queue import Queue
+from leporid.engine.queue.staging import Staging
 from leporid.engine.routing.cache import Cache
 from leporid.engine.routing.dedup import UniqueQueue
 from leporid.engine.routing.forks import Decision, Fork
 from leporid.engine.routing.source import Source
-from leporid.engine.streams.asking_reader import AskingReader
-from leporid.engine.streams.stream import Stream
+from leporid.engine.stream.asking_reader import AskingReader
+from leporid.engine.stream.stream import Stream
 
 # Segment number, size of its file, offset, bytes.
 _Write: TypeAlias = tuple[int, int, int, memoryview | bytes]

@@ -14,38 +14,38 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.queues.burials cimport Burials
+from leporid.engine.queue.burials cimport Burials
 from leporid.engine.routing.cache cimport Cache
-from leporid.engine.peers.channel cimport Channel
-from leporid.engine.peers.credit cimport Credit
-from leporid.engine.streams.choice cimport tally_of
+from leporid.engine.connection.channel cimport Channel
+from leporid.engine.connection.credit cimport Credit
+from leporid.engine.stream.choice cimport tally_of
 from leporid.engine.log.cleaning cimport clean, compact
-from leporid.engine.peers.connection cimport Connection
+from leporid.engine.connection.connection cimport Connection
 from leporid.engine.routing.dedup cimport UniqueQueue, unguarded
-from leporid.engine.queues.delays cimport Delays
-from leporid.engine.queues.group_retries cimport GroupRetries
+from leporid.engine.queue.delays cimport Delays
+from leporid.engine.queue.group_retries cimport GroupRetries
 from leporid.engine.log.facts cimport flush_settles, make_room, mark_clean
 from leporid.engine.routing.forks cimport Decision, Fork
-from leporid.engine.queues.index cimport BlockPool
-from leporid.engine.queues.inquiry cimport renew_class, waiting_for
+from leporid.engine.queue.index cimport BlockPool
+from leporid.engine.queue.inquiry cimport renew_class, waiting_for
 from leporid.engine.log.log cimport Log, Segment
 from leporid.engine.log.producers cimport Producers
-from leporid.engine.queues.onward cimport accepted
-from leporid.engine.filtering.questions cimport Questions
-from leporid.engine.queues.queue cimport Queue
-from leporid.engine.queues.retries cimport Retries
-from leporid.engine.streams.scanning cimport scan
+from leporid.engine.queue.onward cimport accepted
+from leporid.engine.selectors.questions cimport Questions
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.retries cimport Retries
+from leporid.engine.stream.scanning cimport scan
 from leporid.engine.routing.source cimport Route, Source, make_route
-from leporid.engine.queues.staging cimport Staging
+from leporid.engine.queue.staging cimport Staging
 from leporid.engine.log.storing cimport store, store_produced
-from leporid.engine.streams.stream cimport Stream
-from leporid.engine.peers.timeouts cimport Timeouts
-from leporid.engine.queues.timed_queue cimport run_timed
-from leporid.engine.queues.timers cimport Due, Timers
-from leporid.engine.encoding.wire cimport Props, Record, walk_properties
-from leporid.engine.queues.wishes cimport search_on
+from leporid.engine.stream.stream cimport Stream
+from leporid.engine.connection.timeouts cimport Timeouts
+from leporid.engine.queue.timed_queue cimport run_timed
+from leporid.engine.queue.timers cimport Due, Timers
+from leporid.engine.wire.wire cimport Props, Record, walk_properties
+from leporid.engine.queue.wishes cimport search_on
 
-from leporid.engine.queues.recall import recall
+from leporid.engine.queue.recall import recall
 
 # One message at most (RabbitMQ 3.13's max_message_size).
 MESSAGE_BYTES_MAX = 128 * 1024 * 1024

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from leporid.broker.access import User
 from leporid.broker.queues import QueueState
 from leporid.broker.vhost import VirtualHost
-from leporid.engine.queues.browse import Browse
+from leporid.engine.queue.browse import Browse
 from leporid.engine.tables.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
 from leporid.engine.tables.chosen import Chosen
 from leporid.management.answers import Room, TableAnswer, result_of
@@ -36,7 +36,7 @@ from leporid.management.surroundings import Surroundings, need_arrow
 from leporid.management.turns import Turns
 
 if TYPE_CHECKING:
-    from leporid.engine.queues.browse import QueueWindow
+    from leporid.engine.queue.browse import QueueWindow
 
 TABLE_PARAMETERS: Final = ("columns", "compression", "batch_rows")
 PARAMETERS: Final = ("from", "limit", "unacked", *TABLE_PARAMETERS, *FILTER_PARAMETERS)

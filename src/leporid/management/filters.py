@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.choices import choice_for
-from leporid.engine.streams.choice import Choice
+from leporid.engine.stream.choice import Choice
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.errors import FilterError
 from leporid.filters.tags import parse_tags

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from leporid.engine.queues.lease import Lease
+from leporid.engine.queue.lease import Lease
 from leporid.management.answers import Room, TableAnswer
 from leporid.management.browsing import (
     TABLE_PARAMETERS,
@@ -36,7 +36,7 @@ from leporid.management.refusals import Refusal, bad, busy
 from leporid.management.surroundings import Holding, Surroundings, need_arrow
 
 if TYPE_CHECKING:
-    from leporid.engine.queues.browse import QueueWindow
+    from leporid.engine.queue.browse import QueueWindow
 
 logger = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from leporid.management.streams import check_incarnation, check_partition
 from leporid.management.surroundings import Found, Surroundings, need_arrow
 
 if TYPE_CHECKING:
-    from leporid.engine.streams.stream import Stream
-    from leporid.engine.streams.window import StreamWindow
+    from leporid.engine.stream.stream import Stream
+    from leporid.engine.stream.window import StreamWindow
     from leporid.management.tables import Encoder
 
 BATCH_ROWS: Final = 10_000

@@ -26,7 +26,7 @@ from leporid.management.surroundings import Found, Surroundings
 from leporid.management.waiting import Waiting
 
 if TYPE_CHECKING:
-    from leporid.engine.streams.stream import Stream
+    from leporid.engine.stream.stream import Stream
 
 # HTTP clients and proxies give up after a minute; half of that leaves room for the way.
 WAIT_MS_MAX: Final = 30_000

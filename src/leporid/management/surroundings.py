@@ -29,8 +29,8 @@ from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
     from leporid.engine.plane import Plane
-    from leporid.engine.queues.lease import Lease
-    from leporid.engine.streams.stream import Stream
+    from leporid.engine.queue.lease import Lease
+    from leporid.engine.stream.stream import Stream
 
 # Passwords being hashed at a time: each takes a core and 19 MiB for tens of milliseconds.
 HASHERS_MAX: Final = 2

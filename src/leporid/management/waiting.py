@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leporid.engine.streams.stream import Stream
+    from leporid.engine.stream.stream import Stream
 
 
 class Waiting:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
-    from leporid.engine.peers.connection import Connection
+    from leporid.engine.connection.connection import Connection
     from leporid.server.turns import Turns
 
 logger = logging.getLogger(__name__)

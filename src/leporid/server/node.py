@@ -27,7 +27,7 @@ from leporid.amqp.errors import ConnectionForced
 from leporid.broker.access import Access
 from leporid.broker.broker import Broker, Limits
 from leporid.broker.changes import Change
-from leporid.engine.peers.interceptor import Interceptor
+from leporid.engine.connection.interceptor import Interceptor
 from leporid.engine.plane import Plane
 from leporid.management.application import routes
 from leporid.management.surroundings import Surroundings

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from leporid.engine.plane import Plane
 
 if TYPE_CHECKING:
-    from leporid.engine.peers.connection import Connection
+    from leporid.engine.connection.connection import Connection
     from leporid.server.link import Link
 
 

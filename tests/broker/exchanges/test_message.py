@@ -3,7 +3,7 @@ import pytest
 from leporid.amqp.errors import SyntaxFault
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.broker.exchanges import Message
-from leporid.engine.filtering.selector import Selector
+from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 
 

@@ -9,7 +9,7 @@ from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, ack, publish
 from tests.engine.session_fake import Peer, make_plane
 
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 SEGMENT_BYTES = 4096
 

@@ -29,7 +29,7 @@ from tests.storage.format_v1 import (
 
 from leporid.engine.log.reports import SegmentReport
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 SEGMENT_BYTES = 4096
 Counts = tuple[int, ...]

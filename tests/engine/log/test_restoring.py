@@ -10,7 +10,7 @@ from tests.storage.format_v1 import IN_TX, PUBLISH, SETTLE, read_records
 
 from leporid.amqp.properties import decode_properties
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 
 def again(disk, arrange, later_ms: int = 0) -> tuple[Plane, Queue, Peer]:

@@ -14,7 +14,7 @@ from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer, make_plane
 
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 from leporid.engine.routing.cache import Cache
 
 HEADER = "x-deduplication-header"

@@ -23,7 +23,7 @@ from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer
 
 from leporid.engine.plane import Plane
-from leporid.engine.queues.lease import Lease
+from leporid.engine.queue.lease import Lease
 from leporid.engine.routing.dedup import UniqueQueue, dedup_key
 
 HEADER = "x-deduplication-header"

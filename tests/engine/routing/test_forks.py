@@ -10,8 +10,8 @@ from tests.engine.session_fake import Peer
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.selector import Selector
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.selector import Selector
 from leporid.engine.plane import Plane
 from leporid.engine.routing.forks import Fork
 from leporid.filters.compiler import program

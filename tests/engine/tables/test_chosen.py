@@ -15,7 +15,7 @@ from tests.engine.tagged import raw_of, send
 
 from leporid.amqp.tables import Value
 from leporid.broker.choices import choice_for
-from leporid.engine.queues.browse import Browse
+from leporid.engine.queue.browse import Browse
 from leporid.engine.tables.arrow import columns_of
 from leporid.engine.tables.chosen import Chosen
 from leporid.management.tables import batch_of, schema_of

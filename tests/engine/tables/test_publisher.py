@@ -14,8 +14,8 @@ from tests.engine.tables.test_arrow import rows_of
 from tests.management.arrows import stream_of
 
 from leporid.amqp.errors import NotFound
-from leporid.engine.filtering.selector import Selector
-from leporid.engine.peers.interceptor import Interceptor
+from leporid.engine.selectors.selector import Selector
+from leporid.engine.connection.interceptor import Interceptor
 from leporid.engine.tables.publisher import Publisher
 from leporid.engine.tables.rows import Rows, encode
 from leporid.filters.compiler import program

@@ -12,7 +12,7 @@ from typing import Final
 from leporid.broker.exchanges.base import Binding
 from leporid.broker.exchanges.message import Message
 from leporid.broker.filters import MessageFilter
-from leporid.engine.filtering.selector_set import SelectorSet
+from leporid.engine.selectors.selector_set import SelectorSet
 
 ONE_BY_ONE: Final = 16
 """All filters of the exchange are asked together unless there are so many times more of them than

@@ -41,8 +41,8 @@ from leporid.broker.queue_types import QUORUM, STREAM, check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.readers import check_room
 from leporid.broker.redeclaring import check_dead_letter_exchange
-from leporid.engine.filtering.class_filter import ClassFilter
-from leporid.engine.filtering.filter import Filter
+from leporid.engine.selectors.class_filter import ClassFilter
+from leporid.engine.selectors.filter import Filter
 
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments

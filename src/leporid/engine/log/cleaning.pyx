@@ -11,13 +11,13 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from leporid.engine.log.facts cimport append_ranges
-from leporid.engine.queues.index cimport GONE, Slot
+from leporid.engine.queue.index cimport GONE, Slot
 from leporid.engine.log.log cimport (
     DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment,
 )
 from leporid.engine.plane cimport Plane
-from leporid.engine.queues.queue cimport Queue
-from leporid.engine.encoding.wire cimport Range, Record, Target
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.wire.wire cimport Range, Record, Target
 
 cdef enum:
     # Segments that are never worth copying forward: steady traffic drains them by itself.

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.plane cimport Plane
-from leporid.engine.encoding.wire cimport Range
+from leporid.engine.wire.wire cimport Range
 
 cdef int flush_settles(Plane plane, uint8_t flags) except -1
 cdef int append_ranges(Plane plane, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,

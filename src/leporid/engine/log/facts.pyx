@@ -8,14 +8,14 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
-from leporid.engine.queues.index cimport BLOCK_SLOTS, GONE, Block, Slot
+from leporid.engine.queue.index cimport BLOCK_SLOTS, GONE, Block, Slot
 from leporid.engine.log.log cimport (
     COMMIT_REPLACES, DURABLE_BIT, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_DELIVERED, KIND_SETTLE,
     Segment,
 )
 from leporid.engine.plane cimport Plane
-from leporid.engine.queues.queue cimport Queue
-from leporid.engine.encoding.wire cimport (
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.wire.wire cimport (
     RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range, Record, Target,
 )
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.buffer cimport Py_buffer
 
-from leporid.engine.encoding.wire cimport Record
+from leporid.engine.wire.wire cimport Record
 
 cdef enum:
     KIND_PUBLISH = 1

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from cpython.buffer cimport PyObject_GetBuffer, PyBuffer_Release, PyBUF_SIMPLE
 from posix.mman cimport mmap, munmap, MAP_ANONYMOUS, MAP_PRIVATE, MAP_FAILED, PROT_READ, PROT_WRITE
 
-from leporid.engine.encoding.wire cimport Record, crc32c, header_check
+from leporid.engine.wire.wire cimport Record, crc32c, header_check
 
 
 MAGIC = b"LEPSEG1\n"

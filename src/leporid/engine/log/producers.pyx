@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.log.log cimport KIND_PRODUCER, Log
-from leporid.engine.encoding.wire cimport Record, Target
+from leporid.engine.wire.wire cimport Record, Target
 
 cdef enum:
     # For each log. A producer is a partition of a streaming query, or a program; its fact takes

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from leporid.engine.log.log cimport Log, Segment
 from leporid.engine.plane cimport Plane
-from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queue.queue cimport Queue
 
 cdef class Replay:
     cdef Plane plane

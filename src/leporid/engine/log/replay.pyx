@@ -16,12 +16,12 @@ from leporid.engine.log.log cimport (
     Segment,
 )
 from leporid.engine.plane cimport Plane
-from leporid.engine.queues.backlog cimport BACKLOG_BIT, backlog_of
-from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queue.backlog cimport BACKLOG_BIT, backlog_of
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.log.restoring cimport (
     apply_delivered, apply_publish, apply_settle, finish_restore,
 )
-from leporid.engine.encoding.wire cimport Range, Record, Target, crc32c, header_check
+from leporid.engine.wire.wire cimport Range, Record, Target, crc32c, header_check
 
 from leporid.engine.log.log import FORMAT_VERSION, MAGIC
 from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint64_t
 
-from leporid.engine.queues.queue cimport Queue
-from leporid.engine.encoding.wire cimport Range
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.wire.wire cimport Range
 
 cdef int apply_publish(Queue queue, uint64_t seq, uint64_t position) except -1
 cdef int apply_settle(Queue queue, Range *settled) except -1

@@ -7,10 +7,10 @@ had never been away, but that everything is ready.
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
-from leporid.engine.queues.index cimport BLOCK_SLOTS, GONE, MAYBE_DELIVERED, READY, Block, Slot
+from leporid.engine.queue.index cimport BLOCK_SLOTS, GONE, MAYBE_DELIVERED, READY, Block, Slot
 from leporid.engine.log.log cimport DURABLE_BIT
-from leporid.engine.queues.queue cimport Queue
-from leporid.engine.encoding.wire cimport RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.wire.wire cimport RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range
 
 
 cdef int apply_publish(Queue queue, uint64_t seq, uint64_t position) except -1:

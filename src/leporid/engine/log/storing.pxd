@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from leporid.engine.plane cimport Plane
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.routing.source cimport Route
-from leporid.engine.encoding.wire cimport Props
+from leporid.engine.wire.wire cimport Props
 
 cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names_len,
                     const uint8_t *properties, size_t properties_len, const uint8_t *body,

@@ -11,14 +11,14 @@ from libc.string cimport memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.routing.dedup cimport unguarded, without_caches
-from leporid.engine.queues.delays cimport Delays
+from leporid.engine.queue.delays cimport Delays
 from leporid.engine.log.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log
 from leporid.engine.plane cimport Plane
 from leporid.engine.log.producers cimport Producer
-from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.source cimport Route, make_route, narrowed
-from leporid.engine.streams.stream cimport Stream
-from leporid.engine.encoding.wire cimport TTL_SET, Props, Record, Target, parse_ttl
+from leporid.engine.stream.stream cimport Stream
+from leporid.engine.wire.wire cimport TTL_SET, Props, Record, Target, parse_ttl
 
 cdef extern from *:
     """

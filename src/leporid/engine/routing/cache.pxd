@@ -2,10 +2,10 @@
 
 from libc.stdint cimport uint64_t
 
-from leporid.engine.peers.channel cimport Channel
+from leporid.engine.connection.channel cimport Channel
 from leporid.engine.routing.dedup cimport UniqueQueue
 from leporid.engine.routing.source cimport Route
-from leporid.engine.encoding.wire cimport Props
+from leporid.engine.wire.wire cimport Props
 
 cdef class Cache(UniqueQueue):
     cdef uint64_t cache_ttl

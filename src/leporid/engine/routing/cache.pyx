@@ -12,14 +12,14 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.peers.channel cimport Channel
+from leporid.engine.connection.channel cimport Channel
 from leporid.engine.routing.dedup cimport UniqueQueue, key_of, props_of
-from leporid.engine.encoding.fields cimport as_integer, find_header
-from leporid.engine.queues.index cimport Slot
+from leporid.engine.wire.fields cimport as_integer, find_header
+from leporid.engine.queue.index cimport Slot
 from leporid.engine.log.log cimport DURABLE_BIT, Segment
-from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.source cimport Route, make_route
-from leporid.engine.encoding.wire cimport Props, Record, walk_properties
+from leporid.engine.wire.wire cimport Props, Record, walk_properties
 
 from leporid.amqp.errors import Fault
 

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport uint64_t
 
-from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.source cimport Route
-from leporid.engine.encoding.wire cimport Props, Record
+from leporid.engine.wire.wire cimport Props, Record
 
 cdef class UniqueQueue(Queue):
     cdef dict keys                      # how many entries have each

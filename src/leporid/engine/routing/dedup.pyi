@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of dedup.pyx."""
 
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 def dedup_key(properties: bytes) -> bytes | None:
     """What a message with these encoded properties is compared by; None: it is not compared."""

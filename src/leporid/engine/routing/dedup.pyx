@@ -15,11 +15,11 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from hashlib import blake2b
 
-from leporid.engine.encoding.fields cimport as_integer, as_real, find_header
-from leporid.engine.queues.index cimport Slot
-from leporid.engine.queues.queue cimport Queue
+from leporid.engine.wire.fields cimport as_integer, as_real, find_header
+from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.source cimport Route, narrowed
-from leporid.engine.encoding.wire cimport Props, Record, Target, walk_properties
+from leporid.engine.wire.wire cimport Props, Record, Target, walk_properties
 
 cdef enum:
     # Longer ones are remembered by their hash: a queue of a million must not keep a million times

@@ -2,11 +2,11 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.filtering.filter cimport Filter
+from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.plane cimport Plane
-from leporid.engine.filtering.questions cimport Questions
-from leporid.engine.queues.queue cimport Queue
-from leporid.engine.filtering.selector_set cimport SelectorSet
+from leporid.engine.selectors.questions cimport Questions
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.selectors.selector_set cimport SelectorSet
 from leporid.engine.routing.source cimport Route
 
 cdef class Fork:

@@ -3,9 +3,9 @@
 
 from collections.abc import Iterable
 
-from leporid.engine.filtering.filter import Filter
+from leporid.engine.selectors.filter import Filter
 from leporid.engine.plane import Plane
-from leporid.engine.queues.queue import Queue
+from leporid.engine.queue.queue import Queue
 
 class Fork:
     """Where one key leads, if some of its bindings have filters; made by `Plane.fork`."""

@@ -11,10 +11,10 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
-from leporid.engine.filtering.filter cimport Filter
-from leporid.engine.filtering.questions cimport Questions
-from leporid.engine.queues.queue cimport Queue
-from leporid.engine.filtering.selector_set cimport SelectorSet
+from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.selectors.questions cimport Questions
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.selectors.selector_set cimport SelectorSet
 from leporid.engine.routing.source cimport Route, make_route
 
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.plane cimport Plane
-from leporid.engine.filtering.questions cimport Questions
+from leporid.engine.selectors.questions cimport Questions
 
 cdef class Route:
     cdef list queues

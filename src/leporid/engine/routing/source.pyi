@@ -4,9 +4,9 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
-from leporid.engine.filtering.filter import Filter
-from leporid.engine.filtering.questions import Questions
-from leporid.engine.queues.delays import Delays
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.questions import Questions
+from leporid.engine.queue.delays import Delays
 
 @final
 class Route:

@@ -10,9 +10,9 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.routing.forks cimport Decision, Fork
-from leporid.engine.encoding.hashing cimport hash_hidden, keep_secret
-from leporid.engine.filtering.questions cimport Questions
-from leporid.engine.queues.queue cimport DROP_HEAD, Queue
+from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
+from leporid.engine.selectors.questions cimport Questions
+from leporid.engine.queue.queue cimport DROP_HEAD, Queue
 
 from leporid.amqp.errors import PreconditionFailed, ResourceError
 

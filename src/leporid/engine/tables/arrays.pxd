@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
-from leporid.engine.encoding.fields cimport DONE
-from leporid.engine.encoding.text cimport NO_MEMORY, Bytes, put_text
+from leporid.engine.wire.fields cimport DONE
+from leporid.engine.wire.text cimport NO_MEMORY, Bytes, put_text
 
 cdef enum:
     TEXT = 0                # as a width: values have offsets, and any length

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.streams.choice cimport Choice, Tally
+from leporid.engine.stream.choice cimport Choice, Tally
 from leporid.engine.log.window cimport Entry, Window
-from leporid.engine.encoding.wire cimport Record, Target
+from leporid.engine.wire.wire cimport Record, Target
 
 cdef struct Bounds:
     const uint8_t *key

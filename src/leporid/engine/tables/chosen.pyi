@@ -2,7 +2,7 @@
 """Types of chosen.pyx."""
 
 from leporid.engine.log.window import Window
-from leporid.engine.streams.choice import Choice
+from leporid.engine.stream.choice import Choice
 
 class Chosen:
     """Messages of one window, which must stay open as long as they are looked at."""

@@ -10,7 +10,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.streams.choice cimport outcome_of, tally_of
+from leporid.engine.stream.choice cimport outcome_of, tally_of
 from leporid.engine.log.log cimport KIND_PUBLISH
 
 

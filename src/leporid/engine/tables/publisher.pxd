@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.plane cimport Plane
-from leporid.engine.peers.sender cimport Sender
+from leporid.engine.connection.sender cimport Sender
 from leporid.engine.routing.source cimport Route, Source
 
 cdef class Publisher(Sender):

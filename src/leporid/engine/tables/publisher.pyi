@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from leporid.engine.peers.sender import Sender
+from leporid.engine.connection.sender import Sender
 from leporid.engine.plane import Plane
 from leporid.engine.tables.rows import Rows
 

@@ -11,14 +11,14 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from zlib import crc32
 
 from leporid.engine.routing.dedup cimport unguarded
-from leporid.engine.queues.delays cimport Delays, postponed
+from leporid.engine.queue.delays cimport Delays, postponed
 from leporid.engine.plane cimport Plane
-from leporid.engine.queues.queue cimport Queue
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.tables.rows cimport Row, Rows
-from leporid.engine.peers.sender cimport Sender, open_queues
+from leporid.engine.connection.sender cimport Sender, open_queues
 from leporid.engine.routing.source cimport Route, Source
 from leporid.engine.log.storing cimport store, store_produced
-from leporid.engine.encoding.wire cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
+from leporid.engine.wire.wire cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
 
 cdef enum:
     PUBLISHED = 0           # in a queue or a stream

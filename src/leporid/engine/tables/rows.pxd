@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t
 
-from leporid.engine.encoding.text cimport Bytes
+from leporid.engine.wire.text cimport Bytes
 
 cdef struct Row:
     size_t names            # where exchange and key, then the properties begin in `encoded`

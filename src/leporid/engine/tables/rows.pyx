@@ -15,8 +15,8 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.tables.columns cimport (
     MAP, STRUCT, TEXT, WRONG_LAYOUT, Column, is_there, open_column, text_at,
 )
-from leporid.engine.encoding.text cimport Bytes, bytes_room, put, put_byte
-from leporid.engine.encoding.wire cimport (
+from leporid.engine.wire.text cimport Bytes, bytes_room, put, put_byte
+from leporid.engine.wire.wire cimport (
     HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, store16, store32, store64,
     walk_properties,
 )

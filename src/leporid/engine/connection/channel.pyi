@@ -1,0 +1,122 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of channel.pyx."""
+
+from typing import Any, TypeAlias
+
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.connection.credit import ChannelCredit, Credit
+from leporid.engine.connection.outbox import Outbox
+from leporid.engine.connection.sender import Sender
+from leporid.engine.queue.consumer import Consumer
+from leporid.engine.stream.choice import Choice
+from leporid.engine.stream.reader import Reader
+
+# The control plane knows the engine's parts by protocols of its own (broker/dataplane.py) and
+# gives back what it was given. The engine looks at what it gets, whatever the type says here.
+_Queue: TypeAlias = Any
+_Consumer: TypeAlias = Any
+_Credit: TypeAlias = Any
+
+class Channel(Sender):
+    """One channel of a connection; made by `Connection.open_channel`."""
+
+    prefetch_count: int
+    """For consumers made from now on; 0: no limit."""
+
+    def __init__(self, out: Outbox, number: int, session: object) -> None: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def closing(self) -> bool:
+        """Refused: only close and close-ok are heard."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def confirming(self) -> bool: ...
+    @property
+    def transactional(self) -> bool: ...
+    @property
+    def flowing(self) -> bool:
+        """The client wants deliveries."""
+
+    @property
+    def unacked_count(self) -> int:
+        """Unsettled deliveries, to consumers or by basic.get."""
+
+    @property
+    def global_credit(self) -> ChannelCredit | None:
+        """What `prefetch_global` limits; None: there never was such a limit."""
+
+    @property
+    def prefetch_global(self) -> int:
+        """Unsettled deliveries that all consumers may have together; 0: no limit."""
+
+    @prefetch_global.setter
+    def prefetch_global(self, limit: int) -> None: ...
+    def consume(
+        self,
+        queue: _Queue,
+        tag: str,
+        no_ack: bool,
+        priority: int,
+        prefetch: int,
+        timeout_ms: int | None = None,
+        timeout_requeues: bool | None = None,
+        filter: Filter | None = None,  # noqa: A002 - the engine's word
+    ) -> Consumer:
+        """Start a consumer; deliveries begin with the next `Plane.run`.
+
+        It gets what its filter lets pass. Its timeout, and what becomes of what is overdue, are
+        its queue's unless they are given.
+        """
+
+    def credit(self, limit: int) -> Credit:
+        """Make credit that several consumers of streams have together."""
+
+    def consume_stream(
+        self,
+        stream: _Queue,
+        tag: str,
+        prefetch: int,
+        offset: int,
+        choice: Choice | None = None,
+        credit: _Credit | None = None,
+        filter_class: str | None = None,
+    ) -> Reader:
+        """Start a consumer of a stream at an offset; it gets what it wants (None: everything).
+
+        Its credit may be that of several. A class is asked about what it would get.
+        """
+
+    def consume_retries(self, retries: _Queue, tag: str, credit: _Credit) -> Consumer:
+        """Start a consumer of what members of a group gave back, on the credit of one of them."""
+
+    def cancel(self, consumer: _Consumer) -> None:
+        """End a consumer; what it has not settled stays with the channel."""
+
+    def drop_unsettled(self, consumer: _Consumer) -> None:
+        """What a consumer of a stream has not settled is no concern of it any more.
+
+        Settling it late is no fault.
+        """
+
+    def get(self, queue: _Queue, no_ack: bool) -> bool:
+        """Write basic.get-ok and the next message; False when the queue is empty."""
+
+    def set_flow(self, active: bool) -> None:
+        """Stop or go on delivering."""
+
+    def recover(self) -> None:
+        """Everything unsettled goes back to its place."""
+
+    def select_confirm(self) -> None: ...
+    def select_tx(self) -> None: ...
+    def commit(self) -> int:
+        """tx.commit; returns the generation to wait for, 0 for none."""
+
+    @property
+    def tx_refused(self) -> bool:
+        """A queue was too full for something of the last transaction that was committed."""
+
+    def rollback(self) -> None: ...

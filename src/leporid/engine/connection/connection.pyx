@@ -1,0 +1,444 @@
+"""A connection: cuts frames from bytes, does what every message needs, hands on the rest.
+
+Responsible for framing (AMQP 0-9-1 4.2), and for holding a peer's input back while something it
+asked for is on its way to the disk. It does not know sockets, and not what a declare or a login
+means: such methods go to the session. Invariants: a length that a peer named is compared with a
+limit before anything is kept for it; after `broken` nothing of the input counts.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.memoryview cimport PyMemoryView_FromMemory
+
+from leporid.engine.connection.assembly cimport (
+    BASIC_PUBLISH_METHOD, FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, Assembly,
+)
+from leporid.engine.connection.channel cimport (
+    SETTLE_ACK, SETTLE_DROP, SETTLE_FAIL, SETTLE_REQUEUE, Channel,
+)
+from leporid.engine.connection.peer cimport Peer
+from leporid.engine.connection.settling cimport settle
+from leporid.engine.wire.wire cimport load16, load32, load64
+
+from leporid.amqp.errors import Fault, FrameError, UnexpectedFrame
+from leporid.engine.connection.assembly import basic_fault
+
+cdef enum:
+    FRAME_END = 0xce
+    CHANNEL_CLOSE = 20 << 16 | 40
+    CHANNEL_CLOSE_OK = 20 << 16 | 41
+    BASIC_PUBLISH = 60 << 16 | 40
+    BASIC_GET = 60 << 16 | 70
+    # What one connection may read a turn. Less while the queues it fills have a backlog and
+    # consumers: those then get their turn sooner, at little cost to a publisher whose consumers
+    # are slow by themselves, since the turns get shorter.
+    TURN_BYTES = 64 * 1024
+    TURN_BYTES_BACKLOG = 16 * 1024
+    TURN_BYTES_DEEP = 4 * 1024
+    BACKLOG = 1500
+    BACKLOG_DEEP = 6000
+    # A peer that sends requests and reads no answers is not read either.
+    OUTPUT_STOP_BYTES = 1024 * 1024
+    # After both sides have closed, less: such peers are not counted as connections.
+    OUTPUT_STOP_CLOSED_BYTES = 4096
+    # No connection.close or close-ok is longer: class, method, code, text, class, method.
+    CLOSE_SIZE_MAX = 2 + 2 + 2 + 256 + 2 + 2
+    WAIT = 2                        # for more input, or until what holds it is over
+
+PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
+OWN_HEADER = b"AMQP\x00\x00\x09\x01"
+SNIPPET_BYTES = 16
+
+
+cdef class Connection(Peer):
+    """One peer. The server reads into `read_view`, says `received`, and sends `outgoing`."""
+
+    def __dealloc__(self):
+        free(self.rest)
+
+    cdef int drop_buffers(self) except -1:
+        Peer.drop_buffers(self)
+        free(self.rest)
+        self.rest = NULL
+        self.rest_len = 0
+        return 0
+
+    def __repr__(self):
+        return (f"<Connection channels={len(self.channels)} pending={self.out_end - self.out_start}"
+                f"{' held' if self.held else ''}{' closing' if self.closing else ''}>")
+
+    # ------------------------------------------------------------- input
+
+    @property
+    def reading(self):
+        """Whether the server should read from this peer now."""
+        if self.held or self.choked or self.finished or self.is_lost:
+            return False
+        if self.plane.publishers_blocked and self.published and not self.closing:
+            return False
+        if self.awaits_eof:
+            return self.out_end - self.out_start < OUTPUT_STOP_CLOSED_BYTES
+        return self.out_end - self.out_start < OUTPUT_STOP_BYTES
+
+    def read_view(self):
+        """Where to read to, at most one turn's bytes; `received` must be called next."""
+        cdef size_t turn = TURN_BYTES
+        if self.deepest > BACKLOG:
+            turn = TURN_BYTES_DEEP if self.deepest > BACKLOG_DEEP else TURN_BYTES_BACKLOG
+        self.lead = self.rest_len
+        if self.rest_len:
+            memcpy(self.plane.inbox, self.rest, self.rest_len)
+            free(self.rest)
+            self.rest = NULL
+            self.rest_len = 0
+        turn = min(turn, self.plane.inbox_bytes - self.lead)
+        return PyMemoryView_FromMemory(<char *> self.plane.inbox + self.lead, turn, PyBUF_WRITE)
+
+    def received(self, size_t count):
+        """`count` bytes were read to `read_view`; handles every whole frame among them."""
+        self.received_bytes += count
+        self.plane.received_bytes += count
+        if count:
+            self.last_received_ms = self.plane.now_ms
+        self.handle(self.plane.inbox, self.lead + count)
+
+    def feed(self, bytes data):
+        """The same for bytes from anywhere, of any length."""
+        cdef size_t done = 0, part
+        while done < <size_t> len(data):
+            view = self.read_view()
+            part = min(<size_t> len(view), len(data) - done)
+            if not part:
+                raise ValueError("the connection is held and its input full: it reads no more")
+            view[:part] = data[done:done + part]
+            del view
+            self.received(part)
+            done += part
+
+    cdef int keep_rest(self, const uint8_t *p, size_t n) except -1:
+        if n:
+            self.rest = <uint8_t *> malloc(n)
+            if self.rest == NULL:
+                raise MemoryError("no memory for a connection's input")
+            memcpy(self.rest, p, n)
+        self.rest_len = n
+        return 0
+
+    cdef int handle(self, uint8_t *p, size_t n) except -1:
+        self.at = min(self.skip, n)
+        self.skip -= self.at
+        self.deepest = 0
+        while True:
+            if self.broken or self.finished or self.is_lost:
+                self.at = n
+                break
+            try:
+                if self.scan(p, n):
+                    break
+            except Fault as fault:
+                self.fail(fault)
+            except Exception as error:
+                # Our own mistake costs this connection, and no other.
+                self.broken = True
+                self.session.on_defect(error)
+        return self.keep_rest(p + self.at, n - self.at)
+
+    cdef int fail(self, object fault) except -1:
+        """A fault found here, or raised while a message was published."""
+        cdef uint16_t number = 0
+        if self.last_channel is not None:
+            number = self.last_channel.number
+            if not fault.class_id:
+                basic_fault(BASIC_PUBLISH_METHOD, fault)
+        if isinstance(fault, FrameError) and not fault.class_id:
+            self.broken = True  # where the next frame begins is not known
+        self.session.on_fault(number, fault)
+        return 0
+
+    cdef Channel channel_of(self, uint16_t number):
+        cdef Channel channel = self.last_channel
+        if channel is not None and channel.number == number:
+            return channel
+        channel = self.channels.get(number)
+        if channel is not None:
+            self.last_channel = channel
+        return channel
+
+    cdef bint scan(self, uint8_t *p, size_t n) except -1:
+        """Handle frames from `at` on; returns True when no whole one is left or input is held.
+
+        `at` is moved past a frame before it is handled, so a fault found in it skips it.
+        """
+        cdef uint8_t kind
+        cdef uint16_t number
+        cdef uint32_t size
+        cdef uint8_t *frame
+        cdef uint8_t *payload
+        cdef Channel channel
+        if not self.greeted and not self.greet(p, n):
+            return True
+        while n - self.at >= 7:
+            if self.held or self.finished or self.broken:
+                return True
+            if self.out_end - self.out_start > OUTPUT_STOP_BYTES:
+                self.choked = True
+                return True
+            frame = p + self.at
+            kind = frame[0]
+            number = load16(frame + 1)
+            size = load32(frame + 3)
+            # The payload alone may have `frame_max` octets: some clients (AMQPStorm, rabbitpy) take
+            # it for the payload's limit, and RabbitMQ accepts that.
+            if size > self.frame_max:
+                self.last_channel = None
+                self.at = n
+                raise FrameError(
+                    f"type {kind}, all octets = <<>>: "
+                    f"{{frame_too_large,{size},{self.frame_max - 8}}}")
+            if n - self.at < size + 8:
+                if self.closing and size > CLOSE_SIZE_MAX:
+                    self.skip = size + 8 - (n - self.at)
+                    self.at = n
+                return True
+            payload = frame + 7
+            if payload[size] != FRAME_END:
+                self.last_channel = None
+                self.at = n
+                raise FrameError(
+                    f"type {kind}, {snippet(payload[:size])}: "
+                    f"{{invalid_frame_end_marker,{payload[size]}}}")
+            channel = self.channel_of(number) if number else None
+            if channel is None:
+                self.last_channel = None
+            if kind == FRAME_METHOD:
+                if self.on_method(p, n, number, channel, payload, size) == WAIT:
+                    return True
+            elif kind == FRAME_HEARTBEAT:
+                self.at += size + 8
+                if number:
+                    self.last_channel = None
+                    raise UnexpectedFrame(f"type {kind}, {snippet(payload[:size])}")
+            elif kind == FRAME_HEADER or kind == FRAME_BODY:
+                self.at += size + 8
+                if self.closing or (channel is not None and channel.closing):
+                    continue
+                if channel is None:
+                    self.session.on_content(number, kind)
+                    continue
+                self.assemble(channel, kind, payload, size)
+            else:
+                self.last_channel = None
+                self.at = n
+                raise FrameError(f"type {kind}, {snippet(payload[:size])}: unknown_frame")
+        return True
+
+    cdef bint greet(self, const uint8_t *p, size_t n) except -1:
+        """The protocol header; anything else is answered with ours (AMQP 0-9-1 4.2.2)."""
+        cdef uint8_t *answer
+        cdef bytes own
+        if n - self.at < 8:
+            return False
+        header = p[self.at:self.at + 8]
+        self.at += 8
+        self.greeted = True
+        if header not in PROTOCOL_HEADERS:
+            own = OWN_HEADER
+            answer = self.room(8)
+            memcpy(answer, <char *> own, 8)
+            self.out_end += 8
+            self.session.on_stranger(header)
+            self.finish()
+            return False
+        self.session.on_greeting()
+        return True
+
+    cdef int on_method(self, uint8_t *p, size_t n, uint16_t number, Channel channel,
+                       uint8_t *payload, uint32_t size) except -1:
+        """A method frame at `at`; returns WAIT when it cannot be handled yet."""
+        cdef uint32_t ids
+        cdef uint64_t noted
+        if size < 4:
+            self.at += size + 8
+            raise FrameError(f"type 1, {snippet(payload[:size])}: unknown_frame")
+        ids = load32(payload)
+        if self.closing and ids >> 16 != 10:
+            self.at += size + 8
+            return 0
+        if channel is not None and not self.closing:
+            if channel.closing:
+                self.at += size + 8
+                if ids == CHANNEL_CLOSE or ids == CHANNEL_CLOSE_OK:
+                    self.session.on_method(number, payload[:size])
+                return 0
+            if channel.assembly is not None:
+                self.at += size + 8
+                self.assemble(channel, FRAME_METHOD, payload, size)
+                return 0
+            if ids == BASIC_PUBLISH:
+                if self.publish_ahead(p, n, channel, size) == WAIT:
+                    return WAIT
+                return 0
+            if ids >> 16 == 60 and (ids & 0xffff) in (80, 90, 120):
+                self.at += size + 8
+                self.take_settle(channel, ids & 0xffff, payload, size)
+                return 0
+            if ids >> 16 == 60 and (ids & 0xffff) in (50, 60, 71):
+                # A server's method; its content is waited for before it is refused.
+                self.at += size + 8
+                channel.assembly = Assembly(ids & 0xffff, payload[:size])
+                return 0
+            if self.buries:
+                if self.plane.burials.dying:
+                    self.choked = True
+                    self.plane.resuming.append(self)
+                    return WAIT
+                self.buries = False
+                self.settle_generation = self.plane.noted_by
+            if self.settle_generation > self.plane.synced and ids != BASIC_GET:
+                # An answer after a settle means that the settle is safe.
+                self.hold(self.settle_generation)
+                return WAIT
+        self.at += size + 8
+        self.plane.work()  # what was published before is in its queues, and delivered, by now
+        noted = self.plane.noted
+        self.session.on_method(number, payload[:size])
+        if self.plane.noted != noted:  # a purge, or a get without acks
+            self.settle_generation = self.plane.noted_by
+        return 0
+
+    cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1:
+        """A basic.publish at `at`: publish at once if its content follows whole.
+
+        Returns WAIT when the next frame of it has not arrived; a message of several body frames,
+        or one with other frames in between, is assembled instead.
+        """
+        cdef uint8_t *method = p + self.at + 7
+        cdef size_t after = self.at + size + 8
+        cdef uint8_t *header
+        cdef uint8_t *body
+        cdef uint32_t header_size, body_size
+        cdef uint64_t length
+        cdef uint32_t payload_max = self.frame_max  # as in `scan`
+        # class 2, method 2, ticket 2, exchange, routing key, bits 1
+        if size < 9 or <uint32_t> method[6] + 9 > size or (
+                <uint32_t> method[6] + method[7 + method[6]] + 9 != size):
+            self.at = after
+            raise basic_fault(BASIC_PUBLISH_METHOD, FrameError(undecodable(method[4:size])))
+        self.published = True
+        header = p + after
+        if n - after < 7:
+            return WAIT
+        if header[0] == FRAME_HEADER and load16(header + 1) == channel.number:
+            header_size = load32(header + 3)
+            if header_size <= payload_max:
+                if n - after < header_size + 8:
+                    return WAIT
+                if (header_size >= 14 and header[7 + header_size] == FRAME_END
+                        and load32(header + 7) == 60 << 16):
+                    length = load64(header + 11)
+                    body = header + header_size + 8
+                    after += header_size + 8
+                    if length == 0:
+                        self.at = after
+                        channel.publish(method + 6, size - 6, header + 19, header_size - 12,
+                                        body, 0, self.user_id)
+                        self.deepest = max(self.deepest, channel.deepest)
+                        return 0
+                    if length <= payload_max and length <= self.plane.message_bytes_max:
+                        if n - after < 7:
+                            return WAIT
+                        body_size = load32(body + 3)
+                        if (body[0] == FRAME_BODY and load16(body + 1) == channel.number
+                                and body_size == length):
+                            if n - after < body_size + 8:
+                                return WAIT
+                            if body[7 + body_size] == FRAME_END:
+                                self.at = after + body_size + 8
+                                channel.publish(method + 6, size - 6, header + 19,
+                                                header_size - 12, body + 7, body_size,
+                                                self.user_id)
+                                self.deepest = max(self.deepest, channel.deepest)
+                                return 0
+        self.at += size + 8
+        channel.assembly = Assembly(BASIC_PUBLISH_METHOD, method[6:size])
+        return 0
+
+    cdef int assemble(self, Channel channel, uint8_t kind, const uint8_t *payload,
+                      uint32_t size) except -1:
+        """A frame on a channel while a content is expected, or a stray content frame."""
+        cdef Assembly whole
+        cdef const uint8_t[::1] body
+        if channel.assembly is None:
+            self.last_channel = None
+            raise UnexpectedFrame("expected method frame, got non method frame instead")
+        whole, channel.assembly = channel.assembly, None
+        if not whole.take(kind, payload, size, self.plane.message_bytes_max):
+            channel.assembly = whole
+            return 0
+        if whole.method_id != BASIC_PUBLISH_METHOD:
+            self.session.on_method(channel.number, whole.method)
+            return 0
+        body = whole.body
+        channel.publish(
+            <const uint8_t *> PyBytes_AS_STRING(whole.method), len(whole.method),
+            <const uint8_t *> PyBytes_AS_STRING(whole.properties), len(whole.properties),
+            &body[0] if len(whole.body) else NULL, len(whole.body), self.user_id)
+        self.deepest = max(self.deepest, channel.deepest)
+        return 0
+
+    cdef int take_settle(self, Channel channel, uint16_t method, const uint8_t *payload,
+                         uint32_t size) except -1:
+        cdef uint64_t noted = self.plane.noted
+        cdef uint64_t tag
+        cdef bint multiple = False
+        cdef int how = SETTLE_ACK
+        if size != 13:
+            raise basic_fault(method, FrameError(undecodable(payload[4:size])))
+        tag = load64(payload + 4)
+        if method == 80:
+            multiple = payload[12] & 1
+        elif method == 90:
+            how = SETTLE_FAIL if payload[12] & 1 else SETTLE_DROP
+        else:
+            multiple = payload[12] & 1
+            how = SETTLE_REQUEUE if payload[12] & 2 else SETTLE_DROP
+        try:
+            settle(channel, tag, multiple, how)
+        except Fault as fault:
+            raise basic_fault(method, fault)
+        if self.plane.noted != noted:
+            self.settle_generation = self.plane.noted_by
+        self.buries = self.buries or how != SETTLE_ACK and self.plane.burials.dying
+        return 0
+
+    cdef int drained(self) except -1:
+        if self.choked:
+            self.choked = False
+            self.plane.resuming.append(self)
+        return 0
+
+    cdef int resume_input(self) except -1:
+        cdef size_t lead = self.rest_len
+        if lead:
+            memcpy(self.plane.inbox, self.rest, lead)
+            free(self.rest)
+            self.rest = NULL
+            self.rest_len = 0
+            self.handle(self.plane.inbox, lead)
+        return 0
+
+
+def undecodable(arguments):
+    """Arguments that do not parse, worded as RabbitMQ does: an Erlang binary."""
+    if arguments and all(32 <= octet < 127 for octet in arguments):
+        return f'cannot decode <<"{arguments.decode()}">>'
+    return f"cannot decode <<{','.join(map(str, arguments))}>>"
+
+
+def snippet(payload):
+    """The first bytes of a frame, worded as RabbitMQ does."""
+    shown = ",".join(map(str, payload[:SNIPPET_BYTES]))
+    return f"{'all' if len(payload) <= SNIPPET_BYTES else 'first 16'} octets = <<{shown}>>"

@@ -1,0 +1,47 @@
+"""Credit that several consumers of one channel share."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef class Credit   # before the modules that know it, too
+
+from leporid.engine.connection.channel cimport Channel
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.takers cimport Taker, Takers
+
+cdef class Credit:
+    cdef readonly uint32_t limit
+    cdef readonly uint32_t used
+    cdef readonly uint64_t asked    # how often anybody was asked whether it takes
+    cdef Channel channel
+    cdef Takers waiting             # a WaitingQueue for each queue, in the order of their turns
+    cdef dict queues                # the same by queue
+    cdef dict groups                # WaitingConsumers by filter group and priority
+    cdef bint pending               # stands in plane.offers
+    cdef Queue granted              # whose consumers are offered a delivery now,
+    cdef uint64_t granted_tag       # which this channel's next one uses up
+    cdef Queue last                 # whose consumer took this channel's delivery of that tag
+    cdef uint64_t last_tag
+    cdef bint available(self)
+    cdef bint grants(self, Queue queue, int priority) except -1
+    cdef int wait(self, Taker consumer) except -1
+    cdef int enqueue(self, Taker taker, Queue queue) except -1
+    cdef int forget(self, Taker consumer) except -1
+    cdef int take_one(self) except -1
+    cdef int give_one(self) except -1
+    cdef int freed(self) except -1
+    cdef int release(self) except -1
+    cdef int offer(self) except -1
+
+cdef class ChannelCredit(Credit):
+    pass
+
+cdef class WaitingQueue(Taker):
+    cdef Credit credit
+    cdef Queue queue
+    cdef Takers takers              # highest priority first
+
+cdef class WaitingConsumers(Taker):
+    cdef Credit credit
+    cdef Queue queue
+    cdef Takers members             # those that wait, longest first
+    cdef Py_ssize_t count           # of consumers that belong to it, waiting or not

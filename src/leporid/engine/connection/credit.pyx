@@ -1,0 +1,232 @@
+"""Credit that several consumers of one channel share: its limit by basic.qos, or a group member's.
+
+Responsible for who may take next when the credit was used up. Queues take turns, one delivery each;
+within a queue the highest priority comes first, and then who has waited longest. It does not know
+entries. A delivery and a freed slot cost the same however many consumers wait.
+
+Consumers of one queue that differ in nothing but their tag wait as one, as `WaitingConsumers`,
+which also stands for them in the queue's ring while there is credit and nothing to deliver: then no
+message that comes has all of them asked.
+
+Invariant: while there is credit, whoever waits for it is offered it before the turn ends
+(`plane.offers`), and nobody else takes it before.
+"""
+
+from libc.stdint cimport uint32_t
+
+from leporid.engine.connection.channel cimport Channel
+from leporid.engine.connection.ledger cimport Ledger
+from leporid.engine.connection.outbox cimport OUTPUT_HIGH_BYTES, Outbox
+from leporid.engine.queue.consumer cimport Consumer
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.takers cimport Level, Taker, Takers, leave_ring
+
+
+cdef class Credit:
+    """So many unsettled deliveries; made by `Channel.credit`."""
+
+    def __cinit__(self, Channel channel not None, uint32_t limit=0):
+        self.channel = channel
+        self.limit = limit
+        self.waiting = Takers()
+        self.queues = {}
+        self.groups = {}
+
+    def __repr__(self):
+        return f"<Credit used={self.used} limit={self.limit} waiting_queues={len(self.queues)}>"
+
+    cdef int take_one(self) except -1:
+        self.used += 1
+        return 0
+
+    cdef int give_one(self) except -1:
+        self.used -= 1
+        return self.freed()
+
+    cdef bint available(self):
+        """Whether the limit leaves room for one delivery."""
+        return self.used < self.limit
+
+    cdef bint grants(self, Queue queue, int priority) except -1:
+        """Whether a consumer of that queue may take now; if not, it has to wait."""
+        cdef WaitingQueue found
+        self.asked += 1
+        if not self.available():
+            return False
+        if self.granted is not queue or self.granted_tag != self.channel.delivery_tag:
+            return not self.waiting.levels
+        found = self.queues.get(queue)
+        return (found is None or not found.takers.levels
+                or (<Level> found.takers.levels[0]).priority <= priority)
+
+    cdef int wait(self, Taker taker) except -1:
+        """The consumer wants to take, and nothing but this credit keeps it from that."""
+        cdef Consumer consumer = <Consumer> taker
+        cdef WaitingConsumers group
+        cdef Ledger ledger = self.channel.ledger
+        leave_ring(consumer)
+        if (ledger.end > ledger.start
+                and ledger.entries[ledger.end - 1].consumer == <void *> consumer):
+            self.last, self.last_tag = consumer.queue, ledger.entries[ledger.end - 1].tag
+        if consumer.home is None or consumer.credit is not None or consumer.queue.takers.single:
+            return self.enqueue(consumer, consumer.queue)
+        group = <WaitingConsumers> consumer.group
+        if group is None:
+            key = (consumer.home, consumer.priority)
+            group = self.groups.get(key)
+            if group is None:
+                group = self.groups[key] = WaitingConsumers()
+                group.credit, group.queue, group.home = self, consumer.queue, consumer.home
+                group.priority, group.members = consumer.priority, Takers()
+            group.count += 1
+            consumer.group = group
+        group.members.enter(consumer)
+        return self.enqueue(group, consumer.queue) if group.level is None else 0
+
+    cdef int enqueue(self, Taker taker, Queue queue) except -1:
+        """A consumer, or several, of that queue wait behind everybody else of their priority.
+
+        The queue whose consumer took last comes behind all that have asked since.
+        """
+        cdef WaitingQueue found = self.queues.get(queue), last
+        if found is None:
+            found = self.queues[queue] = WaitingQueue()
+            found.credit, found.queue, found.takers = self, queue, Takers()
+        found.takers.enter(taker)
+        if found.level is not None:
+            return 0
+        self.waiting.enter(found)
+        if self.last is not None and self.last_tag == self.channel.delivery_tag:
+            last = self.queues.get(self.last)
+            if last is not None and last.level is not None:
+                leave_ring(last)
+                self.waiting.enter(last)
+        return 0
+
+    cdef int forget(self, Taker taker) except -1:
+        """The consumer has ended."""
+        cdef Consumer consumer = <Consumer> taker
+        cdef WaitingConsumers group = <WaitingConsumers> consumer.group
+        cdef WaitingQueue found = self.queues.get(consumer.queue)
+        leave_ring(consumer)
+        if self.last is consumer.queue:
+            self.last = None
+        if group is not None and group.credit is self:
+            consumer.group = None
+            group.count -= 1
+            if not group.count:
+                leave_ring(group)
+                self.channel.out.stalled.pop(group, None)
+                del self.groups[group.home, group.priority]
+        if found is not None and not found.takers.levels:
+            leave_ring(found)
+            self.channel.out.stalled.pop(found, None)
+            del self.queues[consumer.queue]
+        return self.freed()     # its queue may have been the one that waits for room for output
+
+    cdef int freed(self) except -1:
+        """There may be credit again."""
+        if not self.pending and self.waiting.levels and self.available():
+            self.pending = True
+            self.channel.plane.offers.append(self)
+        return 0
+
+    cdef int release(self) except -1:
+        """There is no limit any more: nobody waits for it."""
+        cdef WaitingQueue found
+        cdef Taker taker
+        while self.waiting.levels:
+            found = <WaitingQueue> (<Level> self.waiting.levels[0]).head
+            leave_ring(found)
+            while found.takers.levels:
+                taker = (<Level> found.takers.levels[0]).head
+                leave_ring(taker)
+                taker.resume()
+        self.queues = {}
+        return 0
+
+    cdef int offer(self) except -1:
+        """Let those that wait take, queue by queue one delivery each, until credit or they run out.
+
+        A queue that has nothing for its consumers passes its turn on at once: they stand in its
+        ring again, and wait no more.
+        """
+        cdef WaitingQueue found
+        cdef Taker taker
+        cdef Outbox out = self.channel.out
+        self.pending = False
+        while self.waiting.levels and self.available() and self.channel.flowing:
+            found = <WaitingQueue> (<Level> self.waiting.levels[0]).head
+            if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
+                out.stalled[found] = None
+                break
+            leave_ring(found)
+            self.waiting.enter(found)
+            self.granted, self.granted_tag = found.queue, self.channel.delivery_tag
+            while found.takers.levels and self.granted_tag == self.channel.delivery_tag:
+                self.asked += 1
+                taker = (<Level> found.takers.levels[0]).head
+                leave_ring(taker)
+                if not found.takers.levels:
+                    leave_ring(found)
+                taker.offered()
+            self.granted = None
+            if not found.takers.levels:
+                leave_ring(found)
+                del self.queues[found.queue]
+        return 0
+
+
+cdef class ChannelCredit(Credit):
+    """The limit of a whole channel (basic.qos with global = true), which keeps the count itself."""
+
+    def __repr__(self):
+        return (f"<ChannelCredit used={self.channel.outstanding} "
+                f"limit={self.channel.global_limit} waiting_queues={len(self.queues)}>")
+
+    cdef bint available(self):
+        return (not self.channel.global_limit
+                or self.channel.outstanding < self.channel.global_limit)
+
+
+cdef class WaitingQueue(Taker):
+    """Consumers of one queue that wait for a credit."""
+
+    cdef int resume(self) except -1:
+        return self.credit.freed()
+
+
+cdef class WaitingConsumers(Taker):
+    """Consumers of one credit, queue, filter and priority, of which some wait for the credit."""
+
+    cdef bint can_take(self):
+        """Never itself; while there is credit, one that waits takes its place in the ring."""
+        cdef Outbox out = self.credit.channel.out
+        cdef Taker first
+        if not self.members.levels or not self.credit.channel.flowing:
+            return False
+        if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
+            out.stalled[self] = None
+            return False
+        leave_ring(self)
+        if not self.credit.grants(self.queue, self.priority):
+            self.credit.enqueue(self, self.queue)
+            return False
+        first = (<Level> self.members.levels[0]).head
+        leave_ring(first)
+        Takers.enter(self.home, first)
+        first.level.head = first
+        if self.members.levels:
+            Takers.enter(self.home, self)
+        return False
+
+    cdef int resume(self) except -1:
+        if self.level is None and self.members.levels:
+            self.queue.resume(self)
+        return 0
+
+    cdef int offered(self) except -1:
+        if self.members.levels:
+            self.home.enter(self)
+            self.queue.deliver()
+        return 0

@@ -1,0 +1,156 @@
+"""Looking through a queue without changing it.
+
+Responsible for which entries are shown, in which order, and for keeping the bytes of their records
+where they are while a thread reads them. It takes nothing out and marks nothing; it does not know
+HTTP or Arrow.
+
+Invariants: what came after a browse began is not shown, and nothing is shown twice, since it goes
+through the priorities, and in each through the sequence numbers, in one direction; a segment that a
+window shows something of has one entry more than queues refer to, so that nobody drops, empties,
+maps or relocates it.
+"""
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport malloc, realloc
+
+from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, UNACKED, Block, Slot
+from leporid.engine.log.log cimport DURABLE_BIT, Log, Segment
+from leporid.engine.queue.order cimport Order
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.log.window cimport Entry, Window
+
+cdef enum:
+    # Looked at for one window: a millisecond. A queue may have long stretches with nothing to show.
+    SLOTS_MAX = 256 * 1024
+    ROWS_FIRST = 16
+
+
+cdef Segment segment_at(Plane plane, uint64_t upper):
+    cdef Log log = plane.durable if upper & DURABLE_BIT else plane.transient
+    return log.find(<uint32_t> upper & ~<uint32_t> DURABLE_BIT)
+
+
+cdef class QueueWindow(Window):
+    """Some messages of a queue; made by `Browse.window` and `Lease.window`."""
+
+    def __cinit__(self, *_):
+        self.pinned = set()
+        # Also of none: that they are there tells it from a window of a stream.
+        self.room = ROWS_FIRST
+        self.entries = <Entry *> malloc(self.room * sizeof(Entry))
+        if self.entries == NULL:
+            raise MemoryError("no memory for a window of a queue")
+
+    def __repr__(self):
+        return f"<QueueWindow of {self.rows} messages>"
+
+    cdef bint take(self, uint64_t seq, const Slot *slot, bint redelivered,
+                   uint64_t bytes_max) except -1:
+        """Show a message, too; returns False when it does not fit in any more."""
+        cdef Entry *entry
+        cdef void *grown
+        cdef uint64_t position = slot.position
+        cdef uint32_t size = self.plane.record(position).size
+        if self.rows and self.bytes + size > bytes_max:
+            return False
+        if self.rows == self.room:
+            grown = realloc(self.entries, self.room * 2 * sizeof(Entry))
+            if grown == NULL:
+                raise MemoryError("no memory for a window of a queue")
+            self.entries = <Entry *> grown
+            self.room *= 2
+        if position >> 32 != self.newest:
+            self.pin(position >> 32)
+        entry = &self.entries[self.rows]
+        entry.record = self.plane.record(position)
+        entry.seq = seq
+        entry.redelivered = redelivered
+        entry.unacked = slot.state == UNACKED
+        self.rows += 1
+        self.bytes += size
+        return True
+
+    cdef int pin(self, uint64_t upper) except -1:
+        cdef Segment segment
+        self.newest = upper
+        if upper in self.pinned:
+            return 0
+        self.pinned.add(upper)
+        segment = segment_at(self.plane, upper)
+        segment.readers += 1
+        segment.live += 1
+        return 0
+
+    def close(self):
+        """Let the bytes go; on the broker's thread, when nobody reads them any more."""
+        cdef uint64_t upper
+        cdef Segment segment
+        pinned, self.pinned = self.pinned, set()
+        for upper in pinned:
+            segment = segment_at(self.plane, upper)
+            segment.readers -= 1
+            self.plane.release(upper << 32)
+            if upper & DURABLE_BIT and segment.live * 2 < segment.total + 1:
+                # Cleaning comes after a sync, and may have passed this one over.
+                self.plane.dirty = True
+        self.rows = 0
+
+
+cdef class Browse:
+    """One look through a queue, from a sequence number on.
+
+    Args:
+        queue: the queue.
+        first: what is older is left out.
+        unacked: whether to show what was delivered and is not settled, too.
+    """
+
+    def __cinit__(self, Queue queue not None, uint64_t first=0, bint unacked=False):
+        self.queue = queue
+        self.first = self.at = first
+        self.end = queue.next_seq
+        self.unacked = unacked
+        self.priority = queue.max_priority
+
+    def __repr__(self):
+        return f"<Browse of {self.queue.name!r} at={self.at} end={self.end}>"
+
+    def window(self, uint32_t rows_max, uint64_t bytes_max):
+        """The next messages in order of delivery; none are no sign of the end, `done` is."""
+        cdef QueueWindow window = QueueWindow()
+        cdef Block *block
+        cdef const Slot *slot
+        cdef uint64_t stop
+        cdef uint32_t looked = 0
+        window.plane = self.queue.plane
+        while not self.done and looked < SLOTS_MAX:
+            looked += BLOCK_SLOTS
+            block = self.queue.index.block_from(self.at // BLOCK_SLOTS)
+            if self.at >= self.end or block == NULL or block.number * BLOCK_SLOTS >= self.end:
+                self.turn_back()
+                continue
+            self.at = max(self.at, block.number * BLOCK_SLOTS)
+            stop = min(self.end, (block.number + 1) * BLOCK_SLOTS)
+            while self.at < stop:
+                slot = &block.slots[self.at % BLOCK_SLOTS]
+                if self.shows(slot) and (window.rows == rows_max or not window.take(
+                        self.at, slot, slot.deliveries > (slot.state == UNACKED), bytes_max)):
+                    return window
+                self.at += 1
+        return window
+
+    cdef bint shows(self, const Slot *slot):
+        if slot.state != READY and not (self.unacked and slot.state == UNACKED):
+            return False
+        return self.queue.lanes is None or slot.priority == self.priority
+
+    cdef int turn_back(self) except -1:
+        """To the next priority that may have something; or it is done."""
+        self.at = self.first
+        self.priority -= 1
+        if not self.unacked:
+            while self.priority >= 0 and not (<Order> self.queue.lanes[self.priority]).count:
+                self.priority -= 1
+        self.done = self.priority < 0
+        return 0

@@ -1,0 +1,15 @@
+"""Messages taken out of a queue for a while, all of them settled together."""
+
+from libc.stdint cimport uint64_t
+
+from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.queue cimport Queue
+
+cdef class Lease:
+    cdef readonly Queue queue
+    cdef readonly uint64_t count        # messages it took
+    cdef readonly bint ended
+    cdef uint64_t *numbers              # their sequence numbers, in order of delivery
+    cdef uint64_t most
+    cdef void note(self, uint64_t seq, Slot *slot) noexcept
+    cdef int settle(self, bint requeue) except -1

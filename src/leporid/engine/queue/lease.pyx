@@ -1,0 +1,121 @@
+"""A lease: messages taken out of a queue together, and settled or given back together.
+
+Responsible for which entries it has. It does not know how long it lasts, nor who holds it.
+Invariant: until it ends its entries are UNACKED, as those of a consumer are, so that a restart, the
+end of the queue and its limits treat them alike.
+"""
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from leporid.engine.queue.browse cimport QueueWindow
+from leporid.engine.queue.index cimport DELIVERIES_MAX, READY, UNACKED, Slot
+from leporid.engine.queue.queue cimport Queue
+
+
+cdef class Lease:
+    """Takes up to `most` ready messages, in order of delivery; or those that `take` names.
+
+    Args:
+        most: messages that it may have.
+        chosen: whether `take` says which they are.
+    """
+
+    def __cinit__(self, Queue queue not None, uint64_t most, bint chosen=False):
+        cdef Slot *slot
+        cdef uint64_t seq
+        self.queue = queue
+        queue.plane.work()  # consumers that wait were there before
+        most = self.most = min(most, queue.ready_count)
+        self.numbers = <uint64_t *> malloc(max(<uint64_t> 1, most) * sizeof(uint64_t))
+        if self.numbers == NULL:
+            raise MemoryError("no memory for a lease")
+        while self.count < most and not chosen:
+            slot = queue.pop(&seq)
+            if slot == NULL:
+                break
+            self.note(seq, slot)
+
+    cdef void note(self, uint64_t seq, Slot *slot) noexcept:
+        """An entry was taken, and is its own."""
+        cdef Queue queue = self.queue
+        if slot.deliveries:
+            queue.plane.redelivered += 1
+        if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
+            slot.deliveries += 1
+        queue.delivered += 1
+        queue.plane.delivered += 1
+        self.numbers[self.count] = seq
+        self.count += 1
+
+    def take(self, numbers):
+        """Take those of these messages that are still ready; returns whether it may have more."""
+        cdef Queue queue = self.queue
+        cdef Slot *slot
+        cdef uint64_t seq
+        for seq in numbers:
+            if self.count == self.most or self.ended or queue.retired:
+                return False
+            slot = queue.slot_of(seq)
+            if slot == NULL or slot.state != READY:
+                continue
+            slot.state = UNACKED
+            queue.ready_count -= 1
+            queue.unacked_count += 1
+            queue.ready_bytes -= queue.plane.record(slot.position).body_len
+            self.note(seq, slot)
+        return self.count < self.most
+
+    def __dealloc__(self):
+        free(self.numbers)
+
+    def __repr__(self):
+        return (f"<Lease of {self.count} messages of {self.queue.name!r}"
+                f"{' ended' if self.ended else ''}>")
+
+    def window(self, uint64_t at, uint64_t end, uint32_t rows_max, uint64_t bytes_max):
+        """Its messages from number `at` on, below `end`, as many as the limits allow, at least
+        one.
+
+        Raises:
+            ValueError: the lease has ended, its queue is gone, or it has not so many.
+        """
+        cdef QueueWindow window = QueueWindow()
+        cdef Slot *slot
+        if self.ended or self.queue.retired or at > end or end > self.count:
+            raise ValueError(f"{self!r} does not show {at} to {end}")
+        window.plane = self.queue.plane
+        window.first = window.end = at
+        while window.end < end and window.rows < rows_max:
+            slot = self.queue.slot_of(self.numbers[window.end])
+            if not window.take(self.numbers[window.end], slot, slot.deliveries > 1, bytes_max):
+                break
+            window.end += 1
+        return window
+
+    def acknowledge(self):
+        """Settle all of them."""
+        self.settle(False)
+
+    def release(self):
+        """Give all of them back to their places; their next delivery is a redelivery."""
+        self.settle(True)
+
+    cdef int settle(self, bint requeue) except -1:
+        cdef uint64_t at
+        cdef Slot *slot
+        if self.ended:
+            return 0
+        self.ended = True
+        if self.queue.retired:
+            return 0
+        for at in range(self.count):
+            slot = self.queue.slot_of(self.numbers[at])
+            if slot == NULL or slot.state != UNACKED:
+                continue
+            if requeue:
+                self.queue.requeue(self.numbers[at], slot, False)
+            else:
+                self.queue.plane.acked += 1
+                self.queue.settle(self.numbers[at], slot)
+        return 0

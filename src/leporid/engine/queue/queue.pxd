@@ -1,0 +1,91 @@
+"""A queue: entries in order, limits, and who takes them."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef class Queue    # before the modules that know it, too
+
+from leporid.engine.queue.index cimport Index, Slot
+from leporid.engine.queue.order cimport Order
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue.takers cimport Taker, Takers
+from leporid.engine.queue.timers cimport Due
+from leporid.engine.queue.wishes cimport Wishes
+from leporid.engine.wire.wire cimport Range
+
+cdef enum:
+    DROP_HEAD = 0
+    REJECT_PUBLISH = 1
+    REJECT_PUBLISH_DLX = 2
+    HOLD_RETURNED = 1               # what a consumer did not want now is held before it is ready
+    HOLD_FAILED = 2                 # and what one failed with
+
+cdef class Queue:
+    cdef readonly uint32_t id
+    cdef readonly str name
+    cdef readonly bint durable
+    cdef readonly bint retired
+    cdef readonly bint remembers        # the keys of its messages: it is a UniqueQueue
+    cdef bint apart                     # keeps a record of its own of each message
+    cdef readonly uint64_t ready_count
+    cdef readonly uint64_t unacked_count
+    cdef readonly uint64_t ready_bytes
+    cdef readonly uint64_t held_count
+    cdef uint64_t held_bytes
+    cdef readonly uint64_t next_seq
+    cdef readonly uint64_t published, delivered
+    cdef readonly int consumer_count
+    # Set by the control plane, from arguments.
+    cdef uint64_t length_limit, bytes_limit, ttl
+    cdef readonly int overflow
+    cdef readonly int max_priority
+    cdef public object dead_letters
+    cdef public bint private            # what comes to no other queue is unroutable all the same
+    cdef readonly bint limited          # has a limit of length or bytes
+    cdef readonly bint counted          # deliveries say how often they came back
+    cdef int delivery_limit
+    cdef int retries                    # HOLD_RETURNED, HOLD_FAILED, both or none: who is held back
+    cdef uint64_t retry_min_ms, retry_max_ms
+    cdef uint64_t timeout_ms            # of its consumers; NO_LIMIT: it says nothing
+    cdef bint timeout_requeues          # what is overdue goes back alone
+    cdef Plane plane
+    cdef Index index
+    cdef Takers takers
+    cdef Wishes wishes                  # of consumers that have filters; None: nobody has
+    cdef Queue backlog                  # what waits for room here; None: nothing ever did
+    cdef public object given_up         # (reason): told what did so in vain; None: nobody is
+    cdef bint hungry                    # stands in plane.hungry
+    cdef uint64_t head_seq              # without priorities: from here on nothing was delivered
+    cdef Order returned                 # ready again, before head_seq
+    cdef list lanes                     # with priorities: an Order for each
+    cdef Range *ranges                  # settled, not yet in the log
+    cdef uint32_t range_count, range_capacity
+    cdef bint settling
+    cdef Slot *slot_of(self, uint64_t seq)
+    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1
+    cdef Slot *pop(self, uint64_t *seq) except? NULL
+    cdef Slot *first_of(self, Order order, uint64_t *seq)
+    cdef int settle(self, uint64_t seq, Slot *slot) except -1
+    cdef int forget(self, uint64_t seq, Slot *slot) except -1
+    cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
+    cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1
+    cdef int come_back(self, uint64_t seq, Slot *slot) except -1
+    cdef int let_go(self, Slot *slot) except -1
+    cdef int stand(self, uint64_t seq, Slot *slot) except -1
+    cdef int prune(self, Order order) except -1
+    cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
+    cdef int expire(self, uint64_t seq) except -1
+    cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
+    cdef bint shorten(self, Due *due)
+    cdef int note_settled(self, uint64_t position, uint64_t seq) except -1
+    cdef bint over_limit(self)
+    cdef bint refuses(self, uint32_t body_len) except -1
+    cdef bint is_full(self, uint32_t body_len)
+    cdef int drop_excess(self) except -1
+    cdef int deliver(self) except -1
+    cdef int delivered_some(self) except -1
+    cdef void wake(self)
+    cdef int attach(self, Taker taker) except -1
+    cdef int detach(self, Taker taker) except -1
+    cdef int resume(self, Taker taker) except -1
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1
+    cdef int drop_all(self, uint8_t state) except -1

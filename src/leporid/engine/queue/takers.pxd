@@ -1,0 +1,40 @@
+"""Those who take from a queue, and whose turn it is."""
+
+from libc.stdint cimport uint64_t
+
+from leporid.engine.queue.index cimport Slot
+
+cdef class Level
+cdef class Takers
+
+cdef class Taker:
+    cdef readonly int priority
+    cdef readonly uint64_t unacked_count
+    cdef readonly bint active       # not cancelled
+    cdef Takers home            # with whom it takes turns, while it is attached
+    cdef object filter          # Filter of what it wants; None: everything
+    cdef Taker next
+    cdef Taker previous
+    cdef Level level                # the ring it stands in; None: it stands in none
+    cdef bint can_take(self)
+    cdef int take(self, uint64_t seq, Slot *slot) except -1
+    cdef int resume(self) except -1
+    cdef int offered(self) except -1
+
+cdef class Level:
+    cdef Takers takers              # whose ring this is
+    cdef int priority
+    cdef Taker head
+
+cdef class Takers:
+    cdef list everybody             # in order of arrival
+    cdef list levels                # those that may take, highest priority first
+    cdef Taker chosen               # the single active one
+    cdef bint single
+    cdef int attach(self, Taker taker) except -1
+    cdef int detach(self, Taker taker) except -1
+    cdef int enter(self, Taker taker) except -1
+    cdef int choose(self) except -1
+    cdef Taker turn(self)
+
+cdef int leave_ring(Taker taker) except -1

@@ -1,0 +1,33 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of selector_set.pyx."""
+
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.log.window import Window
+
+class SelectorSet:
+    """Filters that are asked about one message together, by number."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def filed(self) -> int:
+        """Members that are found by a value, and not asked about every message."""
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Questions, asked, passed, type errors, since the start.
+
+        Each member is one question about each message, and is asked unless a value has answered it.
+        """
+
+    def add(self, filter: Filter) -> int:  # noqa: A002 - what it is
+        """Take a member in; returns its number, which is given again after `remove`."""
+
+    def remove(self, number: int) -> None:
+        """Let a member go; KeyError without it."""
+
+    def matching(self, exchange: str, routing_key: str, properties: bytes) -> list[int]:
+        """The numbers of the members that a message passes; `properties` are encoded."""
+
+    def count_in(self, window: Window) -> int:
+        """How many members the messages of a window pass, all together."""

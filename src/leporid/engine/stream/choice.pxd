@@ -1,0 +1,61 @@
+"""What a reader of a stream wants of it."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.stream.places cimport Summary
+from leporid.engine.wire.wire cimport Record, Target
+
+cdef struct Tally:
+    # What became of the messages of a stream.
+    uint64_t batches_skipped
+    uint64_t evaluated
+    uint64_t matched
+    uint64_t type_errors
+
+
+cdef inline void add_tally(Tally *to, const Tally *more) noexcept nogil:
+    to.batches_skipped += more.batches_skipped
+    to.evaluated += more.evaluated
+    to.matched += more.matched
+    to.type_errors += more.type_errors
+
+
+cdef inline tuple tally_of(const Tally *tally):
+    """Batches skipped, messages evaluated and matched, and those with a type error."""
+    return tally.batches_skipped, tally.evaluated, tally.matched, tally.type_errors
+
+
+cdef struct Group:
+    # One of these tags must be in a batch; or, if it says so, a message without a filter value.
+    size_t first, end
+    bint unfiltered
+
+cdef class Choice:
+    cdef readonly Filter filter
+    cdef uint64_t *keys             # of tags, all groups'
+    cdef Group *groups
+    cdef int group_count
+    cdef int64_t look_work          # of asking one summary
+    cdef int64_t steps              # of evaluating one message, at least
+    cdef int64_t patterns           # that each byte of a text may be compared with
+    cdef int weigh(self, Filter filter) except -1
+    cdef bint may_match(self, const Summary *summary) noexcept nogil
+
+
+cdef inline int64_t work_of(Choice choice, const Record *record) noexcept nogil:
+    """What evaluating a message costs, roughly; a unit is one to three nanoseconds."""
+    return (choice.steps + (record.properties_len >> 2)
+            + choice.patterns * record.properties_len + min(record.size >> 7, <uint32_t> 64))
+
+
+cdef inline int outcome_of(Choice choice, const Record *record, Tally *tally) noexcept nogil:
+    """What a filter says of a message, counted."""
+    cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
+                                 + record.targets * sizeof(Target))
+    cdef int outcome = choice.filter.matches(names, record.names_len, names + record.names_len,
+                                             record.properties_len)
+    tally.evaluated += 1
+    tally.matched += outcome == 1
+    tally.type_errors += outcome < 0
+    return outcome

@@ -1,0 +1,98 @@
+"""What a reader of a stream wants: a filter, and the tags without which a batch has nothing of it.
+
+Responsible for the two questions: may a batch have something, and does a message match. It does not
+know streams or readers. Invariant: any thread may ask, as nothing here changes; a batch that has a
+matching message is never said to have none, if each message that the filter lets pass has one of
+the tags of each group.
+"""
+
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport calloc, free
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from leporid.engine.selectors.conjunction cimport Conjunction
+from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.stream.places cimport SUMMARY_UNFILTERED, summary_key, summary_may_have
+from leporid.engine.selectors.selector cimport Selector
+
+cdef enum:
+    # Of any message: its header is read from memory.
+    STEPS_LEAST = 16
+    TAG_STEPS = 8
+    INSTRUCTION_BYTES = 4
+    OP_LIKE = 29
+
+
+cdef class Choice:
+    """A filter, and what batches must have for it."""
+
+    def __cinit__(self, Filter chosen not None, groups=(), *, unfiltered=None):
+        cdef int at = 0
+        cdef size_t key = 0
+        cdef bytes tag
+        cdef list given = [(tuple(tags), False) for tags in groups]
+        if unfiltered is not None:
+            given.append((tuple(unfiltered), True))
+        self.filter = chosen
+        self.steps = STEPS_LEAST
+        self.weigh(chosen)
+        self.groups = <Group *> calloc(max(1, len(given)), sizeof(Group))
+        self.keys = <uint64_t *> calloc(
+            max(1, sum([len(tags) for tags, _ in given])), sizeof(uint64_t))
+        if self.groups == NULL or self.keys == NULL:
+            raise MemoryError("no memory for the tags of a filter")
+        for at in range(len(given)):
+            tags, self.groups[at].unfiltered = given[at]
+            self.groups[at].first = key
+            for tag in tags:
+                self.keys[key] = summary_key(<const uint8_t *> PyBytes_AS_STRING(tag),
+                                             PyBytes_GET_SIZE(tag))
+                key += 1
+            self.groups[at].end = key
+        self.group_count = len(given)
+        self.look_work = 4 + <int64_t> key
+
+    def __dealloc__(self):
+        free(self.groups)
+        free(self.keys)
+
+    def __repr__(self):
+        return f"<Choice by {self.filter!r} groups={self.group_count}>"
+
+    cdef int weigh(self, Filter filter) except -1:
+        """Add what a filter costs."""
+        cdef const uint8_t *code
+        cdef Py_ssize_t size, at
+        if isinstance(filter, Conjunction):
+            self.weigh((<Conjunction> filter).first)
+            return self.weigh((<Conjunction> filter).second)
+        if not isinstance(filter, Selector):
+            self.steps += TAG_STEPS
+            return 0
+        code = <const uint8_t *> PyBytes_AS_STRING((<Selector> filter).code)
+        size = PyBytes_GET_SIZE((<Selector> filter).code)
+        at = size - INSTRUCTION_BYTES * (code[4] << 8 | code[5])
+        while at < size:
+            self.steps += 2
+            self.patterns += code[at] == OP_LIKE
+            at += INSTRUCTION_BYTES
+        return 0
+
+    cdef bint may_match(self, const Summary *summary) noexcept nogil:
+        """Whether a batch may have what is wanted; NULL: of a stream without any tag."""
+        cdef int at
+        cdef size_t key
+        cdef Group *group
+        for at in range(self.group_count):
+            group = &self.groups[at]
+            if group.unfiltered and (
+                    summary == NULL or summary.words[0] & SUMMARY_UNFILTERED):
+                continue
+            if summary == NULL:
+                return False
+            key = group.first
+            while key < group.end and not summary_may_have(summary, self.keys[key]):
+                key += 1
+            if key == group.end:
+                return False
+        return True

@@ -1,0 +1,140 @@
+"""Readers with a filter: looking for what they want, a bounded piece of a stream each turn.
+
+Responsible for who may look how far in a turn, and for finding the next message that matches, batch
+by batch: what a summary rules out is not read at all. It does not know credit or channels.
+
+Invariants: a turn looks for so long and no longer, however many readers there are and whatever they
+want, so that connections wait at most that long; each gets its share of it, those first that had
+none the turn before. What is stepped over does not match.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from leporid.engine.stream.choice cimport Choice, Tally, add_tally, outcome_of, work_of
+from leporid.engine.log.log cimport KIND_PUBLISH, Segment
+from leporid.engine.stream.places cimport Places
+from leporid.engine.plane cimport Plane
+from leporid.engine.stream.reader cimport Reader
+from leporid.engine.stream.stream cimport Cursor, Stream, offset_of
+from leporid.engine.wire.wire cimport Record
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch" (const void *at) nogil
+
+cdef enum:
+    # A unit takes one to three nanoseconds, the more the slower memory is.
+    WORK_A_TURN = 1000000
+    # A reader that has its turn looks at a batch or two.
+    WORK_LEAST = 10000
+    # So far ahead of a record memory is asked for what comes.
+    PREFETCH_BYTES = 512
+
+
+cdef int scan(Plane plane) except -1:
+    """Let readers with a filter look for what they want; once a turn."""
+    cdef Reader reader
+    cdef int64_t left = WORK_A_TURN, share, given, rest
+    cdef list readers, later = []
+    readers, plane.scanning = plane.scanning, []
+    share = max(<int64_t> WORK_LEAST, WORK_A_TURN // <int64_t> len(readers))
+    for reader in readers:
+        reader.scanning = False
+        if not reader.active:
+            continue
+        if left <= 0:
+            plane.scanning.append(reader)
+            reader.scanning = True
+            continue
+        given = min(left, share)
+        rest = reader.look_for(given)
+        left -= given - rest
+        if rest <= 0:
+            later.append(reader)
+            reader.scanning = True
+    plane.scanning += later
+    return 0
+
+
+cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
+    """The next message that matches, at which the cursor then is.
+
+    NULL: there is none up to the end, or there is work left to do.
+    """
+    cdef Cursor *cursor = scan.cursor
+    cdef Record *record
+    cdef Segment segment
+    cdef Tally tally
+    tally.batches_skipped = tally.evaluated = tally.matched = tally.type_errors = 0
+    record = NULL
+    while scan.work > 0 and cursor.offset < stream.end:
+        if cursor.offset >= scan.looked:
+            leave_out(stream, choice, scan, &tally)
+            continue
+        record = stream.look(cursor)
+        if record == NULL:
+            break
+        if cursor.offset >= scan.looked:
+            record = NULL
+            continue
+        segment = stream.log.find(cursor.segment)
+        # Where bytes are damaged, one message at a time.
+        record = seek(choice, scan, segment.base, segment.used, len(segment.holes) > 0, &tally)
+        if record != NULL:
+            break
+    add_tally(&stream.tally, &tally)
+    add_tally(&stream.plane.filtered, &tally)
+    return record
+
+
+cdef int leave_out(Stream stream, Choice choice, Scan *scan, Tally *tally) except -1:
+    """Go to the next batch that may have something, or to the end; by summaries alone."""
+    cdef Places places = stream.places
+    cdef Cursor *cursor = scan.cursor
+    cdef size_t after = places.after(cursor.offset), batch
+    batch = after = max(after, places.start + 1) - 1
+    while batch < places.end and places.marks[batch].offset < stream.end and scan.work > 0:
+        scan.work -= choice.look_work
+        if choice.may_match(places.summary(batch)):
+            break
+        batch += 1
+    if batch > after:
+        tally.batches_skipped += batch - after
+        if batch == places.end or places.marks[batch].offset >= stream.end:
+            cursor[0] = stream.end_place
+        else:
+            cursor.offset = places.marks[batch].offset
+            cursor.segment, cursor.at = places.marks[batch].segment, places.marks[batch].at
+    scan.looked = cursor.offset
+    if scan.work > 0 and cursor.offset < stream.end:
+        batch += 1
+        scan.looked = places.marks[batch].offset if batch < places.end else stream.end
+        scan.looked = min(scan.looked, stream.end)
+    return 0
+
+
+cdef Record *seek(Choice choice, Scan *scan, const uint8_t *base, size_t used, bint once,
+                  Tally *tally) noexcept nogil:
+    """The next match in a segment from the cursor on, up to where summaries were looked at."""
+    cdef Cursor *cursor = scan.cursor
+    cdef const uint8_t *p = base + cursor.at
+    cdef const Record *record
+    cdef const Record *found = NULL
+    cdef uint64_t offset
+    while p < base + used and scan.work > 0:
+        record = <const Record *> p
+        prefetch(p + PREFETCH_BYTES)
+        if record.kind == KIND_PUBLISH:
+            offset = offset_of(record)
+            if offset >= scan.looked:
+                break
+            cursor.offset = offset
+            scan.work -= work_of(choice, record)
+            if outcome_of(choice, record, tally) == 1:
+                found = record
+                break
+            cursor.offset = offset + 1
+        p += record.size
+        if once:
+            break
+    cursor.at = <uint32_t> (p - base)
+    return <Record *> found

@@ -1,0 +1,61 @@
+"""A stream: messages that stay, read by offset."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.stream.choice cimport Tally
+from leporid.engine.log.log cimport Log, Segment
+from leporid.engine.stream.places cimport Places
+from leporid.engine.log.producers cimport Producer, Producers
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.wire.wire cimport Record, Target
+
+cdef struct Cursor:
+    # Where a reader is: the next message it wants is at this place or behind it.
+    uint64_t offset
+    uint32_t segment
+    uint32_t at
+
+cdef class Stream(Queue):
+    cdef readonly uint64_t first        # offset of the oldest message
+    cdef readonly uint64_t end          # messages below are on disk, and may be read
+    cdef readonly uint64_t last_chunk   # first offset of the newest sync that brought something
+    cdef public object on_synced        # called when `end` moved
+    cdef public str title               # its name as reply texts have it
+    cdef readonly Log log
+    cdef readonly Producers producers   # those that say who they are
+    cdef list readers
+    cdef list dropped                   # numbers of segments whose files may go
+    cdef set unmapped                   # of segments that are in files and read from memory
+    cdef uint32_t retained              # the segment that was the newest when retention looked
+    cdef readonly Places places
+    cdef Tally tally                # of what readers with a filter made of it
+    cdef bint gaps                  # some offsets are not there: damage cost their messages
+    cdef uint64_t newest_ms             # timestamps never go back
+    cdef uint64_t end_ms                # of the newest message that may be read
+    cdef Cursor end_place               # where the message with offset `end` will be, or behind
+    cdef uint64_t closing               # `end` after the sync under way
+    cdef uint64_t closing_ms
+    cdef Cursor closing_place
+    cdef bint unsynced                  # stands in plane.unsynced
+    cdef uint64_t max_bytes, max_age_ms
+    cdef size_t segment_bytes_max
+    cdef int append_message(self, const uint8_t *names, size_t names_len,
+                            const uint8_t *properties, size_t properties_len,
+                            const uint8_t *body, size_t body_len, uint8_t marks,
+                            Producer producer, uint64_t sequence) except -1
+    cdef int touch(self) except -1
+    cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
+                  uint32_t at) except -1
+    cdef bint whole_step(self, size_t mark, Cursor *cursor, Segment segment) noexcept
+    cdef int locate(self, uint64_t offset, Cursor *cursor) except -1
+    cdef Record *message_at(self, Cursor *cursor) except? NULL
+    cdef Record *look(self, Cursor *cursor) except? NULL
+    cdef tuple begin_sync(self)
+    cdef int append_synced(self) except -1
+    cdef int end_sync(self, list writes) except -1
+    cdef int map_sealed(self) except -1
+    cdef int retain(self) except -1
+
+
+cdef inline uint64_t offset_of(const Record *record) noexcept nogil:
+    return (<const Target *> (<const uint8_t *> record + sizeof(Record))).seq

@@ -1,0 +1,447 @@
+"""A stream: a log of its own, read by offset, whose messages stay until retention drops them.
+
+Responsible for offsets, for what may be read, for finding an offset or a time, and for retention.
+It knows no connections: who reads over AMQP is in `reader`, ranges for others are `window`s. It is
+a Queue so that bindings and consumers treat it as one; the index of entries stays empty.
+
+Invariants: offsets are dense, begin at 0 and are never given twice; what anybody may read is on
+disk, so that no crash can give its offset to another message; a segment that somebody reads keeps
+its bytes.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from leporid.engine.stream.choice cimport Choice, Tally, add_tally, tally_of
+from leporid.engine.log.log cimport (
+    DURABLE_BIT, FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment,
+)
+from leporid.engine.stream.places cimport Mark, Places, is_due
+from leporid.engine.plane cimport Plane
+from leporid.engine.log.producers cimport Producer, Producers
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.stream.reader cimport Reader
+from leporid.engine.queue.takers cimport Taker
+from leporid.engine.stream.window cimport StreamWindow
+from leporid.engine.wire.wire cimport HAS_TAG, Record, Target
+
+cdef extern from *:
+    """
+    #define NO_LIMIT UINT64_MAX
+    """
+    uint64_t NO_LIMIT
+
+cdef enum:
+    # A small stream takes little room; each further segment is twice as large, up to the limit.
+    SEGMENT_BYTES_FIRST = 1024 * 1024
+    SEGMENT_BYTES_MAX = 16 * 1024 * 1024
+
+
+cdef class Stream(Queue):
+    """One stream; made by `Plane.stream`."""
+
+    def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
+        self.apart = True
+        self.log = Log(True, SEGMENT_BYTES_FIRST, plane.durable.seed ^ queue_id)
+        self.title = f"queue '{name}'"
+        self.readers = []
+        self.dropped = []
+        self.unmapped = set()
+        self.producers = Producers()
+        self.places = Places()
+        self.max_bytes = self.max_age_ms = NO_LIMIT
+        self.segment_bytes_max = SEGMENT_BYTES_MAX
+
+    def __repr__(self):
+        return (f"<Stream {self.name!r} first={self.first} end={self.end} "
+                f"consumers={self.consumer_count}>")
+
+    # ------------------------------------------------------------- what the control plane asks
+
+    def set_retention(self, *, max_bytes=None, max_age_ms=None, segment_bytes=None):
+        """What may go: whole segments beyond a size or an age, never the newest."""
+        self.max_bytes = NO_LIMIT if max_bytes is None else max_bytes
+        self.max_age_ms = NO_LIMIT if max_age_ms is None else max_age_ms
+        if segment_bytes is not None:
+            self.segment_bytes_max = min(SEGMENT_BYTES_MAX, max(4096, segment_bytes))
+            if self.log.segment_bytes > self.segment_bytes_max:
+                self.log.resize(self.segment_bytes_max)
+
+    @property
+    def next_offset(self):
+        """The offset of the next message that comes."""
+        return self.next_seq
+
+    @property
+    def bytes(self):
+        """Bytes of the log."""
+        cdef Segment segment
+        cdef uint64_t total = 0
+        for segment in self.log.segments:
+            if segment is not None:
+                total += segment.used
+        return total
+
+    @property
+    def incarnation(self):
+        """Tells this stream from every other that had or will have its name."""
+        return f"{self.plane.incarnation_prefix}-{self.id}"
+
+    @property
+    def first_timestamp_ms(self):
+        """When the oldest message came; None when there is none."""
+        cdef Cursor cursor
+        cdef Record *record
+        self.locate(self.first, &cursor)
+        record = self.look(&cursor)
+        return None if record == NULL else record.timestamp_ms
+
+    @property
+    def last_timestamp_ms(self):
+        """When the newest readable message came; None when there is none."""
+        return self.end_ms if self.end > self.first else None
+
+    @property
+    def filtering(self):
+        """What filters made of it, over AMQP and HTTP: batches skipped, messages evaluated and
+        matched, and those with a type error."""
+        return tally_of(&self.tally)
+
+    def offset_for(self, uint64_t timestamp_ms):
+        """The first offset that came at that time or later; `end` if none did yet."""
+        cdef size_t low = self.places.start, high = self.places.end, middle
+        cdef Cursor cursor
+        cdef Record *record
+        while low < high:
+            middle = (low + high) // 2
+            if self.places.marks[middle].timestamp_ms < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.places.start:
+            self.locate(self.first, &cursor)
+        else:
+            self.locate(self.places.marks[low - 1].offset, &cursor)
+        record = self.look(&cursor)
+        while record != NULL and record.timestamp_ms < timestamp_ms:
+            cursor.at += record.size
+            cursor.offset += 1
+            record = self.look(&cursor)
+        return self.end if record == NULL else cursor.offset
+
+    def count_filtering(self, counts):
+        """Add what filters made of a window, as `filtering` has it."""
+        cdef Tally more
+        more.batches_skipped, more.evaluated, more.matched, more.type_errors = counts
+        add_tally(&self.tally, &more)
+        add_tally(&self.plane.filtered, &more)
+
+    def window(self, uint64_t first, uint64_t end, uint32_t rows_max, uint64_t bytes_max,
+               Choice choice=None):
+        """Messages from offset `first` on, below `end`: as many as both limits allow, at least
+        one. Their bytes stay where they are until the window is closed.
+
+        Batches that have nothing of a choice are left out; there may be no messages at all then.
+
+        Raises:
+            ValueError: that range is not there.
+        """
+        if first < self.first or end > self.end or first > end:
+            raise ValueError(f"stream {self.name!r} has offsets {self.first} to {self.end}, "
+                             f"not {first} to {end}")
+        return StreamWindow(self, first, end, rows_max, bytes_max, choice)
+
+    # ------------------------------------------------------------- appending
+
+    cdef int append_message(self, const uint8_t *names, size_t names_len,
+                            const uint8_t *properties, size_t properties_len,
+                            const uint8_t *body, size_t body_len, uint8_t marks,
+                            Producer producer, uint64_t sequence) except -1:
+        """One message at the end, of a producer if there is one; readable when it is synced.
+
+        `marks` are those of its properties.
+        """
+        cdef int targets = 1 if producer is None else 2
+        cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
+                            + properties_len + body_len + 7) & ~<size_t> 7
+        cdef Record *record = self.log.begin(size)
+        cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
+        cdef uint8_t *p = <uint8_t *> (target + targets)
+        cdef uint64_t offset = self.next_seq, position
+        cdef uint32_t segment
+        self.newest_ms = max(self.newest_ms, self.plane.wall_ms)
+        memset(<uint8_t *> record + size - 8, 0, 8)
+        record.size = <uint32_t> size
+        record.kind = KIND_PUBLISH
+        record.flags = 0
+        record.targets = <uint16_t> targets
+        record.properties_len = <uint32_t> properties_len
+        record.timestamp_ms = self.newest_ms
+        record.body_len = <uint32_t> body_len
+        record.names_len = <uint16_t> names_len
+        target.queue = self.id
+        target.seq = offset
+        if producer is not None:
+            record.flags = FLAG_PRODUCED
+            target[1].queue, target[1].seq = producer.number, sequence
+            producer.next = sequence + 1
+        memcpy(p, names, names_len)
+        p += names_len
+        memcpy(p, properties, properties_len)
+        memcpy(p + properties_len, body, body_len)
+        position = self.log.finish(record)
+        self.next_seq += 1
+        self.published += 1
+        self.plane.appended_to_streams += 1
+        segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
+        if is_due(self.places, offset, segment):
+            self.mark(offset, record.timestamp_ms, segment, <uint32_t> position)
+        if marks & HAS_TAG or self.places.summaries != NULL:
+            self.places.note(properties, properties_len, marks & HAS_TAG)
+        if self.consumer_count or self.on_synced is not None:
+            self.plane.awaited = True
+        return self.touch()
+
+    cdef int touch(self) except -1:
+        """Something of this stream belongs to the next sync."""
+        if not self.unsynced:
+            self.unsynced = True
+            self.plane.unsynced.append(self)
+        self.plane.dirty = True
+        return 0
+
+    # ------------------------------------------------------------- places
+
+    cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
+                  uint32_t at) except -1:
+        """Remember a place that is due."""
+        cdef Places places = self.places
+        if (places.end > places.start and places.marks[places.end - 1].segment != segment
+                and self.log.segment_bytes < self.segment_bytes_max):
+            self.log.resize(min(2 * self.log.segment_bytes, self.segment_bytes_max))
+        return places.add(offset, timestamp_ms, segment, at)
+
+    cdef bint whole_step(self, size_t mark, Cursor *cursor, Segment segment) noexcept:
+        """Whether every offset from a cursor up to the next mark has its record in between.
+
+        Offsets are dense but for what was damaged, and each readable one stands before `end`.
+        """
+        cdef Mark *marks = self.places.marks
+        if (self.gaps or mark == self.places.start or mark >= self.places.end
+                or segment.holes):
+            return False
+        return (marks[mark - 1].offset == cursor.offset
+                and marks[mark].segment == cursor.segment
+                and marks[mark].offset <= self.end)
+
+    cdef int locate(self, uint64_t offset, Cursor *cursor) except -1:
+        """Point a cursor at an offset, which may be one that does not exist yet."""
+        cdef Mark *mark
+        cdef Segment segment = self.log.active
+        cdef Record *record
+        cursor.offset = max(offset, self.first)
+        if cursor.offset >= self.next_seq:
+            cursor.offset = self.next_seq
+            cursor.segment = self.log.first if segment is None else segment.number
+            cursor.at = SEGMENT_HEADER_BYTES if segment is None else <uint32_t> segment.used
+            return 0
+        mark = self.places.before(cursor.offset)
+        if mark == NULL:
+            mark = &self.places.marks[self.places.start]
+        cursor.segment, cursor.at = mark.segment, mark.at
+        record = self.message_at(cursor)
+        while record != NULL and offset_of(record) < cursor.offset:
+            cursor.at += record.size
+            record = self.message_at(cursor)
+        return 0
+
+    cdef Record *message_at(self, Cursor *cursor) except? NULL:
+        """The next message's record at or behind a place, readable or not; NULL: none yet."""
+        cdef Segment segment
+        cdef Segment active = self.log.active
+        cdef Record *record
+        while active is not None and cursor.segment <= active.number:
+            segment = self.log.find(cursor.segment)
+            if segment is None or cursor.at >= segment.used:
+                if segment is active:
+                    break
+                cursor.segment += 1
+                cursor.at = SEGMENT_HEADER_BYTES
+                continue
+            if segment.holes and cursor.at in segment.holes:
+                cursor.at = segment.holes[cursor.at]
+                continue
+            record = <Record *> (segment.base + cursor.at)
+            if record.kind == KIND_PUBLISH:
+                return record
+            cursor.at += record.size
+        return NULL
+
+    cdef Record *look(self, Cursor *cursor) except? NULL:
+        """The next readable message at a cursor, which then has its offset; NULL: none yet.
+
+        To go on, add the record's size to `at` and one to `offset`.
+        """
+        cdef Record *record = NULL
+        if cursor.offset < self.end:
+            record = self.message_at(cursor)
+        if record == NULL:
+            return NULL
+        cursor.offset = offset_of(record)  # past offsets that were lost to damage
+        return record if cursor.offset < self.end else NULL
+
+    # ------------------------------------------------------------- sync
+
+    cdef tuple begin_sync(self):
+        """What storage has to do for this stream: (id, writes, drops)."""
+        self.unsynced = False
+        self.closing, self.closing_ms = self.next_seq, self.newest_ms
+        self.locate(self.closing, &self.closing_place)
+        if self.log.active is not None and self.log.active.used > self.log.active.written:
+            self.producers.begin_sync(self.log, self.newest_ms)
+            self.append_synced()
+        drops, self.dropped = self.dropped, []
+        return self.id, self.log.unwritten(), drops
+
+    cdef int append_synced(self) except -1:
+        """Note what is on disk and what comes with this write.
+
+        By that a start tells the loss of a write that did not finish from damage, and knows that
+        there were offsets although their messages are damaged.
+        """
+        cdef size_t size = sizeof(Record) + 16
+        cdef Record *record = self.log.begin(size)
+        cdef uint64_t *offsets = <uint64_t *> (<uint8_t *> record + sizeof(Record))
+        memset(record, 0, size)
+        record.size = <uint32_t> size
+        record.kind = KIND_SYNCED
+        record.timestamp_ms = self.newest_ms
+        record.body_len = 16
+        offsets[0], offsets[1] = self.end, self.next_seq
+        self.log.finish(record)
+        return 0
+
+    cdef int end_sync(self, list writes) except -1:
+        """That is on disk: it may be read."""
+        cdef bint moved = self.closing > self.end
+        for write in writes:
+            self.unmapped.add(write[0])
+        self.log.mark_written(writes)
+        if moved:
+            self.last_chunk = self.end
+            self.end, self.end_ms = self.closing, self.closing_ms
+            self.end_place = self.closing_place
+            self.ready_count = self.end - self.first
+        self.map_sealed()
+        if self.log.active is not None and self.log.active.number != self.retained:
+            self.retained = self.log.active.number
+            self.retain()  # a segment is full; what else may let one go, the plane looks after
+        if moved and not self.retired:
+            self.wake()
+            if self.on_synced is not None:
+                self.on_synced()
+        return 0
+
+    cdef int map_sealed(self) except -1:
+        """Read what is sealed and written from its file, and give its memory back."""
+        cdef Segment segment
+        if self.plane.map_stream_segment is None or self.retired:
+            return 0
+        for number in list(self.unmapped):
+            segment = self.log.find(number)
+            if segment is not None:
+                if not segment.sealed or segment.written != segment.used or segment.readers:
+                    continue
+                try:
+                    segment.adopt(self.plane.map_stream_segment(self.id, number), self.log)
+                except OSError:
+                    return 0  # no descriptor or mapping to be had: again after the next sync
+            self.unmapped.discard(number)
+        return 0
+
+    cdef int retain(self) except -1:
+        """Drop the oldest segments while the stream is too large or they are too old."""
+        cdef Segment oldest
+        cdef Reader reader
+        cdef Places places = self.places
+        cdef size_t at
+        cdef uint64_t now = self.plane.wall_ms, total
+        if self.max_bytes == NO_LIMIT and self.max_age_ms == NO_LIMIT or self.retired:
+            return 0
+        total = self.bytes
+        while places.end > places.start:
+            oldest = self.log.find(places.marks[places.start].segment)
+            if not oldest.sealed or oldest.written != oldest.used or oldest.readers:
+                break
+            at = places.start
+            while at < places.end and places.marks[at].segment == oldest.number:
+                at += 1
+            if at == places.end or places.marks[at].offset > self.end:
+                break  # it has the newest messages
+            if total <= self.max_bytes and (
+                    self.max_age_ms == NO_LIMIT
+                    or places.marks[at].timestamp_ms + self.max_age_ms > now):
+                break
+            for reader in self.readers:
+                if reader.cursor.offset < places.marks[at].offset:
+                    return 0
+            total -= oldest.used
+            self.drop_before(places.marks[at].segment)
+            places.start = at
+            self.first = places.marks[at].offset
+            self.ready_count = self.end - self.first
+        return 0
+
+    def drop_before(self, uint32_t number):
+        """Forget the segments below that number; their files go with the next sync."""
+        cdef Segment segment
+        for segment in list(self.log.segments):
+            if segment is not None and segment.number < number:
+                self.dropped.append(segment.number)
+                self.log.drop(segment)
+        self.touch()
+
+    # ------------------------------------------------------------- readers
+
+    cdef void wake(self):
+        if not self.hungry and self.readers:
+            self.hungry = True
+            self.plane.hungry.append(self)
+
+    cdef int attach(self, Taker taker) except -1:
+        self.consumer_count += 1
+        self.readers.append(taker)
+        self.wake()
+        return 0
+
+    cdef int detach(self, Taker taker) except -1:
+        self.consumer_count -= 1
+        self.readers.remove(taker)
+        return 0
+
+    cdef int resume(self, Taker taker) except -1:
+        cdef Reader reader = <Reader> taker
+        reader.waiting = False
+        if reader.cursor.offset < self.end:
+            self.wake()
+        return 0
+
+    cdef int deliver(self) except -1:
+        """Let every reader have what it has credit for."""
+        cdef Reader reader
+        for reader in self.readers:
+            reader.fill(self)
+        return 0
+
+    def purge(self):
+        """A stream cannot be purged; the rules refuse it before."""
+        raise AssertionError(f"stream {self.name!r} was to be purged")
+
+    def retire(self):
+        """The stream was deleted; returns how many messages it had."""
+        self.retired = True
+        self.plane.queues.pop(self.id, None)
+        self.plane.streams.pop(self.id, None)
+        self.plane.dropped_streams.append(self.id)
+        self.plane.dirty = True
+        return self.ready_count

@@ -1,0 +1,119 @@
+"""A window of a stream: a range of its messages, for work outside of the broker's thread.
+
+Responsible for keeping the bytes of the range in memory. It is opened and closed on the broker's
+thread. Invariant: every message in it is on disk, with an offset in [first, end), and there are
+`rows` of them; every other message of that range is lost, or not wanted.
+
+Most records are not looked at here, as that would cost the broker's thread a walk over all their
+memory: from one marked place to the next they are counted by their offsets. Batches in which
+nothing is wanted are left out the same way.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.log.log cimport Segment
+from leporid.engine.log.window cimport Window
+from leporid.engine.stream.choice cimport Choice
+from leporid.engine.stream.places cimport Mark, Places
+from leporid.engine.stream.stream cimport Cursor, Stream
+from leporid.engine.wire.wire cimport Record
+
+cdef enum:
+    # Half a millisecond or so of the broker's thread.
+    BATCHES_SKIPPED_MAX = 1 << 15
+
+
+cdef class StreamWindow(Window):
+    """Made by `Stream.window`; `close` it, or use it in a `with` statement."""
+
+    def __cinit__(self, Stream stream not None, uint64_t first, uint64_t end, uint32_t rows_max,
+                  uint64_t bytes_max, Choice choice=None):
+        cdef Cursor cursor
+        cdef Segment segment = None
+        cdef Record *record
+        cdef size_t mark
+        cdef uint64_t size, rows
+        cdef const uint8_t *start = NULL
+        cdef const uint8_t *p = NULL
+        cdef Places places
+        self.segments = []
+        self.lost = []
+        self.first = self.end = first
+        if first == end:
+            return
+        places = stream.places
+        stream.locate(first, &cursor)
+        mark = places.after(first)
+        while True:
+            if choice is not None and not self.leave_out(stream, choice, &cursor, end):
+                break
+            record = stream.look(&cursor)
+            if record == NULL or cursor.offset >= end:
+                self.miss(end)
+                break
+            if self.rows and (self.rows >= rows_max or self.bytes + record.size > bytes_max):
+                break
+            self.miss(cursor.offset)
+            if <const uint8_t *> record != p:
+                if start != NULL:
+                    self.add(start, p)
+                start = <const uint8_t *> record
+            if segment is None or segment.number != cursor.segment:
+                segment = stream.log.find(cursor.segment)
+                segment.readers += 1
+                self.segments.append(segment)
+            while mark < places.end and places.marks[mark].offset <= cursor.offset:
+                mark += 1
+            if stream.whole_step(mark, &cursor, segment) and places.marks[mark].offset <= end:
+                size = places.marks[mark].at - cursor.at
+                rows = places.marks[mark].offset - cursor.offset
+                if self.rows + rows <= rows_max and self.bytes + size <= bytes_max:
+                    p = <const uint8_t *> record + size
+                    self.rows += <uint32_t> rows
+                    self.bytes += size
+                    cursor.at = places.marks[mark].at
+                    cursor.offset = self.end = places.marks[mark].offset
+                    continue
+            p = <const uint8_t *> record + record.size
+            self.rows += 1
+            self.bytes += record.size
+            self.end = cursor.offset + 1
+            cursor.at += record.size
+            cursor.offset += 1
+        if start != NULL:
+            self.add(start, p)
+
+    def __repr__(self):
+        return f"<StreamWindow of {self.rows} messages, offsets {self.first} to {self.end}>"
+
+    cdef bint leave_out(self, Stream stream, Choice choice, Cursor *cursor, uint64_t end) noexcept:
+        """Step over batches in which nothing is wanted; false: these were enough for now."""
+        cdef Places places = stream.places
+        cdef Mark *marks = places.marks
+        cdef size_t mark = places.after(cursor.offset)
+        # What was lost to damage is told of, so it is not stepped over.
+        if stream.gaps or mark == places.start or marks[mark - 1].offset != cursor.offset:
+            return True
+        while mark < places.end and marks[mark].offset <= end and not choice.may_match(
+                places.summary(mark - 1)):
+            if self.batches_skipped == BATCHES_SKIPPED_MAX:
+                return False
+            self.batches_skipped += 1
+            cursor.segment, cursor.at = marks[mark].segment, marks[mark].at
+            cursor.offset = self.end = marks[mark].offset
+            mark += 1
+        return True
+
+    def miss(self, uint64_t upto):
+        """Note that what is between the last message and that offset is not there."""
+        if self.end < upto:
+            self.lost.append((self.end, upto))
+            self.end = upto
+
+    def close(self):
+        """Let the bytes go; on the broker's thread, when nobody reads them any more."""
+        cdef Segment segment
+        segments, self.segments = self.segments, []
+        for segment in segments:
+            segment.readers -= 1
+        self.count = 0

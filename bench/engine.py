@@ -31,14 +31,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.client import CHANNEL, PROTOCOL_HEADER, ack, message
 
-from leporid.engine.selectors.filter import Filter
-from leporid.engine.selectors.selector import Selector
 from leporid.engine.connection.channel import Channel
 from leporid.engine.connection.connection import Connection
 from leporid.engine.connection.interceptor import Interceptor
 from leporid.engine.plane import Plane
 from leporid.engine.queue.queue import Queue
-from leporid.engine.routing.source import Source
+from leporid.engine.routing.route_cache import RouteCache
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 
 FRAME_BYTES_MAX = 131072
@@ -102,10 +102,10 @@ class Peer:
         queues: Sequence[Queue],
         filtered: Sequence[tuple[Filter, Queue]] = (),
     ) -> None:
-        found = plane.fork([], filtered) if filtered else queues
-        self._source = plane.source("", lambda _key, _properties: found, True)
+        found = plane.conditional_route([], filtered) if filtered else queues
+        self._source = plane.route_cache("", lambda _key, _properties: found, True)
 
-    def source(self, _name: str, /) -> Source:
+    def route_cache(self, _name: str, /) -> RouteCache:
         """The routes of the one exchange there is."""
         return self._source
 

@@ -32,11 +32,11 @@ from bench.client import (
 )
 from bench.engine import FRAME_BYTES_MAX, TURN_MESSAGES, Peer
 
+from leporid.engine.log.window import Window
+from leporid.engine.plane import Plane
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.tags import Tags
-from leporid.engine.log.window import Window
-from leporid.engine.plane import Plane
 from leporid.filters.compiler import program
 from leporid.filters.dialects import Dialect
 

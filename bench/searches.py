@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.client import CHANNEL, PROTOCOL_HEADER, table
 from bench.engine import Peer
 
-from leporid.engine.selectors.selector import Selector
 from leporid.engine.plane import Plane
 from leporid.engine.queue.queue import Queue
+from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 
 MESSAGES = 1_000_000

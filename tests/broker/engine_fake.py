@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.broker.route_fakes import FakeCredit, FakeDecision, FakeFork, FakeSource
+from tests.broker.route_fakes import (
+    FakeConditionalRoute,
+    FakeCredit,
+    FakeFilterOutcomes,
+    FakeRouteCache,
+)
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
@@ -42,7 +47,7 @@ class FakeQueue:
     held_count: int = 0
     backlog_count: int = 0
     given_up: Callable[[str], None] | None = None
-    lost: Callable[[], None] | None = None
+    on_unroutable: Callable[[], None] | None = None
     retired: bool = False
 
     dead_letters: DeadLetterPort | None = None
@@ -167,7 +172,7 @@ class FakeStream(FakeQueue):
 class FakeDelays(FakeQueue):
     """Keeps bodies until they are fired by hand."""
 
-    source: object = None
+    routes: object = None
     routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]] = lambda name, keys, raw: []
     fired: int = 0
     cancelled: int = 0
@@ -432,16 +437,16 @@ class FakeConnection:
     ) -> int:
         """Publish; returns to how many queues."""
         try:
-            source = self.session.source(exchange)
+            routes = self.session.route_cache(exchange)
             if copies:
                 queues: Sequence[Queue] = self.session.copies(
-                    source, exchange, [key, *copies], properties
+                    routes, exchange, [key, *copies], properties
                 )
             else:
-                given = None if source.cacheable else properties
-                assert isinstance(source, FakeSource)
-                found = source.resolve(key, given)
-                if isinstance(found, FakeFork):
+                given = None if routes.cacheable else properties
+                assert isinstance(routes, FakeRouteCache)
+                found = routes.resolve(key, given)
+                if isinstance(found, FakeConditionalRoute):
                     found = found.queues_for(exchange, key, properties)
                 assert isinstance(found, Sequence)
                 queues = found
@@ -508,22 +513,22 @@ class FakePlane:
         self.queues.append(stream)
         return stream
 
-    def recall(self, queue: Queue) -> list[Stored]:
+    def snapshot(self, queue: Queue) -> list[Stored]:
         assert isinstance(queue, FakeQueue)
         return [("published", "k", b"\0\0", body.encode()) for body in queue.ready]
 
     def delays(
         self,
         queue_id: int,
-        source: object,
+        routes: object,
         routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
     ) -> FakeDelays:
-        delays = FakeDelays(queue_id, "", queue_id != 0, source=source, routed=routed)
+        delays = FakeDelays(queue_id, "", queue_id != 0, routes=routes, routed=routed)
         self.queues.append(delays)
         return delays
 
-    def staging(
+    def verdict_queue(
         self,
         queue_id: int,
         name: str,
@@ -544,4 +549,8 @@ class FakePlane:
         counted = evaluated, matched, failed
         self.filtered = tuple(map(sum, zip(self.filtered, counted, strict=True)))
 
-    fork, decision, source = FakeFork, FakeDecision, FakeSource
+    conditional_route, filter_outcomes, route_cache = (
+        FakeConditionalRoute,
+        FakeFilterOutcomes,
+        FakeRouteCache,
+    )

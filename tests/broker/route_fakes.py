@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from leporid.broker.dataplane import Queue, Resolve
 from leporid.engine.selectors.filter import Filter
-from leporid.engine.selectors.questions import Questions
+from leporid.engine.selectors.filter_counters import FilterCounters
 
 if TYPE_CHECKING:
     from tests.broker.engine_fake import FakeReader
 
 
 @dataclass(eq=False)
-class FakeFork:
+class FakeConditionalRoute:
     """Queues of every message, and such as depend on it."""
 
     queues: Sequence[Queue]
@@ -32,14 +32,14 @@ class FakeFork:
 
 
 @dataclass(eq=False)
-class FakeDecision:
+class FakeFilterOutcomes:
     """Filters that must be asked for each message."""
 
     filters: Sequence[Filter]
 
 
 @dataclass(eq=False)
-class FakeSource:
+class FakeRouteCache:
     name: str
     resolve: Resolve
     cacheable: bool
@@ -48,7 +48,7 @@ class FakeSource:
     delaying: bool = False
     check_key: Callable[[str], None] | None = None
     spread_keys: Callable[[], Sequence[str]] | None = None
-    questions: Questions = field(default_factory=Questions)
+    questions: FilterCounters = field(default_factory=FilterCounters)
 
     def forget(self) -> None:
         pass

@@ -27,7 +27,7 @@ def real() -> dict[str, object]:
         "Connection": connection,
         "Channel": channel,
         "Queue": queue,
-        "Source": plane.source("e", lambda key, properties: [], True),
+        "RouteCache": plane.route_cache("e", lambda key, properties: [], True),
         "Consumer": channel.consume(queue, "t", True, 0, 0),
     }
 
@@ -41,7 +41,7 @@ def fake() -> dict[str, object]:
         "Connection": connection,
         "Channel": channel,
         "Queue": queue,
-        "Source": plane.source("e", lambda key, properties: [], True),
+        "RouteCache": plane.route_cache("e", lambda key, properties: [], True),
         "Consumer": channel.consume(queue, "t", True, 0, 0),
     }
 

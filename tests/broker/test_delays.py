@@ -51,12 +51,12 @@ class Here:
         )
         self.vhost: VirtualHost = self.broker.add_vhost("/")
         self.peer = EnginePeer(self.plane)
-        self.peer.session.source = self.source  # type: ignore[method-assign,assignment]
+        self.peer.session.route_cache = self.source  # type: ignore[method-assign,assignment]
         self.peer.session.copies = self.copies  # type: ignore[method-assign,assignment]
         self.changes.clear()
 
     def source(self, name: str) -> object:
-        return self.vhost.exchange(name).source
+        return self.vhost.exchange(name).routes
 
     def copies(self, source: object, name: str, keys: list[str], raw: bytes) -> object:
         return self.vhost.routing.route(self.vhost.exchange(name), keys, raw)
@@ -157,11 +157,11 @@ def test_it_delays_what_it_gets_as_an_alternate_exchange(here):
 def test_an_exchange_above_asks_for_each_message_as_long_as_it_leads_there(here):
     above = here.exchange("above", "topic")
     d = here.delayed("d")
-    assert (above.source.cacheable, d.source.cacheable) == (True, True)
+    assert (above.routes.cacheable, d.routes.cacheable) == (True, True)
     here.bind("above", "d", "#", "exchange")
-    assert (above.source.cacheable, d.source.cacheable) == (False, True)
+    assert (above.routes.cacheable, d.routes.cacheable) == (False, True)
     here.vhost.delete_exchange(d, if_unused=False)
-    assert above.source.cacheable
+    assert above.routes.cacheable
 
 
 def test_two_of_them_in_a_row_delay_once(here):

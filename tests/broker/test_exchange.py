@@ -1,12 +1,12 @@
 """An exchange, and whether its routes may be kept."""
 
 import pytest
-from tests.broker.fake_source import FakeSource
+from tests.broker.fake_route_cache import FakeRouteCache
 from tests.broker.topology_world import World
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
-from leporid.broker.dataplane import Source
+from leporid.broker.dataplane import RouteCache
 from leporid.broker.exchange import Exchange
 
 
@@ -21,13 +21,13 @@ def test_an_exchange_shows_what_it_was_declared_with(world: World):
     assert exchange.alternate == "y"
     assert exchange.router.strict_keys
     assert not exchange.in_use
-    source: Source = world.sources["x"]
-    assert exchange.source is source
+    source: RouteCache = world.sources["x"]
+    assert exchange.routes is source
 
 
 def test_an_exchange_with_invalid_arguments_cannot_be_made():
     with pytest.raises(PreconditionFailed, match="for arg 'x-strict-keys'"):
-        Exchange("x", "topic", False, False, False, {"x-strict-keys": 1}, FakeSource())
+        Exchange("x", "topic", False, False, False, {"x-strict-keys": 1}, FakeRouteCache())
 
 
 def test_an_exchange_is_in_use_while_a_binding_leads_from_it(world: World):

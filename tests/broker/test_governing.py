@@ -153,7 +153,7 @@ def test_publishers_look_anew_when_a_queue_begins_to_refuse(world: World, vhost:
     peer.call(QueueBind(queue="q", exchange="amq.topic", routing_key="a.b"))
     forgotten: list[str] = []
     for name in ("", "amq.topic", "amq.direct"):
-        source: Any = vhost.exchange(name).source
+        source: Any = vhost.exchange(name).routes
         source.forget = lambda name=name: forgotten.append(name)
         source.forget_key = lambda key, name=name: forgotten.append(f"{name} {key}")
     vhost.set_policy(policy({"max-length": 1}))

@@ -29,7 +29,7 @@ class Counting:
         self._plane = plane
         self._made = made
 
-    def fork(self, queues, filtered):
+    def conditional_route(self, queues, filtered):
         self._made.append(len(filtered))
         return self._plane.fork(queues, filtered)
 

@@ -169,7 +169,7 @@ def test_a_key_that_the_exchange_refuses_is_the_publishers_fault(
 def test_a_deleted_exchange_is_asked_for_again(world: World):
     peer: Peer = world.peer()
     peer.call(ExchangeDeclare(exchange="e"))
-    source = peer.session.source("e")
+    source = peer.session.route_cache("e")
     peer.call(ExchangeDelete(exchange="e"))
     assert source.retired  # type: ignore[attr-defined]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tests.broker.exchanges.bindings import message
-from tests.broker.fake_source import FakeSource
+from tests.broker.fake_route_cache import FakeRouteCache
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchange import Exchange
@@ -16,7 +16,7 @@ class World:
 
     def __init__(self) -> None:
         self.topology = Topology()
-        self.sources: dict[str, FakeSource] = {}
+        self.sources: dict[str, FakeRouteCache] = {}
 
     def exchange(
         self,
@@ -31,7 +31,7 @@ class World:
             arguments["alternate-exchange"] = alternate
         if strict:
             arguments["x-strict-keys"] = True
-        self.sources[name] = FakeSource()
+        self.sources[name] = FakeRouteCache()
         exchange = Exchange(name, kind, False, False, False, arguments, self.sources[name])
         self.topology.add_exchange(exchange)
         return exchange

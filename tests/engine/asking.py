@@ -8,7 +8,7 @@ from tests.engine.frames import ack
 from tests.engine.session_fake import Peer
 from tests.engine.stream_world import World, offset_of
 
-from leporid.engine.stream.asking_reader import AskingReader
+from leporid.engine.connection.judged_stream_consumer import JudgedStreamConsumer
 from leporid.engine.stream.choice import Choice
 from leporid.filterserver import frames
 from leporid.filterserver.message import Message, messages_of
@@ -37,7 +37,7 @@ class Asking:
         reader = self.peer.channel.consume_stream(
             world.stream, "r", prefetch, offset, choice, filter_class="C"
         )
-        assert isinstance(reader, AskingReader)
+        assert isinstance(reader, JudgedStreamConsumer)
         self.reader = reader
 
     def turn(self) -> list[int]:

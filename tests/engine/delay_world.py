@@ -52,7 +52,7 @@ class World:
         """Both exchanges, new."""
         self.sources = {}
         for number, name in ((2, "d"), (3, "p")):
-            source = self.plane.source(name, lambda key, raw: self.resolve(key, raw), True)
+            source = self.plane.route_cache(name, lambda key, raw: self.resolve(key, raw), True)
             source.delaying = name == "d"
             source.make_delays = lambda number=number, source=source: self.plane.delays(
                 number, source, self.route

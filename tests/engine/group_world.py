@@ -8,12 +8,12 @@ from tests.engine.session_fake import Peer, make_plane
 from tests.engine.stream_world import offset_of
 
 from leporid.broker.group_retries import count_of, stamped
+from leporid.engine.connection.group_retries import GroupRetries
+from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.plane import Plane
-from leporid.engine.queue.group_retries import GroupRetries
 from leporid.engine.stream.choice import Choice
-from leporid.engine.stream.reader import Reader
+from leporid.engine.stream.replay import StreamReplay
 from leporid.engine.stream.stream import Stream
-from leporid.engine.stream.stream_replay import StreamReplay
 
 STREAM, RETRIES, DEAD = 7, 9, 10
 DURABLE = b"\x10\x00\x02"
@@ -73,7 +73,7 @@ class GroupWorld:
         """Have a new member, which begins where the one before was."""
         self.peer = Peer(self.plane, {})
         credit = self.peer.channel.credit(self.prefetch)
-        self.reader: Reader = self.peer.channel.consume_stream(
+        self.reader: StreamConsumer = self.peer.channel.consume_stream(
             self.stream, "t", 0, self.stored, choice, credit
         )
         self.reader.retries = self.retries

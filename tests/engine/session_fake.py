@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leporid.engine.connection.channel import Channel
     from leporid.engine.connection.connection import Connection
     from leporid.engine.queue.queue import Queue
-    from leporid.engine.routing.source import Source
+    from leporid.engine.routing.route_cache import RouteCache
 
 Resolve = Callable[[str, bytes | None], Sequence["Queue"]]
 CHANNEL_CLOSE_OK = struct.pack(">HH", frames.CHANNEL, 41)
@@ -37,7 +37,7 @@ class FakeSession:
         on: what to do with methods, by class and method id.
     """
 
-    def __init__(self, connection: Connection, sources: dict[str, Source]) -> None:
+    def __init__(self, connection: Connection, sources: dict[str, RouteCache]) -> None:
         self.connection = connection
         self.sources = sources
         self.methods: list[tuple[int, bytes]] = []
@@ -90,13 +90,15 @@ class FakeSession:
     def on_lost(self) -> None:
         self.losses += 1
 
-    def source(self, exchange: str) -> Source:
+    def route_cache(self, exchange: str) -> RouteCache:
         self.asked.append(exchange)
         if exchange not in self.sources:
             raise NotFound(f"no exchange '{exchange}' in vhost '/'")
         return self.sources[exchange]
 
-    def copies(self, source: Source, exchange: str, keys: list[str], raw: bytes) -> Sequence[Queue]:
+    def copies(
+        self, source: RouteCache, exchange: str, keys: list[str], raw: bytes
+    ) -> Sequence[Queue]:
         self.copied.append((exchange, keys, raw))
         return list(dict.fromkeys(queue for key in keys for queue in self.routed(key)))
 
@@ -129,7 +131,7 @@ class Peer:
         self.plane = plane
         self.queues = {} if queues is None else queues
         self.connection = plane.connection()
-        default = plane.source("", self.resolve, True)
+        default = plane.route_cache("", self.resolve, True)
         self.session = FakeSession(self.connection, {"": default})
         self.session.routed = lambda key: self.resolve(key, None)  # type: ignore[method-assign]
         self.connection.session = self.session

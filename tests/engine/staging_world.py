@@ -34,11 +34,11 @@ class World:
         self.plane = plane
         self.q = plane.queue(1, "q", True)
         self.other = plane.queue(2, "other", True)
-        self.staging = plane.staging(
+        self.staging = plane.verdict_queue(
             3, "f to q", None if self.exchange else self.q, self.way if self.exchange else None
         )
-        source = plane.source("f", lambda key, raw: [self.staging], True)
-        both = plane.source("both", lambda key, raw: [self.staging, self.other], True)
+        source = plane.route_cache("f", lambda key, raw: [self.staging], True)
+        both = plane.route_cache("both", lambda key, raw: [self.staging, self.other], True)
         self.sources = {"f": source, "both": both}
 
     def open(self) -> None:

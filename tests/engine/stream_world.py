@@ -7,8 +7,8 @@ from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_plane
 
 from leporid.engine.log.reports import SegmentUnreadable
+from leporid.engine.stream.replay import StreamReplay
 from leporid.engine.stream.stream import Stream
-from leporid.engine.stream.stream_replay import StreamReplay
 
 STREAM = 7
 

@@ -11,9 +11,9 @@ from tests.engine.stream_world import World, offset_of
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
+from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.selectors.tags import Tags
 from leporid.engine.stream.choice import Choice
-from leporid.engine.stream.reader import Reader
 
 
 def raw_of(headers: dict[str, Value] | None) -> bytes:
@@ -38,7 +38,7 @@ class Wanting:
 
     def __post_init__(self) -> None:
         self.peer = Peer(self.world.plane, {"s": self.world.stream})
-        self.reader: Reader = self.peer.channel.consume_stream(
+        self.reader: StreamConsumer = self.peer.channel.consume_stream(
             self.world.stream, "r", self.prefetch, self.offset, self.choice
         )
 

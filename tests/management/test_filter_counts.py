@@ -40,14 +40,14 @@ def exchange(world: World, name: str, kind: str, *filters: str) -> None:
     made = world.vhost.create_exchange(
         name, kind, durable=True, auto_delete=False, internal=False, arguments={}
     )
-    assert made.source is not None
+    assert made.routes is not None
     for sql in filters:
         world.vhost.bindings.bind(Binding(name, "q", "queue", "k", {"x-filter-sql": sql}), None)
 
 
 def send(world: World, name: str, **headers: Value) -> None:
     peer = Peer(world.plane)
-    source: Any = world.vhost.exchange(name).source
+    source: Any = world.vhost.exchange(name).routes
     peer.session.sources[name] = source
     raw = encode_properties(Properties(headers=headers))
     peer.feed(frames.publish(1, "k", b"m", raw=raw, exchange=name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from leporid.engine.queue.consumer import Consumer
+from leporid.engine.connection.consumer import Consumer
 
 SIDES = [0, 1]
 READY, UNACKED, HELD = "ready", "unacked", "held"

@@ -93,7 +93,7 @@ class ReplayMachine(RuleBasedStateMachine):
                 self.queues[name] = plane.queue(number, name, True)
         self.queues["t"] = plane.queue(0, "t", False)
         self.peer = Peer(plane, channels=(PLAIN, TX))
-        self.fan = plane.source("fan", self.routed, True)
+        self.fan = plane.route_cache("fan", self.routed, True)
         self.peer.session.sources["fan"] = self.fan
         self.peer.channels[TX].select_tx()
         self.tags: dict[int, dict[int, tuple[str, Entry]]] = {PLAIN: {}, TX: {}}

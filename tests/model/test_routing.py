@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.broker.exchanges.bindings import message
-from tests.broker.fake_source import FakeSource
+from tests.broker.fake_route_cache import FakeRouteCache
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchange import Exchange
@@ -142,7 +142,7 @@ class TopologyMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.topology = Topology()
-        self.sources: dict[str, FakeSource] = {}
+        self.sources: dict[str, FakeRouteCache] = {}
         self.types: dict[str, str] = {}
         self.alternates: dict[str, str | None] = {}
         self.queues: set[str] = set()
@@ -176,7 +176,7 @@ class TopologyMachine(RuleBasedStateMachine):
         arguments: dict[str, Value] = {}
         if alternate is not None:
             arguments["alternate-exchange"] = alternate
-        source = FakeSource()
+        source = FakeRouteCache()
         exchange = Exchange(name, exchange_type, False, False, False, arguments, source)
         source.resolve = partial(self.resolve, exchange)
         self.topology.add_exchange(exchange)

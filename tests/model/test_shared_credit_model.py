@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.engine import frames
 from tests.engine.session_fake import Peer, make_plane
 
-from leporid.engine.queue.consumer import Consumer
+from leporid.engine.connection.consumer import Consumer
 
 QUEUES = 4
 

@@ -22,7 +22,7 @@ from leporid.storage.streams import StreamLogs
 
 if TYPE_CHECKING:
     from leporid.engine.connection.connection import Connection
-    from leporid.engine.routing.source import Source
+    from leporid.engine.routing.route_cache import RouteCache
 
 # Small enough that a few messages fill one, and that a test reads all of it in no time.
 SEGMENT_BYTES = 16 * 1024
@@ -41,10 +41,10 @@ class Message(NamedTuple):
 class Session:
     """What the engine asks the control plane: the default exchange, and nothing else."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RouteCache) -> None:
         self._source = source
 
-    def source(self, exchange: str, /) -> Source:
+    def route_cache(self, exchange: str, /) -> RouteCache:
         assert exchange == ""
         return self._source
 
@@ -70,7 +70,7 @@ class Session:
         raise AssertionError(kind)
 
     def copies(
-        self, source: Source, exchange: str, keys: list[str], properties: bytes, /
+        self, source: RouteCache, exchange: str, keys: list[str], properties: bytes, /
     ) -> Sequence[object]:
         raise AssertionError(keys)
 
@@ -125,7 +125,7 @@ class Run:
         )
         self.found: Recovered = replay(self.plane, self.files, beside=recovery)
         self.sync()
-        source = self.plane.source("", self._resolve, True)
+        source = self.plane.route_cache("", self._resolve, True)
         self.connection: Connection = self.plane.connection(Session(source))
         self.connection.frame_max = 128 * 1024
         self.connection.feed(b"AMQP\x00\x00\x09\x01")
@@ -174,7 +174,7 @@ class Run:
 
     def read(self, stream: str = "s") -> dict[int, bytes]:
         """Every message of a stream that may be read, by its offset."""
-        source = self.plane.source("", self._resolve, True)
+        source = self.plane.route_cache("", self._resolve, True)
         connection = self.plane.connection(Session(source))
         connection.frame_max = 128 * 1024
         connection.feed(b"AMQP\x00\x00\x09\x01")

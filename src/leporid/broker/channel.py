@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
-from leporid.broker.dataplane import Channel, Reader
+from leporid.broker.dataplane import Channel, StreamConsumer
 from leporid.broker.members import Member
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.queues import QueueState, Subscription
@@ -77,7 +77,9 @@ class ChannelState:
         self.subscriptions[tag] = subscription
         return subscription
 
-    def read(self, subscription: Subscription, consumer: Reader, reader: str | None) -> None:
+    def read(
+        self, subscription: Subscription, consumer: StreamConsumer, reader: str | None
+    ) -> None:
         """The engine's half of a consumer of a stream was made; it may be a named reader."""
         subscription.consumer = consumer
         if reader is not None:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from leporid.engine.stream.choice import Choice
 
 from leporid.engine.selectors.filter import Filter
-from leporid.engine.selectors.questions import Questions
+from leporid.engine.selectors.filter_counters import FilterCounters
 
-# Asked for the queues of one routing key; with the properties only where the source is not
+# Asked for the queues of one routing key; with the properties only where the route cache is not
 # cacheable, because an exchange on the way looks at more than keys. Without them the answer may be
 # a fork.
-Resolve = Callable[[str, bytes | None], "Sequence[Queue] | Fork | Decision"]
+Resolve = Callable[[str, bytes | None], "Sequence[Queue] | ConditionalRoute | FilterOutcomes"]
 
 # A message: exchange, routing key, encoded properties, body.
 Stored = tuple[str, str, bytes, bytes]
@@ -108,7 +108,7 @@ class Cache(Queue, Protocol):
 class Delays(Queue, Protocol):
     """What waits in an exchange; entries have numbers."""
 
-    lost: Callable[[], None] | None
+    on_unroutable: Callable[[], None] | None
     """Called for each message that came to no queue when it was due."""
 
     @property
@@ -175,7 +175,7 @@ class Stream(Queue, Protocol):
         """What may go: whole segments beyond a size or an age, never the newest."""
 
 
-class Fork(Protocol):
+class ConditionalRoute(Protocol):
     """Where a key leads if some of its queues take some messages only."""
 
     @property
@@ -183,11 +183,11 @@ class Fork(Protocol):
         """Whether it has other filters than it was made of."""
 
 
-class Decision(Protocol):
+class FilterOutcomes(Protocol):
     """Where a key leads if filters decide more than which queues take a message."""
 
 
-class Source(Protocol):
+class RouteCache(Protocol):
     """The engine's half of an exchange: a cache of routes."""
 
     cacheable: bool
@@ -205,7 +205,7 @@ class Source(Protocol):
     """Gives keys that lead to the partitions in turn, for rows of tables that have no key."""
 
     @property
-    def questions(self) -> Questions:
+    def counters(self) -> FilterCounters:
         """What filters were asked about messages that come in here."""
 
     def forget(self) -> None:
@@ -239,7 +239,7 @@ class Credit(Protocol):
     """What several subscriptions to streams may have unsettled together."""
 
 
-class Reader(Consumer, Protocol):
+class StreamConsumer(Consumer, Protocol):
     """A subscription of a channel to a stream."""
 
     @property
@@ -345,7 +345,7 @@ class Channel(Protocol):
         choice: Choice | None = None,
         credit: Credit | None = None,
         filter_class: str | None = None,
-    ) -> Reader:
+    ) -> StreamConsumer:
         """Subscribe to a stream, from an offset on; to what is chosen, or everything.
 
         A filter class is asked about it.
@@ -467,13 +467,13 @@ class Plane(Protocol):
         none takes.
         """
 
-    def recall(self, queue: Queue) -> list[Stored]:
+    def snapshot(self, queue: Queue) -> list[Stored]:
         """Return what is ready in a queue, oldest first."""
 
     def delays(
         self,
         queue_id: int,
-        source: object,
+        routes: object,
         routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
     ) -> Delays:
@@ -484,7 +484,7 @@ class Plane(Protocol):
         exchange, for what full queues refuse.
         """
 
-    def staging(
+    def verdict_queue(
         self,
         queue_id: int,
         name: str,
@@ -505,13 +505,15 @@ class Plane(Protocol):
     def waiting_for(self, name: str, /) -> int:
         """How many messages of queues wait for a filter class, as far as consumers have looked."""
 
-    def source(self, name: str, resolve: Resolve, cacheable: bool) -> Source:
+    def route_cache(self, name: str, resolve: Resolve, cacheable: bool) -> RouteCache:
         """Make the engine's half of an exchange."""
 
-    def fork(self, queues: Sequence[Queue], filtered: Sequence[tuple[Filter, Queue]]) -> Fork:
+    def conditional_route(
+        self, queues: Sequence[Queue], filtered: Sequence[tuple[Filter, Queue]]
+    ) -> ConditionalRoute:
         """Make a route that depends on the message; no queue is in both."""
 
-    def decision(self, filters: Sequence[Filter]) -> Decision:
+    def filter_outcomes(self, filters: Sequence[Filter]) -> FilterOutcomes:
         """Make a route for which these filters must be asked, and then the resolver."""
 
     def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:

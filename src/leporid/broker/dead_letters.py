@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
-from leporid.engine.wire.rewrites import DelayTooLong
 from leporid.engine.queue.delays import delay_of
+from leporid.engine.wire.rewrites import DelayTooLong
 
 if TYPE_CHECKING:
     from leporid.broker.dataplane import Queue

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Delays, Plane, Queue, Source
+    from leporid.broker.dataplane import Delays, Plane, Queue, RouteCache
     from leporid.broker.exchange import Exchange
     from leporid.broker.recorder import Recorder
 
@@ -228,12 +228,12 @@ class DelayStores:
         self._cancelled: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._ended = DelayStatistics(0, 0, 0, 0)
 
-    def prepare(self, exchange: Exchange, source: Source) -> None:
+    def prepare(self, exchange: Exchange, routes: RouteCache) -> None:
         """An exchange was made: the engine may ask for its store."""
-        source.delaying = exchange.delaying
-        source.make_delays = lambda: self.of(exchange)
+        routes.delaying = exchange.delaying
+        routes.make_delays = lambda: self.of(exchange)
         # Asked before a message waits: when it is routed there is nobody to be told.
-        source.check_key = exchange.router.check_published if exchange.router.strict_keys else None
+        routes.check_key = exchange.router.check_published if exchange.router.strict_keys else None
 
     def of(self, exchange: Exchange) -> Delays:
         """Return the store of an exchange, made if there is none."""
@@ -258,16 +258,16 @@ class DelayStores:
         def elsewhere(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
             return self._alternate(exchange, published_to, keys, properties)
 
-        def lost() -> None:
-            store.lost = None
+        def count_unroutable() -> None:
+            store.on_unroutable = None
             logger.warning(
                 "a delayed message of exchange '%s' came to no queue when it was due, and is "
                 "dropped; further ones are counted only. An alternate exchange would get them",
                 exchange.name,
             )
 
-        store = self._plane.delays(number, exchange.source, routed, elsewhere)
-        store.lost = lost
+        store = self._plane.delays(number, exchange.routes, routed, elsewhere)
+        store.on_unroutable = count_unroutable
         self._stores[exchange.name] = number, store
         return store
 

@@ -17,7 +17,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from leporid.amqp.tables import Value
-from leporid.broker.dataplane import Source
+from leporid.broker.dataplane import RouteCache
 from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Router, make_router
 from leporid.broker.exchanges.filtering import BindingFilters
 from leporid.broker.policies import NOT_GOVERNED, Governed
@@ -36,7 +36,7 @@ class Exchange:
         auto_delete: Whether it goes with the last binding that leads from it.
         internal: Whether clients may not publish to it.
         arguments: The table it was declared with.
-        source: The engine's cache of its routes.
+        routes: The engine's cache of its routes.
         chance: Gives a random number of 64 bits; for making it only.
         router: Its bindings, arranged for its type.
         governed: Its policies.
@@ -56,7 +56,7 @@ class Exchange:
     auto_delete: bool
     internal: bool
     arguments: Mapping[str, Value]
-    source: Source = field(repr=False)
+    routes: RouteCache = field(repr=False)
     governed: Governed = NOT_GOVERNED
     chance: InitVar[Callable[[], int]] = int
     router: Router = field(init=False, repr=False)
@@ -73,7 +73,7 @@ class Exchange:
         self.router = make_router(self.type, self.arguments, chance)
         self.alternate = self.wanted_alternate()
         self.per_message = self.router.per_message
-        self.source.spread_keys = self.router.spread_keys
+        self.routes.spread_keys = self.router.spread_keys
 
     def wanted_alternate(self) -> str | None:
         """What its arguments and policies say; the argument has the last word."""
@@ -123,9 +123,9 @@ def forget_routes(changed: Iterable[Exchange], key: str | None = None) -> None:
     """Tells the caches of these exchanges and of all above to drop one key, or everything."""
     for exchange in with_all_above(changed):
         if key is None:
-            exchange.source.forget()
+            exchange.routes.forget()
         else:
-            exchange.source.forget_key(key)
+            exchange.routes.forget_key(key)
 
 
 def link(above: Exchange, below: Exchange) -> None:
@@ -180,5 +180,5 @@ def unmark(exchanges: Iterable[Exchange]) -> None:
 
 def _set_per_message(exchange: Exchange, per_message: bool) -> None:
     exchange.per_message = per_message
-    exchange.source.cacheable = not per_message
-    exchange.source.forget()
+    exchange.routes.cacheable = not per_message
+    exchange.routes.forget()

@@ -51,7 +51,7 @@ class History:
 
     def messages(self) -> list[Stored]:
         """Return what is kept, oldest first."""
-        return self._plane.recall(self.engine)
+        return self._plane.snapshot(self.engine)
 
     def forget(self) -> None:
         """The exchange is gone."""

@@ -22,7 +22,7 @@ from leporid.broker.readers import Bookmark
 
 if TYPE_CHECKING:
     from leporid.broker.channel import ChannelState
-    from leporid.broker.dataplane import Consumer, Credit, Reader
+    from leporid.broker.dataplane import Consumer, Credit, StreamConsumer
     from leporid.broker.group_registry import Groups
     from leporid.broker.group_retries import GroupRetries
     from leporid.engine.stream.choice import Choice
@@ -36,7 +36,7 @@ class Reading:
 
     queue: QueueState
     member: Member
-    consumer: Reader
+    consumer: StreamConsumer
     bookmark: Bookmark
     subscription: Subscription | None = None
     """None once it was stopped."""

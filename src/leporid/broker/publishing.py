@@ -16,11 +16,11 @@ from leporid.broker.blame import blame
 from leporid.broker.names import exchange_in
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Queue, Source
+    from leporid.broker.dataplane import Queue, RouteCache
     from leporid.broker.session import Session
 
 
-def source(session: Session, exchange: str) -> Source:
+def route_cache(session: Session, exchange: str) -> RouteCache:
     """Return the engine's half of an exchange that the connection may publish to.
 
     Raises:
@@ -35,7 +35,7 @@ def source(session: Session, exchange: str) -> Source:
             raise AccessRefused(f"cannot publish to internal {title}")
     except Fault as fault:
         raise blame(fault, BasicPublish) from None
-    return found.source
+    return found.routes
 
 
 def copies(session: Session, exchange: str, keys: Sequence[str], properties: bytes) -> list[Queue]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.arguments import READER
-from leporid.broker.dataplane import Plane, Reader
+from leporid.broker.dataplane import Plane, StreamConsumer
 from leporid.broker.queue_types import check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.recorder import Recorder
@@ -31,7 +31,7 @@ class Bookmark:
 
     queue: QueueState
     reader: str
-    consumer: Reader
+    consumer: StreamConsumer
     settled: int = field(init=False)
     """As `consumer.settled_offset` was when it was stored last, or when the consumer began."""
     ended: bool = False
@@ -66,7 +66,7 @@ class Bookmarks:
     def __repr__(self) -> str:
         return f"<Bookmarks open={len(self._open)}>"
 
-    def open(self, queue: QueueState, reader: str, consumer: Reader) -> Bookmark:
+    def open(self, queue: QueueState, reader: str, consumer: StreamConsumer) -> Bookmark:
         """Follow a consumer that has just begun."""
         bookmark = Bookmark(queue, reader, consumer)
         self._open[bookmark] = None

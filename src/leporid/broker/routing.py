@@ -21,7 +21,7 @@ from leporid.broker.queues import QueueState
 from leporid.broker.stagings import Staged
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Decision, Fork, Plane, Queue
+    from leporid.broker.dataplane import ConditionalRoute, FilterOutcomes, Plane, Queue
     from leporid.broker.exchange import Exchange
     from leporid.broker.topology import Reached, Topology
     from leporid.engine.selectors.filter import Filter
@@ -63,14 +63,18 @@ class Routing:
         self._kept = kept
         self._held = held
         # By what it is made of, which it keeps: so no number is given again while it is there.
-        self._forks: WeakValueDictionary[tuple[object, ...], Fork] = WeakValueDictionary()
+        self._forks: WeakValueDictionary[tuple[object, ...], ConditionalRoute] = (
+            WeakValueDictionary()
+        )
         self._members = 0
-        self._decisions: WeakValueDictionary[tuple[int, ...], Decision] = WeakValueDictionary()
+        self._decisions: WeakValueDictionary[tuple[int, ...], FilterOutcomes] = (
+            WeakValueDictionary()
+        )
         topology.cached_as = self._engine_of
 
     def resolve(
         self, exchange: Exchange, key: str, properties: bytes | None
-    ) -> list[Queue] | Fork | Decision:
+    ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
         """Answer the engine, which asks about a message, or about all messages with one key."""
         try:
             if properties is None:
@@ -129,7 +133,9 @@ class Routing:
         except Fault:
             return []
 
-    def _of_key(self, exchange: Exchange, key: str) -> list[Queue] | Fork | Decision:
+    def _of_key(
+        self, exchange: Exchange, key: str
+    ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
         """Where all messages with one key go, as far as that is the same for all of them."""
         message = Message((key,), None, exchange.name)
         reached = self._topology.resolve(exchange, message)
@@ -143,7 +149,7 @@ class Routing:
         found = self._forks.get(made_of)
         if found is None or found.amended:
             self._count(len(filtered))
-            found = self._forks[made_of] = self._plane.fork(queues, filtered)
+            found = self._forks[made_of] = self._plane.conditional_route(queues, filtered)
         return found
 
     def _count(self, members: int) -> None:
@@ -152,15 +158,15 @@ class Routing:
         if self._members > MEMBERS_MAX:
             self._members = members
             for exchange in self._topology.exchanges.values():
-                exchange.source.forget()
+                exchange.routes.forget()
 
-    def _decision(self, filters: list[Filter]) -> Decision:
+    def _decision(self, filters: list[Filter]) -> FilterOutcomes:
         """One for the same filters, however many keys they matter to."""
         made_of = tuple(map(id, filters))
         found = self._decisions.get(made_of)
         if found is None:
             self._count(len(filters))
-            found = self._decisions[made_of] = self._plane.decision(filters)
+            found = self._decisions[made_of] = self._plane.filter_outcomes(filters)
         return found
 
     def _engine_of(self, name: str) -> Queue:
@@ -172,7 +178,7 @@ class Routing:
         if answers:
             count, passed, failed = len(answers), answers.count(1), answers.count(-1)
             self._plane.note_filtered(count, passed, failed)
-            exchange.source.questions.note(count, count, passed, failed)
+            exchange.routes.counters.note(count, count, passed, failed)
         kept = self._kept(reached.keepers)
         held = map(self._held, reached.delaying)
         return [*self._named(reached.queues), *kept, *held]

@@ -46,7 +46,7 @@ from leporid.broker.permissions import RIGHTS, Right
 if TYPE_CHECKING:
     from leporid.broker.access import User
     from leporid.broker.broker import Broker
-    from leporid.broker.dataplane import Connection, Queue, Source
+    from leporid.broker.dataplane import Connection, Queue, RouteCache
     from leporid.broker.permissions import Kind
     from leporid.broker.queues import QueueState
     from leporid.broker.vhost import VirtualHost
@@ -189,16 +189,16 @@ class Session:
         self.phase = Phase.CLOSED
         self.release()
 
-    def source(self, exchange: str) -> Source:
+    def route_cache(self, exchange: str) -> RouteCache:
         """First publish to an exchange, or first one since permissions or the exchange changed."""
-        source = publishing.source(self, exchange)
+        routes = publishing.route_cache(self, exchange)
         if not self._publishes:
             self._publishes = True
             self.tell_alarms()
-        return source
+        return routes
 
     def copies(
-        self, _source: Source, exchange: str, keys: Sequence[str], properties: bytes
+        self, _routes: RouteCache, exchange: str, keys: Sequence[str], properties: bytes
     ) -> list[Queue]:
         """Route a message that has CC or BCC: each queue once, whichever keys lead there."""
         return publishing.copies(self, exchange, keys, properties)

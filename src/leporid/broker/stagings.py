@@ -107,14 +107,16 @@ class Stagings:
             return routing.alternate(asked, published_to, keys, properties)
 
         if isinstance(destination, QueueState):
-            engine = self._vhost.plane.staging(number, name, destination.engine, None, elsewhere)
+            engine = self._vhost.plane.verdict_queue(
+                number, name, destination.engine, None, elsewhere
+            )
         else:
             exchange = destination
 
             def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
                 return routing.beyond(exchange, published_to, keys, properties)
 
-            engine = self._vhost.plane.staging(number, name, None, routed, elsewhere)
+            engine = self._vhost.plane.verdict_queue(number, name, None, routed, elsewhere)
         self._made += 1
         found = Staged(binding, f"{PREFIX}{self._made}", number, engine)
         self._leaving[found] = None

@@ -91,7 +91,7 @@ class Topology:
         """Adds an exchange, which is from now on the alternate of those that name it so."""
         assert exchange.name not in self.exchanges
         self.exchanges[exchange.name] = exchange
-        exchange.source.cacheable = not exchange.per_message
+        exchange.routes.cacheable = not exchange.per_message
         for above in self._alternate_of.get(exchange.name, ()):
             link(above, exchange)
         self._link_alternate(exchange)
@@ -113,7 +113,7 @@ class Topology:
             unlink(above, exchange)
         unmark(feeders)
         del self.exchanges[name]
-        exchange.source.retire()
+        exchange.routes.retire()
         return removed
 
     def set_alternate(self, exchange: Exchange, name: str | None) -> None:
@@ -331,16 +331,16 @@ class Topology:
             self._forget_bindings([binding])
             return
         queue = self.cached_as(staged or binding.destination)
-        exchange.source.amend(meets, wanted.engine, queue, comes)
+        exchange.routes.amend(meets, wanted.engine, queue, comes)
         for above in with_all_above([exchange]):
             if above is not exchange:
-                above.source.forget()
+                above.routes.forget()
 
     def _forget_queue(self, name: str) -> None:
         """Tells the default exchange's cache; nothing above it routes by queue name."""
         default = self.exchanges.get(DEFAULT_EXCHANGE)
         if default is not None:
-            default.source.forget_key(name)
+            default.routes.forget_key(name)
 
 
 def _visit(

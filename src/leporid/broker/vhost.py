@@ -20,7 +20,7 @@ from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
 from leporid.broker.arguments import DEDUPLICATION, Arguments
 from leporid.broker.bindings import Bindings
-from leporid.broker.dataplane import Decision, Fork, Plane, Queue
+from leporid.broker.dataplane import ConditionalRoute, FilterOutcomes, Plane, Queue
 from leporid.broker.delays import DelayedMessages, DelayStores, Held
 from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
@@ -217,18 +217,20 @@ class VirtualHost:
     ) -> Exchange:
         """Add an exchange; nothing is recorded."""
 
-        def resolve(key: str, properties: bytes | None) -> list[Queue] | Fork | Decision:
+        def resolve(
+            key: str, properties: bytes | None
+        ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
             return self.routing.resolve(exchange, key, properties)
 
-        source = self._registry.plane.source(name, resolve, True)
+        routes = self._registry.plane.route_cache(name, resolve, True)
         governed = self.governor.of_exchange(name)
         chance = self._registry.random_number
         exchange = Exchange(
-            name, kind, durable, auto_delete, internal, arguments, source, governed, chance
+            name, kind, durable, auto_delete, internal, arguments, routes, governed, chance
         )
         self._topology.add_exchange(exchange)
         self.histories.begin(exchange)
-        self.delay_stores.prepare(exchange, source)
+        self.delay_stores.prepare(exchange, routes)
         return exchange
 
     def delete_exchange(self, exchange: Exchange, *, if_unused: bool) -> None:

@@ -4,12 +4,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef class Plane    # before the modules that know it, too
 
-from leporid.engine.queue.burials cimport Burials
+from leporid.engine.queue.dead_lettering cimport DeadLettering
 from leporid.engine.stream.choice cimport Tally
 from leporid.engine.queue.index cimport BlockPool
 from leporid.engine.connection.interceptor cimport Interceptor
 from leporid.engine.log.log cimport Log, Segment
-from leporid.engine.selectors.questions cimport Questions
+from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.retries cimport Retries
 from leporid.engine.connection.timeouts cimport Timeouts
@@ -31,13 +31,13 @@ cdef class Plane:
     cdef readonly Log durable
     cdef readonly uint64_t published, delivered, got, acked, confirmed, returned, redelivered
     cdef readonly uint64_t unroutable, requeued, expired, timed_out
-    # Filters of bindings: questions, those that took looking at properties, and their outcomes.
+    # Filters of bindings: counters, those that took looking at properties, and their outcomes.
     cdef readonly uint64_t filters_asked, filters_evaluated, filters_matched, filters_failed
-    # Filters of consumers: questions, those that took looking at properties, and their outcomes.
+    # Filters of consumers: counters, those that took looking at properties, and their outcomes.
     cdef readonly uint64_t wishes_asked, wishes_evaluated, wishes_matched, wishes_failed
-    cdef dict questions                 # of those of one queue, by its id; once there are any
+    cdef dict counters                 # of those of one queue, by its id; once there are any
     cdef readonly uint64_t received_bytes, sent_bytes
-    cdef list hungry                    # queues that may have something for somebody
+    cdef list listed                    # queues that may have something for somebody
     cdef list offers                    # Credits of which there is some, with somebody waiting
     cdef list touched                   # connections with output
     cdef list confirming                # channels with unconfirmed publishes
@@ -52,10 +52,10 @@ cdef class Plane:
     cdef uint64_t appended_to_streams   # messages, ever
     cdef public str incarnation_prefix  # of this data directory; given by the server
     cdef public object map_stream_segment   # (stream id, number) -> buffer of the file
-    cdef Burials burials                # dead letters
+    cdef DeadLettering dead_lettering                # dead letters
     cdef list settling                  # queues with settles not yet in the log
     cdef list held                      # connections that wait for a generation
-    cdef list resuming                  # connections whose input waited for output or burials
+    cdef list resuming                  # connections whose input waited for output or dead_lettering
     cdef list dropped                   # segments whose files may go
     cdef dict queues                    # by id, for replay and cleaning
     cdef uint32_t next_transient_id
@@ -64,10 +64,10 @@ cdef class Plane:
     cdef public uint64_t consumer_timeout_ms    # of those that say nothing else; 0: none
     cdef Timers timers                  # of entries with a time to live
     cdef uint64_t timed_count           # entries that have one, settled ones not counted
-    cdef list momentary                 # (queue, seq) with a time to live of 0
-    cdef list ringing                   # TimedQueue that have something to send
+    cdef list zero_ttl                 # (queue, seq) with a time to live of 0
+    cdef list is_due                   # TimedQueue that have something to send
     cdef dict judging                   # who may have something to ask a filter class, in order
-    cdef dict inquiries                 # of consumers of queues, by filter class
+    cdef dict all_verdicts                 # of consumers of queues, by filter class
     cdef Tally filtered                 # what readers with a filter made of all streams
     cdef list scanning                  # readers of streams that look for what they want
     cdef public int64_t search_work     # that filters of consumers may do in one turn
@@ -90,4 +90,4 @@ cdef class Plane:
     cdef int expire(self) except -1
     cdef int prune_timers(self) except -1
 
-cdef Questions questions_of(Plane plane, uint32_t queue_id)
+cdef FilterCounters counters_of(Plane plane, uint32_t queue_id)

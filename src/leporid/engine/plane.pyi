@@ -6,23 +6,23 @@ from typing import Final, TypeAlias
 
 from typing_extensions import Buffer
 
-from leporid.engine.selectors.filter import Filter
-from leporid.engine.selectors.questions import Questions
+from leporid.engine.connection.connection import Connection
+from leporid.engine.connection.group_retries import GroupRetries
+from leporid.engine.connection.interceptor import Interceptor
+from leporid.engine.connection.judged_stream_consumer import JudgedStreamConsumer
+from leporid.engine.connection.peer import _Session
 from leporid.engine.log.log import Log, Segment
 from leporid.engine.log.producers import Producers
-from leporid.engine.connection.connection import Connection
-from leporid.engine.connection.interceptor import Interceptor
-from leporid.engine.connection.peer import _Session
+from leporid.engine.queue.consumer_verdicts import ConsumerVerdicts
 from leporid.engine.queue.delays import Delays
-from leporid.engine.queue.group_retries import GroupRetries
-from leporid.engine.queue.inquiry import Inquiry
+from leporid.engine.queue.exchange_cache import Cache
 from leporid.engine.queue.queue import Queue
-from leporid.engine.queue.staging import Staging
-from leporid.engine.routing.cache import Cache
-from leporid.engine.routing.dedup import UniqueQueue
-from leporid.engine.routing.forks import Decision, Fork
-from leporid.engine.routing.source import Source
-from leporid.engine.stream.asking_reader import AskingReader
+from leporid.engine.queue.unique_queue import UniqueQueue
+from leporid.engine.queue.verdict_queue import VerdictQueue
+from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
+from leporid.engine.routing.route_cache import RouteCache
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter_counters import FilterCounters
 from leporid.engine.stream.stream import Stream
 
 # Segment number, size of its file, offset, bytes.
@@ -117,7 +117,7 @@ class Plane:
 
     @property
     def requeued(self) -> int: ...
-    def questions_about(self, queue: Queue) -> Questions | None:
+    def counters_of_queue(self, queue: Queue) -> FilterCounters | None:
         """What filters were asked about a queue's messages; None: there were none."""
 
     def note_browsed(self, queue: Queue, counts: tuple[int, int, int, int]) -> None:
@@ -125,7 +125,7 @@ class Plane:
 
     @property
     def wishes_asked(self) -> int:
-        """Questions of filters of consumers: of each distinct one about each message."""
+        """FilterCounters of filters of consumers: of each distinct one about each message."""
 
     @property
     def wishes_evaluated(self) -> int:
@@ -182,20 +182,20 @@ class Plane:
     def delays(
         self,
         queue_id: int,
-        source: object,
+        routes: object,
         routed: Callable[[str, Sequence[str], bytes], Sequence[object]],
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
     ) -> Delays:
         """What waits in an exchange; made when something does, or before replay."""
 
-    def staging(
+    def verdict_queue(
         self,
         queue_id: int,
         name: str,
         queue: object | None,
         routed: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
-    ) -> Staging:
+    ) -> VerdictQueue:
         """What of a binding waits for a filter class.
 
         `queue` is None where an exchange is bound; `routed` gives its queues for (exchange, keys,
@@ -205,7 +205,7 @@ class Plane:
     def group_retries(self, queue_id: int, name: str) -> GroupRetries:
         """What members of a group gave back; made with its first option, or before replay."""
 
-    def take_judging(self) -> list[Staging | AskingReader | Inquiry]:
+    def take_judging(self) -> list[VerdictQueue | JudgedStreamConsumer | ConsumerVerdicts]:
         """Who has something to ask a filter class since the last call; some may be gone."""
 
     def waiting_for(self, name: str) -> int:
@@ -214,15 +214,17 @@ class Plane:
     def renew_filter_class(self, name: str) -> None:
         """Another version counts: consumers of queues have it look at everything that is there."""
 
-    def source(
+    def route_cache(
         self,
         name: str,
         resolve: Callable[[str, bytes | None], object],
         cacheable: bool,
-    ) -> Source:
+    ) -> RouteCache:
         """The cache of routes for one exchange."""
 
-    def fork(self, queues: Iterable[object], filtered: Iterable[tuple[Filter, object]]) -> Fork:
+    def conditional_route(
+        self, queues: Iterable[object], filtered: Iterable[tuple[Filter, object]]
+    ) -> ConditionalRoute:
         """What a resolver answers for a key if some of its queues take some messages only.
 
         Args:
@@ -232,7 +234,7 @@ class Plane:
 
     @property
     def filters_asked(self) -> int:
-        """Questions to filters of bindings: each filter that a message met is one."""
+        """FilterCounters to filters of bindings: each filter that a message met is one."""
 
     @property
     def filters_evaluated(self) -> int:
@@ -246,7 +248,7 @@ class Plane:
     def filters_failed(self) -> int:
         """Those that were answered with no, and met a type error."""
 
-    def decision(self, filters: Iterable[Filter]) -> Decision:
+    def filter_outcomes(self, filters: Iterable[Filter]) -> FilterOutcomes:
         """What a resolver answers for a key if filters decide more than which queues take it."""
 
     def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
@@ -278,8 +280,8 @@ class Plane:
     ) -> bool:
         """A message of the broker's own, such as a dead letter; returns whether it is new."""
 
-    def recall(self, queue: object) -> list[tuple[str, str, bytes, bytes]]:
-        """What is ready in a queue, to be published again; `engine.recall` says how it looks."""
+    def snapshot(self, queue: object) -> list[tuple[str, str, bytes, bytes]]:
+        """What is ready in a queue, to be published again; `engine.snapshot` says how it looks."""
 
     @property
     def producers(self) -> Producers:

@@ -14,38 +14,38 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.queue.burials cimport Burials
-from leporid.engine.routing.cache cimport Cache
+from leporid.engine.queue.dead_lettering cimport DeadLettering
+from leporid.engine.queue.exchange_cache cimport Cache
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.credit cimport Credit
 from leporid.engine.stream.choice cimport tally_of
 from leporid.engine.log.cleaning cimport clean, compact
 from leporid.engine.connection.connection cimport Connection
-from leporid.engine.routing.dedup cimport UniqueQueue, unguarded
+from leporid.engine.queue.unique_queue cimport UniqueQueue, without_duplicates
 from leporid.engine.queue.delays cimport Delays
-from leporid.engine.queue.group_retries cimport GroupRetries
+from leporid.engine.connection.group_retries cimport GroupRetries
 from leporid.engine.log.facts cimport flush_settles, make_room, mark_clean
-from leporid.engine.routing.forks cimport Decision, Fork
+from leporid.engine.routing.conditional_routes cimport FilterOutcomes, ConditionalRoute
 from leporid.engine.queue.index cimport BlockPool
-from leporid.engine.queue.inquiry cimport renew_class, waiting_for
+from leporid.engine.queue.consumer_verdicts cimport renew_class, waiting_for
 from leporid.engine.log.log cimport Log, Segment
 from leporid.engine.log.producers cimport Producers
-from leporid.engine.queue.onward cimport accepted
-from leporid.engine.selectors.questions cimport Questions
+from leporid.engine.queue.republish cimport without_full_queues
+from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.retries cimport Retries
 from leporid.engine.stream.scanning cimport scan
-from leporid.engine.routing.source cimport Route, Source, make_route
-from leporid.engine.queue.staging cimport Staging
+from leporid.engine.routing.route_cache cimport Route, RouteCache, make_route
+from leporid.engine.queue.verdict_queue cimport VerdictQueue
 from leporid.engine.log.storing cimport store, store_produced
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.connection.timeouts cimport Timeouts
 from leporid.engine.queue.timed_queue cimport run_timed
-from leporid.engine.queue.timers cimport Due, Timers
+from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.wire.wire cimport Props, Record, walk_properties
-from leporid.engine.queue.wishes cimport search_on
+from leporid.engine.queue.filtered_consumers cimport search_on
 
-from leporid.engine.queue.recall import recall
+from leporid.engine.queue.snapshot import snapshot
 
 # One message at most (RabbitMQ 3.13's max_message_size).
 MESSAGE_BYTES_MAX = 128 * 1024 * 1024
@@ -79,12 +79,12 @@ cdef class Plane:
         self.durable = Log(True, durable_segment_bytes, seed)
         self.generation = 1
         self.message_bytes_max = MESSAGE_BYTES_MAX
-        self.hungry = []
+        self.listed = []
         self.offers = []
         self.touched = []
         self.confirming = []
         self.settling = []
-        self.burials = Burials(self)
+        self.dead_lettering = DeadLettering(self)
         self.unsynced = []
         self.syncing_streams = []
         self.dropped_streams = []
@@ -94,10 +94,10 @@ cdef class Plane:
         self.held = []
         self.resuming = []
         self.dropped = []
-        self.momentary = []
-        self.ringing = []
+        self.zero_ttl = []
+        self.is_due = []
         self.judging = {}
-        self.inquiries = {}
+        self.all_verdicts = {}
         self.scanning = []
         self.searching = []
         self.search_work = SEARCH_WORK
@@ -106,7 +106,7 @@ cdef class Plane:
         self.timeouts = Timeouts(self)
         self.blocks = BlockPool()
         self.queues = {}
-        self.questions = {}
+        self.counters = {}
         self.next_transient_id = TRANSIENT_IDS
         self.inbox_bytes = INBOX_BYTES
         self.inbox = <uint8_t *> malloc(INBOX_BYTES)
@@ -158,23 +158,23 @@ cdef class Plane:
         self.queues[queue_id] = self.streams[queue_id] = stream
         return stream
 
-    def delays(self, uint32_t queue_id, Source source not None, routed not None, elsewhere=None):
+    def delays(self, uint32_t queue_id, RouteCache routes not None, routed not None, elsewhere=None):
         """What waits in an exchange; made when something does, or before replay.
 
         Args:
             queue_id: the definition's, or 0 for an exchange that a restart forgets.
-            source: of the exchange.
+            routes: of the exchange.
             routed: gives the queues for (exchange, keys, properties): of what it was published
                 to, which may be an exchange above.
             elsewhere: gives those of its alternate exchange, for what full queues refuse.
         """
         cdef Delays delays = Delays(
-            self, queue_id or self.new_transient_id(), source.name, queue_id != 0)
-        delays.source, delays.routed, delays.elsewhere = source, routed, elsewhere
-        self.queues[delays.id] = source.delays = delays
+            self, queue_id or self.new_transient_id(), routes.name, queue_id != 0)
+        delays.routes, delays.routed, delays.elsewhere = routes, routed, elsewhere
+        self.queues[delays.id] = routes.delays = delays
         return delays
 
-    def staging(self, uint32_t queue_id, str name not None, Queue queue, routed=None,
+    def verdict_queue(self, uint32_t queue_id, str name not None, Queue queue, routed=None,
                 elsewhere=None):
         """What of a binding waits for a filter class; made with the binding, or before replay.
 
@@ -184,12 +184,12 @@ cdef class Plane:
             routed: gives the queues of that exchange for (exchange, keys, properties).
             elsewhere: gives those of an alternate exchange, for what full queues refuse.
         """
-        cdef Staging staging = Staging(
+        cdef VerdictQueue verdict_queue = VerdictQueue(
             self, queue_id or self.new_transient_id(), name, queue_id != 0)
-        staging.routed, staging.elsewhere = routed, elsewhere
-        staging.way = None if queue is None else make_route([queue])
-        self.queues[staging.id] = staging
-        return staging
+        verdict_queue.routed, verdict_queue.elsewhere = routed, elsewhere
+        verdict_queue.way = None if queue is None else make_route([queue])
+        self.queues[verdict_queue.id] = verdict_queue
+        return verdict_queue
 
     def group_retries(self, uint32_t queue_id, str name not None):
         """What members of a group gave back; made with its first option, or before replay."""
@@ -203,8 +203,8 @@ cdef class Plane:
             return []
         judging, self.judging = list(self.judging), {}
         for each in judging:
-            if isinstance(each, Staging):
-                (<Staging> each).hungry = False
+            if isinstance(each, VerdictQueue):
+                (<VerdictQueue> each).listed = False
         return judging
 
     def renew_filter_class(self, str name not None):
@@ -215,18 +215,18 @@ cdef class Plane:
         """How many messages of queues wait for a filter class, as far as consumers have looked."""
         return waiting_for(self, name)
 
-    def source(self, str name not None, resolve, bint cacheable):
+    def route_cache(self, str name not None, resolve, bint cacheable):
         """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""
-        return Source(name, resolve, cacheable)
+        return RouteCache(name, resolve, cacheable)
 
-    def fork(self, queues, filtered):
+    def conditional_route(self, queues, filtered):
         """What a resolver answers for a key if some of its queues take some messages only: queues
         of every message; and (filter, queue), none of them among those."""
-        return Fork(self, queues, filtered)
+        return ConditionalRoute(self, queues, filtered)
 
-    def decision(self, filters):
+    def filter_outcomes(self, filters):
         """What a resolver answers for a key if filters decide more than which queues take it."""
-        return Decision(self, filters)
+        return FilterOutcomes(self, filters)
 
     def note_filtered(self, uint64_t evaluated, uint64_t matched, uint64_t failed):
         """Filters were asked by somebody else about a message."""
@@ -235,9 +235,9 @@ cdef class Plane:
         self.filters_matched += matched
         self.filters_failed += failed
 
-    def questions_about(self, Queue queue not None):
+    def counters_of_queue(self, Queue queue not None):
         """What filters were asked about a queue's messages; None: there were none."""
-        return self.questions.get(queue.id)
+        return self.counters.get(queue.id)
 
     def note_browsed(self, Queue queue not None, counts):
         """A request for a table filtered some of a queue's messages, as `Chosen.filtering` says."""
@@ -247,7 +247,7 @@ cdef class Plane:
         self.wishes_matched += matched
         self.wishes_failed += failed
         if evaluated and not queue.retired:
-            questions_of(self, queue.id).note(evaluated, evaluated, matched, failed)
+            counters_of(self, queue.id).note(evaluated, evaluated, matched, failed)
 
     def connection(self, session=None):
         """A new connection; set its `session` before it reads."""
@@ -274,11 +274,11 @@ cdef class Plane:
         cdef Connection connection
         if self.ended:
             return
-        self.burials.turn()
+        self.dead_lettering.turn()
         resuming, self.resuming = self.resuming, []
         for connection in resuming:
             if not connection.is_lost:
-                connection.choked = False
+                connection.paused = False
                 connection.resume_input()
                 connection.touch()
         if self.now_ms - self.retained_ms >= RETAIN_EVERY_MS:
@@ -292,7 +292,7 @@ cdef class Plane:
         if self.searching:
             search_on(self)
         self.work()
-        if self.ringing:
+        if self.is_due:
             run_timed(self)
             self.work()
         if self.scanning:
@@ -315,17 +315,17 @@ cdef class Plane:
         if self.timers.count:
             self.expire()
         # What is dropped may become a dead letter in another queue, which then has a turn too.
-        while self.hungry or self.offers or self.momentary:
+        while self.listed or self.offers or self.zero_ttl:
             # A time to live of 0 means: now or never (RabbitMQ, TTL). What dies below and may not
             # wait itself is of the next round, after the queues that it comes to had their turn.
-            momentary, self.momentary = self.momentary, []
+            zero_ttl, self.zero_ttl = self.zero_ttl, []
             # First, lest those of a lower priority take what these are to have.
             self.offer()
-            hungry, self.hungry = self.hungry, []
-            for queue in hungry:
-                queue.hungry = False
+            listed, self.listed = self.listed, []
+            for queue in listed:
+                queue.listed = False
                 queue.deliver()
-            for queue, seq in momentary:
+            for queue, seq in zero_ttl:
                 self.expired += queue.expire(seq)
         return 0
 
@@ -340,7 +340,7 @@ cdef class Plane:
 
     cdef int expire(self) except -1:
         """Drop entries whose time to live is over, wherever they stand."""
-        cdef Due due
+        cdef Timer due
         cdef Queue queue
         while self.timers.count and self.timers.heap[0].at_ms <= self.now_ms:
             due = self.timers.pop()
@@ -354,7 +354,7 @@ cdef class Plane:
     cdef int prune_timers(self) except -1:
         """Forget timers of entries that are gone; called when most of them are."""
         cdef size_t at, kept = 0
-        cdef Due *heap = self.timers.heap
+        cdef Timer *heap = self.timers.heap
         cdef Queue queue = None
         cdef int64_t looked_up = -1  # timers of one queue stand together as a rule
         for at in range(self.timers.count):
@@ -380,8 +380,8 @@ cdef class Plane:
     @property
     def busy(self):
         """Whether `run` would find something to do."""
-        return bool(self.hungry or self.offers or self.resuming or self.burials.dying
-                    or self.timeouts.changed or self.ringing or self.scanning or self.searching)
+        return bool(self.listed or self.offers or self.resuming or self.dead_lettering.waiting
+                    or self.timeouts.changed or self.is_due or self.scanning or self.searching)
 
     @property
     def stream_filtering(self):
@@ -405,17 +405,17 @@ cdef class Plane:
         """
         cdef Route route = make_route(queues)
         cdef Props props
-        cdef list burying = []
+        cdef list refusing_queues = []
         cdef bint fresh = True
         cdef bytes names = b"".join(
             bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
         if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                            &props):
             raise ValueError("properties do not parse")
-        if route.guarded:
-            route = unguarded(route, &props)
+        if route.deduplicates:
+            route = without_duplicates(route, &props)
         if route.refusing:
-            route = accepted(self, route, len(body), &props, burying, elsewhere)
+            route = without_full_queues(self, route, len(body), &props, refusing_queues, elsewhere)
         if not route.queues and route.apart is None:
             fresh = False
         elif producer is not None:
@@ -424,19 +424,19 @@ cdef class Plane:
                 <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                 <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, producer, sequence)
         else:
-            if self.burials.replacing:
-                self.burials.replacing = False
+            if self.dead_lettering.replacing:
+                self.dead_lettering.replacing = False
                 make_room(self, max(1, len(route.queues)),
                           len(names) + len(properties) + len(body))
             store(self, route, <const uint8_t *> PyBytes_AS_STRING(names), len(names),
                   <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                   <const uint8_t *> PyBytes_AS_STRING(body), len(body), &props, 0)
-        self.burials.bury_refused(burying, names, properties, body)
+        self.dead_lettering.dead_letter_refused(refusing_queues, names, properties, body)
         return fresh
 
-    def recall(self, Queue queue not None):
-        """What is ready in a queue, to be published again; `engine.recall` says how it looks."""
-        return recall(queue)
+    def snapshot(self, Queue queue not None):
+        """What is ready in a queue, to be published again; `engine.snapshot` says how it looks."""
+        return snapshot(queue)
 
     # ------------------------------------------------------------- facts
 
@@ -497,7 +497,7 @@ cdef class Plane:
         syncing, self.syncing_streams = self.syncing_streams, []
         for stream in syncing:
             stream.end_sync(written[stream.id])
-        self.burials.end_sync(generation)
+        self.dead_lettering.end_sync(generation)
         for segment in self.segments:
             if (segment.sealed and not segment.mapped and segment.written == segment.used
                     and segment.live and not segment.readers and self.map_segment is not None):
@@ -519,8 +519,8 @@ cdef class Plane:
             clean(self)
 
 
-cdef Questions questions_of(Plane plane, uint32_t queue_id):
-    found = plane.questions.get(queue_id)
+cdef FilterCounters counters_of(Plane plane, uint32_t queue_id):
+    found = plane.counters.get(queue_id)
     if found is None:
-        found = plane.questions[queue_id] = Questions()
+        found = plane.counters[queue_id] = FilterCounters()
     return found

@@ -70,7 +70,7 @@ class FilterCountRoutes:
         found = []
         for queue in vhost.queues():
             engine: Any = queue.engine  # more than the rules know of
-            made = self._around.plane.questions_about(engine)
+            made = self._around.plane.counters_of_queue(engine)
             if made is None or not made.asked:
                 continue
             if user.may("read", "queue", queue.name, vhost.name):
@@ -82,7 +82,7 @@ class FilterCountRoutes:
 def _exchanges(user: User, vhost: VirtualHost) -> list[dict[str, Any]]:
     found = []
     for exchange in vhost.exchanges():
-        made = exchange.source.questions
+        made = exchange.routes.counters
         bound = len(exchange.filters)
         if (made.asked or bound) and user.may("read", "exchange", exchange.name, vhost.name):
             counts = made.asked, made.evaluated, made.matched, made.type_errors

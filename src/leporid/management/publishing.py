@@ -33,7 +33,7 @@ from leporid.management.refusals import Refusal, bad, busy, of_fault
 from leporid.management.surroundings import Surroundings, need_arrow
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Source
+    from leporid.broker.dataplane import RouteCache
 
 # A body is in memory as a whole, since nothing of it is published before all of it was checked.
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -77,7 +77,7 @@ class PublishRoutes:
         try:
             batches = await self._read(request, user, exchange)
 
-            def source(name: str) -> Source:
+            def source(name: str) -> RouteCache:
                 return _source(user, vhost, name)
 
             publisher = Publisher(self._around.plane, source, producer, sequence)
@@ -129,7 +129,7 @@ class PublishRoutes:
         return batches
 
     async def _publish(
-        self, batches: list[Rows], publisher: Publisher, source: Callable[[str], Source]
+        self, batches: list[Rows], publisher: Publisher, source: Callable[[str], RouteCache]
     ) -> dict[str, Any]:
         for raw in set().union(*(batch.exchanges for batch in batches)):
             source(raw.decode())
@@ -192,13 +192,13 @@ def _producer(given: Parameters) -> tuple[bytes | None, int]:
     return reference, given.needed("sequence")
 
 
-def _source(user: User, vhost: VirtualHost, exchange: str) -> Source:
+def _source(user: User, vhost: VirtualHost, exchange: str) -> RouteCache:
     """The engine's half of an exchange that the user may publish to; as over AMQP."""
     user.check("write", "exchange", exchange, vhost.name)
     found = vhost.exchange(exchange)
     if found.internal:
         raise AccessRefused(f"cannot publish to internal {exchange_in(vhost.name, exchange)}")
-    return found.source
+    return found.routes
 
 
 async def _body(request: Request) -> bytes:

@@ -13,7 +13,7 @@ from typing import Final, TextIO
 from leporid.engine.log.replay import Replay
 from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
 from leporid.engine.plane import Plane
-from leporid.engine.stream.stream_replay import StreamReplay
+from leporid.engine.stream.replay import StreamReplay
 from leporid.server.stream_recovery import Outcomes, last_with_records
 from leporid.storage import definitions
 from leporid.storage.definitions import DefinitionsError

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from leporid.engine.log.reports import SegmentReport, SegmentUnreadable
+from leporid.engine.stream.replay import StreamReplay
 from leporid.engine.stream.stream import Stream
-from leporid.engine.stream.stream_replay import StreamReplay
 from leporid.server.recovery import (
     LogRefused,
     go_on_without,

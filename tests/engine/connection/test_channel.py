@@ -34,7 +34,7 @@ def fill(peer: Peer, count: int, size: int = 0) -> None:
 
 
 def test_a_delivery_says_where_it_came_from(plane, queue, peer):
-    peer.session.sources["some exchange"] = plane.source("x", lambda key, raw: [queue], True)
+    peer.session.sources["some exchange"] = plane.route_cache("x", lambda key, raw: [queue], True)
     raw = properties(message_id="m", delivery_mode=2)
     peer.channel.consume(queue, "tag ü", False, 0, 0)
     peer.feed(publish(2, "some.key", b"body", raw=raw, exchange="some exchange"))
@@ -203,7 +203,7 @@ def test_an_exchange_is_asked_for_once_until_something_changes(plane, queue, pee
         routes.append(key)
         return [queue]
 
-    peer.session.sources["x"] = source = plane.source("x", resolve, True)
+    peer.session.sources["x"] = source = plane.route_cache("x", resolve, True)
     message = publish(1, "k", b"", exchange="x")
     peer.feed(message * 3)
     assert (peer.session.asked, routes) == (["x"], ["k"])
@@ -214,7 +214,7 @@ def test_an_exchange_is_asked_for_once_until_something_changes(plane, queue, pee
     peer.feed(message * 2)
     assert (peer.session.asked, routes) == (["x", "x"], ["k", "k"])
     source.retire()
-    peer.session.sources["x"] = plane.source("x", lambda key, raw: [], True)
+    peer.session.sources["x"] = plane.route_cache("x", lambda key, raw: [], True)
     peer.feed(message * 2)
     assert peer.session.asked == ["x", "x", "x"]
     assert queue.ready_count == 8
@@ -224,7 +224,7 @@ def test_a_fault_while_a_route_is_looked_for_closes_the_channel(plane, peer):
     def refuse(key: str, raw: bytes | None) -> list:
         raise AccessRefused("not to you")
 
-    peer.session.sources["x"] = plane.source("x", refuse, True)
+    peer.session.sources["x"] = plane.route_cache("x", refuse, True)
     peer.feed(publish(1, "k", b"", exchange="x"))
     ((channel, fault),) = peer.session.faults
     assert (channel, fault.code, fault.class_id, fault.method_id) == (1, 403, 60, 40)
@@ -313,7 +313,7 @@ class TestPrivateQueues:
 
     def test_with_another_queue_it_is_routed(self, plane, queue, private):
         peer = Peer(plane, {})
-        peer.session.sources["x"] = plane.source("x", lambda key, raw: [private, queue], True)
+        peer.session.sources["x"] = plane.route_cache("x", lambda key, raw: [private, queue], True)
         peer.feed(publish(1, "k", b"x", exchange="x", mandatory=True))
         assert (plane.unroutable, plane.returned, plane.published) == (0, 0, 1)
         assert (private.ready_count, queue.ready_count) == (1, 1)
@@ -328,7 +328,7 @@ class TestPrivateQueues:
     def test_a_queue_that_refuses_does_not_keep_a_message_from_it(self, plane, queue, private):
         queue.set_limits(max_length=0, max_bytes=None, overflow="reject-publish")
         peer = Peer(plane, {})
-        peer.session.sources["x"] = plane.source("x", lambda key, raw: [queue, private], True)
+        peer.session.sources["x"] = plane.route_cache("x", lambda key, raw: [queue, private], True)
         peer.feed(publish(1, "k", b"x", exchange="x"))
         assert (private.ready_count, queue.ready_count) == (1, 0)
 

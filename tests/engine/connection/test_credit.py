@@ -14,13 +14,13 @@ from tests.engine.frames import ack, nack, properties, publish
 from tests.engine.session_fake import Peer, make_plane
 from tests.engine.stream_world import World, numbered, offset_of
 
-from leporid.engine.selectors.selector import Selector
 from leporid.engine.connection.channel import Channel
+from leporid.engine.connection.consumer import Consumer
 from leporid.engine.connection.credit import Credit
-from leporid.engine.queue.consumer import Consumer
+from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.queue.queue import Queue
+from leporid.engine.selectors.selector import Selector
 from leporid.engine.stream.choice import Choice
-from leporid.engine.stream.reader import Reader
 from leporid.engine.stream.stream import Stream
 from leporid.filters.compiler import program
 
@@ -41,7 +41,7 @@ class Several:
             self.send(stream, count)
         self.readers = [self.read(stream) for stream in self.streams]
 
-    def read(self, stream: Stream, offset: int = 0) -> Reader:
+    def read(self, stream: Stream, offset: int = 0) -> StreamConsumer:
         return self.channel.consume_stream(stream, stream.name, 0, offset, None, self.credit)
 
     def send(self, stream: Stream, count: int) -> None:

@@ -100,7 +100,7 @@ def test_too_few_random_bytes_are_refused():
 
 
 def received(plane, queue) -> list[Properties]:
-    return [decode_properties(properties) for _, _, properties, _ in plane.recall(queue)]
+    return [decode_properties(properties) for _, _, properties, _ in plane.snapshot(queue)]
 
 
 def test_what_clients_publish_is_intercepted(plane, queue, peer: Peer):
@@ -128,7 +128,7 @@ def test_a_route_is_looked_up_with_what_was_set(plane, queue, peer: Peer):
         seen.append(decode_properties(raw))
         return [queue]
 
-    peer.session.sources["x"] = plane.source("x", resolve, False)
+    peer.session.sources["x"] = plane.route_cache("x", resolve, False)
     peer.feed(publish(1, "k", exchange="x"))
     assert seen == received(plane, queue)
     assert seen[0].message_id

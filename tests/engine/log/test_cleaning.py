@@ -144,7 +144,7 @@ def test_a_deleted_queue_frees_its_segments(plane, disk, durable, peer):
 
 def test_a_message_of_two_queues_is_kept_for_the_one_that_has_it(plane, disk, durable, peer):
     both = [durable, peer.queues["e"]]
-    peer.session.sources["x"] = plane.source("x", lambda key, raw: both, True)
+    peer.session.sources["x"] = plane.route_cache("x", lambda key, raw: both, True)
     for _ in range(40):
         peer.feed(publish(2, "k", b"x" * 500, raw=PERSISTENT, exchange="x"))
     turn(plane, disk)

@@ -57,9 +57,9 @@ def test_a_queue_that_is_not_durable_is_empty_even_if_it_is_there_before(broker)
 
     plane, _, _ = recover(broker.disk.copy(), declare, durable_segment_bytes=4096)
     assert made[0].id == passing.id
-    assert plane.recall(made[0]) == []
+    assert plane.snapshot(made[0]) == []
     assert (made[0].ready_count, broker.queues["q"].ready_count) == (0, 1)
-    assert [body for *_, body in plane.recall(broker.queues["q"])] == [b"one"]
+    assert [body for *_, body in plane.snapshot(broker.queues["q"])] == [b"one"]
 
 
 def test_numbers_go_on_where_they_were(broker):
@@ -91,7 +91,7 @@ def test_an_empty_queue_gives_what_comes_after_a_restart(broker):
 
 def test_a_queue_that_is_not_declared_any_more_has_nothing():
     broker = Broker("qr")
-    source = broker.plane.source("x", lambda key, raw: list(broker.queues.values()), True)
+    source = broker.plane.route_cache("x", lambda key, raw: list(broker.queues.values()), True)
     broker.peer.session.sources["x"] = source
     broker.peer.feed(publish(1, "", b"both", raw=PERSISTENT, exchange="x"))
     broker.disk.sync(broker.plane)

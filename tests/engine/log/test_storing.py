@@ -22,7 +22,7 @@ def test_messages_of_the_brokers_own(plane, disk, queue, peer):
 @pytest.mark.slow
 def test_more_queues_than_a_record_can_name(plane, peer):
     queues = [plane.queue(0, f"{number}", False) for number in range(2**16 + 3)]
-    peer.session.sources["x"] = plane.source("x", lambda key, raw: queues, True)
+    peer.session.sources["x"] = plane.route_cache("x", lambda key, raw: queues, True)
     peer.feed(publish(1, "key", b"body", exchange="x"))
     ((channel, fault),) = peer.session.faults
     assert (channel, fault.code) == (1, 506)

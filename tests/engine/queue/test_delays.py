@@ -322,7 +322,7 @@ def test_an_exchange_that_refuses_a_key_by_then_is_asked_without_its_rule(world)
     def resolve(key, raw):
         raise PreconditionFailed("x-strict-keys")
 
-    source = world.plane.source("s", resolve, True)
+    source = world.plane.route_cache("s", resolve, True)
     store = world.plane.delays(9, source, world.route)
     world.plane.publish([store], "p", "q", delayed(5), b"x")
     world.sleep(6)

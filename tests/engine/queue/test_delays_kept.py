@@ -140,7 +140,7 @@ def test_what_has_to_go_to_several_logs_is_never_lost(world):
     stream = world.plane.stream(7, "stream")
     world.sources["d"].forget()
     world.resolve = lambda key, raw: [world.q, stream]
-    source = world.plane.source("s", world.resolve, True)
+    source = world.plane.route_cache("s", world.resolve, True)
     store = world.plane.delays(8, source, world.route)
     world.plane.publish([store], "p", "q", delayed(5), b"x")
     world.disk.sync(world.plane)
@@ -154,7 +154,7 @@ def test_what_has_to_go_to_several_logs_is_never_lost(world):
 
 
 def test_the_store_of_a_transient_exchange_ends_with_the_process(plane, disk):
-    source = plane.source("t", lambda key, raw: [], True)
+    source = plane.route_cache("t", lambda key, raw: [], True)
     store = plane.delays(0, source, lambda keys, raw: [])
     plane.publish([store], "t", "k", delayed(500), b"x")
     assert not plane.dirty

@@ -238,7 +238,7 @@ def test_a_limit_of_bytes_refuses_what_does_not_fit(queue, peer):
 def test_a_message_for_two_queues_reaches_the_one_with_room(plane, queue, peer):
     full = plane.queue(0, "full", False)
     full.set_limits(max_length=0, overflow="reject-publish")
-    peer.session.sources["x"] = plane.source("x", lambda key, raw: [queue, full], True)
+    peer.session.sources["x"] = plane.route_cache("x", lambda key, raw: [queue, full], True)
     peer.channel.select_confirm()
     peer.feed(publish(1, "k", b"x", exchange="x"))
     assert peer.events() == [Confirm(1, 1, False, refused=True)]

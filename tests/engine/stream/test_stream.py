@@ -45,7 +45,7 @@ def test_it_is_there_after_a_restart():
 def test_a_message_goes_to_queues_and_streams_alike():
     world = World()
     queue = world.plane.queue(1, "q", True)
-    world.peer.session.sources["e"] = world.plane.source(
+    world.peer.session.sources["e"] = world.plane.route_cache(
         "e", lambda key, raw: [queue, world.stream], True
     )
     world.peer.feed(publish(1, "k", b"both", exchange="e", raw=PERSISTENT))

@@ -44,7 +44,7 @@ def offsets(world: World, first: int = 0, rows_max: int = 10**6, **filters: Any)
 def test_by_exchange_key_and_time():
     world = World()
     world.peer.session.sources |= {
-        name: world.plane.source(name, lambda *_: [world.stream], True) for name in "ef"
+        name: world.plane.route_cache(name, lambda *_: [world.stream], True) for name in "ef"
     }
     for at in range(20):
         world.peer.feed(publish(1, f"k{at}", exchange="fe"[at % 2]))

@@ -14,8 +14,8 @@ from tests.engine.tables.test_arrow import rows_of
 from tests.management.arrows import stream_of
 
 from leporid.amqp.errors import NotFound
-from leporid.engine.selectors.selector import Selector
 from leporid.engine.connection.interceptor import Interceptor
+from leporid.engine.selectors.selector import Selector
 from leporid.engine.tables.publisher import Publisher
 from leporid.engine.tables.rows import Rows, encode
 from leporid.filters.compiler import program
@@ -31,7 +31,7 @@ def encoded(columns: dict[str, Any], types: dict[str, Any] | None = None) -> Row
 
 
 def publisher(world: World, *queues: Any, **producer: Any) -> Publisher:
-    source = world.plane.source("e", lambda key, raw: queues if key != "lost" else [], True)
+    source = world.plane.route_cache("e", lambda key, raw: queues if key != "lost" else [], True)
     return Publisher(world.plane, lambda name: source, **producer)
 
 
@@ -124,7 +124,7 @@ def test_duplicates_are_waited_for_too():
 def test_a_route_that_changed_is_asked_for_again():
     world = World()
     queues: list[Any] = [world.stream]
-    source = world.plane.source("e", lambda key, raw: list(queues), True)
+    source = world.plane.route_cache("e", lambda key, raw: list(queues), True)
     one = Publisher(world.plane, lambda name: source)
     rows = encoded({"body": ["a", "b"]})
     one.publish(rows, 0, 1)
@@ -141,7 +141,9 @@ def test_filters_of_bindings_are_asked_for_each_row():
         (Selector(program("routing_key = 'a' AND delay > '5'").code), world.stream),
         (Selector(program("routing_key = 'a' AND exchange = 'e'").code), late),
     ]
-    source = world.plane.source("e", lambda key, raw: world.plane.fork([], filtered), True)
+    source = world.plane.route_cache(
+        "e", lambda key, raw: world.plane.conditional_route([], filtered), True
+    )
     one = Publisher(world.plane, lambda name: source)
     rows = encoded(
         {

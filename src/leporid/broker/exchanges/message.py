@@ -11,8 +11,8 @@ from typing import Final
 
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
-from leporid.engine.selectors.filter import Filter
 from leporid.engine.queue.delays import delay_of
+from leporid.engine.selectors.filter import Filter
 
 _NONE: Final[Mapping[str, Value]] = {}
 _NO_PROPERTIES: Final = b"\0\0"

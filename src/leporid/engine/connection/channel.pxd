@@ -7,13 +7,13 @@ cdef class Channel  # before the modules that know it, too
 from leporid.engine.connection.assembly cimport Assembly
 from leporid.engine.connection.confirms cimport Confirms
 from leporid.engine.connection.credit cimport ChannelCredit
-from leporid.engine.connection.forgiven cimport Forgiven
-from leporid.engine.connection.ledger cimport Ledger
+from leporid.engine.connection.late_acks cimport LateAcks
+from leporid.engine.connection.unacked cimport UnackedDeliveries
 from leporid.engine.connection.outbox cimport Outbox
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.connection.sender cimport Sender
-from leporid.engine.routing.source cimport Route
+from leporid.engine.routing.route_cache cimport Route
 from leporid.engine.queue.takers cimport Taker
 from leporid.engine.wire.wire cimport Props
 
@@ -40,7 +40,7 @@ cdef class Channel(Sender):
     cdef object session
     cdef list consumers
     cdef uint64_t delivery_tag
-    cdef Ledger ledger
+    cdef UnackedDeliveries unacked
     cdef Confirms confirms
     cdef bint unconfirmed           # stands in plane.confirming
     cdef list tx_publishes
@@ -50,7 +50,7 @@ cdef class Channel(Sender):
     cdef list tx_letters            # what queues refused, to be made dead letters after COMMIT
     # Of `timeouts`: the number it is known by there, when it is looked at, the shortest timeout.
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
-    cdef Forgiven forgiven
+    cdef LateAcks late_acks
     cdef Assembly assembly          # of a message whose frames do not arrive together
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,

@@ -3,13 +3,13 @@
 
 from typing import Any, TypeAlias
 
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.connection.consumer import Consumer
 from leporid.engine.connection.credit import ChannelCredit, Credit
 from leporid.engine.connection.outbox import Outbox
 from leporid.engine.connection.sender import Sender
-from leporid.engine.queue.consumer import Consumer
+from leporid.engine.connection.stream_consumer import StreamConsumer
+from leporid.engine.selectors.filter import Filter
 from leporid.engine.stream.choice import Choice
-from leporid.engine.stream.reader import Reader
 
 # The control plane knows the engine's parts by protocols of its own (broker/dataplane.py) and
 # gives back what it was given. The engine looks at what it gets, whatever the type says here.
@@ -83,7 +83,7 @@ class Channel(Sender):
         choice: Choice | None = None,
         credit: _Credit | None = None,
         filter_class: str | None = None,
-    ) -> Reader:
+    ) -> StreamConsumer:
         """Start a consumer of a stream at an offset; it gets what it wants (None: everything).
 
         Its credit may be that of several. A class is asked about what it would get.

@@ -10,24 +10,24 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.stream.asking_reader cimport reader_of
+from leporid.engine.connection.judged_stream_consumer cimport stream_consumer
 from leporid.engine.stream.choice cimport Choice
-from leporid.engine.queue.consumer cimport Consumer
+from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.queue.delays cimport postponed
 from leporid.engine.connection.confirms cimport Confirms, Pending
 from leporid.engine.connection.credit cimport ChannelCredit, Credit
-from leporid.engine.routing.dedup cimport unguarded
+from leporid.engine.queue.unique_queue cimport without_duplicates
 from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.connection.forgiven cimport Forgiven
-from leporid.engine.queue.group_retries cimport GroupRetries
+from leporid.engine.connection.late_acks cimport LateAcks
+from leporid.engine.connection.group_retries cimport GroupRetries
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
-from leporid.engine.connection.ledger cimport Ledger
+from leporid.engine.connection.unacked cimport UnackedDeliveries
 from leporid.engine.connection.outbox cimport Outbox
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.stream.reader cimport Reader
+from leporid.engine.connection.stream_consumer cimport StreamConsumer
 from leporid.engine.connection.sender cimport Sender, open_queues
 from leporid.engine.connection.settling cimport drop_unsettled, give_back_unsettled, recover
-from leporid.engine.routing.source cimport Route, Source, make_route
+from leporid.engine.routing.route_cache cimport Route, RouteCache, make_route
 from leporid.engine.log.storing cimport store
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.connection.timeouts cimport timeout_of
@@ -65,8 +65,8 @@ cdef class Channel(Sender):
         self.tx_publishes = []
         self.tx_settles = []
         self.tx_letters = []
-        self.ledger = Ledger()
-        self.forgiven = Forgiven()
+        self.unacked = UnackedDeliveries()
+        self.late_acks = LateAcks()
         self.confirms = Confirms()
 
     def __repr__(self):
@@ -119,7 +119,7 @@ cdef class Channel(Sender):
 
         Its credit may be that of several. A class is asked about what it would get.
         """
-        cdef Reader reader = reader_of(self, stream, tag, prefetch, filter_class)
+        cdef StreamConsumer reader = stream_consumer(self, stream, tag, prefetch, filter_class)
         reader.choice = choice
         reader.credit = credit
         reader.start(offset)
@@ -172,7 +172,7 @@ cdef class Channel(Sender):
             queue.settle(seq, slot)
         else:
             self.unacked_count += 1
-            self.ledger.add(self.delivery_tag, seq, queue, None, self.plane.now_ms)
+            self.unacked.add(self.delivery_tag, seq, queue, None, self.plane.now_ms)
             self.plane.timeouts.watch(self, timeout_of(self.plane, queue, None))
         return True
 
@@ -195,8 +195,8 @@ cdef class Channel(Sender):
 
     # ------------------------------------------------------------- publishing
 
-    cdef Source source_named(self, str name):
-        return self.session.source(name)
+    cdef RouteCache routes_of_exchange(self, str name):
+        return self.session.route_cache(name)
 
     def select_confirm(self):
         """confirm.select: publishes from now on are numbered from 1."""
@@ -229,9 +229,9 @@ cdef class Channel(Sender):
                                                            self.plane.wall_ms)
             properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
             properties_len = len(intercepted)
-        self.find_source(method)
+        self.find_routes(method)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
-            later = postponed(self.source, &props, self.plane.wall_ms)
+            later = postponed(self.routes, &props, self.plane.wall_ms)
         # What is to wait is routed when it is due: only then does an exchange remember it, or draw.
         if later is None:
             route = self.route_of(key, properties, properties_len)
@@ -254,13 +254,13 @@ cdef class Channel(Sender):
             if keys and later is None:
                 text = key[1:1 + key[0]].decode("utf-8", "surrogateescape")
                 route = make_route(self.session.copies(
-                    self.source, self.source.name, [text, *keys], copied))
+                    self.routes, self.routes.name, [text, *keys], copied))
                 route.keys, route.with_bcc = [text, *keys], properties[:properties_len]
             if later is None:  # else BCC is needed once more
                 properties = <const uint8_t *> PyBytes_AS_STRING(copied)
                 properties_len = len(copied)
         if later is not None:
-            self.source.check(key + 1, key[0], keys or [])
+            self.routes.check(key + 1, key[0], keys or [])
             route = later
         if self.transactional:
             self.tx_bytes += names_len + properties_len + body_len
@@ -279,27 +279,27 @@ cdef class Channel(Sender):
         """A message whose route is known: into its queues, back, or refused."""
         cdef bint durable = (route.apart is not None
                              or props.delivery_mode == 2 and route.durable)
-        cdef list burying = None
-        if route.guarded:
-            route = unguarded(route, props)
-        if route.lost:
+        cdef list refusing_queues = None
+        if route.deduplicates:
+            route = without_duplicates(route, props)
+        if route.unroutable:
             self.plane.unroutable += not route.duplicate
             if mandatory and not route.duplicate:
                 self.give_back(names, names_len, properties, properties_len, body, body_len)
         elif route.refusing:
-            burying = []
-            route = open_queues(route, body_len, burying)
+            refusing_queues = []
+            route = open_queues(route, body_len, refusing_queues)
             self.tx_refused = self.tx_refused or (flags and route.refused)
         if route.queues or route.apart is not None:
             self.deepest = store(
                 self.plane, route, names, names_len, properties, properties_len, body,
                 body_len, props, flags)
-        if burying and flags:
+        if refusing_queues and flags:
             # Nothing is appended between the facts of a transaction.
-            self.tx_letters.append((burying, names[:names_len], properties[:properties_len],
+            self.tx_letters.append((refusing_queues, names[:names_len], properties[:properties_len],
                                     body[:body_len]))
-        elif burying:
-            self.plane.burials.bury_refused(burying, names[:names_len],
+        elif refusing_queues:
+            self.plane.dead_lettering.dead_letter_refused(refusing_queues, names[:names_len],
                                             properties[:properties_len], body[:body_len])
         if not self.confirming:
             return 0
@@ -374,7 +374,7 @@ cdef class Channel(Sender):
         give_back_unsettled(self, SETTLE_FAIL)
         self.assembly = None
         self.closed = True
-        self.source = None
+        self.routes = None
         self.route = None
         return 0
 

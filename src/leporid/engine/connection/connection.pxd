@@ -18,8 +18,8 @@ cdef class Connection(Peer):
     cdef size_t skip                    # bytes to come of a frame that does not matter
     cdef size_t at                      # of the frame that is next, in the scan under way
     cdef uint64_t deepest
-    cdef bint choked                    # input waits here: for output to leave, or for burials
-    cdef bint buries                    # it settled what is not buried yet
+    cdef bint paused                    # input waits here: for output to leave, or for dead_lettering
+    cdef bint awaits_letters                    # it settled what is not buried yet
     cdef int drop_buffers(self) except -1
     cdef int keep_rest(self, const uint8_t *p, size_t n) except -1
     cdef int handle(self, uint8_t *p, size_t n) except -1

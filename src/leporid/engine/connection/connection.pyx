@@ -75,7 +75,7 @@ cdef class Connection(Peer):
     @property
     def reading(self):
         """Whether the server should read from this peer now."""
-        if self.held or self.choked or self.finished or self.is_lost:
+        if self.held or self.paused or self.finished or self.is_lost:
             return False
         if self.plane.publishers_blocked and self.published and not self.closing:
             return False
@@ -184,7 +184,7 @@ cdef class Connection(Peer):
             if self.held or self.finished or self.broken:
                 return True
             if self.out_end - self.out_start > OUTPUT_STOP_BYTES:
-                self.choked = True
+                self.paused = True
                 return True
             frame = p + self.at
             kind = frame[0]
@@ -290,12 +290,12 @@ cdef class Connection(Peer):
                 self.at += size + 8
                 channel.assembly = Assembly(ids & 0xffff, payload[:size])
                 return 0
-            if self.buries:
-                if self.plane.burials.dying:
-                    self.choked = True
+            if self.awaits_letters:
+                if self.plane.dead_lettering.waiting:
+                    self.paused = True
                     self.plane.resuming.append(self)
                     return WAIT
-                self.buries = False
+                self.awaits_letters = False
                 self.settle_generation = self.plane.noted_by
             if self.settle_generation > self.plane.synced and ids != BASIC_GET:
                 # An answer after a settle means that the settle is safe.
@@ -411,12 +411,12 @@ cdef class Connection(Peer):
             raise basic_fault(method, fault)
         if self.plane.noted != noted:
             self.settle_generation = self.plane.noted_by
-        self.buries = self.buries or how != SETTLE_ACK and self.plane.burials.dying
+        self.awaits_letters = self.awaits_letters or how != SETTLE_ACK and self.plane.dead_lettering.waiting
         return 0
 
     cdef int drained(self) except -1:
-        if self.choked:
-            self.choked = False
+        if self.paused:
+            self.paused = False
             self.plane.resuming.append(self)
         return 0
 

@@ -5,7 +5,7 @@ within a queue the highest priority comes first, and then who has waited longest
 entries. A delivery and a freed slot cost the same however many consumers wait.
 
 Consumers of one queue that differ in nothing but their tag wait as one, as `WaitingConsumers`,
-which also stands for them in the queue's ring while there is credit and nothing to deliver: then no
+which also stands for them in the queue's make_due while there is credit and nothing to deliver: then no
 message that comes has all of them asked.
 
 Invariant: while there is credit, whoever waits for it is offered it before the turn ends
@@ -15,9 +15,9 @@ Invariant: while there is credit, whoever waits for it is offered it before the 
 from libc.stdint cimport uint32_t
 
 from leporid.engine.connection.channel cimport Channel
-from leporid.engine.connection.ledger cimport Ledger
+from leporid.engine.connection.unacked cimport UnackedDeliveries
 from leporid.engine.connection.outbox cimport OUTPUT_HIGH_BYTES, Outbox
-from leporid.engine.queue.consumer cimport Consumer
+from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Level, Taker, Takers, leave_ring
 
@@ -63,11 +63,11 @@ cdef class Credit:
         """The consumer wants to take, and nothing but this credit keeps it from that."""
         cdef Consumer consumer = <Consumer> taker
         cdef WaitingConsumers group
-        cdef Ledger ledger = self.channel.ledger
+        cdef UnackedDeliveries unacked = self.channel.unacked
         leave_ring(consumer)
-        if (ledger.end > ledger.start
-                and ledger.entries[ledger.end - 1].consumer == <void *> consumer):
-            self.last, self.last_tag = consumer.queue, ledger.entries[ledger.end - 1].tag
+        if (unacked.end > unacked.start
+                and unacked.entries[unacked.end - 1].consumer == <void *> consumer):
+            self.last, self.last_tag = consumer.queue, unacked.entries[unacked.end - 1].tag
         if consumer.home is None or consumer.credit is not None or consumer.queue.takers.single:
             return self.enqueue(consumer, consumer.queue)
         group = <WaitingConsumers> consumer.group
@@ -149,7 +149,7 @@ cdef class Credit:
         """Let those that wait take, queue by queue one delivery each, until credit or they run out.
 
         A queue that has nothing for its consumers passes its turn on at once: they stand in its
-        ring again, and wait no more.
+        make_due again, and wait no more.
         """
         cdef WaitingQueue found
         cdef Taker taker
@@ -200,7 +200,7 @@ cdef class WaitingConsumers(Taker):
     """Consumers of one credit, queue, filter and priority, of which some wait for the credit."""
 
     cdef bint can_take(self):
-        """Never itself; while there is credit, one that waits takes its place in the ring."""
+        """Never itself; while there is credit, one that waits takes its place in the make_due."""
         cdef Outbox out = self.credit.channel.out
         cdef Taker first
         if not self.members.levels or not self.credit.channel.flowing:

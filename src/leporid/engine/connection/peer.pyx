@@ -116,7 +116,7 @@ cdef class Peer(Outbox):
         """Ask the session again for every exchange that is published to."""
         cdef Channel channel
         for channel in self.channels.values():
-            channel.source = None
+            channel.routes = None
             channel.route = None
 
     def finish(self):

@@ -2,7 +2,7 @@
 
 Responsible for remembering the exchange and the way of the last message, for the usual publisher
 that repeats itself, and for leaving out queues that are full. It does not store anything, nor say
-to anybody what became of a message. Invariant: a way that is remembered belongs to the source that
+to anybody what became of a message. Invariant: a way that is remembered belongs to the routes that
 is, at the epoch that is.
 """
 
@@ -10,9 +10,9 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from leporid.engine.routing.dedup cimport without_caches
+from leporid.engine.queue.unique_queue cimport without_caches
 from leporid.engine.queue.queue cimport REJECT_PUBLISH_DLX, Queue
-from leporid.engine.routing.source cimport Route, Source, narrowed
+from leporid.engine.routing.route_cache cimport Route, RouteCache, narrowed
 
 from leporid.amqp.errors import SyntaxFault
 
@@ -20,48 +20,48 @@ from leporid.amqp.errors import SyntaxFault
 cdef class Sender:
     """Whoever publishes: a channel, a table of rows."""
 
-    cdef Source source_named(self, str name):
-        """The source of an exchange; raises a fault where there is none that may be used."""
+    cdef RouteCache routes_of_exchange(self, str name):
+        """The routes of an exchange; raises a fault where there is none that may be used."""
         raise NotImplementedError
 
-    cdef int find_source(self, const uint8_t *exchange) except -1:
-        """Have the source of an exchange, whose length and name stand there."""
-        cdef Source source = self.source
-        if (source is None or source.retired or len(source.raw_name) != exchange[0]
-                or memcmp(PyBytes_AS_STRING(source.raw_name), exchange + 1, exchange[0])):
+    cdef int find_routes(self, const uint8_t *exchange) except -1:
+        """Have the routes of an exchange, whose length and name stand there."""
+        cdef RouteCache routes = self.routes
+        if (routes is None or routes.retired or len(routes.raw_name) != exchange[0]
+                or memcmp(PyBytes_AS_STRING(routes.raw_name), exchange + 1, exchange[0])):
             try:
                 name = exchange[1:1 + exchange[0]].decode()
             except UnicodeDecodeError:
                 raise SyntaxFault("the exchange's name is not valid UTF-8") from None
-            self.source = self.source_named(name)
+            self.routes = self.routes_of_exchange(name)
             self.route = None
         return 0
 
     cdef Route route_of(self, const uint8_t *key, const uint8_t *properties,
                         size_t properties_len):
-        """Where a message goes from `source`; its key's length and text stand there, and before
+        """Where a message goes from `routes`; its key's length and text stand there, and before
         them those of the exchange."""
-        cdef Source source = self.source
+        cdef RouteCache routes = self.routes
         cdef Route route = self.route
         cdef size_t size
-        if (route is not None and self.route_epoch == source.epoch
+        if (route is not None and self.route_epoch == routes.epoch
                 and len(route.key) == key[0]
                 and not memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0])):
             return route
-        size = PyBytes_GET_SIZE(source.raw_name) + 1
-        route = source.route_of(key - size, size + 1 + key[0], key + 1, key[0], properties,
+        size = PyBytes_GET_SIZE(routes.raw_name) + 1
+        route = routes.route_of(key - size, size + 1 + key[0], key + 1, key[0], properties,
                                 properties_len)
-        if route.key is not None and source.cacheable:
+        if route.key is not None and routes.cacheable:
             self.route = route
-            self.route_epoch = source.epoch
+            self.route_epoch = routes.epoch
         return route
 
 
-cdef Route open_queues(Route route, size_t body_len, list burying):
+cdef Route open_queues(Route route, size_t body_len, list refusing_queues):
     """The queues of a route that are not full; `refused` says that there were others.
 
-    Those of the others that make a dead letter of it are added to `burying`, which is for
-    `Burials.bury_refused` after the message is stored, as both may come to one queue.
+    Those of the others that make a dead letter of it are added to `refusing_queues`, which is for
+    `DeadLettering.dead_letter_refused` after the message is stored, as both may come to one queue.
     """
     cdef Queue queue
     cdef Route left
@@ -73,7 +73,7 @@ cdef Route open_queues(Route route, size_t body_len, list burying):
             continue
         refused = True
         if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
-            burying.append(queue)
+            refusing_queues.append(queue)
     if refused and route.caching:
         taking = without_caches(taking)  # it may be published again, and is none then
     left = narrowed(route, taking)

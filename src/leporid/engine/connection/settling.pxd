@@ -3,7 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from leporid.engine.connection.channel cimport Channel
-from leporid.engine.queue.consumer cimport Consumer
+from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.queue.queue cimport Queue
 
 cdef int settle(Channel channel, uint64_t tag, bint multiple, int how) except -1

@@ -15,7 +15,7 @@ cdef class Timeouts:
     cdef int forget(self, object given) except -1
     cdef int turn(self) except -1
     cdef int look(self, object given) except -1
-    cdef int ring_at(self, object given, uint64_t at_ms) except -1
+    cdef int set_alarm(self, object given, uint64_t at_ms) except -1
     cdef int prune(self) except -1
 
 cdef uint64_t timeout_of(Plane plane, object queue, object consumer)

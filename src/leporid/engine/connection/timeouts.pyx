@@ -10,13 +10,13 @@ is overdue before `ring_at_ms` of that channel.
 from libc.stdint cimport UINT64_MAX, uint64_t
 
 from leporid.engine.connection.channel cimport Channel
-from leporid.engine.queue.consumer cimport Consumer
-from leporid.engine.connection.ledger cimport Unacked
+from leporid.engine.connection.consumer cimport Consumer
+from leporid.engine.connection.unacked cimport UnackedDelivery
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.connection.settling cimport take_back
 from leporid.engine.stream.stream cimport Stream
-from leporid.engine.queue.timers cimport Due, Timers
+from leporid.engine.queue.timers cimport Timer, Timers
 
 from leporid.amqp.errors import PreconditionFailed
 
@@ -39,7 +39,7 @@ cdef uint64_t timeout_of(Plane plane, object queue, object consumer):
     return plane.consumer_timeout_ms
 
 
-cdef bint is_forgiving(Queue queue, Consumer consumer):
+cdef bint requeues_alone(Queue queue, Consumer consumer):
     """Whether the message alone goes back."""
     if consumer is not None and consumer.timeout_requeues >= 0:
         return consumer.timeout_requeues
@@ -69,7 +69,7 @@ cdef class Timeouts:
             return 0
         channel.timeout_least_ms = min(channel.timeout_least_ms, timeout_ms)
         if self.plane.now_ms + timeout_ms < channel.ring_at_ms:
-            self.ring_at(channel, self.plane.now_ms + timeout_ms)
+            self.set_alarm(channel, self.plane.now_ms + timeout_ms)
         return 0
 
     cdef int forget(self, object given) except -1:
@@ -81,7 +81,7 @@ cdef class Timeouts:
 
     cdef int turn(self) except -1:
         """Look at the channels whose timer rings."""
-        cdef Due due
+        cdef Timer due
         cdef Channel channel
         if self.changed:
             self.changed = False
@@ -101,18 +101,18 @@ cdef class Timeouts:
         cdef Plane plane = self.plane
         cdef Consumer consumer
         cdef Queue queue
-        cdef Unacked *entry
+        cdef UnackedDelivery *entry
         cdef uint64_t timeout_ms, earliest_ms = UINT64_MAX, least_ms = UINT64_MAX, looked = 0
-        cdef size_t at = channel.ledger.start
+        cdef size_t at = channel.unacked.start
         for consumer in channel.consumers:
             timeout_ms = timeout_of(plane, consumer.queue, consumer)
             if timeout_ms and not consumer.no_ack:
                 least_ms = min(least_ms, timeout_ms)
         if least_ms != UINT64_MAX:
             earliest_ms = plane.now_ms + least_ms  # what is delivered from now on
-        channel.ledger.walks += 1
-        while at < channel.ledger.end:
-            entry = &channel.ledger.entries[at]
+        channel.unacked.walks += 1
+        while at < channel.unacked.end:
+            entry = &channel.unacked.entries[at]
             at += 1
             if entry.queue == NULL:
                 continue
@@ -129,12 +129,12 @@ cdef class Timeouts:
             least_ms = min(least_ms, timeout_ms)
             if entry.since_ms + timeout_ms > plane.now_ms:
                 earliest_ms = min(earliest_ms, entry.since_ms + timeout_ms)
-            elif is_forgiving(queue, consumer):
+            elif requeues_alone(queue, consumer):
                 plane.timed_out += 1
                 take_back(channel, at - 1)
             else:
                 plane.timed_out += 1
-                channel.ledger.walks -= 1
+                channel.unacked.walks -= 1
                 self.forget(channel)
                 channel.session.on_fault(channel.number, PreconditionFailed(
                     f"delivery acknowledgement on channel {channel.number} timed out. Timeout "
@@ -143,17 +143,17 @@ cdef class Timeouts:
                 return 0
         else:
             channel.timeout_least_ms = least_ms
-        channel.ledger.walks -= 1
-        channel.ledger.trim()
-        if not channel.consumers and channel.ledger.start == channel.ledger.end:
+        channel.unacked.walks -= 1
+        channel.unacked.trim()
+        if not channel.consumers and channel.unacked.start == channel.unacked.end:
             return self.forget(channel)
         channel.ring_at_ms = UINT64_MAX
         if earliest_ms != UINT64_MAX:
-            self.ring_at(channel, max(
+            self.set_alarm(channel, max(
                 earliest_ms, plane.now_ms + max(LOOK_EVERY_MS, looked // LOOKS_PER_MS)))
         return 0
 
-    cdef int ring_at(self, object given, uint64_t at_ms) except -1:
+    cdef int set_alarm(self, object given, uint64_t at_ms) except -1:
         cdef Channel channel = <Channel> given
         if self.timers.count > STALE_MAX + 2 * <size_t> len(self.channels):
             self.prune()
@@ -163,7 +163,7 @@ cdef class Timeouts:
     cdef int prune(self) except -1:
         """Forget timers of channels that are gone, or have an earlier one."""
         cdef size_t at, kept = 0
-        cdef Due *heap = self.timers.heap
+        cdef Timer *heap = self.timers.heap
         cdef Channel channel
         for at in range(self.timers.count):
             channel = self.channels.get(heap[at].seq)

@@ -8,16 +8,16 @@ Invariant: between the first of these facts and COMMIT nothing else is appended.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.routing.cache cimport Cache, reserve, routed_anew
+from leporid.engine.queue.exchange_cache cimport Cache, reserve, routed_anew
 from leporid.engine.connection.channel cimport SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel
-from leporid.engine.routing.dedup cimport unguarded
-from leporid.engine.connection.ledger cimport Unacked
+from leporid.engine.queue.unique_queue cimport without_duplicates
+from leporid.engine.connection.unacked cimport UnackedDelivery
 from leporid.engine.log.facts cimport append_commit, flush_settles
 from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.connection.settling cimport settle_entry
-from leporid.engine.routing.source cimport Route, make_route
+from leporid.engine.routing.route_cache cimport Route, make_route
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.wire cimport Props, Record, Target, walk_properties
 
@@ -50,11 +50,11 @@ cdef uint64_t commit(Channel channel) except? 0:
         for cache in reserving:
             cache.reserved.clear()
         letters, channel.tx_letters = channel.tx_letters, []
-    for burying, names, properties, body in letters:
-        plane.burials.bury_refused(burying, names, properties, body)
+    for refusing_queues, names, properties, body in letters:
+        plane.dead_lettering.dead_letter_refused(refusing_queues, names, properties, body)
     for _, queue, seq, consumer, _, how in others:
         # What answers the commit promises them, so none waits for another turn.
-        plane.burials.count = 0
+        plane.dead_lettering.count = 0
         settle_entry(channel, queue, seq, consumer, how)
     if channel.tx_refused:
         plane.work()    # the channel will be closed: as in RabbitMQ, what it requeued came before
@@ -133,7 +133,7 @@ cdef list routed_publishes(Channel channel, list reserving):
         if route.caching:
             walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
                             &props)
-            route = unguarded(routed_anew(channel, route, names, properties), &props)
+            route = without_duplicates(routed_anew(channel, route, names, properties), &props)
         else:
             route = make_route([queue for queue in route.queues + (route.apart or [])
                                 if not queue.retired])
@@ -152,23 +152,23 @@ cdef list routed_publishes(Channel channel, list reserving):
 cdef int rollback(Channel channel) except -1:
     """tx.rollback: publishes are forgotten; what was settled is unsettled again."""
     cdef size_t at
-    cdef Unacked taken
+    cdef UnackedDelivery taken
     channel.tx_publishes, channel.tx_bytes = [], 0
     settles, channel.tx_settles = channel.tx_settles, []
     if not settles:
         return 0
     entries = [(tag, seq, queue, consumer, since_ms)
                for tag, queue, seq, consumer, since_ms, _ in settles]
-    for at in range(channel.ledger.start, channel.ledger.end):
-        taken = channel.ledger.entries[at]
+    for at in range(channel.unacked.start, channel.unacked.end):
+        taken = channel.unacked.entries[at]
         if taken.queue != NULL:
             entries.append((taken.tag, taken.seq, <object> taken.queue,
                             <object> taken.consumer if taken.consumer != NULL else None,
                             taken.since_ms))
-    channel.ledger.forget()
+    channel.unacked.forget()
     entries.sort(key=tag_of)
     for tag, seq, queue, consumer, since_ms in entries:
-        channel.ledger.add(tag, seq, queue, consumer, since_ms)
+        channel.unacked.add(tag, seq, queue, consumer, since_ms)
     return 0
 
 

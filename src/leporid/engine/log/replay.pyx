@@ -18,7 +18,7 @@ from leporid.engine.log.log cimport (
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.backlog cimport BACKLOG_BIT, backlog_of
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.log.restoring cimport (
+from leporid.engine.queue.restore cimport (
     apply_delivered, apply_publish, apply_settle, finish_restore,
 )
 from leporid.engine.wire.wire cimport Range, Record, Target, crc32c, header_check

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.plane cimport Plane
 from leporid.engine.log.producers cimport Producer
-from leporid.engine.routing.source cimport Route
+from leporid.engine.routing.route_cache cimport Route
 from leporid.engine.wire.wire cimport Props
 
 cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names_len,

@@ -10,13 +10,13 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.routing.dedup cimport unguarded, without_caches
+from leporid.engine.queue.unique_queue cimport without_duplicates, without_caches
 from leporid.engine.queue.delays cimport Delays
 from leporid.engine.log.log cimport FLAG_PRODUCED, KIND_PUBLISH, Log
 from leporid.engine.plane cimport Plane
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.routing.source cimport Route, make_route, narrowed
+from leporid.engine.routing.route_cache cimport Route, make_route, narrowed
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.wire cimport TTL_SET, Props, Record, Target, parse_ttl
 
@@ -35,8 +35,8 @@ cdef uint64_t store(Plane plane, Route route, const uint8_t *names, size_t names
     Returns the ready messages of the longest of these queues that has consumers.
     """
     cdef Queue queue
-    if route.guarded:
-        route = unguarded(route, props)
+    if route.deduplicates:
+        route = without_duplicates(route, props)
         if not route.queues and route.apart is None:
             return 0
     if route.apart is not None and route.caching:
@@ -91,8 +91,8 @@ cdef bint store_produced(Plane plane, Route route, const uint8_t *names, size_t 
     cdef Producer producer
     cdef bint fresh = False
     cdef list waiting = []
-    if route.guarded:
-        route = unguarded(route, props)
+    if route.deduplicates:
+        route = without_duplicates(route, props)
     if route.apart is not None and route.caching:
         route = remember_apart(plane, route, names, names_len, properties, properties_len, props)
     for queue in route.apart or ():
@@ -163,7 +163,7 @@ cdef uint64_t enqueue(Plane plane, Route route, const uint8_t *names, size_t nam
     log.hold(position, <uint32_t> queues)
     if log.durable:
         plane.dirty = True
-    if not route.lost:
+    if not route.unroutable:
         plane.published += 1
     for at in range(queues):
         queue = <Queue> route.queues[at]

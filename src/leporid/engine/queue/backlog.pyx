@@ -14,9 +14,9 @@ counted by `given_up` of the queue.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, Slot
-from leporid.engine.queue.onward cimport send_on
+from leporid.engine.queue.republish cimport republish
 from leporid.engine.queue.queue cimport REJECT_PUBLISH, REJECT_PUBLISH_DLX, Queue
-from leporid.engine.routing.source cimport Route, make_route
+from leporid.engine.routing.route_cache cimport Route, make_route
 from leporid.engine.wire.wire cimport Props, Record, Target, walk_properties
 
 
@@ -80,12 +80,12 @@ cdef class Backlog(TimedQueue):
 
     cdef void wake(self):
         """The queue may have room."""
-        if not self.ready_count or self.ringing:
+        if not self.ready_count or self.is_due:
             return
         if not self.queue.is_full(0):
-            self.ring()
+            self.make_due()
         elif not self.alarm_ms:
-            self.ring_at(self.plane.now_ms + self.pause_ms)
+            self.set_alarm(self.plane.now_ms + self.pause_ms)
 
     cdef bint turn(self, size_t most) except -1:
         """Send what there is room for, up to `most`; returns whether there is more."""
@@ -110,9 +110,9 @@ cdef class Backlog(TimedQueue):
                 self.send(seq, slot)
                 self.pause_ms = PAUSE_MIN_MS
             slot = self.head(&seq)
-        self.ringing = False
+        self.is_due = False
         if slot != NULL:
-            self.ring_at(self.plane.now_ms + self.pause_ms)
+            self.set_alarm(self.plane.now_ms + self.pause_ms)
             self.pause_ms = min(2 * self.pause_ms, <uint64_t> PAUSE_MAX_MS)
         return False
 
@@ -141,7 +141,7 @@ cdef class Backlog(TimedQueue):
         cdef Props props
         walk_properties(properties, record.properties_len, &props)
         route.refusing = self.queue.overflow == REJECT_PUBLISH_DLX
-        send_on(self, seq, route, names, record.names_len, properties, record.properties_len,
+        republish(self, seq, route, names, record.names_len, properties, record.properties_len,
                 properties + record.properties_len, record.body_len, &props, None, None)
         return 0
 

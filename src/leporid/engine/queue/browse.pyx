@@ -15,7 +15,7 @@ from libc.stdlib cimport malloc, realloc
 
 from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, UNACKED, Block, Slot
 from leporid.engine.log.log cimport DURABLE_BIT, Log, Segment
-from leporid.engine.queue.order cimport Order
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.log.window cimport Entry, Window
@@ -150,7 +150,7 @@ cdef class Browse:
         self.at = self.first
         self.priority -= 1
         if not self.unacked:
-            while self.priority >= 0 and not (<Order> self.queue.lanes[self.priority]).count:
+            while self.priority >= 0 and not (<SequenceHeap> self.queue.lanes[self.priority]).count:
                 self.priority -= 1
         self.done = self.priority < 0
         return 0

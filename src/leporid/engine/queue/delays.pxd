@@ -6,7 +6,7 @@ from leporid.engine.queue.index cimport Slot
 from leporid.engine.plane cimport Plane
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.timed_queue cimport TimedQueue
-from leporid.engine.routing.source cimport Route, Source
+from leporid.engine.routing.route_cache cimport Route, RouteCache
 from leporid.engine.wire.text cimport Bytes
 from leporid.engine.queue.timers cimport Timers
 from leporid.engine.wire.wire cimport Props
@@ -15,10 +15,10 @@ cdef class Delays(TimedQueue):
     cdef readonly uint64_t fired        # since the start, and so are the next two
     cdef readonly uint64_t cancelled
     cdef readonly uint64_t unroutable   # of those that were fired
-    cdef Source source                  # of the exchange
+    cdef RouteCache routes                  # of the exchange
     cdef object routed                  # (exchange, keys, properties) -> queues
     cdef object elsewhere               # the same, of the alternate exchange
-    cdef public object lost             # (): told when something came to no queue; or None
+    cdef public object on_unroutable             # (): told when something came to no queue; or None
     cdef Route route                    # to here and nowhere else, for publishes
     cdef Route inside                   # the same, once it is known how a message is kept
     cdef Timers due                     # of every entry, and of some that are gone
@@ -37,4 +37,4 @@ cdef class Delays(TimedQueue):
     cdef list first(self, size_t limit)
     cdef list following(self, size_t limit, uint64_t at_ms, uint64_t seq)
 
-cdef Route postponed(Source source, const Props *props, uint64_t came_ms)
+cdef Route postponed(RouteCache routes, const Props *props, uint64_t came_ms)

@@ -15,7 +15,7 @@ def delay_of(raw: bytes) -> int:
 class Delays(TimedQueue):
     """Made by `Plane.delays`."""
 
-    lost: Callable[[], None] | None
+    on_unroutable: Callable[[], None] | None
     """Called for each message that came to no queue when it was due."""
 
     @property

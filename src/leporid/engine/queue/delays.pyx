@@ -3,7 +3,7 @@
 A hidden queue, so that the log, replay, cleaning and checks treat what waits as they treat any
 message; only what leaves it does so by time. When an entry is due its message goes through the
 exchange like one that is published now, and ends in the same transaction: a crash neither loses
-nor doubles it. It does not know exchanges or bindings: `source` and `routed` do.
+nor doubles it. It does not know exchanges or bindings: `routes` and `routed` do.
 
 Invariants: an entry's moment follows from its record alone, so that replay needs nothing else; the
 plane has at most one timer that counts for each of these queues, whatever waits in it.
@@ -14,15 +14,15 @@ from libc.stdlib cimport free
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.queue.index cimport READY, Slot
-from leporid.engine.queue.onward cimport send_on
+from leporid.engine.queue.republish cimport republish
 from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.plane cimport Plane
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.routing.source cimport Route, Source, make_route
+from leporid.engine.routing.route_cache cimport Route, RouteCache, make_route
 from leporid.engine.log.storing cimport enqueue
 from leporid.engine.wire.text cimport bytes_room
-from leporid.engine.queue.timers cimport Due, Timers
+from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.wire.wire cimport (
     HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, Props, Record, Target, walk_properties,
 )
@@ -56,28 +56,28 @@ cdef enum:
     PERSISTENT = 2
 
 
-cdef Route postponed(Source source, const Props *props, uint64_t came_ms):
+cdef Route postponed(RouteCache routes, const Props *props, uint64_t came_ms):
     """Where a message is kept that is not due yet; None: it goes its way now.
 
     Args:
-        source: of the exchange that it was published to.
+        routes: of the exchange that it was published to.
     """
     cdef int64_t due_ms
     cdef int when
-    if not props.marks & HAS_DELIVER_AT and not source.delaying:
+    if not props.marks & HAS_DELIVER_AT and not routes.delaying:
         return None
-    when = find_due(props, came_ms, source.delaying, &due_ms)
+    when = find_due(props, came_ms, routes.delaying, &due_ms)
     if when == WHEN_INVALID or when == WHEN_TOO_FAR:
         by_delay = find_due(props, came_ms, False, &due_ms) == WHEN_NOW
         raise invalid_moment(props.headers[:props.headers_len],
                              "x-delay" if by_delay else "x-deliver-at", when == WHEN_TOO_FAR)
     if when == WHEN_NOW:
         return None
-    if source.delays is None:
-        if source.make_delays is None:
+    if routes.delays is None:
+        if routes.make_delays is None:
             return None
-        source.make_delays()
-    return (<Delays> source.delays).route
+        routes.make_delays()
+    return (<Delays> routes.delays).route
 
 
 def delay_of(bytes raw not None):
@@ -138,7 +138,7 @@ cdef class Delays(TimedQueue):
         """Note when an entry is due."""
         cdef int64_t due_ms = 0
         cdef Slot *slot = self.index.slot_of(seq)
-        if find_due(props, came_ms, self.source.delaying, &due_ms) == WHEN_NOW:
+        if find_due(props, came_ms, self.routes.delaying, &due_ms) == WHEN_NOW:
             due_ms = came_ms
         slot.expires_at_ms = self.on_clock(due_ms)
         self.prune_due()
@@ -159,9 +159,9 @@ cdef class Delays(TimedQueue):
         return self.arm(seq, record.timestamp_ms, &props)
 
     cdef void wake(self):
-        """Have the plane ring when the first is due."""
+        """Have the plane make_due when the first is due."""
         if self.due.count:
-            self.ring_at(max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS)
+            self.set_alarm(max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS)
 
     cdef bint waits(self, uint64_t seq, uint64_t at_ms):
         """Whether there is an entry that is due then."""
@@ -171,7 +171,7 @@ cdef class Delays(TimedQueue):
     cdef int prune_due(self) except -1:
         """Forget the moments of entries that are gone, if there are many."""
         cdef size_t at, kept = 0
-        cdef Due *heap = self.due.heap
+        cdef Timer *heap = self.due.heap
         if self.due.count <= STALE_SLACK + self.ready_count + self.ready_count // 4:
             return 0
         for at in range(self.due.count):
@@ -186,7 +186,7 @@ cdef class Delays(TimedQueue):
 
     cdef bint turn(self, size_t most) except -1:
         """Send up to `most` that are due on their way; returns whether there are more."""
-        cdef Due due
+        cdef Timer due
         while self.due.count and self.due.heap[0].at_ms <= PAST_MS + self.plane.now_ms:
             if not most:
                 return True
@@ -194,7 +194,7 @@ cdef class Delays(TimedQueue):
             if self.waits(due.seq, due.at_ms):
                 self.fire(due.seq, self.index.slot_of(due.seq))
                 most -= 1
-        self.ringing = False
+        self.is_due = False
         self.wake()
         return False
 
@@ -234,21 +234,21 @@ cdef class Delays(TimedQueue):
         else:
             route = self.way(names, properties, properties_len)
         walk_properties(properties, properties_len, &props)
-        route = send_on(self, seq, route, names, record.names_len, properties, properties_len,
+        route = republish(self, seq, route, names, record.names_len, properties, properties_len,
                         body, record.body_len, &props, self.elsewhere, all_keys)
         self.fired += 1
-        if route is None or (route.lost and not route.refused and not route.duplicate):
+        if route is None or (route.unroutable and not route.refused and not route.duplicate):
             self.unroutable += 1
-            if self.lost is not None:
-                self.lost()
+            if self.on_unroutable is not None:
+                self.on_unroutable()
         return 0
 
     cdef Route way(self, const uint8_t *names, const uint8_t *properties, size_t properties_len):
         """Where a message goes that has one routing key."""
         cdef const uint8_t *key = names + 1 + names[0]
-        if self.source.cacheable:
+        if self.routes.cacheable:
             try:
-                return self.source.route_of(names, 2 + names[0] + key[0], key + 1, key[0],
+                return self.routes.route_of(names, 2 + names[0] + key[0], key + 1, key[0],
                                             properties, properties_len)
             except Fault:
                 # An exchange asks publishers for strict keys, and this came from one above.
@@ -283,7 +283,7 @@ cdef class Delays(TimedQueue):
         cdef Props props
         cdef int64_t due_ms = 0
         walk_properties(properties, record.properties_len, &props)
-        if find_due(&props, record.timestamp_ms, self.source.delaying, &due_ms) == WHEN_NOW:
+        if find_due(&props, record.timestamp_ms, self.routes.delaying, &due_ms) == WHEN_NOW:
             return record.timestamp_ms
         return <uint64_t> due_ms
 
@@ -361,7 +361,7 @@ cdef class Delays(TimedQueue):
         rest of the heap no more is looked at than may be among them."""
         cdef size_t at, depth = 1
         cdef size_t[2 * 64] path        # two places for each level
-        cdef Due *due
+        cdef Timer *due
         cdef uint64_t last_ms = ~<uint64_t> 0, last_seq = ~<uint64_t> 0
         cdef list kept = []             # a heap, the last of them first
         path[0] = 0

@@ -5,11 +5,11 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 cdef class Queue    # before the modules that know it, too
 
 from leporid.engine.queue.index cimport Index, Slot
-from leporid.engine.queue.order cimport Order
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.takers cimport Taker, Takers
-from leporid.engine.queue.timers cimport Due
-from leporid.engine.queue.wishes cimport Wishes
+from leporid.engine.queue.timers cimport Timer
+from leporid.engine.queue.filtered_consumers cimport FilteredConsumers
 from leporid.engine.wire.wire cimport Range
 
 cdef enum:
@@ -50,20 +50,20 @@ cdef class Queue:
     cdef Plane plane
     cdef Index index
     cdef Takers takers
-    cdef Wishes wishes                  # of consumers that have filters; None: nobody has
+    cdef FilteredConsumers selection                  # of consumers that have filters; None: nobody has
     cdef Queue backlog                  # what waits for room here; None: nothing ever did
     cdef public object given_up         # (reason): told what did so in vain; None: nobody is
-    cdef bint hungry                    # stands in plane.hungry
+    cdef bint listed                    # stands in plane.listed
     cdef uint64_t head_seq              # without priorities: from here on nothing was delivered
-    cdef Order returned                 # ready again, before head_seq
-    cdef list lanes                     # with priorities: an Order for each
+    cdef SequenceHeap returned                 # ready again, before head_seq
+    cdef list lanes                     # with priorities: an SequenceHeap for each
     cdef Range *ranges                  # settled, not yet in the log
     cdef uint32_t range_count, range_capacity
     cdef bint settling
     cdef Slot *slot_of(self, uint64_t seq)
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1
     cdef Slot *pop(self, uint64_t *seq) except? NULL
-    cdef Slot *first_of(self, Order order, uint64_t *seq)
+    cdef Slot *first_of(self, SequenceHeap order, uint64_t *seq)
     cdef int settle(self, uint64_t seq, Slot *slot) except -1
     cdef int forget(self, uint64_t seq, Slot *slot) except -1
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
@@ -71,11 +71,11 @@ cdef class Queue:
     cdef int come_back(self, uint64_t seq, Slot *slot) except -1
     cdef int let_go(self, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1
-    cdef int prune(self, Order order) except -1
+    cdef int prune(self, SequenceHeap order) except -1
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
     cdef int expire(self, uint64_t seq) except -1
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
-    cdef bint shorten(self, Due *due)
+    cdef bint shorten(self, Timer *due)
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1
     cdef bint over_limit(self)
     cdef bint refuses(self, uint32_t body_len) except -1

@@ -19,10 +19,10 @@ from leporid.engine.queue.index cimport (
     BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Block, Index, Slot,
 )
 from leporid.engine.log.log cimport DURABLE_BIT
-from leporid.engine.queue.order cimport Order
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.takers cimport Taker, Takers
-from leporid.engine.queue.wishes cimport Wishes
+from leporid.engine.queue.filtered_consumers cimport FilteredConsumers
 from leporid.engine.wire.wire cimport (
     TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
 )
@@ -52,7 +52,7 @@ cdef class Queue:
         self.durable = durable
         self.index = Index(plane.blocks)
         self.takers = Takers()
-        self.returned = Order()
+        self.returned = SequenceHeap()
         self.length_limit = self.bytes_limit = self.ttl = self.timeout_ms = NO_LIMIT
         self.delivery_limit = DELIVERIES_MAX
 
@@ -115,7 +115,7 @@ cdef class Queue:
         if self.next_seq != self.head_seq or self.ready_count or self.unacked_count:
             raise ValueError("priorities are set before the first message")
         self.max_priority = highest
-        self.lanes = [Order() for _ in range(highest + 1)]
+        self.lanes = [SequenceHeap() for _ in range(highest + 1)]
 
     def set_single_active_consumer(self, bint single):
         """One consumer at a time gets messages; the next takes over when it is gone."""
@@ -140,32 +140,32 @@ cdef class Queue:
         if self.lanes is not None:
             slot.priority = min(priority, self.max_priority)
             self.stand(seq, slot)
-            if self.wishes is not None:
-                self.wishes.ends[slot.priority] = seq + 1
+            if self.selection is not None:
+                self.selection.ends[slot.priority] = seq + 1
         self.ready_count += 1
         self.ready_bytes += body_len
         self.published += 1
-        if not self.hungry and (self.consumer_count or self.limited):
+        if not self.listed and (self.consumer_count or self.limited):
             self.wake()
         return 0
 
     cdef void wake(self):
         """Have the plane look whether somebody can take, or something must go."""
-        if not self.hungry and self.ready_count:
-            self.hungry = True
-            self.plane.hungry.append(self)
+        if not self.listed and self.ready_count:
+            self.listed = True
+            self.plane.listed.append(self)
 
     cdef Slot *pop(self, uint64_t *seq) except? NULL:
         """The next ready entry, now UNACKED; NULL when there is none."""
         cdef Slot *slot = NULL
-        cdef Order lane
+        cdef SequenceHeap lane
         cdef int priority
         if not self.ready_count:
             return NULL
         if self.lanes is not None:
             priority = self.max_priority
             while priority >= 0 and slot == NULL:
-                lane = <Order> self.lanes[priority]
+                lane = <SequenceHeap> self.lanes[priority]
                 slot = self.first_of(lane, seq)
                 priority -= 1
         else:
@@ -187,7 +187,7 @@ cdef class Queue:
         self.ready_bytes -= self.plane.record(slot.position).body_len
         return slot
 
-    cdef Slot *first_of(self, Order order, uint64_t *seq):
+    cdef Slot *first_of(self, SequenceHeap order, uint64_t *seq):
         cdef Slot *slot
         while order.count:
             seq[0] = order.pop()
@@ -221,7 +221,7 @@ cdef class Queue:
         """An entry leaves without having been acknowledged: to the dead letters, if there are."""
         if self.dead_letters is None:
             return self.settle(seq, slot)
-        return self.plane.burials.bury(self, seq, slot, reason)
+        return self.plane.dead_lettering.dead_letter(self, seq, slot, reason)
 
     cdef int note_settled(self, uint64_t position, uint64_t seq) except -1:
         cdef uint32_t segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
@@ -250,16 +250,16 @@ cdef class Queue:
 
     cdef int stand(self, uint64_t seq, Slot *slot) except -1:
         """A ready entry stands in the order of its priority, or of those that came back."""
-        cdef Order order = self.returned
+        cdef SequenceHeap order = self.returned
         if self.lanes is not None:
-            order = <Order> self.lanes[slot.priority]
+            order = <SequenceHeap> self.lanes[slot.priority]
         elif seq >= self.head_seq:
             return 0  # a filter chose it; it is found where it is
         if order.count > ORDER_SLACK + 2 * self.ready_count:
             self.prune(order)
         return order.push(seq)
 
-    cdef int prune(self, Order order) except -1:
+    cdef int prune(self, SequenceHeap order) except -1:
         """Forget numbers whose entries are gone, or that stand there twice; called when most do."""
         cdef size_t at, kept = 0
         cdef Slot *slot
@@ -298,10 +298,10 @@ cdef class Queue:
         slot.state = READY
         self.ready_count += 1
         self.ready_bytes += self.plane.record(slot.position).body_len
-        if self.wishes is not None:
-            self.wishes.came_back(seq)
+        if self.selection is not None:
+            self.selection.came_back(seq)
         if slot.expires_at_ms:
-            # Its timer rang meanwhile, or will ring.
+            # Its timer rang meanwhile, or will make_due.
             if slot.expires_at_ms <= self.plane.now_ms:
                 self.plane.timers.push(slot.expires_at_ms, self.id, seq)
         self.drop_excess()  # before anybody takes it again, as in RabbitMQ
@@ -316,7 +316,7 @@ cdef class Queue:
         if ttl_ms:
             self.plane.timers.add(slot.expires_at_ms, self.id, seq)
         else:
-            self.plane.momentary.append((self, seq))
+            self.plane.zero_ttl.append((self, seq))
         return 0
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
@@ -335,7 +335,7 @@ cdef class Queue:
         ttl_ms = min(ttl_ms, self.ttl)
         if self.lanes is not None:
             slot.priority = min(props.priority, self.max_priority)
-            (<Order> self.lanes[slot.priority]).push(seq)
+            (<SequenceHeap> self.lanes[slot.priority]).push(seq)
         if ttl_ms == NO_LIMIT:
             return 0
         over_ms = record.timestamp_ms + ttl_ms
@@ -362,7 +362,7 @@ cdef class Queue:
         cdef Slot *slot = self.index.slot_of(seq)
         return slot != NULL and slot.state != GONE and slot.expires_at_ms == at_ms
 
-    cdef bint shorten(self, Due *due):
+    cdef bint shorten(self, Timer *due):
         """Leave out entries that are gone at a timer's beginning; returns whether any is left."""
         cdef uint32_t step
         while due.count:
@@ -401,7 +401,7 @@ cdef class Queue:
         cdef Slot *slot
         cdef uint64_t seq
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
-            if self.dead_letters is not None and self.plane.burials.put_off(self):
+            if self.dead_letters is not None and self.plane.dead_lettering.put_off(self):
                 break
             slot = self.pop(&seq)
             if slot == NULL:
@@ -432,12 +432,12 @@ cdef class Queue:
         self.drop_all(READY)
         if self.held_count:
             self.drop_all(HELD)
-        self.returned = Order()
+        self.returned = SequenceHeap()
         if self.lanes is not None:
-            self.lanes = [Order() for _ in self.lanes]
+            self.lanes = [SequenceHeap() for _ in self.lanes]
         self.head_seq = self.next_seq
-        if self.wishes is not None:
-            self.wishes.purged()
+        if self.selection is not None:
+            self.selection.purged()
         if self.backlog is not None:
             self.backlog.wake()
         return count
@@ -455,7 +455,7 @@ cdef class Queue:
             self.backlog.retire()
             self.backlog = None
         self.plane.queues.pop(self.id, None)
-        self.plane.questions.pop(self.id, None)
+        self.plane.counters.pop(self.id, None)
         return count
 
     # ------------------------------------------------------------- consumers
@@ -464,9 +464,9 @@ cdef class Queue:
         self.consumer_count += 1
         taker.home = self.takers
         if taker.filter is not None:
-            if self.wishes is None:
-                self.wishes = Wishes(self)
-            self.wishes.attach(taker)
+            if self.selection is None:
+                self.selection = FilteredConsumers(self)
+            self.selection.attach(taker)
         self.takers.attach(taker)
         self.wake()
         return 0
@@ -474,8 +474,8 @@ cdef class Queue:
     cdef int detach(self, Taker taker) except -1:
         self.consumer_count -= 1
         self.takers.detach(taker)
-        if taker.filter is not None and self.wishes.detach(taker):
-            self.wishes = None
+        if taker.filter is not None and self.selection.detach(taker):
+            self.selection = None
         taker.home = None
         self.wake()
         return 0
@@ -492,8 +492,8 @@ cdef class Queue:
         cdef Taker taker
         cdef Slot *slot
         cdef uint64_t seq
-        if self.wishes is not None:
-            self.wishes.deliver()
+        if self.selection is not None:
+            self.selection.deliver()
             return self.delivered_some()
         while self.ready_count:
             taker = self.takers.turn()

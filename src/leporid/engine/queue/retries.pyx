@@ -12,7 +12,7 @@ from libc.stdint cimport uint64_t
 from leporid.engine.queue.index cimport DELIVERIES_MAX, HELD, Slot
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.queue.timers cimport Due, Timers
+from leporid.engine.queue.timers cimport Timer, Timers
 
 cdef enum:
     STALE_MAX = 1024                # timers of entries that are gone, before it is worth looking
@@ -45,7 +45,7 @@ cdef class Retries:
 
     cdef int turn(self) except -1:
         """What was held long enough is ready."""
-        cdef Due due
+        cdef Timer due
         cdef Queue queue
         cdef Slot *slot
         while self.timers.count and self.timers.heap[0].at_ms <= self.plane.now_ms:
@@ -60,7 +60,7 @@ cdef class Retries:
     cdef int prune(self) except -1:
         """Forget timers of entries that are gone."""
         cdef size_t at, kept = 0
-        cdef Due *heap = self.timers.heap
+        cdef Timer *heap = self.timers.heap
         cdef Queue queue
         cdef Slot *slot
         for at in range(self.timers.count):

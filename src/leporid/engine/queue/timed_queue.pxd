@@ -7,9 +7,9 @@ from leporid.engine.queue.queue cimport Queue
 
 cdef class TimedQueue(Queue):
     cdef uint64_t alarm_ms              # of the one timer that is set in the plane; 0: none
-    cdef bint ringing                   # stands in plane.ringing
-    cdef void ring_at(self, uint64_t at_ms)
-    cdef void ring(self)
+    cdef bint is_due                   # stands in plane.is_due
+    cdef void set_alarm(self, uint64_t at_ms)
+    cdef void make_due(self)
     cdef bint turn(self, size_t most) except -1
 
 cdef int run_timed(Plane plane) except -1

@@ -18,43 +18,43 @@ cdef enum:
 cdef int run_timed(Plane plane) except -1:
     """Give each hidden queue that has something to send its share of this turn."""
     cdef TimedQueue queue
-    ringing, plane.ringing = plane.ringing, []
-    most = max(1, SENT_MAX // len(ringing))
-    for queue in ringing:
+    is_due, plane.is_due = plane.is_due, []
+    most = max(1, SENT_MAX // len(is_due))
+    for queue in is_due:
         if not queue.retired and queue.turn(most):
-            plane.ringing.append(queue)
+            plane.is_due.append(queue)
     return 0
 
 
 cdef class TimedQueue(Queue):
     """A queue that nobody sees and that sends by time what is in it."""
 
-    cdef void ring_at(self, uint64_t at_ms):
+    cdef void set_alarm(self, uint64_t at_ms):
         """Have `turn` called then, unless it is called before."""
-        if not self.ringing and (not self.alarm_ms or at_ms < self.alarm_ms):
+        if not self.is_due and (not self.alarm_ms or at_ms < self.alarm_ms):
             self.plane.timed_count += not self.alarm_ms
             self.alarm_ms = at_ms
             self.plane.timers.push(at_ms, self.id, 0)
 
-    cdef void ring(self):
+    cdef void make_due(self):
         """Have `turn` called in this turn of the plane or the next."""
-        if not self.ringing:
-            self.ringing = True
-            self.plane.ringing.append(self)
+        if not self.is_due:
+            self.is_due = True
+            self.plane.is_due.append(self)
 
     cdef int expire(self, uint64_t seq) except -1:
         """The alarm rings, or rang for what is gone meanwhile."""
         if self.alarm_ms and self.alarm_ms <= self.plane.now_ms:
             self.alarm_ms = 0
             self.plane.timed_count -= 1
-            self.ring()
+            self.make_due()
         return 0
 
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms):
         return at_ms == self.alarm_ms
 
     cdef bint turn(self, size_t most) except -1:
-        """Send up to `most`; returns whether there are more, else `ringing` is over."""
+        """Send up to `most`; returns whether there are more, else `is_due` is over."""
         raise NotImplementedError
 
     def retire(self):

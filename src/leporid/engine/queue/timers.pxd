@@ -2,21 +2,21 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-ctypedef struct Due:                # 24 bytes
+ctypedef struct Timer:                # 24 bytes
     uint64_t at_ms
     uint64_t seq
     uint32_t queue
     uint32_t count                  # entries from `seq` on that are due then
 
 cdef class Timers:
-    cdef Due *heap
+    cdef Timer *heap
     cdef readonly size_t count
     cdef size_t capacity
-    cdef Due open                   # may grow, not in the heap yet; of no entry: there is none
+    cdef Timer open                   # may grow, not in the heap yet; of no entry: there is none
     cdef int add(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
     cdef int close(self) except -1
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
-    cdef int insert(self, Due due) except -1
-    cdef Due pop(self)
+    cdef int insert(self, Timer due) except -1
+    cdef Timer pop(self)
     cdef uint64_t next_ms(self)
     cdef void rebuild(self)

@@ -11,7 +11,7 @@ from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 
-cdef inline bint is_before(const Due *a, const Due *b) noexcept:
+cdef inline bint is_before(const Timer *a, const Timer *b) noexcept:
     return a.at_ms < b.at_ms or (a.at_ms == b.at_ms and a.seq < b.seq)
 
 
@@ -26,7 +26,7 @@ cdef class Timers:
 
     cdef int add(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
         """A timer for an entry, which may share that of the entry before it."""
-        cdef Due *last = &self.open
+        cdef Timer *last = &self.open
         if (last.count and last.at_ms == at_ms and last.seq + last.count == seq
                 and last.queue == queue):
             last.count += 1
@@ -44,18 +44,18 @@ cdef class Timers:
 
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
         """A timer for an entry, by itself."""
-        cdef Due due
+        cdef Timer due
         due.at_ms, due.seq, due.queue, due.count = at_ms, seq, queue, 1
         return self.insert(due)
 
-    cdef int insert(self, Due due) except -1:
+    cdef int insert(self, Timer due) except -1:
         cdef size_t at, parent
         cdef void *grown
         if self.count == self.capacity:
-            grown = realloc(self.heap, max(64, self.capacity * 2) * sizeof(Due))
+            grown = realloc(self.heap, max(64, self.capacity * 2) * sizeof(Timer))
             if grown == NULL:
                 raise MemoryError("no memory for a timer")
-            self.heap = <Due *> grown
+            self.heap = <Timer *> grown
             self.capacity = max(64, self.capacity * 2)
         at = self.count
         self.count += 1
@@ -68,9 +68,9 @@ cdef class Timers:
         self.heap[at] = due
         return 0
 
-    cdef Due pop(self):
+    cdef Timer pop(self):
         """Remove the first; there must be one."""
-        cdef Due first = self.heap[0]
+        cdef Timer first = self.heap[0]
         self.count -= 1
         if self.count:
             self.heap[0] = self.heap[self.count]
@@ -82,15 +82,15 @@ cdef class Timers:
         return self.heap[0].at_ms if self.count else UINT64_MAX
 
     cdef void rebuild(self):
-        """Order the first `count` structs again, after somebody filtered them."""
+        """SequenceHeap the first `count` structs again, after somebody filtered them."""
         cdef size_t at = self.count // 2
         while at:
             at -= 1
             sift(self.heap, self.count, at)
 
 
-cdef void sift(Due *heap, size_t count, size_t at) noexcept:
-    cdef Due moved = heap[at]
+cdef void sift(Timer *heap, size_t count, size_t at) noexcept:
+    cdef Timer moved = heap[at]
     cdef size_t child
     while True:
         child = 2 * at + 1

@@ -1,8 +1,8 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of selector_set.pyx."""
 
-from leporid.engine.selectors.filter import Filter
 from leporid.engine.log.window import Window
+from leporid.engine.selectors.filter import Filter
 
 class SelectorSet:
     """Filters that are asked about one message together, by number."""
@@ -15,7 +15,7 @@ class SelectorSet:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Questions, asked, passed, type errors, since the start.
+        """FilterCounters, asked, passed, type errors, since the start.
 
         Each member is one question about each message, and is asked unless a value has answered it.
         """

@@ -56,7 +56,7 @@ cdef class SelectorSet:
 
     @property
     def counts(self):
-        """(questions, asked, passed, type errors) since the start: each member is one question
+        """(counters, asked, passed, type errors) since the start: each member is one question
         about each message, and is asked unless a value has answered it."""
         return self.set.asked, self.set.evaluated, self.set.passed, self.set.failed
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.stream.places cimport Summary
+from leporid.engine.stream.offset_index cimport Summary
 from leporid.engine.wire.wire cimport Record, Target
 
 cdef struct Tally:

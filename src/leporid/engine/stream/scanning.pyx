@@ -12,9 +12,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from leporid.engine.stream.choice cimport Choice, Tally, add_tally, outcome_of, work_of
 from leporid.engine.log.log cimport KIND_PUBLISH, Segment
-from leporid.engine.stream.places cimport Places
+from leporid.engine.stream.offset_index cimport OffsetIndex
 from leporid.engine.plane cimport Plane
-from leporid.engine.stream.reader cimport Reader
+from leporid.engine.connection.stream_consumer cimport StreamConsumer
 from leporid.engine.stream.stream cimport Cursor, Stream, offset_of
 from leporid.engine.wire.wire cimport Record
 
@@ -32,7 +32,7 @@ cdef enum:
 
 cdef int scan(Plane plane) except -1:
     """Let readers with a filter look for what they want; once a turn."""
-    cdef Reader reader
+    cdef StreamConsumer reader
     cdef int64_t left = WORK_A_TURN, share, given, rest
     cdef list readers, later = []
     readers, plane.scanning = plane.scanning, []
@@ -88,7 +88,7 @@ cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
 
 cdef int leave_out(Stream stream, Choice choice, Scan *scan, Tally *tally) except -1:
     """Go to the next batch that may have something, or to the end; by summaries alone."""
-    cdef Places places = stream.places
+    cdef OffsetIndex places = stream.places
     cdef Cursor *cursor = scan.cursor
     cdef size_t after = places.after(cursor.offset), batch
     batch = after = max(after, places.start + 1) - 1

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.stream.choice cimport Tally
 from leporid.engine.log.log cimport Log, Segment
-from leporid.engine.stream.places cimport Places
+from leporid.engine.stream.offset_index cimport OffsetIndex
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.wire.wire cimport Record, Target
@@ -27,7 +27,7 @@ cdef class Stream(Queue):
     cdef list dropped                   # numbers of segments whose files may go
     cdef set unmapped                   # of segments that are in files and read from memory
     cdef uint32_t retained              # the segment that was the newest when retention looked
-    cdef readonly Places places
+    cdef readonly OffsetIndex places
     cdef Tally tally                # of what readers with a filter made of it
     cdef bint gaps                  # some offsets are not there: damage cost their messages
     cdef uint64_t newest_ms             # timestamps never go back

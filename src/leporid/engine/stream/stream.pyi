@@ -7,7 +7,7 @@ from leporid.engine.log.log import Log
 from leporid.engine.log.producers import Producers
 from leporid.engine.queue.queue import Queue
 from leporid.engine.stream.choice import Choice
-from leporid.engine.stream.places import Places
+from leporid.engine.stream.offset_index import OffsetIndex
 from leporid.engine.stream.window import StreamWindow
 
 class Stream(Queue):
@@ -67,7 +67,7 @@ class Stream(Queue):
         """What may go: whole segments beyond a size or an age, never the newest."""
 
     @property
-    def places(self) -> Places: ...
+    def places(self) -> OffsetIndex: ...
     @property
     def filtering(self) -> tuple[int, int, int, int]:
         """What filters made of it, over AMQP and HTTP.

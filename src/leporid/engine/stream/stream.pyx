@@ -16,11 +16,11 @@ from leporid.engine.stream.choice cimport Choice, Tally, add_tally, tally_of
 from leporid.engine.log.log cimport (
     DURABLE_BIT, FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment,
 )
-from leporid.engine.stream.places cimport Mark, Places, is_due
+from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex, is_due
 from leporid.engine.plane cimport Plane
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.stream.reader cimport Reader
+from leporid.engine.connection.stream_consumer cimport StreamConsumer
 from leporid.engine.queue.takers cimport Taker
 from leporid.engine.stream.window cimport StreamWindow
 from leporid.engine.wire.wire cimport HAS_TAG, Record, Target
@@ -48,7 +48,7 @@ cdef class Stream(Queue):
         self.dropped = []
         self.unmapped = set()
         self.producers = Producers()
-        self.places = Places()
+        self.places = OffsetIndex()
         self.max_bytes = self.max_age_ms = NO_LIMIT
         self.segment_bytes_max = SEGMENT_BYTES_MAX
 
@@ -215,7 +215,7 @@ cdef class Stream(Queue):
     cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                   uint32_t at) except -1:
         """Remember a place that is due."""
-        cdef Places places = self.places
+        cdef OffsetIndex places = self.places
         if (places.end > places.start and places.marks[places.end - 1].segment != segment
                 and self.log.segment_bytes < self.segment_bytes_max):
             self.log.resize(min(2 * self.log.segment_bytes, self.segment_bytes_max))
@@ -226,7 +226,7 @@ cdef class Stream(Queue):
 
         Offsets are dense but for what was damaged, and each readable one stands before `end`.
         """
-        cdef Mark *marks = self.places.marks
+        cdef IndexEntry *marks = self.places.marks
         if (self.gaps or mark == self.places.start or mark >= self.places.end
                 or segment.holes):
             return False
@@ -236,7 +236,7 @@ cdef class Stream(Queue):
 
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1:
         """Point a cursor at an offset, which may be one that does not exist yet."""
-        cdef Mark *mark
+        cdef IndexEntry *mark
         cdef Segment segment = self.log.active
         cdef Record *record
         cursor.offset = max(offset, self.first)
@@ -362,8 +362,8 @@ cdef class Stream(Queue):
     cdef int retain(self) except -1:
         """Drop the oldest segments while the stream is too large or they are too old."""
         cdef Segment oldest
-        cdef Reader reader
-        cdef Places places = self.places
+        cdef StreamConsumer reader
+        cdef OffsetIndex places = self.places
         cdef size_t at
         cdef uint64_t now = self.plane.wall_ms, total
         if self.max_bytes == NO_LIMIT and self.max_age_ms == NO_LIMIT or self.retired:
@@ -404,9 +404,9 @@ cdef class Stream(Queue):
     # ------------------------------------------------------------- readers
 
     cdef void wake(self):
-        if not self.hungry and self.readers:
-            self.hungry = True
-            self.plane.hungry.append(self)
+        if not self.listed and self.readers:
+            self.listed = True
+            self.plane.listed.append(self)
 
     cdef int attach(self, Taker taker) except -1:
         self.consumer_count += 1
@@ -420,7 +420,7 @@ cdef class Stream(Queue):
         return 0
 
     cdef int resume(self, Taker taker) except -1:
-        cdef Reader reader = <Reader> taker
+        cdef StreamConsumer reader = <StreamConsumer> taker
         reader.waiting = False
         if reader.cursor.offset < self.end:
             self.wake()
@@ -428,7 +428,7 @@ cdef class Stream(Queue):
 
     cdef int deliver(self) except -1:
         """Let every reader have what it has credit for."""
-        cdef Reader reader
+        cdef StreamConsumer reader
         for reader in self.readers:
             reader.fill(self)
         return 0

@@ -14,7 +14,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from leporid.engine.log.log cimport Segment
 from leporid.engine.log.window cimport Window
 from leporid.engine.stream.choice cimport Choice
-from leporid.engine.stream.places cimport Mark, Places
+from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex
 from leporid.engine.stream.stream cimport Cursor, Stream
 from leporid.engine.wire.wire cimport Record
 
@@ -35,7 +35,7 @@ cdef class StreamWindow(Window):
         cdef uint64_t size, rows
         cdef const uint8_t *start = NULL
         cdef const uint8_t *p = NULL
-        cdef Places places
+        cdef OffsetIndex places
         self.segments = []
         self.lost = []
         self.first = self.end = first
@@ -88,8 +88,8 @@ cdef class StreamWindow(Window):
 
     cdef bint leave_out(self, Stream stream, Choice choice, Cursor *cursor, uint64_t end) noexcept:
         """Step over batches in which nothing is wanted; false: these were enough for now."""
-        cdef Places places = stream.places
-        cdef Mark *marks = places.marks
+        cdef OffsetIndex places = stream.places
+        cdef IndexEntry *marks = places.marks
         cdef size_t mark = places.after(cursor.offset)
         # What was lost to damage is told of, so it is not stepped over.
         if stream.gaps or mark == places.start or marks[mark - 1].offset != cursor.offset:

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.plane cimport Plane
 from leporid.engine.connection.sender cimport Sender
-from leporid.engine.routing.source cimport Route, Source
+from leporid.engine.routing.route_cache cimport Route, RouteCache
 
 cdef class Publisher(Sender):
     cdef readonly uint64_t accepted, duplicates, unroutable, refused
@@ -12,11 +12,11 @@ cdef class Publisher(Sender):
     cdef public list waiting        # (row, exchange, due_ms, number) of what waits; None: unasked
     cdef uint64_t row               # that comes next
     cdef Plane plane
-    cdef object source_of           # (name) -> Source
+    cdef object routes_of           # (name) -> RouteCache
     cdef bytes producer
     cdef uint64_t sequence          # of the next row
-    cdef list spread_keys           # of `spread_source` at `spread_epoch`
-    cdef Source spread_source
+    cdef list spread_keys           # of `spread_routes` at `spread_epoch`
+    cdef RouteCache spread_routes
     cdef uint64_t spread_epoch
     cdef uint64_t run, run_start    # the upper half of a sequence number, and its hash
     cdef Route spread_route(self, const uint8_t *names, size_t names_len,

@@ -13,7 +13,7 @@ class Publisher(Sender):
     def __init__(
         self,
         plane: Plane,
-        source_of: Callable[[str], object],
+        routes_of: Callable[[str], object],
         producer: bytes | None = ...,
         sequence: int = ...,
     ) -> None: ...

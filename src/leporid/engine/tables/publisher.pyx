@@ -10,13 +10,13 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from zlib import crc32
 
-from leporid.engine.routing.dedup cimport unguarded
+from leporid.engine.queue.unique_queue cimport without_duplicates
 from leporid.engine.queue.delays cimport Delays, postponed
 from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.tables.rows cimport Row, Rows
 from leporid.engine.connection.sender cimport Sender, open_queues
-from leporid.engine.routing.source cimport Route, Source
+from leporid.engine.routing.route_cache cimport Route, RouteCache
 from leporid.engine.log.storing cimport store, store_produced
 from leporid.engine.wire.wire cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
 
@@ -32,15 +32,15 @@ cdef class Publisher(Sender):
     """Publishes the rows of one request; used on the broker's thread.
 
     Args:
-        source_of: gives the source of an exchange by its name, or raises a fault.
+        routes_of: gives the routes of an exchange by its name, or raises a fault.
         producer: who publishes, so that what was published before is left out; None: nobody says.
         sequence: the number of the first row, each further row has the next.
     """
 
-    def __cinit__(self, Plane plane not None, source_of not None, bytes producer=None,
+    def __cinit__(self, Plane plane not None, routes_of not None, bytes producer=None,
                   uint64_t sequence=0):
         self.plane = plane
-        self.source_of = source_of
+        self.routes_of = routes_of
         self.producer = producer
         self.sequence = sequence
 
@@ -48,8 +48,8 @@ cdef class Publisher(Sender):
         return (f"<Publisher accepted={self.accepted} duplicates={self.duplicates} "
                 f"unroutable={self.unroutable} refused={self.refused}>")
 
-    cdef Source source_named(self, str name):
-        return self.source_of(name)
+    cdef RouteCache routes_of_exchange(self, str name):
+        return self.routes_of(name)
 
     def publish(self, Rows rows not None, size_t start, size_t count):
         """Publish some rows of a batch; returns where the next ones start.
@@ -82,17 +82,17 @@ cdef class Publisher(Sender):
     cdef Route spread_route(self, const uint8_t *names, size_t names_len,
                             const uint8_t *properties, size_t properties_len, uint64_t sequence):
         """Where a row without a key goes: to the partitions in turn."""
-        cdef Source source = self.source
+        cdef RouteCache routes = self.routes
         cdef bytes key
         cdef uint64_t at
-        if source is not self.spread_source or source.epoch != self.spread_epoch:
-            self.spread_source, self.spread_epoch = source, source.epoch
-            self.spread_keys = [text.encode() for text in source.spread_keys()]
+        if routes is not self.spread_routes or routes.epoch != self.spread_epoch:
+            self.spread_routes, self.spread_epoch = routes, routes.epoch
+            self.spread_keys = [text.encode() for text in routes.spread_keys()]
         if not self.spread_keys:
             return self.route_of(names + 1 + names[0], properties, properties_len)
         at = self.spread_number(sequence) % <uint64_t> len(self.spread_keys)
         key = self.spread_keys[at]
-        return source.route_of(names, names_len, <const uint8_t *> PyBytes_AS_STRING(key),
+        return routes.route_of(names, names_len, <const uint8_t *> PyBytes_AS_STRING(key),
                                len(key), properties, properties_len)
 
     cdef uint64_t spread_number(self, uint64_t sequence) except? 0:
@@ -103,8 +103,8 @@ cdef class Publisher(Sender):
         each batch with another upper half of the sequence number, and so with another partition.
         """
         if self.producer is None:
-            self.source.spread += 1
-            return self.source.spread - 1
+            self.routes.spread += 1
+            return self.routes.spread - 1
         if self.run != sequence >> 32 or self.run_start == 0:
             self.run = sequence >> 32
             self.run_start = 1 + <uint64_t> crc32(self.producer + self.run.to_bytes(8, "little"))
@@ -116,7 +116,7 @@ cdef class Publisher(Sender):
         """One message on its way; returns what became of it."""
         cdef Props props
         cdef Route route = None
-        cdef list burying = None, stores = None
+        cdef list refusing_queues = None, stores = None
         cdef bint fresh = True
         cdef bytes intercepted
         if walk_properties(properties, properties_len, &props):
@@ -126,12 +126,12 @@ cdef class Publisher(Sender):
                                                            self.plane.wall_ms)
             properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
             properties_len = len(intercepted)
-        self.find_source(names)
+        self.find_routes(names)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
-            route = postponed(self.source, &props, self.plane.wall_ms)
+            route = postponed(self.routes, &props, self.plane.wall_ms)
         if route is not None:
-            self.source.check(names + 2 + names[0], names[1 + names[0]], [])
-        elif keyless and self.source.spread_keys is not None:
+            self.routes.check(names + 2 + names[0], names[1 + names[0]], [])
+        elif keyless and self.routes.spread_keys is not None:
             route = self.spread_route(names, names_len, properties, properties_len, sequence)
         else:
             route = self.route_of(names + 1 + names[0], properties, properties_len)
@@ -139,17 +139,17 @@ cdef class Publisher(Sender):
         if route.apart is not None or props.delivery_mode == PERSISTENT and route.durable:
             self.generation = self.plane.generation
             self.plane.awaited = True
-        if route.guarded:
-            route = unguarded(route, &props)
-        if route.lost:
+        if route.deduplicates:
+            route = without_duplicates(route, &props)
+        if route.unroutable:
             self.plane.unroutable += not route.duplicate
             if route.queues:
                 store(self.plane, route, names, names_len, properties, properties_len, body,
                       body_len, &props, 0)
             return DUPLICATE if route.duplicate else UNROUTABLE
         if route.refusing:
-            burying = []
-            route = open_queues(route, body_len, burying)
+            refusing_queues = []
+            route = open_queues(route, body_len, refusing_queues)
         if self.waiting is not None and route.apart is not None:
             stores = [(each, (<Queue> each).next_seq) for each in route.apart
                       if type(each) is Delays]
@@ -162,8 +162,8 @@ cdef class Publisher(Sender):
             fresh = store_produced(self.plane, route, names, names_len, properties,
                                    properties_len, body, body_len, &props, self.producer,
                                    sequence)
-        if burying:
-            self.plane.burials.bury_refused(burying, names[:names_len],
+        if refusing_queues:
+            self.plane.dead_lettering.dead_letter_refused(refusing_queues, names[:names_len],
                                             properties[:properties_len], body[:body_len])
         for each, number in stores or ():
             if (<Queue> each).next_seq > number:

@@ -1,0 +1,132 @@
+"""A consumer: takes entries from its queue while it has credit.
+
+Responsible for when it may be given something, and for what a delivery leaves with its channel. It
+does not choose what it gets; the queue does. Invariant: what is unsettled stands in the channel's
+unacked and is counted here.
+"""
+
+from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.connection.channel cimport Channel
+from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
+from leporid.engine.connection.outbox cimport OUTPUT_HIGH_BYTES, Outbox
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.takers cimport Taker
+from leporid.engine.wire.wire cimport Record
+
+cdef str REPLY_QUEUE = "amq.rabbitmq.reply-to."
+
+
+cdef class Consumer(Taker):
+    """One consumer: takes entries from its queue while it has credit."""
+
+    def __cinit__(self, Channel channel, Queue queue, str tag, bint no_ack, int priority,
+                  uint32_t prefetch):
+        raw = tag.encode()
+        self.channel = channel
+        self.queue = queue
+        self.tag = tag
+        self.no_ack = no_ack
+        self.priority = priority
+        self.prefetch = 0 if no_ack else prefetch
+        self.active = True
+        self.timeout_ms = UINT64_MAX
+        self.timeout_requeues = -1
+        self.replies = queue.name.startswith(REPLY_QUEUE)
+        self.head = b"\x00\x3c\x00\x3c" + bytes((len(raw),)) + raw
+
+    def __repr__(self):
+        return f"<Consumer {self.tag!r} of {self.queue.name!r} unacked={self.unacked_count}>"
+
+    @property
+    def judging(self):
+        """Messages that are, or are to be, asked about, as far as it has looked."""
+        return 0
+
+    cdef bint can_take(self):
+        cdef Channel channel = self.channel
+        cdef Outbox out = channel.out
+        if out.out_end - out.out_start > OUTPUT_HIGH_BYTES or not channel.flowing:
+            return has_room(self)
+        if self.prefetch and self.unacked_count >= self.prefetch:
+            return False
+        if self.credit is not None:
+            return self.has_credit()
+        return not channel.global_limit or has_channel_credit(self)
+
+    cdef bint has_credit(self):
+        """Whether the limits that it shares let it take; if not, it waits for the first of them."""
+        if self.credit is not None and not self.credit.grants(self.queue, self.priority):
+            self.credit.wait(self)
+            return False
+        return has_channel_credit(self)
+
+    cdef int take(self, uint64_t seq, Slot *slot) except -1:
+        cdef Channel channel = self.channel
+        cdef Record *record = channel.plane.record(slot.position)
+        cdef uint64_t tag = channel.delivery_tag + 1
+        if not self.replies:
+            channel.delivery_tag = tag
+        channel.plane.delivered += 1
+        if slot.deliveries:
+            channel.plane.redelivered += 1
+        # As in RabbitMQ, the first delivery says nothing; basic.get says 0.
+        if self.queue.counted and slot.deliveries & DELIVERIES_MAX:
+            channel.out.write_counted(
+                channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+                tag, slot.deliveries > 0, record, slot.deliveries & DELIVERIES_MAX)
+        else:
+            channel.out.write_delivery(
+                channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+                tag, slot.deliveries > 0, record)
+        if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
+            slot.deliveries += 1
+        if self.no_ack:
+            self.queue.settle(seq, slot)
+        else:
+            self.unacked_count += 1
+            if self.credit is not None:
+                self.credit.take_one()
+            channel.outstanding += 1
+            channel.unacked_count += 1
+            channel.unacked.add(tag, seq, self.queue, self, channel.plane.now_ms)
+        return 0
+
+    cdef int resume(self) except -1:
+        if self.active and self.level is None:
+            self.queue.resume(self)
+        elif self.group is not None:
+            self.group.resume()
+        return 0
+
+    cdef int offered(self) except -1:
+        self.home.enter(self)
+        return self.queue.deliver()
+
+
+cdef bint has_room(Consumer consumer):
+    """Whether its connection, its channel and its own prefetch let it take."""
+    cdef Channel channel = consumer.channel
+    cdef Outbox out = channel.out
+    if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
+        out.stalled[consumer] = None
+        return False
+    if not channel.flowing:
+        return False
+    return not consumer.prefetch or consumer.unacked_count < consumer.prefetch
+
+
+cdef bint has_channel_credit(Consumer consumer):
+    """Whether the channel's limit lets it take; if not, it waits for that.
+
+    As in RabbitMQ, consumers without acknowledgements use up nothing of a limit, but get nothing
+    while it is used up.
+    """
+    cdef Channel channel = consumer.channel
+    if not channel.global_limit or consumer.replies:
+        return True
+    if channel.global_credit.grants(consumer.queue, consumer.priority):
+        return True
+    channel.global_credit.wait(consumer)
+    return False

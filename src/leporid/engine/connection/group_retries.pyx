@@ -1,0 +1,283 @@
+"""The retries of a group: messages of a stream that its members gave back.
+
+A hidden durable queue. A message that came back is copied from its stream into it, with the number
+of its returns in its headers, and is held for a while; then any member of the group gets it. When
+it comes back again, a copy with the next number replaces it in one transaction. So the stream's
+reader goes on, and a crash forgets no return. It does not know groups or members.
+
+Invariants: a reader's `settled_offset` passes a message only when it is kept here, is a dead
+letter, or was dropped for good; an entry's count and moment follow from its record alone; a turn
+keeps so many and no more.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.queue.index cimport DELIVERIES_MAX, HELD, UNACKED, Slot
+from leporid.engine.queue.republish cimport republish
+from leporid.engine.connection.channel cimport SETTLE_DROP, SETTLE_FAIL
+from leporid.engine.plane cimport Plane
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.takers cimport Taker
+from leporid.engine.queue.timed_queue cimport TimedQueue
+from leporid.engine.routing.route_cache cimport make_route
+from leporid.engine.log.storing cimport enqueue
+from leporid.engine.stream.choice cimport Tally, outcome_of
+from leporid.engine.connection.stream_consumer cimport StreamConsumer
+from leporid.engine.stream.stream cimport Cursor, Stream
+from leporid.engine.wire.wire cimport Props, Record, Target, walk_properties
+
+from collections import deque
+
+cdef enum:
+    PERSISTENT = 2
+    # Kept in one turn, as the headers of each are written anew, in Python.
+    KEPT_MAX = 500
+    # Passed over in one turn because the group's filter changed.
+    FILTERED_MAX = 1000
+    # A client's library that cancels a consumer rejects first what it had not handed on (pika's
+    # basic_cancel does). So a basic.reject counts when no basic.cancel has come for so long.
+    CANCEL_GRACE_MS = 100
+
+
+cdef class GroupRetries(TimedQueue):
+    """What waits for another attempt in one group; made by `Plane.group_retries`."""
+
+    def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
+        self.returned_now = deque()
+        self.inside = make_route([self])
+        self.counted = True
+
+    def __repr__(self):
+        return (f"<GroupRetries {self.name!r} held={self.held_count} ready={self.ready_count} "
+                f"unacked={self.unacked_count}>")
+
+    def set_stamps(self, stamp not None, count_of not None):
+        """How headers are written and read that say what a message is and how often it came back.
+
+        Args:
+            stamp: gives properties for (properties, stream, offset, count); without a stream, its
+                name and the offset stay as they are; a count of 0 is left out.
+            count_of: gives the count of such properties.
+        """
+        self.stamp, self.count_of = stamp, count_of
+
+    @property
+    def waiting(self):
+        """Messages that are kept and with no member."""
+        return self.held_count + self.ready_count
+
+    # ------------------------------------------------------------- coming back
+
+    cdef int take_back(self, object given, uint64_t offset, int how) except -1:
+        """A member gave back a message that it had from a stream."""
+        cdef StreamConsumer reader = <StreamConsumer> given
+        cdef uint64_t at_ms = self.plane.now_ms
+        if self.retired or (how == SETTLE_DROP and self.dead_letters is None):
+            return 0
+        if how == SETTLE_FAIL:
+            if not reader.active:
+                return reader.leave_to_next(offset)
+            at_ms += CANCEL_GRACE_MS
+        if reader.returned is None:
+            reader.returned = {}
+        reader.returned[offset] = how
+        self.returned_now.append((reader, offset, at_ms))
+        return self.have_kept()
+
+    cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1:
+        """A member gave back what it had from here; until its turn the entry is nobody's."""
+        self.returned_now.append((None, seq, self.plane.now_ms))
+        return self.have_kept()
+
+    cdef int have_kept(self) except -1:
+        """Have what came back kept when that is due."""
+        cdef uint64_t at_ms = self.returned_now[0][2]
+        if at_ms <= self.plane.now_ms:
+            self.make_due()
+        else:
+            self.set_alarm(at_ms)
+        return 0
+
+    cdef bint turn(self, size_t most) except -1:
+        """Keep what came back, as much as a turn has room for; returns whether there is more."""
+        cdef StreamConsumer reader
+        most = min(most, <size_t> KEPT_MAX)
+        while self.returned_now:
+            given, number, at_ms = self.returned_now[0]
+            if at_ms > self.plane.now_ms:
+                break
+            if not most:
+                return True
+            self.returned_now.popleft()
+            most -= 1
+            if given is None:
+                self.keep_again(number)
+                continue
+            reader = given
+            if reader.returned and number in reader.returned:
+                self.keep(reader, number, reader.returned.pop(number))
+        self.is_due = False
+        if self.returned_now:
+            self.set_alarm(self.returned_now[0][2])
+        self.wake()
+        return False
+
+    cdef int keep(self, object given, uint64_t offset, int how) except -1:
+        """Copy a message from its stream, or make a dead letter of it; its reader is past it."""
+        cdef StreamConsumer reader = <StreamConsumer> given
+        cdef Stream stream = <Stream> reader.queue
+        cdef Plane plane = self.plane
+        cdef Cursor cursor
+        cdef Record *record = NULL
+        cdef const uint8_t *names
+        cdef const uint8_t *properties
+        cdef const uint8_t *body
+        if self.retired or stream.retired:
+            return 0
+        if offset >= stream.first:
+            stream.locate(offset, &cursor)
+            record = stream.look(&cursor)
+        if record == NULL or cursor.offset != offset:
+            self.missed += 1
+            return 0
+        names = <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
+        properties = names + record.names_len
+        if how == SETTLE_DROP or self.delivery_limit < 1:
+            if self.dead_letters is None:
+                self.dropped += 1
+                return 0
+            changed = self.stamp(properties[:record.properties_len], stream.name, offset, 0)
+            body = properties + record.properties_len
+            plane.dead_lettering.hand_over(self, names[:record.names_len], changed,
+                                    body[:record.body_len],
+                                    "rejected" if how == SETTLE_DROP else "delivery_limit")
+        else:
+            self.retried += 1
+            plane.requeued += 1
+            self.store_copy(
+                record, self.stamp(properties[:record.properties_len], stream.name, offset, 1), 1)
+        plane.dirty = True
+        reader.kept_generation = plane.generation
+        return 0
+
+    cdef int keep_again(self, uint64_t seq) except -1:
+        """An entry came back: a copy takes its place, or it is a dead letter."""
+        cdef Slot *slot = self.index.slot_of(seq)
+        cdef uint64_t count
+        cdef Record *record
+        cdef const uint8_t *names
+        cdef const uint8_t *properties
+        cdef Props props
+        if slot == NULL or slot.state != UNACKED:
+            return 0
+        count = slot.deliveries & DELIVERIES_MAX
+        if count > <uint64_t> self.delivery_limit:
+            return self.drop(seq, slot, "delivery_limit")
+        self.retried += 1
+        self.plane.requeued += 1
+        record = self.plane.record(slot.position)
+        names = <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
+        properties = names + record.names_len
+        changed = self.stamp(properties[:record.properties_len], None, 0, count)
+        self.entering = count
+        walk_properties(<const uint8_t *> PyBytes_AS_STRING(changed), len(changed), &props)
+        props.delivery_mode, props.expiration = PERSISTENT, NULL
+        republish(self, seq, self.inside, names, record.names_len,
+                <const uint8_t *> PyBytes_AS_STRING(changed), len(changed),
+                properties + record.properties_len, record.body_len, &props, None, None)
+        return 0
+
+    cdef int store_copy(self, const Record *record, bytes properties, uint64_t count) except -1:
+        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
+                                     + record.targets * sizeof(Target))
+        cdef Props props
+        cdef uint64_t published = self.plane.published
+        walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties), &props)
+        props.delivery_mode, props.expiration = PERSISTENT, NULL
+        self.entering = count
+        enqueue(self.plane, self.inside, names, record.names_len,
+                <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                names + record.names_len + record.properties_len, record.body_len, &props, 0,
+                None, 0)
+        self.plane.published = published    # it was counted when it came to the stream
+        return 0
+
+    # ------------------------------------------------------------- waiting
+
+    cdef uint64_t delay_of(self, uint64_t count):
+        """How long a message is held that came back so often: as in `retries`."""
+        return min(self.retry_min_ms * count, self.retry_max_ms)
+
+    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
+        cdef uint64_t seq = self.next_seq
+        cdef Slot *slot
+        Queue.push(self, position, body_len, priority)
+        slot = self.index.slot_of(seq)
+        slot.deliveries = min(self.entering, <uint64_t> DELIVERIES_MAX)
+        return self.hold_until(seq, slot, self.plane.now_ms + self.delay_of(self.entering))
+
+    cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1:
+        """A ready entry is held until that moment."""
+        cdef uint32_t body_len = self.plane.record(slot.position).body_len
+        slot.state = HELD
+        self.ready_count -= 1
+        self.ready_bytes -= body_len
+        self.held_count += 1
+        self.held_bytes += body_len
+        self.plane.retries.count += 1
+        return self.plane.retries.timers.push(at_ms, self.id, seq)
+
+    cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
+        return 0  # nothing expires in a stream either
+
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
+        """Its count, and the rest of the time for which it is held."""
+        cdef Record *record = self.plane.record(position)
+        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
+                                          + record.targets * sizeof(Target) + record.names_len)
+        cdef Slot *slot = self.index.slot_of(seq)
+        cdef uint64_t due_ms
+        slot.deliveries = min(<uint64_t> self.count_of(properties[:record.properties_len]),
+                              <uint64_t> DELIVERIES_MAX)
+        due_ms = record.timestamp_ms + self.delay_of(slot.deliveries)
+        if due_ms > self.plane.wall_ms:
+            self.hold_until(seq, slot, self.plane.now_ms + due_ms - self.plane.wall_ms)
+        return 0
+
+    # ------------------------------------------------------------- going
+
+    cdef int deliver(self) except -1:
+        """Give ready entries to members in turn; what their filter does not want now is settled."""
+        cdef Taker taker
+        cdef Slot *slot
+        cdef Tally tally
+        cdef uint64_t seq
+        cdef uint32_t left = FILTERED_MAX
+        tally.batches_skipped = tally.evaluated = tally.matched = tally.type_errors = 0
+        while self.ready_count:
+            taker = self.takers.turn()
+            if taker is None:
+                break
+            slot = self.pop(&seq)
+            if (self.choice is not None and
+                    outcome_of(self.choice, self.plane.record(slot.position), &tally) != 1):
+                self.filtered += 1
+                self.settle(seq, slot)
+                left -= 1
+                if not left:
+                    self.make_due()
+                    return 0
+                continue
+            self.delivered += 1
+            taker.take(seq, slot)
+        return 0
+
+    cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
+        self.dropped += self.dead_letters is None and reason == "delivery_limit"
+        return Queue.drop(self, seq, slot, reason)
+
+    def retire(self):
+        """The group is forgotten, and what waits goes with it; returns how many were ready."""
+        self.returned_now.clear()
+        return TimedQueue.retire(self)

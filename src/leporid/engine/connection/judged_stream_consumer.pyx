@@ -1,0 +1,180 @@
+"""A consumer of a stream that asks a filter class which messages are for it.
+
+Responsible for what it asks ahead of what is delivered: what other filters let pass is remembered
+by its place, asked about in batches, and delivered if it passed. It does not know who judges.
+
+Invariants: offsets are delivered in rising order; a message is passed over only if the class
+said so; the stream keeps whatever has a place here, as `cursor` stands at the first of them.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memmove
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.queue.verdict_batch cimport BATCH_MESSAGES_MAX, content_of, batch_frame
+from leporid.engine.connection.channel cimport Channel
+from leporid.engine.connection.stream_consumer cimport StreamConsumer, send_next
+from leporid.engine.stream.scanning cimport Scan, find_next
+from leporid.engine.stream.stream cimport Cursor, Stream
+from leporid.engine.wire.wire cimport Record
+
+cdef enum:
+    # Messages that have a place: some batches, so that one is out while the next is looked for and
+    # the one before is delivered. Each costs 16 bytes, as their own stay in the stream.
+    AHEAD_MESSAGES = 2000
+    # Of finding the next message where there is no filter; see `scanning`.
+    LOOK_WORK = 16
+
+
+cdef class JudgedStreamConsumer(StreamConsumer):
+    """One consumer of a stream; made by `Channel.consume_stream`."""
+
+    def __cinit__(self, *_):
+        self.places = <Cursor *> malloc(AHEAD_MESSAGES * sizeof(Cursor))
+        if self.places == NULL:
+            raise MemoryError("no memory for what a filter class is asked")
+
+    def __dealloc__(self):
+        free(self.places)
+
+    def __repr__(self):
+        return (f"<JudgedStreamConsumer {self.tag!r} of {self.queue.name!r} asks={self.name!r} "
+                f"offset={self.offset} passed={self.asked - self.first} judging={self.out}>")
+
+    def start(self, uint64_t offset):
+        """Where to begin; before it is attached."""
+        StreamConsumer.start(self, offset)
+        self.ahead = self.cursor
+
+    @property
+    def judging(self):
+        """Messages that are, or are to be, asked about, as far as it has looked."""
+        return self.end - self.asked
+
+    # ------------------------------------------------------------- delivering
+
+    cdef int fill(self, Stream stream) except -1:
+        """Send what passed, while there is credit, and look for more to ask about."""
+        cdef Record *record
+        while not self.waiting and self.first < self.asked:
+            if not self.can_take():
+                self.waiting = True
+                break
+            self.cursor = self.places[self.first]
+            record = stream.look(&self.cursor)
+            if record == NULL:
+                break
+            send_next(self, stream, record)
+            self.first += 1
+        self.stand()
+        if (not self.scanning and self.ahead.offset < stream.end
+                and self.end - self.first < AHEAD_MESSAGES):
+            self.scanning = True
+            self.channel.plane.scanning.append(self)
+        return 0
+
+    cdef int stand(self) except -1:
+        """Nothing before the first place is needed any more."""
+        self.cursor = self.places[self.first] if self.first < self.end else self.ahead
+        return 0
+
+    # ------------------------------------------------------------- asking
+
+    cdef int64_t look_for(self, int64_t work) except? -1:
+        """Find messages to ask about, while work may be done; the rest of it."""
+        cdef Stream stream = <Stream> self.queue
+        cdef Scan scan
+        cdef Record *record
+        scan.cursor, scan.looked, scan.work = &self.ahead, self.looked, work
+        self.make_room()
+        while scan.work > 0 and self.ahead.offset < stream.end and self.end < AHEAD_MESSAGES:
+            if self.choice is None:
+                record = stream.look(&self.ahead)
+                scan.work -= LOOK_WORK
+            else:
+                record = find_next(stream, self.choice, &scan)
+            if record == NULL:
+                break
+            if self.ahead.offset >= self.wanted:
+                self.places[self.end] = self.ahead
+                self.end += 1
+            self.ahead.at += record.size
+            self.ahead.offset += 1
+        self.looked = scan.looked
+        self.stand()
+        if self.asked < self.end:
+            self.channel.plane.judging[self] = None
+        return scan.work
+
+    cdef int make_room(self) except -1:
+        """Move the places to the start of where they are."""
+        if self.first:
+            memmove(self.places, &self.places[self.first],
+                    (self.end - self.first) * sizeof(Cursor))
+            self.asked -= self.first
+            self.end -= self.first
+            self.first = 0
+        return 0
+
+    def batch(self, size_t most, size_t bytes_max):
+        """The next messages as a frame for the filter server, and how many; None without any.
+
+        They wait for `judged` or `give_back`. There are at most `most` of them, and none is added
+        once there are `bytes_max` bytes.
+        """
+        cdef Stream stream = <Stream> self.queue
+        cdef const Record *records[BATCH_MESSAGES_MAX]
+        cdef const Record *record
+        cdef Cursor place
+        cdef size_t count = 0, size = 0
+        if self.out:
+            raise ValueError("a batch is out already")
+        most = min(most, min(<size_t> BATCH_MESSAGES_MAX, self.end - self.asked))
+        while self.active and count < most and size < bytes_max:
+            place = self.places[self.asked + count]
+            record = stream.look(&place)
+            if record == NULL:
+                break
+            records[count] = record
+            size += content_of(record)
+            count += 1
+        if not count:
+            return None
+        frame = batch_frame(records, <uint32_t> count)
+        self.out = count  # not before: there may be no memory for the frame
+        return frame, count
+
+    def judged(self, bytes verdicts not None):
+        """The batch is judged: what has a 1 is delivered, in order, the rest passed over."""
+        cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
+        cdef size_t at, passed = self.asked, next = self.asked + self.out
+        if len(verdicts) != <Py_ssize_t> self.out:
+            raise ValueError(f"{len(verdicts)} verdicts for {self.out} messages")
+        if not self.active:
+            self.out = 0
+            return
+        for at in range(self.out):
+            if verdict[at]:
+                self.places[passed] = self.places[self.asked + at]
+                passed += 1
+        memmove(&self.places[passed], &self.places[next], (self.end - next) * sizeof(Cursor))
+        self.end -= next - passed
+        self.asked, self.out = passed, 0
+        self.stand()
+        (<Stream> self.queue).wake()
+
+    def give_back(self):
+        """Nobody judged the batch: it is asked about again."""
+        self.out = 0
+
+
+cdef StreamConsumer stream_consumer(Channel channel, Stream stream, str tag, uint32_t prefetch,
+                      str filter_class):
+    """A consumer of a stream, of what a class lets pass if one is named; to be started."""
+    cdef JudgedStreamConsumer asking
+    if filter_class is None:
+        return StreamConsumer(channel, stream, tag, False, 0, prefetch)
+    asking = JudgedStreamConsumer(channel, stream, tag, False, 0, prefetch)
+    asking.name = filter_class
+    return asking

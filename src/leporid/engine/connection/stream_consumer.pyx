@@ -1,0 +1,175 @@
+"""A consumer of a stream: reads at its own pace, takes nothing out.
+
+Responsible for where one consumer is and for what it is sent. It keeps nothing of the stream but a
+place in it, and what it wants. Invariant: offsets are delivered in rising order; what is settled
+gives credit and nothing else.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.connection.channel cimport SETTLE_FAIL, Channel
+from leporid.engine.connection.consumer cimport Consumer, has_room
+from leporid.engine.stream.scanning cimport Scan, find_next
+from leporid.engine.stream.stream cimport Stream
+from leporid.engine.wire.wire cimport Record
+
+cdef enum:
+    RETURNED_MAX = 500              # kept at once when a reader ends
+
+
+cdef class StreamConsumer(Consumer):
+    """One consumer of a stream; made by `Channel.consume_stream`."""
+
+    def __repr__(self):
+        return (f"<StreamConsumer {self.tag!r} of {self.queue.name!r} offset={self.offset} "
+                f"unacked={self.unacked_count}>")
+
+    def start(self, uint64_t offset):
+        """Where to begin; before it is attached. An offset that is not there yet is waited for."""
+        self.wanted = offset
+        (<Stream> self.queue).locate(offset, &self.cursor)
+
+    @property
+    def offset(self):
+        """Of the message that is next to be delivered."""
+        return max(self.cursor.offset, self.wanted)
+
+    @property
+    def settled_offset(self):
+        """Everything below was delivered and settled, and nothing of it is to be read again."""
+        cdef uint64_t least = self.unsettled_offset()
+        if self.returned:
+            least = min(least, min(self.returned))
+        return min(least, self.rejected_offset) if self.rejected else least
+
+    @property
+    def has_unsettled(self):
+        """Whether something that was delivered is not settled."""
+        return bool(self.returned) or self.unsettled_offset() < self.offset
+
+    def withdraw_rejects(self):
+        """What was rejected a moment ago was not handled: it is for who reads next.
+
+        Its client cancels the consumer, or closes the channel, and some libraries reject before
+        that what they had not handed on.
+        """
+        for offset, how in list((self.returned or {}).items()):
+            if how == SETTLE_FAIL:
+                del self.returned[offset]
+                self.leave_to_next(offset)
+
+    def keep_returned(self):
+        """Have all that came back kept now; what is too much for a turn is for who reads next."""
+        cdef uint32_t left = RETURNED_MAX
+        returned, self.returned = self.returned or {}, None
+        for offset, how in returned.items():
+            if left:
+                left -= 1
+                self.retries.keep(self, offset, how)
+            else:
+                self.leave_to_next(offset)
+
+    cdef int leave_to_next(self, uint64_t offset) except -1:
+        """A message is to be read again by who comes next."""
+        if not self.rejected or offset < self.rejected_offset:
+            self.rejected, self.rejected_offset = True, offset
+        return 0
+
+    cdef uint64_t unsettled_offset(self) except? 0:
+        """Of the first message that was delivered and is not settled; else of the next one."""
+        cdef size_t at
+        cdef uint64_t least = self.offset
+        if not self.unacked_count:
+            return least  # others of the channel may have much that is unsettled
+        for _, _, seq, consumer, _, _ in self.channel.tx_settles:
+            if consumer is self:
+                least = min(least, <uint64_t> seq)  # until the transaction is committed
+        for at in range(self.channel.unacked.start, self.channel.unacked.end):
+            if self.channel.unacked.entries[at].consumer == <void *> self:
+                return min(least, self.channel.unacked.entries[at].seq)
+        return least
+
+    cdef int offered(self) except -1:
+        self.waiting = False
+        if self.found:
+            self.look_for(1)
+        return self.fill(<Stream> self.queue)
+
+    cdef int fill(self, Stream stream) except -1:
+        """Send what is there, while there is credit."""
+        cdef Record *record
+        if self.choice is not None:
+            if not self.scanning and not self.waiting and self.cursor.offset < stream.end:
+                self.scanning = True
+                self.channel.plane.scanning.append(self)
+            return 0
+        while not self.waiting and self.cursor.offset < stream.end:
+            if not self.can_take():
+                self.waiting = True
+                return 0
+            record = stream.look(&self.cursor)
+            if record == NULL:
+                return 0
+            if self.cursor.offset >= self.wanted:
+                give(self, stream, record)
+            self.cursor.at += record.size
+            self.cursor.offset += 1
+        return 0
+
+    cdef int64_t look_for(self, int64_t work) except? -1:
+        """Send what is wanted, while there is credit and work may be done; the rest of it.
+
+        Nothing is left if it has to go on another time. Credit that it shares with others it asks
+        for only when it has found something, so that they do not wait for its search.
+        """
+        cdef Stream stream = <Stream> self.queue
+        cdef Scan scan
+        cdef Record *record
+        scan.cursor, scan.looked, scan.work = &self.cursor, self.looked, work
+        while scan.work > 0 and self.cursor.offset < stream.end:
+            if not has_room(self):
+                self.waiting = True
+                break
+            if self.found:
+                record = stream.look(&self.cursor)
+            else:
+                record = find_next(stream, self.choice, &scan)
+            if record == NULL:
+                break
+            self.found = True
+            if self.cursor.offset >= self.wanted:
+                if not self.has_credit():
+                    self.waiting = True
+                    break
+                give(self, stream, record)
+            self.found = False
+            self.cursor.at += record.size
+            self.cursor.offset += 1
+        self.looked = scan.looked
+        return scan.work
+
+
+cdef inline int give(StreamConsumer self, Stream stream, const Record *record) except -1:
+    """Send the message that the cursor is at."""
+    cdef Channel channel = self.channel
+    channel.delivery_tag += 1
+    channel.plane.delivered += 1
+    stream.delivered += 1
+    channel.out.write_from_stream(
+        channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+        channel.delivery_tag, self.cursor.offset, record)
+    if not self.no_ack:
+        self.unacked_count += 1
+        if self.credit is not None:
+            self.credit.take_one()
+        channel.outstanding += 1
+        channel.unacked_count += 1
+        channel.unacked.add(channel.delivery_tag, self.cursor.offset, stream, self,
+                           channel.plane.now_ms)
+    return 0
+
+
+cdef int send_next(StreamConsumer reader, Stream stream, const Record *record) except -1:
+    """Send the message that the cursor of a reader is at, of another kind than these."""
+    return give(reader, stream, record)

@@ -1,0 +1,23 @@
+"""Deliveries of one channel that are not settled, by delivery tag."""
+
+from libc.stdint cimport uint64_t
+from cpython.object cimport PyObject
+
+ctypedef struct UnackedDelivery:
+    uint64_t tag
+    uint64_t seq
+    uint64_t since_ms               # when it was delivered
+    PyObject *queue                 # owned; NULL: settled
+    PyObject *consumer              # owned; NULL: basic.get
+
+cdef class UnackedDeliveries:
+    cdef UnackedDelivery *entries
+    cdef size_t start, end, capacity, holes
+    cdef int walks                  # by place under way: until they end, no entry moves
+    cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
+                 uint64_t since_ms) except -1
+    cdef ssize_t find(self, uint64_t tag)
+    cdef ssize_t upto(self, uint64_t tag)
+    cdef UnackedDelivery take(self, size_t at)
+    cdef void trim(self)
+    cdef void forget(self)

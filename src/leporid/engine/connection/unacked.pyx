@@ -1,0 +1,110 @@
+"""The unacked of a channel: what it delivered and has not settled.
+
+It does not know what settling means. Entries are in order of their tags; a settled one leaves a
+hole that goes when the unacked needs room, so one old delivery does not keep the place of all that
+came after it; but not while somebody walks through it by place, who may cause deliveries.
+Invariant: tags rise; an entry with a queue is unsettled.
+"""
+
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memmove
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+
+
+cdef class UnackedDeliveries:
+    """Unsettled deliveries, found by tag."""
+
+    def __dealloc__(self):
+        self.forget()
+        free(self.entries)
+
+    cdef void forget(self):
+        """Let go of everything that is still here."""
+        cdef size_t at
+        for at in range(self.start, self.end):
+            if self.entries[at].queue != NULL:
+                Py_DECREF(<object> self.entries[at].queue)
+                if self.entries[at].consumer != NULL:
+                    Py_DECREF(<object> self.entries[at].consumer)
+        self.start = self.end = self.holes = 0
+
+    cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
+                 uint64_t since_ms) except -1:
+        """Enter a delivery whose tag is the highest so far."""
+        cdef UnackedDelivery *entry
+        cdef size_t kept = 0, at, count = self.end - self.start
+        cdef void *grown
+        if self.end == self.capacity:
+            if not self.walks and self.holes * 2 > count:
+                for at in range(self.start, self.end):
+                    if self.entries[at].queue != NULL:
+                        self.entries[kept] = self.entries[at]
+                        kept += 1
+                self.start, self.end, self.holes = 0, kept, 0
+            elif not self.walks and self.start * 2 > self.capacity:
+                memmove(self.entries, self.entries + self.start, count * sizeof(UnackedDelivery))
+                self.start, self.end = 0, count
+            else:
+                grown = realloc(self.entries, max(16, self.capacity * 2) * sizeof(UnackedDelivery))
+                if grown == NULL:
+                    raise MemoryError("no memory for unsettled deliveries")
+                self.entries = <UnackedDelivery *> grown
+                self.capacity = max(16, self.capacity * 2)
+        entry = &self.entries[self.end]
+        self.end += 1
+        entry.tag, entry.seq, entry.since_ms = tag, seq, since_ms
+        Py_INCREF(queue)
+        entry.queue = <PyObject *> queue
+        entry.consumer = NULL
+        if consumer is not None:
+            Py_INCREF(consumer)
+            entry.consumer = <PyObject *> consumer
+        return 0
+
+    cdef ssize_t find(self, uint64_t tag):
+        """Where an unsettled delivery stands; -1 when there is none of that tag."""
+        cdef size_t low = self.start, high = self.end, middle
+        if low == high or tag < self.entries[low].tag:
+            return -1
+        if tag - self.entries[low].tag < high - low:
+            middle = low + <size_t> (tag - self.entries[low].tag)
+            if self.entries[middle].tag == tag:
+                return <ssize_t> middle if self.entries[middle].queue != NULL else -1
+        while low < high:
+            middle = (low + high) // 2
+            if self.entries[middle].tag < tag:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.end and self.entries[low].tag == tag:
+            return <ssize_t> low if self.entries[low].queue != NULL else -1
+        return -1
+
+    cdef ssize_t upto(self, uint64_t tag):
+        """Where the last delivery up to a tag stands, settled or not; -1 when there is none."""
+        cdef size_t low = self.start, high = self.end, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.entries[middle].tag <= tag:
+                low = middle + 1
+            else:
+                high = middle
+        return <ssize_t> low - 1 if low > self.start else -1
+
+    cdef UnackedDelivery take(self, size_t at):
+        """Make a hole; the caller owns the references of what is returned."""
+        cdef UnackedDelivery taken = self.entries[at]
+        self.entries[at].queue = NULL
+        self.entries[at].consumer = NULL
+        self.holes += 1
+        return taken
+
+    cdef void trim(self):
+        """Forget the holes before the oldest unsettled delivery."""
+        while self.start < self.end and self.entries[self.start].queue == NULL:
+            self.start += 1
+            self.holes -= 1
+        if self.start == self.end:
+            self.start = self.end = 0

@@ -1,8 +1,0 @@
-# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of order.pyx."""
-
-from typing import final
-
-@final
-class Order:
-    """Sequence numbers, lowest first; used by the engine only."""

@@ -1,7 +1,0 @@
-# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of recall.pyx."""
-
-from leporid.engine.queue.queue import Queue
-
-def recall(queue: Queue) -> list[tuple[str, str, bytes, bytes]]:
-    """What is ready in a queue, in order of arrival: exchange, routing key, properties, body."""

@@ -1,0 +1,8 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of order.pyx."""
+
+from typing import final
+
+@final
+class SequenceHeap:
+    """Sequence numbers, lowest first; used by the engine only."""

@@ -1,0 +1,85 @@
+"""An order of entries that is not simply that of arrival: a heap of sequence numbers.
+
+It does not know what the numbers stand for; a number whose entry is gone stays until it is popped,
+or until the heap's owner filters it, as it must when too many are gone. Pushing numbers in rising
+order costs nothing extra. Invariant: `pop` gives the lowest.
+"""
+
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, qsort, realloc
+
+
+cdef int compare(const void *a, const void *b) noexcept nogil:
+    cdef uint64_t left = (<const uint64_t *> a)[0], right = (<const uint64_t *> b)[0]
+    return (left > right) - (left < right)
+
+
+cdef class SequenceHeap:
+    """Sequence numbers, lowest first."""
+
+    def __dealloc__(self):
+        free(self.heap)
+
+    cdef int push(self, uint64_t seq) except -1:
+        cdef size_t at, parent
+        cdef void *grown
+        if self.count == self.capacity:
+            grown = realloc(self.heap, max(16, self.capacity * 2) * sizeof(uint64_t))
+            if grown == NULL:
+                raise MemoryError("no memory to keep the order of a queue")
+            self.heap = <uint64_t *> grown
+            self.capacity = max(16, self.capacity * 2)
+        at = self.count
+        self.count += 1
+        while at:
+            parent = (at - 1) // 2
+            if self.heap[parent] <= seq:
+                break
+            self.heap[at] = self.heap[parent]
+            at = parent
+        self.heap[at] = seq
+        return 0
+
+    cdef uint64_t pop(self):
+        """Remove the lowest; there must be one."""
+        cdef uint64_t lowest = self.heap[0]
+        self.count -= 1
+        self.sift(0, self.heap[self.count])
+        return lowest
+
+    cdef void sort(self):
+        """SequenceHeap the first `count` numbers again, each once, after somebody filtered them."""
+        cdef size_t at, kept = 0
+        qsort(self.heap, self.count, sizeof(uint64_t), compare)
+        for at in range(self.count):
+            if not kept or self.heap[at] != self.heap[kept - 1]:
+                self.heap[kept] = self.heap[at]
+                kept += 1
+        self.count = kept
+
+    cdef void keep_below(self, uint64_t seq) noexcept:
+        """Forget all numbers from one on."""
+        cdef size_t at, kept = 0
+        for at in range(self.count):
+            if self.heap[at] < seq:
+                self.heap[kept] = self.heap[at]
+                kept += 1
+        self.count = kept
+        for at in range(kept // 2, 0, -1):
+            self.sift(at - 1, self.heap[at - 1])
+
+    cdef void sift(self, size_t at, uint64_t seq) noexcept:
+        """Put a number at `at`, or below it until nothing under it is lower."""
+        cdef uint64_t *heap = self.heap
+        cdef size_t child
+        while True:
+            child = 2 * at + 1
+            if child >= self.count:
+                break
+            if child + 1 < self.count and heap[child + 1] < heap[child]:
+                child += 1
+            if heap[child] >= seq:
+                break
+            heap[at] = heap[child]
+            at = child
+        heap[at] = seq

@@ -1,0 +1,19 @@
+"""Messages that are known by a header, so that none of them comes twice."""
+
+from libc.stdint cimport uint64_t
+
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.routing.route_cache cimport Route
+from leporid.engine.wire.wire cimport Props, Record
+
+cdef class UniqueQueue(Queue):
+    cdef dict keys                      # how many entries have each
+    cdef set leaving                    # sequence numbers whose key is free before they are gone
+    cdef bint holds(self, bytes key) except -1
+    cdef int enter(self, uint64_t seq, uint64_t position) except -1
+    cdef int leave(self, uint64_t seq, uint64_t position) except -1
+
+cdef int props_of(const Record *record, Props *props) noexcept nogil
+cdef bytes key_of(const Props *props)
+cdef Route without_duplicates(Route route, const Props *props)
+cdef list without_caches(list queues)

@@ -1,0 +1,29 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of forks.pyx."""
+
+from collections.abc import Iterable
+
+from leporid.engine.plane import Plane
+from leporid.engine.queue.queue import Queue
+from leporid.engine.selectors.filter import Filter
+
+class ConditionalRoute:
+    """Where one key leads, if some of its bindings have filters; made by `Plane.conditional_route`."""
+
+    def __init__(
+        self, plane: Plane, queues: Iterable[Queue], filtered: Iterable[tuple[Filter, Queue]]
+    ) -> None: ...
+    @property
+    def amended(self) -> bool:
+        """Whether it has other filters than it was made of."""
+
+    def add(self, wanted: Filter, queue: Queue) -> int:
+        """A queue takes what passes a filter, too."""
+
+    def remove(self, wanted: Filter, queue: Queue) -> int:
+        """A queue does not, any more, for this filter's sake."""
+
+class FilterOutcomes:
+    """Filters that decide where the messages of a key go; made by `Plane.filter_outcomes`."""
+
+    def __init__(self, plane: Plane, filters: Iterable[Filter]) -> None: ...

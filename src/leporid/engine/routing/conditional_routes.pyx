@@ -1,0 +1,187 @@
+"""Routes with filters: which of a key's queues a message goes to, by what it is.
+
+Responsible for asking the filters of a key's bindings together, and for making one route of those
+queues that take the message and those that take every message; also while such bindings come and
+go, as making it all anew for each of thousands would take long. It does not know bindings, and
+nothing of it is asked where no binding has a filter. Invariant: a queue is in a route once, however
+many of its filters the message passes.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, qsort, realloc
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+
+from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.selectors.selector_set cimport SelectorSet
+from leporid.engine.routing.route_cache cimport Route, make_route
+
+
+cdef class ConditionalRoute:
+    """Where one key leads, if some of its bindings have filters; made by `Plane.conditional_route`.
+
+    Args:
+        plane: counts what is asked here.
+        queues: of every message.
+        filtered: (filter, queue), none of them among `queues`; a queue may be there several times.
+    """
+
+    def __cinit__(self, Plane plane not None, queues, filtered):
+        self.plane = plane
+        self.always = list(queues)
+        self.everywhere = frozenset(self.always)
+        self.members = SelectorSet()
+        self.numbers = {}
+        self.places = {}
+        self.chosen = []
+        self.users = []
+        self.single = []
+        self.vacant = []
+        for filter, queue in filtered:
+            self.add(filter, queue)
+        self.amended = False
+        self.otherwise = make_route(self.always)
+
+    def __dealloc__(self):
+        free(self.place_of)
+        free(self.last)
+
+    def __repr__(self):
+        return f"<ConditionalRoute always={len(self.always)} filtered={len(self.members)}>"
+
+    cpdef int add(self, Filter wanted, Queue queue) except -1:
+        """A queue takes what passes a filter, too."""
+        cdef uint32_t member, place
+        cdef void *grown
+        self.amended = True
+        if queue in self.everywhere or (wanted, queue) in self.numbers:
+            return 0
+        found = self.places.get(queue)
+        if found is not None:
+            place = found
+        elif self.vacant:
+            place = self.vacant.pop()
+        else:
+            place = <uint32_t> len(self.chosen)
+            if place == self.size_of_last:
+                grown = realloc(self.last, (place * 2 + 8) * sizeof(uint64_t))
+                if grown == NULL:
+                    raise MemoryError("no memory for a route with filters")
+                self.last = <uint64_t *> grown
+                self.size_of_last = place * 2 + 8
+            self.last[place] = 0
+            self.chosen.append(None)
+            self.single.append(None)
+            self.users.append(0)
+        member = self.members.add(wanted)
+        if member >= self.size_of_places:
+            grown = realloc(self.place_of, (member * 2 + 8) * sizeof(uint32_t))
+            if grown == NULL:
+                self.members.remove(member)
+                raise MemoryError("no memory for a route with filters")
+            self.place_of = <uint32_t *> grown
+            self.size_of_places = member * 2 + 8
+        self.place_of[member] = place
+        self.chosen[place] = queue
+        self.users[place] += 1
+        self.places[queue] = place
+        self.numbers[wanted, queue] = member
+        return 0
+
+    cpdef int remove(self, Filter wanted, Queue queue) except -1:
+        """A queue does not, any more, for this filter's sake."""
+        cdef uint32_t place
+        self.amended = True
+        member = self.numbers.pop((wanted, queue), None)
+        if member is None:
+            return 0
+        self.members.remove(member)
+        place = self.places[queue]
+        self.users[place] -= 1
+        if not self.users[place]:
+            self.chosen[place] = self.single[place] = None
+            self.vacant.append(place)
+            del self.places[queue]
+        return 0
+
+    cdef Route route_of(self, FilterCounters counters, const uint8_t *names, size_t names_len,
+                        const uint8_t *properties, size_t properties_len):
+        """Where one message goes; `counters` are those of where it came in."""
+        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
+        cdef uint32_t count = self.members.match(names, names_len, properties, properties_len)
+        cdef uint32_t at, place = 0
+        cdef list queues
+        cdef Route route
+        evaluated = self.members.set.evaluated - evaluated
+        failed = self.members.set.failed - failed
+        self.plane.filters_asked += self.members.set.count
+        self.plane.filters_evaluated += evaluated
+        self.plane.filters_matched += count
+        self.plane.filters_failed += failed
+        counters.note(self.members.set.count, evaluated, count, failed)
+        if not count:
+            return self.otherwise
+        if count == 1:
+            place = self.place_of[self.members.matched[0]]
+            route = <Route> self.single[place]
+            if route is None:
+                route = self.single[place] = make_route(self.always + [self.chosen[place]])
+            return route
+        self.turn += 1
+        queues = list(self.always)
+        for at in range(count):
+            place = self.place_of[self.members.matched[at]]
+            if self.last[place] != self.turn:
+                self.last[place] = self.turn
+                queues.append(self.chosen[place])
+        return make_route(queues)
+
+
+cdef class FilterOutcomes:
+    """Filters that decide where the messages of a key go; made by `Plane.filter_outcomes`.
+
+    Not only to which queues, as those of a conditional route: one between exchanges decides about all that lies
+    behind, and who passes none may go to an alternate exchange. Where messages go that pass the
+    same filters is found out once, by whoever knows bindings.
+
+    Args:
+        plane: counts what is asked here.
+        filters: all that may matter to a message of that key.
+    """
+
+    def __cinit__(self, Plane plane not None, filters):
+        self.plane = plane
+        self.members = SelectorSet()
+        for each in filters:
+            self.members.add(each)
+
+    def __repr__(self):
+        return f"<FilterOutcomes filters={len(self.members)}>"
+
+    cdef bytes passed_by(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
+                         size_t properties_len):
+        """The numbers of the filters that a message passes: equal for equal ones."""
+        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
+        cdef bytes found
+        self.count = self.members.match(names, names_len, properties, properties_len)
+        self.evaluated = self.members.set.evaluated - evaluated
+        self.failed = self.members.set.failed - failed
+        found = PyBytes_FromStringAndSize(<const char *> self.members.matched,
+                                          self.count * sizeof(uint32_t))
+        if self.count > 1:
+            qsort(PyBytes_AS_STRING(found), self.count, sizeof(uint32_t), in_order)
+        return found
+
+    cdef int note(self, FilterCounters counters) except -1:
+        """Count the last message."""
+        self.plane.filters_asked += self.members.set.count
+        self.plane.filters_evaluated += self.evaluated
+        self.plane.filters_matched += self.count
+        self.plane.filters_failed += self.failed
+        return counters.note(self.members.set.count, self.evaluated, self.count, self.failed)
+
+
+cdef int in_order(const void *a, const void *b) noexcept nogil:
+    cdef uint32_t one = (<const uint32_t *> a)[0], other = (<const uint32_t *> b)[0]
+    return (one > other) - (one < other)

@@ -1,0 +1,46 @@
+"""Where messages of a stream lie, and which tags there are between."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef enum:
+    # One message in so many has its place in memory; the others are found by walking from it.
+    MARK_EVERY = 256
+
+cdef extern from "summary.h" nogil:
+    int SUMMARY_UNFILTERED
+
+    ctypedef struct Summary:
+        uint64_t words[16]
+
+    uint64_t summary_key(const uint8_t *text, size_t n)
+    bint summary_may_have(const Summary *s, uint64_t key)
+    bint has_tag(const uint8_t *properties, size_t n)
+    void summary_note(Summary *s, const uint8_t *properties, size_t n)
+
+cdef struct IndexEntry:
+    # Where one message of many lies, and when it came.
+    uint64_t offset
+    uint64_t timestamp_ms
+    uint32_t segment
+    uint32_t at
+
+cdef class OffsetIndex:
+    cdef IndexEntry *marks                # those that count: [start, end)
+    cdef Summary *summaries         # of what lies from each mark on; NULL: nothing has a tag
+    cdef size_t start, end, capacity
+    cdef int add(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
+                 uint32_t at) except -1
+    cdef int grow(self, size_t capacity) except -1
+    cdef int note(self, const uint8_t *properties, size_t n, bint tagged) except -1
+    cdef Summary *summary(self, size_t mark) noexcept nogil
+    cdef size_t after(self, uint64_t offset) noexcept
+    cdef IndexEntry *before(self, uint64_t offset) noexcept
+
+
+cdef inline bint is_due(OffsetIndex places, uint64_t offset, uint32_t segment) noexcept:
+    """Whether the next message is to be marked: the first of its segment, or of a batch."""
+    cdef IndexEntry *last
+    if places.end == places.start:
+        return True
+    last = &places.marks[places.end - 1]
+    return last.segment != segment or offset - last.offset >= MARK_EVERY

@@ -1,0 +1,9 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of places.pyx."""
+
+class OffsetIndex:
+    """The marks of one stream, which the engine keeps."""
+
+    @property
+    def summary_bytes(self) -> int:
+        """Of what is kept about tags."""

@@ -1,0 +1,95 @@
+"""OffsetIndex in a stream's log: one message in 256 is marked, and sums up the tags up to the next.
+
+Responsible for finding the mark at or before an offset, and for what a batch says of its tags. It
+does not know segments or readers: who appends says when a mark is due. Invariants: marks rise in
+offset and in place; what a summary has no tag of, no message of its batch has.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memmove, memset
+
+
+cdef class OffsetIndex:
+    """The marks of one stream."""
+
+    def __dealloc__(self):
+        free(self.marks)
+        free(self.summaries)
+
+    cdef int add(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
+                 uint32_t at) except -1:
+        """IndexEntry a message, which is behind all others."""
+        cdef IndexEntry *mark
+        cdef size_t count = self.end - self.start
+        if self.end == self.capacity:
+            if self.start > self.capacity // 2:
+                memmove(self.marks, self.marks + self.start, count * sizeof(IndexEntry))
+                if self.summaries != NULL:
+                    memmove(self.summaries, self.summaries + self.start, count * sizeof(Summary))
+                self.start, self.end = 0, count
+            else:
+                self.grow(max(<size_t> 8, self.capacity * 2))
+        mark = &self.marks[self.end]
+        mark.offset, mark.timestamp_ms, mark.segment, mark.at = offset, timestamp_ms, segment, at
+        if self.summaries != NULL:
+            memset(&self.summaries[self.end], 0, sizeof(Summary))
+        self.end += 1
+        return 0
+
+    cdef int grow(self, size_t capacity) except -1:
+        cdef void *grown = realloc(self.marks, capacity * sizeof(IndexEntry))
+        if grown == NULL:
+            raise MemoryError("no memory for the places of a stream")
+        self.marks = <IndexEntry *> grown
+        if self.summaries != NULL:
+            grown = realloc(self.summaries, capacity * sizeof(Summary))
+            if grown == NULL:
+                raise MemoryError("no memory for the tags of a stream")
+            self.summaries = <Summary *> grown
+        self.capacity = capacity
+        return 0
+
+    cdef int note(self, const uint8_t *properties, size_t n, bint tagged) except -1:
+        """Have the newest batch say what tags a message has, if it is `tagged`.
+
+        The first tag there is makes room for all batches; what came before it has none.
+        """
+        cdef size_t at
+        if self.summaries == NULL:
+            self.summaries = <Summary *> calloc(self.capacity, sizeof(Summary))
+            if self.summaries == NULL:
+                raise MemoryError("no memory for the tags of a stream")
+            # Of the newest batch, too: if the message is its first, it says so for nothing.
+            for at in range(self.start, self.end):
+                self.summaries[at].words[0] = SUMMARY_UNFILTERED
+        if tagged:
+            summary_note(&self.summaries[self.end - 1], properties, n)
+        else:
+            self.summaries[self.end - 1].words[0] |= SUMMARY_UNFILTERED
+        return 0
+
+    cdef Summary *summary(self, size_t mark) noexcept nogil:
+        """Of the batch that begins with a mark; NULL: there are no tags."""
+        return NULL if self.summaries == NULL else &self.summaries[mark]
+
+    cdef size_t after(self, uint64_t offset) noexcept:
+        """The index of the first mark beyond an offset; `end` if there is none."""
+        cdef size_t low = self.start, high = self.end, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.marks[middle].offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef IndexEntry *before(self, uint64_t offset) noexcept:
+        """The last mark at or before an offset; NULL when there is none."""
+        cdef size_t after = self.after(offset)
+        return NULL if after == self.start else &self.marks[after - 1]
+
+    @property
+    def summary_bytes(self):
+        """Of what is kept about tags."""
+        return (self.end - self.start) * sizeof(Summary) if self.summaries != NULL else 0

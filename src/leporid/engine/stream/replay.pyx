@@ -1,0 +1,222 @@
+"""Replay of one stream's log: offsets are found again, and a write that did not finish is given up.
+
+Responsible for what of a stream may be read after a start. It trusts `replay` for what verifies.
+Invariant: what was readable before keeps its offset; what nobody was told of may go.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.log.log cimport (
+    FLAG_PRODUCED, KIND_PRODUCER, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Segment,
+)
+from leporid.engine.log.producers cimport Producers
+from leporid.engine.log.replay cimport Replay, is_unwritten
+from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex, has_tag, is_due
+from leporid.engine.stream.stream cimport Stream, offset_of
+from leporid.engine.wire.wire cimport Record, Target
+
+cdef extern from *:
+    """
+    #define NO_LIMIT UINT64_MAX
+    """
+    uint64_t NO_LIMIT
+
+
+cdef enum:
+    # More messages than a segment of 16 MiB can hold.
+    OFFSETS_IN_A_SEGMENT = 1 << 20
+
+
+cdef inline uint32_t target_of(const Record *record) noexcept:
+    return (<Target *> (<uint8_t *> record + sizeof(Record))).queue
+
+
+cdef class StreamReplay(Replay):
+    """Applies a stream's segments, oldest first; `finish` opens the stream for readers."""
+
+    cdef Stream stream
+    cdef list reports
+    cdef uint64_t certain           # offsets below were synced for sure, by the facts read so far
+    cdef list unfinished            # offsets at which a sector was never written
+    cdef Segment segment_before
+    cdef size_t size_before         # of its file
+    cdef size_t good_end            # of the newest good record in the segment that is read
+
+    def __cinit__(self, Stream stream not None):
+        self.stream = stream
+        self.log = stream.log
+        self.reports = []
+        self.unfinished = []
+
+    def segment(self, uint32_t number, mapping):
+        """Verify and apply one segment's file; raises SegmentUnreadable."""
+        self.good_end = SEGMENT_HEADER_BYTES
+        report = Replay.segment(self, number, mapping)
+        self.segment_before = self.log.find(number)
+        self.size_before = len(mapping)
+        return report
+
+    cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1:
+        cdef Stream stream = self.stream
+        cdef Record *record
+        cdef size_t at
+        cdef uint64_t offset
+        self.reports.append(report)
+        for at in valid:
+            record = <Record *> (base + at)
+            report.records += 1
+            if record.kind == KIND_SYNCED and record.body_len == 16:
+                offset = (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[0]
+                self.certain = max(self.certain, offset)
+                stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
+                offset = (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[1]
+                if offset > stream.next_seq:
+                    self.miss(base, at, offset, report)
+            if record.kind == KIND_PRODUCER:
+                stream.producers.learn(record)
+            if record.kind != KIND_PUBLISH or not record.targets:
+                self.good_end = at + record.size
+                continue
+            offset = offset_of(record)
+            if offset < stream.next_seq or target_of(record) != stream.id:
+                segment.holes[at] = at + record.size  # of a write that was given up
+                continue
+            if offset > stream.next_seq:
+                self.miss(base, at, offset, report)
+            self.good_end = at + record.size
+            report.publishes += 1
+            if is_due(stream.places, offset, segment.number):
+                stream.mark(offset, record.timestamp_ms, segment.number, <uint32_t> at)
+            self.sum_up(record)
+            stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
+            stream.next_seq = offset + 1
+            if record.flags & FLAG_PRODUCED:
+                stream.producers.meet(record)
+        return 0
+
+    cdef int sum_up(self, const Record *record) except -1:
+        """Have the newest batch say what tags a message has, as when it was appended."""
+        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
+                                          + record.targets * sizeof(Target) + record.names_len)
+        cdef OffsetIndex places = self.stream.places
+        cdef bint tagged = has_tag(properties, record.properties_len)
+        if tagged or places.summaries != NULL:
+            places.note(properties, record.properties_len, tagged)
+        return 0
+
+    cdef int miss(self, const uint8_t *base, size_t at, uint64_t offset, report) except -1:
+        """Messages before the record at `at` are not there; the next one has that offset."""
+        cdef Stream stream = self.stream
+        cdef bint unwritten = False
+        if stream.places.end == stream.places.start:
+            stream.first = stream.next_seq = offset  # retention dropped them
+            return 0
+        stream.gaps = True
+        report.lost.append((stream.next_seq, offset))
+        for start, length in report.damaged:
+            if self.good_end <= start < at and is_unwritten(base, start, start + length, at):
+                unwritten = True
+        if report.lost_before and self.segment_before is not None and is_unwritten(
+                self.segment_before.base, self.segment_before.used,
+                self.segment_before.used + report.lost_before, self.size_before):
+            unwritten = True
+        if unwritten:
+            self.unfinished.append(stream.next_seq)
+        stream.next_seq = offset
+        return 0
+
+    def finish(self, bint missing=False):
+        """Every segment was read: give up a write that did not finish, and open the rest.
+
+        Power may go when later pages of a write are on disk and earlier ones are not. Nobody was
+        told of that write, so what follows the first loss in it goes too, and offsets stay dense.
+        Reports may change; files are then to be cut to `used`. Returns whether nothing was lost.
+
+        Args:
+            missing: the newest segment could not be read; offsets that may have been in it are not
+                given again.
+        """
+        cdef Stream stream = self.stream
+        cdef uint64_t keep = NO_LIMIT
+        for start in self.unfinished:
+            if start >= self.certain:
+                keep = min(keep, start)
+        if keep != NO_LIMIT:
+            for report in self.reports:
+                report.lost = [(a, b) for a, b in report.lost if a < keep]
+            self.cut_at(keep)
+            self.learn_again()
+        stream.next_seq = max(stream.next_seq, self.certain)
+        if missing:
+            stream.next_seq += OFFSETS_IN_A_SEGMENT
+        if stream.places.end == stream.places.start:
+            stream.first = stream.next_seq
+        stream.end = stream.closing = stream.next_seq
+        stream.locate(stream.end, &stream.end_place)
+        stream.last_chunk = max(stream.first, min(self.certain, stream.end))
+        stream.end_ms = stream.closing_ms = stream.newest_ms
+        stream.ready_count = stream.end - stream.first
+        if missing:
+            stream.append_synced()  # the file will not be there to tell another time
+            stream.touch()
+        return not missing and not any(report.lost for report in self.reports)
+
+    cdef int cut_at(self, uint64_t offset) except -1:
+        """Forget every message from that offset on."""
+        cdef Stream stream = self.stream
+        cdef Segment segment
+        cdef IndexEntry *mark = stream.places.before(offset - 1) if offset else NULL
+        cdef size_t used
+        cdef uint32_t number = 0 if mark == NULL else mark.segment
+        for report in self.reports:
+            if report.number < number:
+                continue
+            segment = stream.log.find(report.number)
+            if report.number > number:
+                # Not even a fact stays: the header says where the segment before ended, and that
+                # may be cut.
+                used = SEGMENT_HEADER_BYTES
+            else:
+                used = self.whole_until(segment, mark.at, offset)
+            if used < segment.used:
+                report.torn += segment.used - used
+                report.used = segment.used = segment.written = used
+                report.damaged = [(a, n) for a, n in report.damaged if a < used]
+        while stream.places.end > stream.places.start and (
+                stream.places.marks[stream.places.end - 1].offset >= offset):
+            stream.places.end -= 1
+        stream.next_seq = offset
+        return 0
+
+    cdef int learn_again(self) except -1:
+        """Who published what of the messages that were kept."""
+        cdef Segment segment
+        cdef Record *record
+        cdef size_t at
+        self.stream.producers = Producers()
+        for report in self.reports:
+            segment = self.stream.log.find(report.number)
+            at = SEGMENT_HEADER_BYTES
+            while at < segment.used:
+                if at in segment.holes:
+                    at = segment.holes[at]
+                    continue
+                record = <Record *> (segment.base + at)
+                if record.kind == KIND_PRODUCER:
+                    self.stream.producers.learn(record)
+                elif record.kind == KIND_PUBLISH and record.flags & FLAG_PRODUCED:
+                    self.stream.producers.meet(record)
+                at += record.size
+        return 0
+
+    cdef size_t whole_until(self, Segment segment, size_t at, uint64_t offset) except? 0:
+        """Where the first record that is not wanted begins in a segment."""
+        cdef Record *record
+        while at < segment.used:
+            if at in segment.holes:
+                return at  # the loss itself
+            record = <Record *> (segment.base + at)
+            if record.kind == KIND_PUBLISH and offset_of(record) >= offset:
+                return at
+            at += record.size
+        return at

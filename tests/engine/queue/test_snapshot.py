@@ -1,0 +1,57 @@
+"""The messages of a queue, as whoever publishes them again gets them."""
+
+from __future__ import annotations
+
+from tests.engine.frames import PERSISTENT, ack, publish
+from tests.engine.session_fake import Peer
+
+from leporid.engine.queue.snapshot import snapshot
+
+
+def bodies(queue):
+    return [body for _, _, _, body in snapshot(queue)]
+
+
+def test_exchange_key_properties_and_body_are_as_they_were(plane, queue):
+    plane.publish([queue], "the exchange", "ключ", b"\x10\x00\x02", b"the body")
+    plane.publish([queue], "", "", b"\0\0", b"")
+    assert snapshot(queue) == plane.snapshot(queue)
+    assert snapshot(queue) == [
+        ("the exchange", "ключ", b"\x10\x00\x02", b"the body"),
+        ("", "", b"\0\0", b""),
+    ]
+
+
+def test_an_empty_queue_has_none(queue):
+    assert snapshot(queue) == []
+
+
+def test_it_is_all_in_order_over_many_blocks(plane, queue):
+    for number in range(1_000):
+        plane.publish([queue], "x", "k", b"\0\0", b"%d" % number)
+    assert bodies(queue) == [b"%d" % number for number in range(1_000)]
+    assert queue.ready_count == 1_000
+
+
+def test_what_is_delivered_or_gone_is_not_there(plane, queue, peer: Peer):
+    peer.feed(b"".join(publish(1, "q", b"%d" % number) for number in range(4)))
+    peer.channel.consume(queue, "c", False, 0, 2)
+    assert len(peer.deliveries()) == 2
+    peer.feed(ack(1, 1))
+    assert len(peer.deliveries()) == 1
+    assert bodies(queue) == [b"3"]
+
+
+def test_what_is_over_the_limit_is_not_there(plane, queue):
+    queue.set_limits(max_length=2, max_bytes=None, overflow="drop-head")
+    for number in range(5):
+        plane.publish([queue], "x", "k", b"\0\0", b"%d" % number)
+    plane.run()
+    assert bodies(queue) == [b"3", b"4"]
+
+
+def test_durable_records_are_read_as_well(plane, disk):
+    other, queue = plane.queue(7, "durable", True), plane.queue(0, "q", False)
+    plane.publish([other, queue], "x", "k", PERSISTENT, b"kept")
+    disk.sync(plane)
+    assert snapshot(queue) == [("x", "k", PERSISTENT, b"kept")]

@@ -1,0 +1,155 @@
+"""Sources: routes are remembered until something changes, and not without bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.engine.frames import properties, publish, table
+
+
+class Routes:
+    """Answers for an exchange, and counts what it is asked."""
+
+    def __init__(self, plane, peer, cacheable: bool = True) -> None:
+        self.asked: Counter[str] = Counter()
+        self.raws: list[bytes | None] = []
+        self.queues: dict[str, list] = {}
+        self.peer = peer
+        self.source = plane.route_cache("x", self.resolve, cacheable)
+        peer.session.sources["x"] = self.source
+
+    def resolve(self, key: str, raw: bytes | None) -> list:
+        self.asked[key] += 1
+        self.raws.append(raw)
+        return self.queues.get(key, [])
+
+    def send(self, *keys: str | bytes, raw: bytes = b"\x00\x00") -> None:
+        for key in keys:
+            self.peer.feed(publish(1, key, raw=raw, exchange="x"))
+
+
+@pytest.fixture
+def routes(plane, peer):
+    return Routes(plane, peer)
+
+
+def test_each_key_is_asked_for_once(routes, queue):
+    routes.queues = {"a": [queue], "ü": [queue]}
+    routes.send("a", "b", "a", "ü", "", "b", "ü", "", "a")
+    assert routes.asked == {"a": 1, "b": 1, "ü": 1, "": 1}
+    assert queue.ready_count == 5
+    assert set(routes.raws) == {None}
+
+
+def test_forget_asks_for_everything_again(routes, queue):
+    routes.send("a", "b")
+    routes.queues = {"a": [queue]}
+    routes.send("a")
+    assert queue.ready_count == 0
+    epoch = routes.source.epoch
+    routes.source.forget()
+    assert routes.source.epoch > epoch
+    routes.send("a", "b", "a")
+    assert routes.asked == {"a": 2, "b": 2}
+    assert queue.ready_count == 2
+
+
+def test_one_key_may_be_forgotten(routes, queue):
+    keys = [f"key {number}" for number in range(500)]
+    routes.send(*keys, "last")
+    routes.queues = {"last": [queue], "key 7": [queue]}
+    routes.source.forget_key("last")
+    routes.source.forget_key("key 7")
+    routes.source.forget_key("never seen")
+    routes.send(*keys, "last", "last")
+    assert routes.asked == {key: 2 if key in ("last", "key 7") else 1 for key in [*keys, "last"]}
+    assert queue.ready_count == 3
+
+
+def test_a_key_that_changes_all_the_time_costs_nothing(routes, queue):
+    for turn in range(3000):
+        routes.queues["q"] = [queue] if turn % 2 else []
+        routes.source.forget_key("q")
+        routes.send("q", "q")
+    assert routes.asked["q"] == 3000
+    assert queue.ready_count == 3000
+
+
+def test_keys_without_end(routes, queue):
+    """Those past the bound are asked for again, and are right."""
+    count = 33_000
+    for number in range(count):
+        routes.queues[f"{number}"] = [queue] if number % 3 == 0 else []
+    for number in range(count):
+        routes.send(f"{number}")
+    for number in range(count - 50, count):
+        routes.send(f"{number}", "5", "6")
+    assert queue.ready_count == count // 3 + 50 + 16
+    assert routes.asked["0"] == 1
+    assert set(routes.asked.values()) <= {1, 2}
+
+
+def test_keys_that_differ_in_one_byte(routes, plane):
+    queues = {bytes((65 + at,)) * 20: plane.queue(0, str(at), False) for at in range(20)}
+    for key, queue in queues.items():
+        routes.queues[key.decode()] = [queue]
+    for _ in range(3):
+        routes.send(*queues)
+    assert [queue.ready_count for queue in queues.values()] == [3] * 20
+    assert set(routes.asked.values()) == {1}
+
+
+def test_where_headers_count_every_message_is_asked_for(plane, peer, queue):
+    routes = Routes(plane, peer, cacheable=False)
+    routes.queues = {"k": [queue]}
+    raw = properties(headers=table(a=b"V"))
+    routes.send("k", "k", raw=raw)
+    routes.send("k")
+    assert routes.raws == [raw, raw, b"\x00\x00"]
+    assert queue.ready_count == 3
+
+
+def test_an_exchange_may_begin_and_cease_to_look_at_headers(routes, queue):
+    routes.queues = {"k": [queue]}
+    routes.send("k", "k")
+    routes.source.cacheable = False
+    routes.source.forget()
+    routes.send("k", "k")
+    routes.source.cacheable = True
+    routes.source.forget()
+    routes.send("k", "k")
+    assert routes.raws == [None, b"\x00\x00", b"\x00\x00", None]
+
+
+def test_a_retired_source_is_not_used(routes, plane, peer, queue):
+    routes.queues = {"k": [queue]}
+    routes.send("k")
+    routes.source.retire()
+    assert routes.source.retired
+    other = Routes(plane, peer)
+    other.send("k")
+    assert other.asked == {"k": 1}
+    assert queue.ready_count == 1
+    del peer.session.sources["x"]
+    other.source.retire()
+    other.send("k")
+    assert peer.faults == [(1, 404)]
+
+
+def test_a_key_that_is_no_text_is_a_fault_of_the_channel(routes, peer):
+    routes.send(b"\xff")
+    assert peer.faults == [(1, 406)]
+    assert not routes.asked
+
+
+def test_channels_of_one_connection_may_use_many_exchanges(plane, peer, queue):
+    one, two = Routes(plane, peer), Routes(plane, peer)
+    peer.session.sources.update(one=one.source, two=two.source)
+    one.queues = {"k": [queue]}
+    for _ in range(3):
+        for channel in (1, 2):
+            for exchange in ("one", "two"):
+                peer.feed(publish(channel, "k", exchange=exchange))
+    assert queue.ready_count == 6
+    assert one.asked == two.asked == {"k": 1}

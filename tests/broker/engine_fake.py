@@ -1,39 +1,38 @@
 """A stand-in for the engine, with just as much behaviour as the rules can see.
 
-It keeps bodies in lists, delivers at once, and notes what was sent as method objects. What it
-must agree with is `leporid.broker.dataplane`.
+It keeps bodies in lists, delivers at once, and notes what was sent as method objects: what the
+control plane tells the engine can be seen here, and cannot in the engine. Tests of what then
+happens to messages use the real engine. `as_engine` is the one place where types are given up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from tests.broker.route_fakes import (
-    FakeConditionalRoute,
-    FakeCredit,
-    FakeFilterOutcomes,
-    FakeRouteCache,
-)
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
-from leporid.broker.dataplane import (
-    Consumer,
-    Credit,
-    DeadLetterPort,
-    GroupRetries,
-    Queue,
-    Stored,
-    Stream,
-)
-from leporid.engine.selectors.filter import Filter
-from leporid.engine.stream.choice import Choice
+from leporid.engine.selectors.filter_counters import FilterCounters
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
+    from leporid.engine.connection.group_retries import GroupRetries
     from leporid.engine.selectors.filter import Filter
+    from leporid.engine.stream.choice import Choice
+
+F = TypeVar("F")
+
+
+def as_engine(fake: object) -> Any:
+    """Pass a fake for what it stands in for."""
+    return fake
+
+
+def fake_of(engine: object, kind: type[F]) -> F:
+    """Return the fake that the control plane has for a part of the engine."""
+    assert isinstance(engine, kind)
+    return engine
 
 
 @dataclass(eq=False)
@@ -50,7 +49,7 @@ class FakeQueue:
     on_unroutable: Callable[[], None] | None = None
     retired: bool = False
 
-    dead_letters: DeadLetterPort | None = None
+    dead_letters: Callable[[str, str, str, bytes, bytes], None] | None = None
     private: bool = False
     limits: dict[str, object] = field(default_factory=dict)
 
@@ -173,7 +172,7 @@ class FakeDelays(FakeQueue):
     """Keeps bodies until they are fired by hand."""
 
     routes: object = None
-    routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]] = lambda name, keys, raw: []
+    routed: Callable[[str, Sequence[str], bytes], Sequence[FakeQueue]] = lambda name, keys, raw: []
     fired: int = 0
     cancelled: int = 0
     unroutable: int = 0
@@ -267,6 +266,69 @@ class FakeReader(FakeConsumer):
 
 
 @dataclass(eq=False)
+class FakeConditionalRoute:
+    """Queues of every message, and such as depend on it."""
+
+    queues: Sequence[FakeQueue]
+    filtered: Sequence[tuple[Filter, FakeQueue]]
+    amended: bool = False
+
+    def queues_for(self, exchange: str, key: str, properties: bytes) -> list[FakeQueue]:
+        some = [
+            queue
+            for wanted, queue in self.filtered
+            if wanted.matches_message(exchange, key, properties)
+        ]
+        return list(dict.fromkeys([*self.queues, *some]))
+
+
+@dataclass(eq=False)
+class FakeFilterOutcomes:
+    """Filters that must be asked for each message."""
+
+    filters: Sequence[Filter]
+
+
+@dataclass(eq=False)
+class FakeRouteCache:
+    name: str
+    resolve: Callable[[str, bytes | None], object]
+    cacheable: bool
+    retired: bool = False
+    make_delays: Callable[[], object] | None = None
+    delaying: bool = False
+    check_key: Callable[[str], None] | None = None
+    spread_keys: Callable[[], Sequence[str]] | None = None
+    questions: FilterCounters = field(default_factory=FilterCounters)
+
+    def forget(self) -> None:
+        pass
+
+    def amend(
+        self, meets: Callable[[str], bool], wanted: object, queue: object, comes: bool, /
+    ) -> None:
+        pass
+
+    def forget_key(self, key: str, /) -> None:
+        pass
+
+    def retire(self) -> None:
+        self.retired = True
+
+
+@dataclass(eq=False)
+class FakeCredit:
+    """What readers may have unsettled together."""
+
+    limit: int
+    readers: list[FakeReader] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        return self.limit - sum(len(reader.unacked) for reader in self.readers)
+
+
+@dataclass(eq=False)
 class FakeChannel:
     connection: FakeConnection
     number: int
@@ -282,7 +344,7 @@ class FakeChannel:
 
     def consume(
         self,
-        queue: Queue,
+        queue: FakeQueue,
         tag: str,
         no_ack: bool,
         priority: int,
@@ -291,7 +353,6 @@ class FakeChannel:
         timeout_requeues: bool | None = None,
         filter: Filter | None = None,  # noqa: A002
     ) -> FakeConsumer:
-        assert isinstance(queue, FakeQueue)
         timeout = timeout_ms, timeout_requeues
         consumer = FakeConsumer(self, queue, tag, no_ack, priority, prefetch, timeout, filter)
         self.consumers.append(consumer)
@@ -304,16 +365,14 @@ class FakeChannel:
 
     def consume_stream(
         self,
-        stream: Stream,
+        stream: FakeStream,
         tag: str,
         prefetch: int,
         offset: int,
         choice: Choice | None = None,
-        credit: Credit | None = None,
+        credit: FakeCredit | None = None,
         filter_class: str | None = None,
     ) -> FakeReader:
-        assert isinstance(stream, FakeStream)
-        assert credit is None or isinstance(credit, FakeCredit)
         reader = FakeReader(
             self, stream, tag, False, 0, prefetch, offset=offset, choice=choice, credit=credit
         )
@@ -326,25 +385,23 @@ class FakeChannel:
         stream.deliver()
         return reader
 
-    def consume_retries(self, retries: GroupRetries, tag: str, credit: Credit) -> FakeConsumer:
-        assert isinstance(retries, FakeGroupRetries)
+    def consume_retries(
+        self, retries: FakeGroupRetries, tag: str, credit: FakeCredit
+    ) -> FakeConsumer:
         consumer = FakeConsumer(self, retries, tag, False, 0, 0)
         retries.consumers.append(consumer)
         self.consumers.append(consumer)
         return consumer
 
-    def cancel(self, consumer: Consumer) -> None:
-        assert isinstance(consumer, FakeConsumer)
+    def cancel(self, consumer: FakeConsumer) -> None:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
             consumer.queue.consumers.remove(consumer)
 
-    def drop_unsettled(self, consumer: Consumer) -> None:
-        assert isinstance(consumer, FakeReader)
+    def drop_unsettled(self, consumer: FakeReader) -> None:
         consumer.unacked.clear()
 
-    def get(self, queue: Queue, no_ack: bool) -> bool:
-        assert isinstance(queue, FakeQueue)
+    def get(self, queue: FakeQueue, no_ack: bool) -> bool:
         if not queue.ready:
             return False
         self.connection.delivered.append(("", queue.ready.pop(0)))
@@ -439,13 +496,12 @@ class FakeConnection:
         try:
             routes = self.session.route_cache(exchange)
             if copies:
-                queues: Sequence[Queue] = self.session.copies(
-                    routes, exchange, [key, *copies], properties
+                queues: Sequence[FakeQueue] = as_engine(
+                    self.session.copies(routes, exchange, [key, *copies], properties)
                 )
             else:
                 given = None if routes.cacheable else properties
-                assert isinstance(routes, FakeRouteCache)
-                found = routes.resolve(key, given)
+                found = fake_of(routes, FakeRouteCache).resolve(key, given)
                 if isinstance(found, FakeConditionalRoute):
                     found = found.queues_for(exchange, key, properties)
                 assert isinstance(found, Sequence)
@@ -454,7 +510,6 @@ class FakeConnection:
             self.session.on_fault(channel, fault)
             return 0
         for queue in queues:
-            assert isinstance(queue, FakeQueue)
             queue.push(body)
         return len(queues)
 
@@ -471,16 +526,15 @@ class FakePlane:
 
     def publish(
         self,
-        queues: Sequence[Queue],
+        queues: Sequence[FakeQueue],
         exchange: str,
         key: str,
         properties: bytes,
         body: bytes,
         *,
-        elsewhere: Callable[[], Sequence[Queue]] | None = None,
+        elsewhere: Callable[[], Sequence[FakeQueue]] | None = None,
     ) -> bool:
         for queue in queues:
-            assert isinstance(queue, FakeQueue)
             queue.push(body.decode())
         return bool(queues)
 
@@ -513,16 +567,15 @@ class FakePlane:
         self.queues.append(stream)
         return stream
 
-    def snapshot(self, queue: Queue) -> list[Stored]:
-        assert isinstance(queue, FakeQueue)
+    def snapshot(self, queue: FakeQueue) -> list[tuple[str, str, bytes, bytes]]:
         return [("published", "k", b"\0\0", body.encode()) for body in queue.ready]
 
     def delays(
         self,
         queue_id: int,
         routes: object,
-        routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
-        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[Queue]],
+        routed: Callable[[str, Sequence[str], bytes], Sequence[FakeQueue]],
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[FakeQueue]],
     ) -> FakeDelays:
         delays = FakeDelays(queue_id, "", queue_id != 0, routes=routes, routed=routed)
         self.queues.append(delays)
@@ -532,9 +585,9 @@ class FakePlane:
         self,
         queue_id: int,
         name: str,
-        queue: Queue | None,
-        routed: Callable[[str, Sequence[str], bytes], Sequence[Queue]] | None = None,
-        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[Queue]] | None = None,
+        queue: FakeQueue | None,
+        routed: Callable[[str, Sequence[str], bytes], Sequence[FakeQueue]] | None = None,
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[FakeQueue]] | None = None,
     ) -> FakeQueue:
         staging = FakeQueue(queue_id, name, queue_id != 0)
         self.queues.append(staging)

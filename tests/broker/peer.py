@@ -5,7 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import TypeVar
 
-from tests.broker.engine_fake import FakeConnection, FakePlane, FakeQueue, FakeStream
+from tests.broker.engine_fake import (
+    FakeConnection,
+    FakePlane,
+    FakeQueue,
+    FakeStream,
+    as_engine,
+    fake_of,
+)
 
 from leporid.amqp.methods import (
     ChannelClose,
@@ -51,7 +58,7 @@ class World:
         everything = {"/": EVERYTHING, "other": EVERYTHING}
         guest = User("guest", from_clear("guest", SECRET), permissions=everything)
         self.broker = Broker(
-            self.plane,
+            as_engine(self.plane),
             Access([guest, *users], SECRET),
             record=self.changes.append,
             random_bytes=lambda size: next(counter).to_bytes(size, "big"),
@@ -73,15 +80,11 @@ class World:
 
     def queue(self, name: str, vhost: str = "/") -> FakeQueue:
         """Return the fake behind a queue."""
-        engine = self.broker.vhosts[vhost].queue(name).engine
-        assert isinstance(engine, FakeQueue)
-        return engine
+        return fake_of(self.broker.vhosts[vhost].queue(name).engine, FakeQueue)
 
     def stream(self, name: str, vhost: str = "/") -> FakeStream:
         """Return the fake behind a stream."""
-        engine = self.queue(name, vhost)
-        assert isinstance(engine, FakeStream)
-        return engine
+        return fake_of(self.queue(name, vhost), FakeStream)
 
 
 class Peer:
@@ -89,7 +92,9 @@ class Peer:
 
     def __init__(self, broker: Broker, *, loopback: bool = True) -> None:
         self.connection = FakeConnection()
-        self.session = Session(broker, self.connection, peer_is_loopback=loopback, name="test")
+        self.session = Session(
+            broker, as_engine(self.connection), peer_is_loopback=loopback, name="test"
+        )
         self.connection.session = self.session
 
     def say(self, method: Method, channel: int = 1) -> list[Method]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from tests.broker.engine_fake import FakeQueue
+from tests.broker.engine_fake import FakeQueue as Queue
 from tests.broker.peer import Peer, World
 
 from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
-from leporid.broker.dataplane import Queue
 
 NOW_SECONDS = 1_700_000_000
 # A property frame that holds this much is at its limit once a death is added.
@@ -39,7 +38,7 @@ class Cemetery:
         *,
         elsewhere: Callable[[], Sequence[Queue]] | None = None,
     ) -> bool:
-        names = [queue.name for queue in queues if isinstance(queue, FakeQueue)]
+        names = [queue.name for queue in queues]
         self.letters.append((names, exchange, key, decode_properties(properties), body))
         return bool(queues) and not self.refuses
 

@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from tests.broker.engine_fake import FakeDelays
+from tests.broker.engine_fake import FakeDelays, fake_of
 from tests.broker.peer import World
 from tests.broker.test_restore import recorded
 from tests.engine.frames import array, longstr, properties, publish, table
@@ -100,7 +100,7 @@ class Here:
 
     def came(self, queue: str) -> list[str]:
         engine = self.vhost.queue(queue).engine
-        return [each.decode() for each in self.peer.drain(engine)]  # type: ignore[arg-type]
+        return [each.decode() for each in self.peer.drain(engine)]
 
     def count(self, exchange: str) -> int:
         return self.vhost.delays(exchange).count
@@ -473,14 +473,13 @@ def test_a_restart_finds_the_store_by_its_number():
     vhost = world.broker.vhosts["/"]
     exchange = vhost.exchange("amq.topic")
     known = len(world.changes)
-    store = vhost.delay_stores.of(exchange)
-    assert isinstance(store, FakeDelays)
+    store = fake_of(vhost.delay_stores.of(exchange), FakeDelays)
     for change in world.changes[known:]:
         recording.apply(change)
     again = World()
     again.broker.restore(recording)
-    found = again.broker.vhosts["/"].delay_stores.of(again.broker.vhosts["/"].exchange("amq.topic"))
-    assert isinstance(found, FakeDelays)
+    vhost = again.broker.vhosts["/"]
+    found = fake_of(vhost.delay_stores.of(vhost.exchange("amq.topic")), FakeDelays)
     assert (found.id, found.durable) == (store.id, True)
     assert again.broker.new_queue_id() > found.id
 

@@ -1,12 +1,11 @@
 """An exchange, and whether its routes may be kept."""
 
 import pytest
-from tests.broker.fake_route_cache import FakeRouteCache
+from tests.broker.engine_fake import as_engine
 from tests.broker.topology_world import World
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
-from leporid.broker.dataplane import RouteCache
 from leporid.broker.exchange import Exchange
 
 
@@ -21,13 +20,12 @@ def test_an_exchange_shows_what_it_was_declared_with(world: World):
     assert exchange.alternate == "y"
     assert exchange.router.strict_keys
     assert not exchange.in_use
-    source: RouteCache = world.sources["x"]
-    assert exchange.routes is source
+    assert exchange.routes is as_engine(world.sources["x"])
 
 
 def test_an_exchange_with_invalid_arguments_cannot_be_made():
     with pytest.raises(PreconditionFailed, match="for arg 'x-strict-keys'"):
-        Exchange("x", "topic", False, False, False, {"x-strict-keys": 1}, FakeRouteCache())
+        Exchange("x", "topic", False, False, False, {"x-strict-keys": 1}, as_engine(None))
 
 
 def test_an_exchange_is_in_use_while_a_binding_leads_from_it(world: World):

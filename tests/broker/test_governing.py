@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.broker.engine_fake import FakeQueue
+from tests.broker.engine_fake import FakeQueue, as_engine, fake_of
 from tests.broker.peer import World
 from tests.broker.test_restore import Recording
 
@@ -41,9 +41,7 @@ def policy(definition: dict[str, Any], name: str = "p", pattern: str = "^q", **h
 
 
 def limits_of(vhost: VirtualHost, arguments: Arguments | None = None) -> dict[str, object]:
-    engine = vhost.make_queue("q", arguments=arguments).engine
-    assert isinstance(engine, FakeQueue)
-    return engine.limits
+    return fake_of(vhost.make_queue("q", arguments=arguments).engine, FakeQueue).limits
 
 
 def test_a_queue_follows_from_the_policys_first_day_to_its_last(vhost: VirtualHost):
@@ -97,8 +95,7 @@ def test_what_comes_back_by_policy(vhost: VirtualHost):
 
 def test_dead_letters_by_policy(vhost: VirtualHost):
     queue = vhost.make_queue("q", arguments={"x-dead-letter-routing-key": "mine"})
-    morgue = vhost.make_queue("morgue").engine
-    assert isinstance(morgue, FakeQueue)
+    morgue = fake_of(vhost.make_queue("morgue").engine, FakeQueue)
     vhost.set_policy(policy({"dead-letter-exchange": "", "dead-letter-routing-key": "morgue"}))
     letters = queue.engine.dead_letters
     assert isinstance(letters, DeadLetters)
@@ -261,7 +258,7 @@ def test_there_are_only_so_many(vhost: VirtualHost):
 
 def test_those_of_the_configuration_file_are_changed_there(world: World):
     broker = Broker(
-        world.plane,
+        as_engine(world.plane),
         world.broker.access,
         record=world.changes.append,
         random_bytes=bytes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.engine_fake import FakeGroupRetries
+from tests.broker.engine_fake import FakeGroupRetries, fake_of
 from tests.broker.peer import World
 from tests.broker.test_members import Member, group_of, refused, three_partitions, vhost_of
 from tests.broker.test_restore import Recording
@@ -31,8 +31,7 @@ def world() -> World:
 def engine_of(world: World) -> FakeGroupRetries:
     retries = group_of(world).retries
     assert retries is not None
-    assert isinstance(retries.engine, FakeGroupRetries)
-    return retries.engine
+    return fake_of(retries.engine, FakeGroupRetries)
 
 
 @pytest.mark.parametrize(

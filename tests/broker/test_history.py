@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.engine_fake import FakeCache, FakeQueue
+from tests.broker.engine_fake import FakeCache, FakeQueue, as_engine, fake_of
 from tests.broker.peer import Peer, World
 
 from leporid.amqp.methods import (
@@ -45,9 +45,7 @@ def bind(peer: Peer, queue: str, exchange: str = "recent", key: str = "") -> Fak
 
 
 def found(peer: Peer, queue: str) -> FakeQueue:
-    engine = peer.session.vhost.queue(queue).engine
-    assert isinstance(engine, FakeQueue)
-    return engine
+    return fake_of(peer.session.vhost.queue(queue).engine, FakeQueue)
 
 
 def publish(peer: Peer, *bodies: str, exchange: str = "recent", properties: bytes = b"\0\0") -> int:
@@ -169,8 +167,7 @@ ONCE = encode_properties(Properties(headers={"x-deduplication-header": "a"}))
 
 def memory(world: World, name: str) -> FakeCache:
     found = [one for one in world.plane.queues if one.name == f"cache of {name}"]
-    assert isinstance(found[0], FakeCache)
-    return found[0]
+    return fake_of(found[0], FakeCache)
 
 
 def test_a_message_is_remembered_where_it_comes_by_and_goes_elsewhere_when_it_comes_again(
@@ -186,10 +183,10 @@ def test_a_message_is_remembered_where_it_comes_by_and_goes_elsewhere_when_it_co
     cache = memory(world, "once")
     exchange = vhost.exchange("above")
     new, again = found(peer, "new"), found(peer, "again")
-    assert vhost.routing.route(exchange, ["k"], ONCE) == [new, cache]
+    assert vhost.routing.route(exchange, ["k"], ONCE) == as_engine([new, cache])
     cache.known.add(ONCE)
-    assert vhost.routing.route(exchange, ["k"], ONCE) == [again, cache]
-    assert vhost.routing.route(exchange, ["k"], NOT_KEPT) == [new]
+    assert vhost.routing.route(exchange, ["k"], ONCE) == as_engine([again, cache])
+    assert vhost.routing.route(exchange, ["k"], NOT_KEPT) == as_engine([new])
     # Nobody who is bound later gets what is only remembered.
     assert bind(peer, "late", "once").ready == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.engine_fake import FakeQueue
+from tests.broker.engine_fake import FakeQueue, fake_of
 from tests.broker.peer import World
 
 from leporid.amqp.tables import Int8, Value
@@ -13,9 +13,8 @@ from leporid.broker.queue_types import queue_type
 
 
 def make(arguments: dict[str, Value]) -> FakeQueue:
-    queue = World().broker.vhosts["/"].make_queue("q", arguments=arguments).engine
-    assert isinstance(queue, FakeQueue)
-    return queue
+    queue = World().broker.vhosts["/"].make_queue("q", arguments=arguments)
+    return fake_of(queue.engine, FakeQueue)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +92,7 @@ def test_what_comes_back(arguments: dict[str, Value], told: dict[str, object]):
     kind = queue_type(arguments)
     vhost = World().broker.vhosts["/"]
     queue = vhost.make_queue("q", arguments=arguments, kind=kind).engine
-    assert isinstance(queue, FakeQueue)
-    assert queue.limits == told
+    assert fake_of(queue, FakeQueue).limits == told
 
 
 def test_a_limit_that_an_older_version_recorded_is_none():

@@ -7,7 +7,7 @@ import logging
 from dataclasses import astuple, dataclass, field
 
 import pytest
-from tests.broker.engine_fake import FakeCache, FakeQueue
+from tests.broker.engine_fake import FakeCache, FakeQueue, fake_of
 from tests.broker.peer import World
 
 from leporid.amqp.methods import (
@@ -221,8 +221,8 @@ def test_queues_keep_their_numbers_and_new_ones_get_others():
     world.broker.restore(recording)
     old, new = (each.broker.vhosts["/"].queue("q") for each in (first, world))
     assert old.id == new.id != 0
-    assert isinstance(new.engine, FakeQueue)
-    assert (new.engine.id, new.engine.durable) == (old.id, True)
+    engine = fake_of(new.engine, FakeQueue)
+    assert (engine.id, engine.durable) == (old.id, True)
     world.peer().call(QueueDeclare(queue="new", durable=True))
     assert world.broker.vhosts["/"].queue("new").id == recording.next_queue_id
 

@@ -31,7 +31,7 @@ class Counting:
 
     def conditional_route(self, queues, filtered):
         self._made.append(len(filtered))
-        return self._plane.fork(queues, filtered)
+        return self._plane.conditional_route(queues, filtered)
 
     def note_filtered(self, *counts):
         self._plane.note_filtered(*counts)

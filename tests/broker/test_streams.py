@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.engine_fake import FakeReader, FakeStream
+from tests.broker.engine_fake import FakeReader, FakeStream, as_engine
 from tests.broker.peer import World
 
 from leporid.amqp.errors import PreconditionFailed
@@ -132,7 +132,7 @@ def test_what_the_engine_is_to_keep():
     assert peer.call(declaration(arguments)) == QueueDeclareOk("s", 0, 0)
     # Longer than there is a clock for.
     stream = FakeStream(1, "t", True)
-    streams.retain(stream, streams.retention({"max-age": "99999999999999D"}.get))
+    streams.retain(as_engine(stream), streams.retention({"max-age": "99999999999999D"}.get))
     assert set(stream.retention.values()) == {None}
 
 
@@ -295,7 +295,7 @@ def test_offsets_that_make_no_sense(world: World, value: Value, term: str):
 
 
 def test_numbers_fit_the_engine(world: World):
-    stream = world.stream("s")
+    stream = as_engine(world.stream("s"))
     assert streams.start_offset(stream, (1 << 63) - 1, 0) == NUMBER_MAX
     assert streams.start_offset(stream, Timestamp(1 << 63), 0) == 5
     with pytest.raises(PreconditionFailed):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tests.broker.engine_fake import as_engine
 from tests.broker.exchanges.bindings import message
 from tests.broker.fake_route_cache import FakeRouteCache
 
@@ -32,7 +33,9 @@ class World:
         if strict:
             arguments["x-strict-keys"] = True
         self.sources[name] = FakeRouteCache()
-        exchange = Exchange(name, kind, False, False, False, arguments, self.sources[name])
+        exchange = Exchange(
+            name, kind, False, False, False, arguments, as_engine(self.sources[name])
+        )
         self.topology.add_exchange(exchange)
         return exchange
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.broker.engine_fake import as_engine
 from tests.broker.exchanges.bindings import message
 from tests.broker.fake_route_cache import FakeRouteCache
 
@@ -177,7 +178,7 @@ class TopologyMachine(RuleBasedStateMachine):
         if alternate is not None:
             arguments["alternate-exchange"] = alternate
         source = FakeRouteCache()
-        exchange = Exchange(name, exchange_type, False, False, False, arguments, source)
+        exchange = Exchange(name, exchange_type, False, False, False, arguments, as_engine(source))
         source.resolve = partial(self.resolve, exchange)
         self.topology.add_exchange(exchange)
         self.sources[name] = source

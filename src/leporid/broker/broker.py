@@ -31,12 +31,12 @@ from leporid.filterserver.filter_class import FilterClass
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value
     from leporid.broker.access import Access
-    from leporid.broker.dataplane import Plane
     from leporid.broker.policies import Policy
     from leporid.broker.queues import QueueState, Subscription
     from leporid.broker.redeclaring import Redeclare
     from leporid.broker.session import Session
     from leporid.broker.unknown_arguments import OnUnknown
+    from leporid.engine.plane import Plane
 
 logger = logging.getLogger(__name__)
 

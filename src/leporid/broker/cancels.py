@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from leporid.broker.channel import ChannelState
-    from leporid.broker.dataplane import Plane
     from leporid.broker.members import Member
     from leporid.broker.queues import Subscription
+    from leporid.engine.plane import Plane
 
 WAIT_MS: Final = 1000
 """A reply waits for the disk, which may be full for hours; so long, consumers of other connections

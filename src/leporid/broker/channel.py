@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
-from leporid.broker.dataplane import Channel, StreamConsumer
 from leporid.broker.members import Member
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.queues import QueueState, Subscription
@@ -22,6 +21,8 @@ from leporid.broker.readers import Bookmark
 
 if TYPE_CHECKING:
     from leporid.broker.session import Session
+    from leporid.engine.connection.channel import Channel
+    from leporid.engine.connection.stream_consumer import StreamConsumer
 
 
 class ChannelState:

@@ -22,10 +22,10 @@ from leporid.engine.queue.delays import delay_of
 from leporid.engine.wire.rewrites import DelayTooLong
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Queue
     from leporid.broker.exchange import Exchange
     from leporid.broker.routing import Target
     from leporid.broker.vhost import VirtualHost
+    from leporid.engine.queue.queue import Queue
 
 logger = logging.getLogger(__name__)
 

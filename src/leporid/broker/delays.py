@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Delays, Plane, Queue, RouteCache
     from leporid.broker.exchange import Exchange
     from leporid.broker.recorder import Recorder
+    from leporid.engine.plane import Plane
+    from leporid.engine.queue.delays import Delays
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.routing.route_cache import RouteCache
 
 logger = logging.getLogger(__name__)
 

@@ -12,15 +12,19 @@ exchange that must be asked for every message, and none further down that may ke
 some time: whoever publishes to that one directly has looked.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.tables import Value
-from leporid.broker.dataplane import RouteCache
 from leporid.broker.exchanges import DELAYED_MESSAGE, Binding, Router, make_router
 from leporid.broker.exchanges.filtering import BindingFilters
 from leporid.broker.policies import NOT_GOVERNED, Governed
+
+if TYPE_CHECKING:
+    from leporid.engine.routing.route_cache import RouteCache
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 
@@ -63,8 +67,8 @@ class Exchange:
     alternate: str | None = field(init=False)
     outgoing: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
     incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
-    above: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
-    below: "dict[Exchange, int]" = field(init=False, repr=False, default_factory=dict)
+    above: dict[Exchange, int] = field(init=False, repr=False, default_factory=dict)
+    below: dict[Exchange, int] = field(init=False, repr=False, default_factory=dict)
     filters: BindingFilters = field(init=False, repr=False, default_factory=BindingFilters)
     staged: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
     per_message: bool = field(init=False)

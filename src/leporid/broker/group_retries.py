@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leporid.amqp.tables import Value
-    from leporid.broker.dataplane import GroupRetries as Engine
     from leporid.broker.vhost import VirtualHost
+    from leporid.engine.connection.group_retries import GroupRetries as Engine
 
 logger = logging.getLogger(__name__)
 

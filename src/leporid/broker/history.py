@@ -19,11 +19,12 @@ from leporid.broker.stagings import Staged
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leporid.broker.dataplane import Plane, Queue, Stored
     from leporid.broker.exchange import Exchange
     from leporid.broker.filters import MessageFilter
     from leporid.broker.recorder import Recorder
     from leporid.broker.vhost import VirtualHost
+    from leporid.engine.plane import Plane
+    from leporid.engine.queue.queue import Queue
 
 BYTES_MAX: Final = 64 * 1024 * 1024
 """Of all bodies of one history. They are read as a whole when somebody binds; and whoever declares
@@ -49,7 +50,7 @@ class History:
     def __repr__(self) -> str:
         return f"<History messages={self.engine.ready_count}>"
 
-    def messages(self) -> list[Stored]:
+    def messages(self) -> list[tuple[str, str, bytes, bytes]]:
         """Return what is kept, oldest first."""
         return self._plane.snapshot(self.engine)
 
@@ -82,7 +83,7 @@ class Memory:
     def __repr__(self) -> str:
         return f"<Memory messages={self.engine.ready_count}>"
 
-    def messages(self) -> list[Stored]:
+    def messages(self) -> list[tuple[str, str, bytes, bytes]]:
         """There are none to give: nobody gets them twice."""
         return []
 

@@ -22,9 +22,11 @@ from leporid.broker.readers import Bookmark
 
 if TYPE_CHECKING:
     from leporid.broker.channel import ChannelState
-    from leporid.broker.dataplane import Consumer, Credit, StreamConsumer
     from leporid.broker.group_registry import Groups
     from leporid.broker.group_retries import GroupRetries
+    from leporid.engine.connection.consumer import Consumer
+    from leporid.engine.connection.credit import Credit
+    from leporid.engine.connection.stream_consumer import StreamConsumer
     from leporid.engine.stream.choice import Choice
 
 logger = logging.getLogger(__name__)

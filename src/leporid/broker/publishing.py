@@ -16,8 +16,9 @@ from leporid.broker.blame import blame
 from leporid.broker.names import exchange_in
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Queue, RouteCache
     from leporid.broker.session import Session
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.routing.route_cache import RouteCache
 
 
 def route_cache(session: Session, exchange: str) -> RouteCache:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 from leporid.amqp.errors import ResourceLocked
 from leporid.amqp.tables import Value
 from leporid.broker.arguments import Arguments
-from leporid.broker.dataplane import Consumer, Queue, Stream
 from leporid.broker.equivalence import check_same, check_same_arguments
 from leporid.broker.limits import NO_LIMITS, InForce
 from leporid.broker.names import queue_in
@@ -22,6 +21,9 @@ from leporid.broker.queue_types import QueueType
 
 if TYPE_CHECKING:
     from leporid.broker.readers import Bookmark
+    from leporid.engine.connection.consumer import Consumer
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.stream.stream import Stream
 
 
 class Owner(Protocol):

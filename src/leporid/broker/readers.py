@@ -10,15 +10,18 @@ delivered again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.arguments import READER
-from leporid.broker.dataplane import Plane, StreamConsumer
 from leporid.broker.queue_types import check_consumer_arguments
 from leporid.broker.queues import QueueState
 from leporid.broker.recorder import Recorder
 from leporid.broker.streams import NUMBER_MAX
+
+if TYPE_CHECKING:
+    from leporid.engine.connection.stream_consumer import StreamConsumer
+    from leporid.engine.plane import Plane
 
 READERS_MAX: Final = 10_000
 """Stored offsets of one stream. They stay until somebody drops them, so a client that makes up a

@@ -21,9 +21,11 @@ from leporid.broker.queues import QueueState
 from leporid.broker.stagings import Staged
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import ConditionalRoute, FilterOutcomes, Plane, Queue
     from leporid.broker.exchange import Exchange
     from leporid.broker.topology import Reached, Topology
+    from leporid.engine.plane import Plane
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
     from leporid.engine.selectors.filter import Filter
 
 Target: TypeAlias = QueueState | Staged | History | Memory | Held

@@ -46,10 +46,12 @@ from leporid.broker.permissions import RIGHTS, Right
 if TYPE_CHECKING:
     from leporid.broker.access import User
     from leporid.broker.broker import Broker
-    from leporid.broker.dataplane import Connection, Queue, RouteCache
     from leporid.broker.permissions import Kind
     from leporid.broker.queues import QueueState
     from leporid.broker.vhost import VirtualHost
+    from leporid.engine.connection.connection import Connection
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.routing.route_cache import RouteCache
 
 logger = logging.getLogger(__name__)
 

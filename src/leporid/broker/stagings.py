@@ -17,10 +17,11 @@ from leporid.broker.filters import class_of
 from leporid.broker.queues import QueueState
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Queue, Staging
     from leporid.broker.exchanges import Binding
     from leporid.broker.recorder import Recorder
     from leporid.broker.vhost import VirtualHost
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.queue.verdict_queue import VerdictQueue
 
 PREFIX: Final = "\udc00"
 """Before the names of these places: no client can say it, as it is not UTF-8."""
@@ -40,7 +41,7 @@ class Staged:
     binding: Binding
     key: str
     id: int
-    engine: Staging
+    engine: VerdictQueue
 
     @property
     def name(self) -> str:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
 from leporid.amqp.tables import Timestamp, Value
 from leporid.broker.arguments import Arguments
-from leporid.broker.dataplane import Stream
 from leporid.broker.durations import milliseconds
+
+if TYPE_CHECKING:
+    from leporid.engine.stream.stream import Stream
 
 OFFSET: Final = "x-stream-offset"
 SEGMENT_BYTES: Final = "x-stream-max-segment-size-bytes"

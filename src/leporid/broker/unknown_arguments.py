@@ -25,9 +25,9 @@ from leporid.broker.names import exchange_in, queue_in
 
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments
-    from leporid.broker.dataplane import Plane
     from leporid.broker.exchange import Exchange
     from leporid.broker.exchanges import Binding
+    from leporid.engine.plane import Plane
 
 logger = logging.getLogger(__name__)
 

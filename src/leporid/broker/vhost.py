@@ -13,14 +13,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.broker import limits, streams
 from leporid.broker import partitions as partitioned
 from leporid.broker.arguments import DEDUPLICATION, Arguments
 from leporid.broker.bindings import Bindings
-from leporid.broker.dataplane import ConditionalRoute, FilterOutcomes, Plane, Queue
 from leporid.broker.delays import DelayedMessages, DelayStores, Held
 from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
@@ -46,6 +45,11 @@ from leporid.broker.stagings import Stagings
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.topology import PREDECLARED, Topology
 from leporid.broker.unknown_arguments import UnknownArguments
+
+if TYPE_CHECKING:
+    from leporid.engine.plane import Plane
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
 
 logger = logging.getLogger(__name__)
 

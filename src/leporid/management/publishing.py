@@ -33,7 +33,7 @@ from leporid.management.refusals import Refusal, bad, busy, of_fault
 from leporid.management.surroundings import Surroundings, need_arrow
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import RouteCache
+    from leporid.engine.routing.route_cache import RouteCache
 
 # A body is in memory as a whole, since nothing of it is published before all of it was checked.
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024

@@ -1,5 +1,5 @@
 import pytest
-from tests.broker.engine_fake import FakeCache
+from tests.broker.engine_fake import FakeCache, as_engine
 from tests.broker.exchanges.bindings import binding, queues
 
 from leporid.amqp.errors import PreconditionFailed
@@ -26,7 +26,7 @@ def test_every_binding_is_met_unless_the_message_came_before():
         router.add(binding(key, queue=name))
     assert queues(router, "c") == ["one", "two"]
     cache = FakeCache(0, "c", False)
-    router.cache = cache
+    router.cache = as_engine(cache)
     assert [each.destination for each in router.match(Message(["c"], b"new"))] == ["one", "two"]
     cache.known.add(b"known")
     assert list(router.match(Message(["c"], b"known"))) == []

@@ -20,7 +20,7 @@ from leporid.broker.exchanges.fanout import FanoutRouter
 from leporid.broker.exchanges.message import Message
 
 if TYPE_CHECKING:
-    from leporid.broker.dataplane import Cache
+    from leporid.engine.queue.exchange_cache import Cache
 
 SIZE_ARGUMENT: Final = "x-cache-size"
 TTL_ARGUMENT: Final = "x-cache-ttl"

@@ -34,7 +34,6 @@ from leporid.broker import partitions, streams
 from leporid.broker.arguments import GROUP, READER, TIMEOUT_ACTION, plain
 from leporid.broker.channel import ChannelState
 from leporid.broker.choices import choice_of
-from leporid.broker.dataplane import Stream
 from leporid.broker.filters import check_names, class_of, filter_of
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queue_types import QUORUM, STREAM, check_consumer_arguments
@@ -47,6 +46,7 @@ from leporid.engine.selectors.filter import Filter
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments
     from leporid.broker.vhost import VirtualHost
+    from leporid.engine.stream.stream import Stream
 
 SPECIFICATION_QOS_LIBRARIES: Final = ("py-amqp",)
 """Client libraries that take `global = false` as AMQP 0-9-1 defines it: one limit for the channel,

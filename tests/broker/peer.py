@@ -25,12 +25,12 @@ from leporid.amqp.methods import (
 )
 from leporid.broker.access import Access, User
 from leporid.broker.broker import Broker, Limits
-from leporid.broker.changes import Change
 from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import EVERYTHING, Permissions
 from leporid.broker.redeclaring import Redeclare
 from leporid.broker.session import Session
 from leporid.broker.unknown_arguments import OnUnknown
+from leporid.durable import Change
 
 M = TypeVar("M", bound=Method)
 

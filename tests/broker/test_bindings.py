@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.peer import World
+from tests.broker.recording import summary
 
 from leporid.amqp.errors import NotFound, PreconditionFailed, ResourceLocked
-from leporid.broker.changes import DropBinding, PutBinding
 from leporid.broker.exchanges import Binding
+from leporid.broker.stored import StoredBinding
 from leporid.broker.vhost import VirtualHost
+from leporid.durable import Drop, Put
 
 
 class Somebody:
@@ -72,8 +74,7 @@ def test_what_is_bound_or_unbound_twice_is_recorded_once(world: World, vhost: Vi
     for _ in range(2):
         vhost.bindings.unbind(Binding("x", "q", "queue", "k", {}), owner)
     vhost.bindings.unbind(Binding("x", "no", "queue", "k", {}), owner)
-    kinds = [type(each) for each in world.changes if isinstance(each, PutBinding | DropBinding)]
-    assert kinds == [PutBinding, DropBinding]
+    assert summary(world.changes)[-2:] == [(Put, StoredBinding), (Drop, StoredBinding)]
 
 
 def test_nobody_else_binds_or_unbinds_an_exclusive_queue(vhost: VirtualHost):

@@ -7,7 +7,8 @@ from tests.broker.peer import World
 
 from leporid.amqp.methods import ConnectionClose, QueueDeclare
 from leporid.broker.broker import BrokerStatistics, run_now
-from leporid.broker.changes import DropQueue, DropVhost, PutVhost
+from leporid.broker.stored import StoredQueue, StoredVhost
+from leporid.durable import Drop, Put
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def world() -> World:
 def test_a_vhost_is_recorded_once(world: World):
     vhost = world.broker.add_vhost("new")
     assert world.broker.add_vhost("new") is vhost
-    assert world.changes == [PutVhost("new")]
+    assert world.changes == [Put(StoredVhost("new"))]
     assert world.broker.recorded_generation == world.plane.generation
 
 
@@ -32,7 +33,7 @@ def test_dropping_a_vhost_ends_its_connections_only(world: World):
     ]
     assert here.sent(ConnectionClose) == []
     assert set(world.broker.vhosts) == {"/"}
-    assert world.changes[-2:] == [DropQueue(1), DropVhost("other")]
+    assert world.changes[-2:] == [Drop(StoredQueue, (1,)), Drop(StoredVhost, ("other",))]
 
 
 def test_names_are_long_and_not_used_twice(world: World):

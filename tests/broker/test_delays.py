@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from tests.broker.engine_fake import FakeDelays, fake_of
 from tests.broker.peer import World
+from tests.broker.recording import summary
 from tests.broker.test_restore import recorded
 from tests.engine.frames import array, longstr, properties, publish, table
 from tests.engine.session_fake import Peer as EnginePeer
@@ -19,10 +20,11 @@ from leporid.amqp.methods import ExchangeDeclare, ExchangeDeclareOk
 from leporid.amqp.tables import Value
 from leporid.broker.access import Access
 from leporid.broker.broker import Broker
-from leporid.broker.changes import Change, DropDelays, DropExchange, PutDelays, PutExchange
 from leporid.broker.exchange import Exchange
 from leporid.broker.exchanges import Binding
+from leporid.broker.stored import StoredDelays, StoredExchange
 from leporid.broker.vhost import VirtualHost
+from leporid.durable import Change, Drop, Put
 from leporid.engine.plane import Plane
 
 
@@ -450,12 +452,15 @@ def test_what_waits_goes_with_its_exchange_and_stays_counted(here):
 def test_a_store_is_recorded_when_the_first_message_waits(here):
     here.delayed("d")
     here.send("d", "now", delay(0))
-    assert [type(each) for each in here.changes] == [PutExchange]
+    assert summary(here.changes) == [(Put, StoredExchange)]
     here.send("d", "a", delay(100))
     here.send("d", "b", delay(100))
-    assert here.changes[1:] == [PutDelays(1, "/", "d")]
+    assert here.changes[1:] == [Put(StoredDelays(1, "/", "d"))]
     here.vhost.delete_exchange(here.vhost.exchange("d"), if_unused=False)
-    assert here.changes[2:] == [DropDelays(1), DropExchange("/", "d")]
+    assert here.changes[2:] == [
+        Drop(StoredDelays, (1,)),
+        Drop(StoredExchange, ("/", "d")),
+    ]
 
 
 def test_a_transient_exchange_leaves_no_record(here):
@@ -477,7 +482,7 @@ def test_a_restart_finds_the_store_by_its_number():
     for change in world.changes[known:]:
         recording.apply(change)
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     vhost = again.broker.vhosts["/"]
     found = fake_of(vhost.delay_stores.of(vhost.exchange("amq.topic")), FakeDelays)
     assert (found.id, found.durable) == (store.id, True)

@@ -2,11 +2,12 @@
 
 import pytest
 from tests.broker.peer import World
-from tests.broker.test_restore import Recording
+from tests.broker.recording import Recording
 
 from leporid.amqp.errors import NotFound
-from leporid.broker.changes import Change, DropFilterClass, PutFilterClass
 from leporid.broker.filter_classes import FilterClassConflict, FilterClasses
+from leporid.broker.stored import StoredFilterClass
+from leporid.durable import Change, Drop, Put
 from leporid.filterserver.filter_class import FilterClass
 
 FIRST = FilterClass("big", 1, "Filter", b"first")
@@ -29,7 +30,7 @@ def test_a_new_class_is_recorded_and_told():
     registry = Registry()
     assert registry.put(FIRST)
     assert registry.require("big") is FIRST
-    assert registry.records == [PutFilterClass("big", 1, "Filter", b"first")]
+    assert registry.records == [Put(StoredFilterClass("big", 1, "Filter", b"first"))]
     assert registry.told == ["big"]
 
 
@@ -80,7 +81,7 @@ def test_what_is_dropped_is_gone():
     registry.put(FIRST)
     registry.drop("big")
     assert registry.find("big") is None
-    assert registry.records[-1] == DropFilterClass("big")
+    assert registry.records[-1] == Drop(StoredFilterClass, ("big",))
     assert registry.told == ["big", "big"]
 
 
@@ -108,7 +109,7 @@ def test_the_configuration_file_has_the_last_word():
 
 def test_what_is_registered_is_there_after_a_restart():
     again = World()
-    recording = Recording(vhosts=["/"])
-    recording.apply(PutFilterClass("big", 1, "Filter", b"first"))
-    again.broker.restore(recording)
+    recording = Recording(["/"])
+    recording.apply(Put(StoredFilterClass("big", 1, "Filter", b"first")))
+    again.broker.restore(recording.snapshot())
     assert again.broker.filter_classes.find("big") == FIRST

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.engine_fake import FakeQueue, as_engine, fake_of
 from tests.broker.peer import World
-from tests.broker.test_restore import Recording
+from tests.broker.recording import Recording, puts
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import (
@@ -20,10 +20,11 @@ from leporid.amqp.methods import (
 from leporid.amqp.tables import Value, encode_table
 from leporid.broker.arguments import Arguments
 from leporid.broker.broker import Broker
-from leporid.broker.changes import DropPolicy, PutPolicy
 from leporid.broker.dead_letters import DeadLetters
 from leporid.broker.policies import POLICIES_MAX, Policy, make_policy
+from leporid.broker.stored import StoredPolicy
 from leporid.broker.vhost import VirtualHost
+from leporid.durable import Drop, Put
 
 
 @pytest.fixture
@@ -211,11 +212,14 @@ def test_the_default_exchange_has_no_alternate(world: World, vhost: VirtualHost)
 
 
 def test_what_is_set_is_recorded_and_what_changes_nothing_is_not(world: World, vhost: VirtualHost):
-    put = PutPolicy("/", False, "p", "^q", "queues", 3, encode_table({"max-length": 1}))
+    put = Put(StoredPolicy("/", False, "p", "^q", "queues", 3, encode_table({"max-length": 1})))
     for _ in range(2):
         vhost.set_policy(policy({"max-length": 1}, apply_to="queues", priority=3))
     vhost.drop_policy("p")
-    assert world.changes == [put, DropPolicy("/", False, "p")]
+    assert world.changes == [
+        put,
+        Drop(StoredPolicy, ("/", False, "p")),
+    ]
 
 
 def test_a_policy_is_back_before_what_it_governs(vhost: VirtualHost, world: World):
@@ -225,13 +229,11 @@ def test_a_policy_is_back_before_what_it_governs(vhost: VirtualHost, world: Worl
     vhost.set_policy(policy({"max-length": 7}, "gone"))
     vhost.drop_policy("gone")
     world.peer().call(QueueDeclare(queue="q", durable=True))
-    recording = Recording(vhosts=["/"])
-    for change in world.changes:
-        recording.apply(change)
+    recording = Recording(["/"], world.changes)
     # A definition that an older version took, and this one does not.
-    recording.policies.append(("/", False, "old", "", "all", 0, encode_table({"foo": 1})))
+    recording.put(StoredPolicy("/", False, "old", "", "all", 0, encode_table({"foo": 1})))
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     vhost = again.broker.vhosts["/"]
     assert again.queue("q").limits["ttl_ms"] == 7
     assert again.queue("q").limits["max_length"] == 7
@@ -271,4 +273,4 @@ def test_those_of_the_configuration_file_are_changed_there(world: World):
         vhost.set_policy(policy({"message-ttl": 6}))
     with pytest.raises(PreconditionFailed, match=text):
         vhost.drop_policy("p")
-    assert not any(isinstance(each, PutPolicy) for each in world.changes)
+    assert not puts(world.changes, StoredPolicy)

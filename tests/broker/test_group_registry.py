@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.peer import World
+from tests.broker.recording import Recording, puts
 from tests.broker.test_members import (
     Member,
     group_of,
@@ -13,7 +14,6 @@ from tests.broker.test_members import (
     turn,
     vhost_of,
 )
-from tests.broker.test_restore import Recording
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import (
@@ -27,8 +27,9 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.broker import group_registry
-from leporid.broker.changes import DropGroup, DropReaderOffset, PutGroup
 from leporid.broker.handovers import HANDOVER_MS
+from leporid.broker.stored import StoredGroup, StoredReaderOffset
+from leporid.durable import Drop
 
 
 @pytest.fixture
@@ -46,8 +47,7 @@ def test_a_group_without_members_is_forgotten_after_a_day(world: World):
     world.broker.look_at_groups()
     world.plane.wall_ms = 77
     member.peer.session.on_lost()
-    assert isinstance(world.changes[-1], PutGroup)
-    assert world.changes[-1].used_ms == 77
+    assert puts(world.changes[-1:], StoredGroup)[0].used_ms == 77
     world.broker.look_at_groups()
     world.plane.now_ms += day_ms - 1
     world.broker.look_at_groups()
@@ -55,8 +55,8 @@ def test_a_group_without_members_is_forgotten_after_a_day(world: World):
     world.plane.now_ms += 1
     world.broker.look_at_groups()
     assert world.changes[-4:] == [
-        *(DropReaderOffset("/", f"s-{at}", "g") for at in range(3)),
-        DropGroup("/", "s", "g"),
+        *(Drop(StoredReaderOffset, ("/", f"s-{at}", "g")) for at in range(3)),
+        Drop(StoredGroup, ("/", "s", "g")),
     ]
     assert vhost_of(world).groups.of("s") == []
 
@@ -94,7 +94,7 @@ def test_a_group_ends_with_its_stream(world: World):
     assert world.broker.handovers.next_due_ms == 1
     turn(world)
     assert member.peer.sent(BasicCancel) == [BasicCancel("t", no_wait=True)]
-    assert world.changes[-1] == DropGroup("/", "s", "g")
+    assert world.changes[-1] == Drop(StoredGroup, ("/", "s", "g"))
     with pytest.raises(NotFound, match="no stream 's' in vhost '/'"):
         vhost.groups.of("s")
     assert member.peer.call(BasicCancel("t")) == BasicCancelOk("t")
@@ -174,7 +174,7 @@ def test_groups_are_dropped_by_name_when_nobody_is_in_them(world: World):
         groups.drop("s", "g")
     member.peer.session.on_lost()
     groups.drop("s", "g")
-    assert world.changes[-1] == DropGroup("/", "s", "g")
+    assert world.changes[-1] == Drop(StoredGroup, ("/", "s", "g"))
     assert vhost_of(world).reader_offsets("s-0") == {}
     with pytest.raises(NotFound, match="no group 'g' of stream 's'"):
         groups.drop("s", "g")
@@ -189,9 +189,9 @@ def test_nothing_that_is_settled_late_brings_back_the_offsets_of_a_dropped_group
     turn(world)
     turn(world, HANDOVER_MS)
     assert [vhost_of(world).reader_offsets(f"s-{at}") for at in range(3)] == [{}, {}, {}]
-    assert world.changes[-1] == DropGroup("/", "s", "g")
+    assert world.changes[-1] == Drop(StoredGroup, ("/", "s", "g"))
     member.peer.session.on_lost()
-    assert world.changes[-1] == DropGroup("/", "s", "g")
+    assert world.changes[-1] == Drop(StoredGroup, ("/", "s", "g"))
 
 
 def test_a_group_made_anew_begins_where_it_says_whoever_still_settles_for_the_old(world: World):
@@ -214,17 +214,15 @@ def test_groups_are_back_after_a_restart():
     Member(world, group="gone").peer.session.on_lost()
     vhost_of(world).groups.drop("s", "gone")
     vhost_of(world).set_reader_offset("s-0", "g", 0)
-    recording = Recording(vhosts=["/", "other"])
-    for change in world.changes:
-        recording.apply(change)
+    recording = Recording(["/", "other"], world.changes)
     # One whose stream is gone goes as well, as soon as somebody looks.
-    recording.groups.append(("/", "none", "g", 1, b"\0\0\0\0", 0))
+    recording.put(StoredGroup("/", "none", "g", 1, b"\0\0\0\0", 0))
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     for at in range(2):
         push(again, at, "a", "b")
     again.changes.clear()
     again.broker.look_at_groups()
-    assert again.changes == [DropGroup("/", "none", "g")]
+    assert again.changes == [Drop(StoredGroup, ("/", "none", "g"))]
     assert "with x-filter-tags 'A || B', which has replaced version 3" in refused(again, version=3)
     assert Member(again, version=4, x_filter_tags="A || B").bodies == ["0b", "1a", "1b"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.broker.engine_fake import FakeGroupRetries, fake_of
 from tests.broker.peer import World
+from tests.broker.recording import Recording, puts
 from tests.broker.test_members import Member, group_of, refused, three_partitions, vhost_of
-from tests.broker.test_restore import Recording
 
 from leporid.amqp.methods import BasicCancel
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.changes import DropGroupRetries, PutGroupRetries
 from leporid.broker.group_retries import (
     DELIVERY_LIMIT,
     MAX_MS,
@@ -21,6 +20,8 @@ from leporid.broker.group_retries import (
     options_of,
     stamped,
 )
+from leporid.broker.stored import StoredGroupRetries
+from leporid.durable import Drop
 
 
 @pytest.fixture
@@ -108,19 +109,18 @@ def test_each_member_takes_from_what_is_retried_until_it_ends(world: World):
 def test_what_is_retried_has_a_number_and_is_there_after_a_restart():
     world = World()
     vhost_of(world).declare_partitioned_stream("s", 2)
-    recording = Recording(vhosts=["/", "other"])
+    recording = Recording(["/", "other"])
     Member(world, x_delivery_limit=3)
-    (put,) = [each for each in world.changes if isinstance(each, PutGroupRetries)]
+    (put,) = puts(world.changes, StoredGroupRetries)
     assert (put.vhost, put.stream, put.name) == ("/", "s", "g")
-    for change in world.changes:
-        recording.apply(change)
+    recording.extend(world.changes)
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     engine = engine_of(again)
     assert (engine.id, engine.limits["returns"]) == (put.id, (3, True))
     vhost_of(again).groups.drop("s", "g")
     assert engine.retired
-    assert DropGroupRetries(put.id) in again.changes
+    assert Drop(StoredGroupRetries, (put.id,)) in again.changes
 
 
 def test_an_offset_is_recorded_when_what_came_back_is_on_disk(world: World):

@@ -22,11 +22,12 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Int32, Value
 from leporid.broker import group_registry
-from leporid.broker.changes import PutGroup, PutReaderOffset
 from leporid.broker.filter_classes import FilterClassConflict
 from leporid.broker.handovers import HANDOVER_MS
 from leporid.broker.members import Group
+from leporid.broker.stored import StoredGroup, StoredReaderOffset
 from leporid.broker.vhost import VirtualHost
+from leporid.durable import Put
 from leporid.filterserver.filter_class import FilterClass
 
 TITLE = "group 'g' of stream 's' in vhost '/'"
@@ -113,8 +114,8 @@ class Member:
             reader.ack(count)
 
 
-def moved(partition: int, offset: int) -> PutReaderOffset:
-    return PutReaderOffset("/", f"s-{partition}", "g", offset)
+def moved(partition: int, offset: int) -> Put:
+    return Put(StoredReaderOffset("/", f"s-{partition}", "g", offset))
 
 
 # ---------------------------------------------------------------------- reading
@@ -269,8 +270,8 @@ def test_a_group_begins_where_its_first_member_says(world: World):
     assert "0a" not in Member(world, offset="first").bodies
 
 
-def put_group(version: int = 0, arguments: bytes = b"\0\0\0\0") -> PutGroup:
-    return PutGroup("/", "s", "g", version, arguments, 0)
+def put_group(version: int = 0, arguments: bytes = b"\0\0\0\0") -> Put:
+    return Put(StoredGroup("/", "s", "g", version, arguments, 0))
 
 
 def test_a_group_that_begins_with_everything(world: World):

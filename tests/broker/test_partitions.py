@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.broker.peer import World
-from tests.broker.test_restore import Recording
+from tests.broker.recording import Recording
 
 from leporid.amqp.errors import AccessRefused, NotFound, PreconditionFailed
 from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueueUnbind
@@ -183,11 +183,9 @@ def test_deleted_as_one(world: World):
 
 def test_back_after_a_restart(world: World):
     vhost_of(world).declare_partitioned_stream("s", 3)
-    recording = Recording(vhosts=["/", "other"])
-    for change in world.changes:
-        recording.apply(change)
+    recording = Recording(["/", "other"], world.changes)
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     vhost = vhost_of(again)
     assert names(vhost, "s") == ["s-0", "s-1", "s-2"]
     assert not vhost.declare_partitioned_stream("s", 3)

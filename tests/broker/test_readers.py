@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.broker.engine_fake import FakeReader
 from tests.broker.peer import Peer, World
-from tests.broker.test_restore import Recording
+from tests.broker.recording import Recording, drops
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import (
@@ -23,8 +23,9 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import ByteArray, Int32, LongString, Value
 from leporid.broker import readers
-from leporid.broker.changes import DropQueue, DropReaderOffset, PutReaderOffset
+from leporid.broker.stored import StoredQueue, StoredReaderOffset
 from leporid.broker.vhost import VirtualHost
+from leporid.durable import Drop, Put
 
 TITLE = "queue 's' in vhost '/'"
 
@@ -60,8 +61,8 @@ def consume(
     return peer, found
 
 
-def put(offset: int, reader: str = "r") -> PutReaderOffset:
-    return PutReaderOffset("/", "s", reader, offset)
+def put(offset: int, reader: str = "r") -> Put:
+    return Put(StoredReaderOffset("/", "s", reader, offset))
 
 
 def test_a_new_name_begins_with_what_comes(world: World):
@@ -165,7 +166,7 @@ def test_offsets_are_set_and_dropped_by_name(world: World):
     assert reader.unacked == [7, 8, 9]
     assert vhost.drop_reader_offset("s", "other")
     assert not vhost.drop_reader_offset("s", "other")
-    drop = DropReaderOffset("/", "s", "other")
+    drop = Drop(StoredReaderOffset, ("/", "s", "other"))
     assert world.changes == [put(6), put(0, "other"), drop]
 
 
@@ -239,10 +240,10 @@ def test_offsets_go_with_their_stream_and_come_back_with_it(world: World):
     peer.call(ChannelOpen(), 2)
     peer.say(QueueDelete(queue="s"), 2)
     assert world.changes[-3:-1] == [
-        DropReaderOffset("/", "s", "other"),
-        DropReaderOffset("/", "s", "r"),
+        Drop(StoredReaderOffset, ("/", "s", "other")),
+        Drop(StoredReaderOffset, ("/", "s", "r")),
     ]
-    assert isinstance(world.changes[-1], DropQueue)
+    assert drops([world.changes[-1]], StoredQueue)
     reader.ack()
     count = len(world.changes)
     peer.session.on_lost()
@@ -256,12 +257,10 @@ def test_offsets_are_back_after_a_restart():
     vhost_of(world).set_reader_offset("s", "r", 5)
     vhost_of(world).set_reader_offset("s", "gone", 5)
     vhost_of(world).drop_reader_offset("s", "gone")
-    recording = Recording(vhosts=["/", "other"])
-    for change in world.changes:
-        recording.apply(change)
+    recording = Recording(["/", "other"], world.changes)
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     assert vhost_of(again).reader_offsets("s") == {"r": 5}
     # One that belongs to nothing is left out.
-    recording.reader_offsets.append(("/", "none", "r", 1))
-    World().broker.restore(recording)
+    recording.put(StoredReaderOffset("/", "none", "r", 1))
+    World().broker.restore(recording.snapshot())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.broker.peer import Peer, World, user
-from tests.broker.test_restore import Recording
+from tests.broker.recording import Recording, puts
 
 from leporid.amqp.methods import (
     BasicCancel,
@@ -19,9 +19,9 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.amqp.tables import Value, decode_table
-from leporid.broker.changes import PutExchange
 from leporid.broker.policies import make_policy
 from leporid.broker.redeclaring import Redeclare
+from leporid.broker.stored import StoredExchange
 
 TITLE = "queue 'q' in vhost '/'"
 QUORUM = "the value 'quorum' of type 'longstr' but current is none"
@@ -92,12 +92,9 @@ def test_adopted_at_once_and_recorded():
         "ttl_ms": None,
     }
     assert queue.engine.dead_letters is not None
-    recording = Recording(vhosts=["/", "other"])
-    for change in world.changes:
-        recording.apply(change)
-    recording.queues = recording.queues[-1:]  # storage has one row for each number
+    recording = Recording(["/", "other"], world.changes)
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     restored = again.broker.vhosts["/"].queue("q")
     assert (restored.id, restored.arguments) == (queue.id, arguments)
     world.broker.unused.run(0)
@@ -246,12 +243,10 @@ def test_an_exchange_adopts_its_alternate():
     changed = exchange({"alternate-exchange": "amq.fanout"}, auto_delete=True)
     assert peer.call(changed) == ExchangeDeclareOk()
     assert peer.connection.publish(1, "e", "k") == 1
-    recording = Recording(vhosts=["/"])
-    for change in world.changes:
-        recording.apply(change)
-    recorded = recording.exchanges[-1]
-    assert recorded[3] is True
-    assert b"amq.fanout" in recorded[5]
+    recording = Recording(["/"], world.changes)
+    recorded = recording.of(StoredExchange)[-1]
+    assert recorded.auto_delete is True
+    assert b"amq.fanout" in recorded.arguments
 
 
 def test_an_exchange_adopts_nothing_that_it_could_not_keep():
@@ -267,7 +262,7 @@ def test_an_exchange_adopts_nothing_that_it_could_not_keep():
         assert vhost.exchange("e").alternate == "amq.fanout"
         peer.call(exchange(others, **hashing))
         assert vhost.exchange("e").arguments == {"hash-header": "customer"}
-    recorded = [change for change in world.changes if isinstance(change, PutExchange)]
+    recorded = puts(world.changes, StoredExchange)
     # The last one takes nothing that a restart would make another exchange of.
     assert decode_table(recorded[-1].arguments)[0] == {"hash-header": "customer"}
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import Literal
 
 import pytest
+from tests.broker.recording import puts
 from tests.broker.test_delays import Here, delay
 from tests.engine.frames import Delivery, Returned, publish
 
 from leporid.amqp.errors import Fault, NotFound, PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.changes import PutBinding
 from leporid.broker.exchanges import Binding
+from leporid.broker.stored import StoredBinding
 
 TAGS, SQL = "x-filter-tags", "x-filter-sql"
 
@@ -423,7 +424,7 @@ def test_a_bad_filter_is_refused_and_nothing_is_bound(
         assert text in raised.value.text
     assert not here.vhost.exchange("x").outgoing
     assert here.goes("x", raw("a", n=1)) == ""
-    assert not [each for each in here.changes if isinstance(each, PutBinding)]
+    assert not puts(here.changes, StoredBinding)
 
 
 def test_a_headers_exchange_does_not_wait_for_what_asks_for_a_filter(here):

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.broker.peer import World
+from tests.broker.recording import Recording, drops, summary
 from tests.broker.test_delays import delay
-from tests.broker.test_restore import Recording
 from tests.broker.test_routing import Filtering, raw
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
 from leporid.amqp.tables import Value
-from leporid.broker.changes import DropBinding, DropStaging, PutBinding, PutStaging
 from leporid.broker.filter_classes import FilterClassConflict
 from leporid.broker.stagings import PREFIX
+from leporid.broker.stored import StoredBinding, StoredFilterClass, StoredVerdictQueue
+from leporid.durable import Drop, Put
 from leporid.filterserver import frames
 from leporid.filterserver.filter_class import FilterClass
 from leporid.filterserver.message import Message, messages_of
@@ -284,10 +285,10 @@ def test_what_waits_when_a_binding_goes_is_judged_all_the_same(here):
     here.unclassed("x", "a")
     assert here.goes("x", PLAIN) == ""
     assert here.waiting == 1
-    assert not [each for each in here.changes if isinstance(each, DropStaging)]
+    assert not drops(here.changes, StoredVerdictQueue)
     here.judge()
     assert here.got() == "a"
-    assert isinstance(here.changes[-1], DropStaging)
+    assert drops([here.changes[-1]], StoredVerdictQueue)
     assert not list(here.vhost.stagings)
 
 
@@ -311,8 +312,12 @@ def test_an_empty_place_goes_with_its_binding(here):
     here.changes.clear()
     here.classed("x", "a")
     here.unclassed("x", "a")
-    kinds = [type(change) for change in here.changes]
-    assert kinds == [PutStaging, PutBinding, DropBinding, DropStaging]
+    assert summary(here.changes) == [
+        (Put, StoredVerdictQueue),
+        (Put, StoredBinding),
+        (Drop, StoredBinding),
+        (Drop, StoredVerdictQueue),
+    ]
 
 
 @pytest.mark.parametrize("unbound", [False, True])
@@ -375,7 +380,7 @@ def test_a_history_is_judged_for_whoever_binds_late(here):
 
 def recorded(*queues: str) -> Recording:
     """What is recorded of queues that are bound with a class, of which q is durable."""
-    world, recording = World(), Recording(vhosts=["/", "other"])
+    world, recording = World(), Recording(["/", "other"])
     world.broker.filter_classes.put(BIG)
     peer = world.peer()
     peer.call(ExchangeDeclare(exchange="x", durable=True))
@@ -383,19 +388,22 @@ def recorded(*queues: str) -> Recording:
     for queue in queues:
         peer.call(QueueDeclare(queue=queue, durable=queue == "q"))
         peer.call(QueueBind(queue=queue, exchange="x", routing_key="k", arguments=arguments))
-    for change in world.changes:
-        recording.apply(change)
+    recording.extend(world.changes)
     return recording
 
 
 def test_a_restart_finds_the_places_of_durable_bindings():
     recording = recorded("q", "passing")
-    assert [each[3] for each in recording.stagings] == ["q"]
+    assert [each.destination for each in recording.of(StoredVerdictQueue)] == ["q"]
 
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     [staged] = again.broker.vhosts["/"].stagings
-    assert (staged.id, staged.name, staged.engine.name) == (recording.stagings[0][0], "q", "big")
+    assert (staged.id, staged.name, staged.engine.name) == (
+        recording.of(StoredVerdictQueue)[0].id,
+        "q",
+        "big",
+    )
     again.broker.settle_stagings()
     assert list(again.broker.vhosts["/"].stagings) == [staged]
     assert again.broker.new_queue_id() > staged.id
@@ -404,18 +412,18 @@ def test_a_restart_finds_the_places_of_durable_bindings():
 
 def test_a_place_whose_binding_is_gone_goes_after_a_restart_if_it_is_empty():
     recording = recorded("q")
-    recording.bindings.clear()
+    recording.clear(StoredBinding)
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     again.broker.settle_stagings()
     assert not list(again.broker.vhosts["/"].stagings)
-    assert again.changes == [DropStaging(recording.stagings[0][0])]
+    assert again.changes == [Drop(StoredVerdictQueue, (recording.of(StoredVerdictQueue)[0].id,))]
 
 
 def test_a_class_that_the_configuration_lost_keeps_messages_waiting():
     recording = recorded("q")
-    recording.filter_classes.clear()
+    recording.clear(StoredFilterClass)
     again = World()
-    again.broker.restore(recording)
+    again.broker.restore(recording.snapshot())
     [binding] = again.broker.vhosts["/"].exchange("x").outgoing
     assert again.broker.vhosts["/"].exchange("x").staged.keys() == {binding}

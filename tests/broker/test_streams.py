@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.engine_fake import FakeReader, FakeStream, as_engine
 from tests.broker.peer import World
+from tests.broker.recording import drops, puts
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.methods import (
@@ -25,7 +26,7 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import ByteArray, Int8, Int32, Timestamp, Value
 from leporid.broker import streams
-from leporid.broker.changes import DropQueue, PutQueue
+from leporid.broker.stored import StoredQueue
 from leporid.broker.streams import NUMBER_MAX
 
 TYPE: dict[str, Value] = {"x-queue-type": "stream"}
@@ -128,7 +129,7 @@ def test_what_the_engine_is_to_keep():
         "max_age_ms": 7_200_000,
         "segment_bytes": 3_000_000_000,
     }
-    assert isinstance(world.changes[0], PutQueue)
+    assert puts([world.changes[0]], StoredQueue)
     assert peer.call(declaration(arguments)) == QueueDeclareOk("s", 0, 0)
     # Longer than there is a clock for.
     stream = FakeStream(1, "t", True)
@@ -328,4 +329,4 @@ def test_deleting(world: World):
     assert world.peer().call(QueueDelete(queue="s")) == QueueDeleteOk(5)
     assert stream.retired
     assert reader.channel.connection.sent[-1][1] == BasicCancel(reader.tag, no_wait=True)
-    assert isinstance(world.changes[-1], DropQueue)
+    assert drops([world.changes[-1]], StoredQueue)

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.broker.peer import Peer, World
-from tests.broker.test_restore import Recording
+from tests.broker.recording import Recording, drops
 
 from leporid.amqp.methods import (
     BasicCancel,
@@ -22,9 +22,9 @@ from leporid.amqp.methods import (
     QueueDelete,
 )
 from leporid.amqp.tables import Value
-from leporid.broker.changes import DropQueue
 from leporid.broker.limits import InForce
 from leporid.broker.policies import make_policy
+from leporid.broker.stored import StoredQueue
 from leporid.broker.unused import EXPIRED_MAX, STALE_SLACK, UnusedQueues
 
 
@@ -128,7 +128,7 @@ def test_what_goes_is_gone_with_all_that_belongs_to_it(scene: Scene):
     assert not scene.is_there()
     assert scene.world.broker.vhosts["/"].find_exchange("e") is None
     assert scene.world.queue("m").ready_count == 0
-    assert isinstance(scene.world.changes[-1], DropQueue)
+    assert drops([scene.world.changes[-1]], StoredQueue)
 
 
 def test_a_policy_gives_changes_and_takes_away(scene: Scene):
@@ -152,11 +152,11 @@ def test_a_policy_gives_changes_and_takes_away(scene: Scene):
 def test_after_a_restart_the_time_begins_anew():
     first = World()
     first.peer().call(QueueDeclare(queue="q", durable=True, arguments={"x-expires": 100}))
-    recording = Recording(vhosts=["/"])
+    recording = Recording(["/"])
     for change in first.changes:
         recording.apply(change)
     world = World()
-    world.broker.restore(recording)
+    world.broker.restore(recording.snapshot())
     scene = Scene(world, world.peer(), now_ms=10**9)
     scene.wait(99)
     assert scene.is_there()

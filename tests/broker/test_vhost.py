@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.broker.engine_fake import FakeRouteCache, fake_of
 from tests.broker.peer import Peer, World
-from tests.broker.test_restore import Recording
+from tests.broker.recording import Recording
 
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import (
@@ -107,11 +107,11 @@ class Declarations(RuleBasedStateMachine):
 
     @invariant()
     def the_record_adds_up(self):
-        recording = Recording(vhosts=["/", "other"])
+        recording = Recording(["/", "other"])
         for change in self.world.changes:
             recording.apply(change)
         again = World()
-        again.broker.restore(recording)
+        again.broker.restore(recording.snapshot())
         now = picture(self.world.broker.vhosts["/"], durable_only=True)
         assert picture(again.broker.vhosts["/"], durable_only=False) == now
 

@@ -24,9 +24,10 @@ from tests.storage.format_v1 import (
 )
 
 from leporid.amqp.properties import Properties, decode_properties
+from leporid.broker.stored import KINDS, StoredBinding, StoredExchange, StoredQueue, StoredVhost
 from leporid.server.check import OK, WRONG_USE, check
 from leporid.server.recovery import LogRefused
-from leporid.storage.definitions import Definitions, StoredBinding
+from leporid.storage.definitions import Definitions
 
 HERE = Path(__file__).parent
 EMPTY_TABLE = bytes(4)
@@ -90,18 +91,18 @@ def test_every_field_of_a_fact_is_where_the_page_says():
 
 
 def test_the_definitions_are_still_there(directory: Path):
-    definitions = Definitions(directory / "definitions.db")
+    definitions = Definitions(directory / "definitions.db", KINDS)
     snapshot = definitions.load()
     definitions.close()
     assert definitions.report == ()
-    assert snapshot.vhosts == ("/",)
-    assert [(queue.id, queue.name) for queue in snapshot.queues] == [
+    assert snapshot.of(StoredVhost) == tuple(map(StoredVhost, ("/",)))
+    assert [(queue.id, queue.name) for queue in snapshot.of(StoredQueue)] == [
         (WORK, "work"),
         (AUDIT, "audit"),
     ]
-    assert snapshot.queues[1].arguments.startswith(b"\0\0\0\x12\x0cx-max-length")
-    assert [exchange.name for exchange in snapshot.exchanges if exchange.name == "events"]
-    assert set(snapshot.bindings) == {
+    assert snapshot.of(StoredQueue)[1].arguments.startswith(b"\0\0\0\x12\x0cx-max-length")
+    assert [exchange.name for exchange in snapshot.of(StoredExchange) if exchange.name == "events"]
+    assert set(snapshot.of(StoredBinding)) == {
         StoredBinding("/", "events", "audit", "queue", "#", EMPTY_TABLE),
         StoredBinding("/", "events", "work", "queue", "order.*", EMPTY_TABLE),
     }
@@ -127,7 +128,9 @@ def test_the_messages_are_still_there(directory: Path):
 
 
 def test_it_is_whole(directory: Path):
-    Definitions(directory / "definitions.db").close()  # which makes the copy that is not kept here
+    Definitions(
+        directory / "definitions.db", KINDS
+    ).close()  # which makes the copy that is not kept here
     out = io.StringIO()
     assert check(directory, out) == OK
     assert out.getvalue() == f"{directory}: 2 segments, 28 records, whole\n"

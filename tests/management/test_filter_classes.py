@@ -10,9 +10,10 @@ from tests.filterserver.asked import GREATER, judging
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access import User
-from leporid.broker.changes import DropFilterClass, PutFilterClass
 from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import EVERYTHING
+from leporid.broker.stored import StoredFilterClass
+from leporid.durable import Drop, Put
 from leporid.filterserver.filter_class import FilterClassStatus
 
 ROOT = "/api/filter-classes"
@@ -53,9 +54,9 @@ async def test_a_classes_life(world: World, client: httpx.AsyncClient):
     assert (await client.get(ROOT)).json() == []
     assert (await refused(await client.get(BIG))) == (404, "no filter class 'big' is registered")
     assert world.changes[1:] == [
-        PutFilterClass("big", 1, "Filter", GREATER),
-        PutFilterClass("big", 2, "Filter", newer),
-        DropFilterClass("big"),
+        Put(StoredFilterClass("big", 1, "Filter", GREATER)),
+        Put(StoredFilterClass("big", 2, "Filter", newer)),
+        Drop(StoredFilterClass, ("big",)),
     ]
 
 

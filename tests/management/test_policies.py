@@ -7,15 +7,17 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.broker.recording import puts, summary
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access import User
 from leporid.broker.broker import Broker
-from leporid.broker.changes import DropPolicy, PutPolicy
 from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import EVERYTHING
 from leporid.broker.policies import make_policy
+from leporid.broker.stored import StoredPolicy
 from leporid.broker.vhost import VirtualHost
+from leporid.durable import Drop, Put
 
 ROOT = "/api/policies"
 OPERATORS = "/api/operator-policies"
@@ -65,8 +67,11 @@ async def test_a_policys_life(world: World, client: httpx.AsyncClient):
     assert queue.effective("message-ttl") is None
     assert await got(client, f"{ROOT}/%2F/p") == NOT_FOUND
     assert await got(client, ROOT) == (200, [])
-    kinds = [type(change) for change in world.changes[2:]]
-    assert kinds == [PutPolicy, PutPolicy, DropPolicy]
+    assert summary(world.changes[2:]) == [
+        (Put, StoredPolicy),
+        (Put, StoredPolicy),
+        (Drop, StoredPolicy),
+    ]
 
 
 async def test_the_members_stand_in_rabbitmqs_order(client: httpx.AsyncClient):
@@ -221,7 +226,7 @@ async def test_who_may_change(client: httpx.AsyncClient):
 async def test_an_answer_waits_for_the_disk(world: World, client: httpx.AsyncClient):
     world.syncing = False
     setting = asyncio.ensure_future(put(client, f"{ROOT}/%2F/p"))
-    while not world.changes or not isinstance(world.changes[-1], PutPolicy):
+    while not world.changes or not puts([world.changes[-1]], StoredPolicy):
         await asyncio.sleep(0)
     await got(client, ROOT)  # a round trip later
     assert not setting.done()

@@ -11,6 +11,8 @@ import pytest
 from tests.server.damage import CASES, Expected, WrittenLog, contents, make_newer
 from tests.server.written_log import Run
 
+from leporid.broker.stored import KINDS, StoredVhost
+from leporid.durable import Put
 from leporid.server.check import DAMAGED, OK, WRONG_USE, check
 from leporid.storage.definitions import Definitions, copy_path
 from leporid.storage.lock import DirectoryLock
@@ -86,8 +88,8 @@ def test_what_is_no_data_directory_cannot_be_checked(tmp_path: Path):
 
 def test_damaged_definitions_are_found(log: WrittenLog):
     path = log.directory / "definitions.db"
-    definitions = Definitions(path)
-    definitions.commit([("put_vhost", {"name": "v"})])
+    definitions = Definitions(path, KINDS)
+    definitions.commit([Put(StoredVhost("v"))])
     definitions.close()
     assert checked(log.directory)[0] == OK
     connection = sqlite3.connect(path)

@@ -15,6 +15,8 @@ from tests.server.written_log import Run
 from leporid.amqp.constants import FRAME_METHOD
 from leporid.amqp.methods import BasicAck
 from leporid.amqp.methods import decode as decode_method
+from leporid.broker.stored import KINDS, StoredQueue, StoredVhost
+from leporid.durable import Drop, Put
 from leporid.server import durability as module
 from leporid.server.durability import Durability
 from leporid.storage import syncer
@@ -59,7 +61,7 @@ class Node:
         self.plane = self.run.plane
         self.run.connection.open_channel(CONFIRMING).select_confirm()
         self.files.calls = 0
-        self.definitions = Definitions(directory / "definitions.db")
+        self.definitions = Definitions(directory / "definitions.db", KINDS)
         self.events: list[Any] = []
         self._waiting: list[tuple[Any, asyncio.Future[None]]] = []
         self.durability = Durability(
@@ -119,8 +121,8 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     node.close()
 
 
-def vhost(name: str) -> tuple[str, dict[str, Any]]:
-    return ("put_vhost", {"name": name})
+def vhost(name: str) -> Put:
+    return Put(StoredVhost(name))
 
 
 async def drained(node: Node) -> None:
@@ -182,10 +184,10 @@ async def test_definitions_are_part_of_the_generation(node: Node):
     node.files.gate.set()
     await node.until("synced")
     assert node.plane.synced == generation
-    assert "a" in node.definitions.load().vhosts
+    assert StoredVhost("a") in node.definitions.load().of(StoredVhost)
     await drained(node)
     assert node.plane.synced == generation + 1
-    assert node.definitions.load().vhosts == ("a", "b")
+    assert node.definitions.load().of(StoredVhost) == tuple(map(StoredVhost, ("a", "b")))
 
 
 async def test_after_drain_everything_is_there(node: Node):
@@ -287,7 +289,7 @@ async def test_a_deleted_stream_leaves_no_files(node: Node):
     await drained(node)
     assert node.streams.ids() == [2]
     node.stream.retire()
-    node.durability.record(("drop_queue", {"id": 2}))
+    node.durability.record(Drop(StoredQueue, (2,)))
     await drained(node)
     node.durability.stop()
     assert node.streams.ids() == []

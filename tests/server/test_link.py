@@ -318,7 +318,7 @@ async def test_a_defect_costs_one_connection(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     unlucky, other = await stack.client(), await stack.client()
-    monkeypatch.setattr(Session, "source", mistake)
+    monkeypatch.setattr(Session, "route_cache", mistake)
     await unlucky.publish("q", b"")
     close = await unlucky.hear(ConnectionClose)
     assert close.reply_code == 541

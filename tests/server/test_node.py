@@ -26,8 +26,7 @@ from leporid.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from leporid.broker.changes import DropQueue, PutBinding, PutExchange
-from leporid.server.node import as_stored, links_max, stream_files_max
+from leporid.server.node import links_max, stream_files_max
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import default_command
 
@@ -78,23 +77,6 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 def page(broker: BrokerProcess, name: str) -> str:
     return f"http://127.0.0.1:{broker.http_port}/{name}"
-
-
-def test_changes_as_they_are_stored():
-    assert as_stored(DropQueue(7)) == ("drop_queue", {"id": 7})
-    assert as_stored(PutExchange("/", "e", "topic", False, True, b"\0\0\0\0")) == (
-        "put_exchange",
-        {
-            "vhost": "/",
-            "name": "e",
-            "type": "topic",
-            "auto_delete": False,
-            "internal": True,
-            "arguments": b"\0\0\0\0",
-        },
-    )
-    kind, fields = as_stored(PutBinding("/", "e", "q", "queue", "k", b""))
-    assert (kind, fields["destination"]) == ("put_binding", "q")
 
 
 @pytest.mark.parametrize(

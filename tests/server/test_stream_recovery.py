@@ -21,6 +21,7 @@ from tests.server.damage import contents, make_newer
 from tests.server.written_log import NEXT_QUEUE_ID, Run
 from tests.storage.format_v1 import HEADER_BYTES, PUBLISH, Record, read_segment
 
+from leporid.broker.stored import KINDS
 from leporid.server.check import DAMAGED, OK, WRONG_USE, check
 from leporid.server.recovery import LogRefused
 from leporid.storage.definitions import Definitions
@@ -353,7 +354,7 @@ def test_a_file_that_was_made_and_never_written_to_is_deleted(
 def test_what_is_left_of_a_deleted_stream_is_removed(
     log: WrittenStream, caplog: pytest.LogCaptureFixture
 ):
-    definitions = Definitions(log.directory / "definitions.db")
+    definitions = Definitions(log.directory / "definitions.db", KINDS)
     definitions.close()
     left = log.path(1).parent
     assert checked(log.directory) == (

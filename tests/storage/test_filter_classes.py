@@ -2,22 +2,23 @@
 
 from pathlib import Path
 
-from leporid.storage.definitions import Change, Definitions, StoredFilterClass, StoredStaging
+from leporid.broker.stored import KINDS, StoredFilterClass, StoredVerdictQueue, StoredVhost
+from leporid.durable import Change, Drop, Put
+from leporid.storage.definitions import Definitions
 
 
 def put(name: str, version: int = 1, source: bytes = b"\xff") -> Change:
-    fields = {"name": name, "version": version, "class_name": "Filter", "source": source}
-    return ("put_filter_class", fields)
+    return Put(StoredFilterClass(name, version, "Filter", source))
 
 
 def test_what_is_registered_is_back(tmp_path: Path):
     path = tmp_path / "definitions.db"
-    definitions = Definitions(path)
+    definitions = Definitions(path, KINDS)
     definitions.commit([put("old"), put("gone"), put("big"), put("big", 2, b"")])
-    definitions.commit([("drop_filter_class", {"name": "gone"})])
+    definitions.commit([Drop(StoredFilterClass, ("gone",))])
     definitions.close()
-    definitions = Definitions(path)
-    assert definitions.load().filter_classes == (
+    definitions = Definitions(path, KINDS)
+    assert definitions.load().of(StoredFilterClass) == (
         StoredFilterClass("big", 2, "Filter", b""),
         StoredFilterClass("old", 1, "Filter", b"\xff"),
     )
@@ -25,18 +26,21 @@ def test_what_is_registered_is_back(tmp_path: Path):
 
 
 def staging(number: int, vhost: str = "/") -> Change:
-    fields = {"source": "f", "destination": "q", "kind": "queue", "key": "k", "arguments": b"\1"}
-    return ("put_staging", {"id": number, "vhost": vhost, **fields})
+    return Put(StoredVerdictQueue(number, vhost, "f", "q", "queue", "k", b"\1"))
 
 
 def test_where_messages_wait_is_back_and_goes_with_its_vhost(tmp_path: Path):
     path = tmp_path / "definitions.db"
-    definitions = Definitions(path)
-    definitions.commit([staging(3), staging(4), staging(5, "other"), ("drop_staging", {"id": 4})])
-    definitions.commit([("drop_vhost", {"name": "other"})])
+    definitions = Definitions(path, KINDS)
+    definitions.commit(
+        [staging(3), staging(4), staging(5, "other"), Drop(StoredVerdictQueue, (4,))]
+    )
+    definitions.commit([Drop(StoredVhost, ("other",))])
     definitions.close()
-    definitions = Definitions(path)
+    definitions = Definitions(path, KINDS)
     snapshot = definitions.load()
-    assert snapshot.stagings == (StoredStaging(3, "/", "f", "q", "queue", "k", b"\1"),)
+    assert snapshot.of(StoredVerdictQueue) == (
+        StoredVerdictQueue(3, "/", "f", "q", "queue", "k", b"\1"),
+    )
     assert snapshot.next_queue_id == 6
     definitions.close()

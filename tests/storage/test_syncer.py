@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from leporid.broker.stored import StoredVhost
+from leporid.durable import Change, Put
 from leporid.storage import syncer as module
 from leporid.storage.definitions import DefinitionsError
 from leporid.storage.segments import Write
 from leporid.storage.streams import SegmentSync, StreamWork
-from leporid.storage.syncer import Change, Job, Syncer, is_no_room
+from leporid.storage.syncer import Job, Syncer, is_no_room
 
 PATIENCE_S = 10.0
-CHANGE: Change = ("put_vhost", {"name": "v"})
+CHANGE: Change = Put(StoredVhost("v"))
 
 
 class Disk:

@@ -14,12 +14,13 @@ from leporid.amqp.errors import NotFound
 from leporid.broker.filters import check_names, filter_of
 from leporid.broker.names import exchange_in, queue_in
 from leporid.broker.queues import QueueState
+from leporid.broker.stored import StoredBinding
 
 if TYPE_CHECKING:
     from leporid.broker.exchange import Exchange
     from leporid.broker.exchanges import Binding
     from leporid.broker.queues import Owner
-    from leporid.broker.recorder import Recorder
+    from leporid.broker.stored import Recorder
     from leporid.broker.topology import Topology
     from leporid.broker.vhost import VirtualHost
 
@@ -70,7 +71,8 @@ class Bindings:
             return
         staged = self._vhost.stagings.begin(binding, source, destination)
         self._topology.bind(binding, wanted, staged.key if staged else None)
-        self._recorder.bound(binding, source, destination)
+        if source.durable and destination.durable:
+            self._recorder.put(StoredBinding.of(self._vhost.name, binding))
         self._vhost.histories.give(source, staged or destination, wanted)
 
     def unbind(self, binding: Binding, asker: Owner) -> None:
@@ -109,8 +111,9 @@ class Bindings:
     def ended(self, removed: Iterable[Binding], gone: Exchange | QueueState) -> None:
         """Record the end of bindings that `gone` is one end of."""
         for binding in removed:
-            others = (end for end in self._ends(binding) if end is not None and end is not gone)
-            self._recorder.unbound(binding, gone, *others)
+            if all(end is None or end.durable for end in (gone, *self._ends(binding))):
+                recorded = StoredBinding.of(self._vhost.name, binding)
+                self._recorder.drop(StoredBinding, *recorded.identity)
             self._vhost.stagings.end(binding)
 
     def left_unused(self, removed: Iterable[Binding]) -> list[Exchange]:

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Final
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker import filters
 from leporid.broker.cancels import Cancels
-from leporid.broker.changes import Change, DropVhost, PutVhost
 from leporid.broker.dead_letters import DeadLetterCounts
 from leporid.broker.filter_classes import FilterClasses
 from leporid.broker.handovers import Handovers
-from leporid.broker.restore import Snapshot, restore
+from leporid.broker.restore import restore
 from leporid.broker.statistics import VirtualHostStatistics
+from leporid.broker.stored import StoredVhost
 from leporid.broker.unused import UnusedQueues
 from leporid.broker.vhost import VirtualHost
+from leporid.durable import Change, Drop, Put, Snapshot
 from leporid.filterserver.filter_class import FilterClass
 
 if TYPE_CHECKING:
@@ -251,17 +252,17 @@ class Broker:
         vhost = self.vhosts.get(name)
         if vhost is None:
             vhost = self.vhosts[name] = VirtualHost(name, self)
-            self.record(PutVhost(name))
+            self.record(Put(StoredVhost(name)))
         return vhost
 
     def restore(self, snapshot: Snapshot) -> None:
         """Rebuild what was recorded, without recording it again; for start-up."""
-        for name in snapshot.vhosts:
-            self.vhosts[name] = VirtualHost(name, self)
         self._next_queue_id = snapshot.next_queue_id
-        for recorded in snapshot.filter_classes:
-            self.filter_classes.restore(FilterClass(*recorded))
-        restore(snapshot, self.vhosts)
+        restore(snapshot, self)
+
+    def restore_vhost(self, name: str) -> None:
+        """Add a virtual host that was recorded."""
+        self.vhosts[name] = VirtualHost(name, self)
 
     def drop_vhost(self, name: str) -> None:
         """Delete a virtual host, and end the connections to it."""
@@ -269,7 +270,7 @@ class Broker:
         for session in [one for one in self.sessions if one.opened and one.vhost is vhost]:
             session.close_for(ConnectionForced(f"vhost '{name}' is deleted"))
         vhost.empty()
-        self.record(DropVhost(name))
+        self.record(Drop(StoredVhost, (name,)))
 
     def save_reader_offsets(self) -> None:
         """Record how far the named readers of streams are; the server does so once a second."""

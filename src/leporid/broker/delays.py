@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from leporid.broker.stored import StoredDelays
+
 if TYPE_CHECKING:
     from leporid.broker.exchange import Exchange
-    from leporid.broker.recorder import Recorder
+    from leporid.broker.stored import Recorder
     from leporid.engine.plane import Plane
     from leporid.engine.queue.delays import Delays
     from leporid.engine.queue.queue import Queue
@@ -245,7 +247,7 @@ class DelayStores:
             return found[1]
         number = self._new_id() if exchange.durable else 0
         if number:
-            self._recorder.added_delays(number, exchange)
+            self._recorder.put(StoredDelays(number, self._recorder.vhost, exchange.name))
         return self.restore(number, exchange)
 
     def held(self, exchange: Exchange) -> Held:
@@ -283,7 +285,7 @@ class DelayStores:
         self._ended = _sum([self._ended, DelayStatistics(0, fired, cancelled, unroutable)])
         store.retire()
         if number:
-            self._recorder.removed_delays(number)
+            self._recorder.drop(StoredDelays, number)
 
     def close_all(self, exchanges: Iterable[Exchange]) -> None:
         """All of them are going."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from leporid.amqp.errors import NotFound
-from leporid.broker.changes import Change, DropFilterClass, PutFilterClass
+from leporid.broker.stored import StoredFilterClass
+from leporid.durable import Change, Drop, Put
 from leporid.filterserver.filter_class import FilterClass, FilterClassError
 
 
@@ -103,11 +104,13 @@ class FilterClasses:
         if there != filter_class:
             self._registered[filter_class.name] = filter_class
             self._record(
-                PutFilterClass(
-                    filter_class.name,
-                    filter_class.version,
-                    filter_class.class_name,
-                    filter_class.source,
+                Put(
+                    StoredFilterClass(
+                        filter_class.name,
+                        filter_class.version,
+                        filter_class.class_name,
+                        filter_class.source,
+                    )
                 )
             )
             self.changed(filter_class.name)
@@ -130,7 +133,7 @@ class FilterClasses:
                 f"filter class '{name}' is used by {', '.join(used[:3])}{more}"
             )
         del self._registered[name]
-        self._record(DropFilterClass(name))
+        self._record(Drop(StoredFilterClass, (name,)))
         self.changed(name)
 
     def restore(self, filter_class: FilterClass) -> None:

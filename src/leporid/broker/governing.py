@@ -15,14 +15,15 @@ from leporid.broker import limits
 from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.policies import NOT_GOVERNED, POLICIES_MAX, Governed, Policies, Policy
+from leporid.broker.stored import StoredExchange, StoredPolicy, StoredQueue
 from leporid.broker.topology import DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments
     from leporid.broker.exchange import Exchange
     from leporid.broker.queues import QueueState
-    from leporid.broker.recorder import Recorder
     from leporid.broker.redeclaring import Redeclare
+    from leporid.broker.stored import Recorder
     from leporid.broker.topology import Topology
     from leporid.broker.vhost import VirtualHost
 
@@ -66,7 +67,7 @@ class Governor:
         before = self.policies.find(policy.name, operator=policy.operator)
         if before != policy:
             self.policies.put(policy)
-            self._recorder.put_policy(policy)
+            self._recorder.put(StoredPolicy.of(self._vhost.name, policy))
             self.follow()
         return before is None
 
@@ -81,7 +82,7 @@ class Governor:
         if self.policies.find(name, operator=operator) is None:
             raise NotFound(f"no {self._title(name, operator=operator)}")
         self.policies.drop(name, operator=operator)
-        self._recorder.dropped_policy(name, operator=operator)
+        self._recorder.drop(StoredPolicy, self._vhost.name, operator, name)
         self.follow()
 
     def of_queue(self, queue: QueueState) -> Governed:
@@ -112,7 +113,7 @@ class Governor:
         """Give a queue other arguments, which were checked, now."""
         queue.arguments, queue.auto_delete = arguments, auto_delete
         limits.adjust(self._vhost, queue)
-        self._recorder.added_queue(queue)
+        self._recorder.put(StoredQueue.of(self._vhost.name, queue))
 
     def adopt_exchange(
         self, exchange: Exchange, arguments: Arguments, *, auto_delete: bool
@@ -127,7 +128,7 @@ class Governor:
             adopted[ALTERNATE_ARGUMENT] = arguments[ALTERNATE_ARGUMENT]
         exchange.arguments, exchange.auto_delete = adopted, auto_delete
         self._topology.set_alternate(exchange, exchange.wanted_alternate())
-        self._recorder.added_exchange(exchange)
+        self._recorder.put(StoredExchange.of(self._vhost.name, exchange))
 
     def _check_not_configured(self, name: str, *, operator: bool) -> None:
         if self.policies.is_configured(name, operator=operator):

@@ -27,12 +27,13 @@ from leporid.broker.filters import FILTER_ARGUMENTS
 from leporid.broker.group_retries import RETRY_ARGUMENTS, GroupRetries, options_of
 from leporid.broker.members import Group, Member
 from leporid.broker.readers import check_room
+from leporid.broker.stored import StoredGroup, StoredGroupRetries
 
 if TYPE_CHECKING:
     from leporid.broker.channel import ChannelState
     from leporid.broker.queues import QueueState
-    from leporid.broker.recorder import Recorder
     from leporid.broker.registry import Registry
+    from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
 
 logger = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ class Groups:
         elif version > group.version:
             group.evict(f"version {version} has replaced version {group.version}")
             group.version, group.agreed = version, agreed
-            self._recorder.put_group(group)
+            self._recorder.put(StoredGroup.of(self.vhost.name, group))
             self._set_retries(group)
         elif version < group.version or agreed != group.agreed:
             raise PreconditionFailed(_disagreement(group, version))
@@ -166,14 +167,16 @@ class Groups:
                 self.vhost.bookmarks.set(partition, group.name, offset - 1)
         group.used_ms = now_ms
         self._groups[group.stream, group.name] = group
-        self._recorder.put_group(group)
+        self._recorder.put(StoredGroup.of(self.vhost.name, group))
 
     def _set_retries(self, group: Group) -> None:
         """Have a group retry what its members ask for; what waits is kept, whatever they do."""
         options = options_of(group.agreed)
         if options is not None and group.retries is None:
             number = self._new_id()
-            self._recorder.added_group_retries(number, group)
+            self._recorder.put(
+                StoredGroupRetries(number, self.vhost.name, group.stream, group.name)
+            )
             self._add_retries(group, number)
         if group.retries is not None:
             group.retries.set(options)
@@ -188,7 +191,7 @@ class Groups:
         """A group has a member less."""
         if not group.members and self._groups.get((group.stream, group.name)) is group:
             group.used_ms = self.vhost.plane.wall_ms
-            self._recorder.put_group(group)
+            self._recorder.put(StoredGroup.of(self.vhost.name, group))
 
     def drop(self, stream: str, name: str) -> None:
         """Forget a group: its filter and its offsets.
@@ -229,8 +232,8 @@ class Groups:
                     retries.engine.waiting,
                 )
             retries.engine.retire()
-            self._recorder.dropped_group_retries(retries.number)
-        self._recorder.dropped_group(group)
+            self._recorder.drop(StoredGroupRetries, retries.number)
+        self._recorder.drop(StoredGroup, self.vhost.name, group.stream, group.name)
         # A stream is deleted for a client that waits for its reply, which waits for the disk.
         self._registry.cancels.hold(self._registry.recorded_generation)
 

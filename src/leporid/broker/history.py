@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final
 from leporid.broker.exchanges import DeduplicationRouter, Message
 from leporid.broker.queues import QueueState
 from leporid.broker.stagings import Staged
+from leporid.broker.stored import StoredCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leporid.broker.exchange import Exchange
     from leporid.broker.filters import MessageFilter
-    from leporid.broker.recorder import Recorder
+    from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.plane import Plane
     from leporid.engine.queue.queue import Queue
@@ -135,7 +136,7 @@ class Histories:
 
     def _new_memory(self, exchange: str) -> int:
         number = self._new_id()
-        self._recorder.added_cache(number, exchange)
+        self._recorder.put(StoredCache(number, self._vhost.name, exchange))
         return number
 
     def end(self, exchange: Exchange) -> None:
@@ -144,7 +145,7 @@ class Histories:
         if kept is not None:
             kept.forget()
         if isinstance(kept, Memory) and kept.id:
-            self._recorder.dropped_cache(kept.id)
+            self._recorder.drop(StoredCache, kept.id)
 
     def end_all(self) -> None:
         """The virtual host is going."""

@@ -16,7 +16,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.arguments import READER
 from leporid.broker.queue_types import check_consumer_arguments
 from leporid.broker.queues import QueueState
-from leporid.broker.recorder import Recorder
+from leporid.broker.stored import Recorder, StoredReaderOffset
 from leporid.broker.streams import NUMBER_MAX
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Bookmarks:
         self._waiting.pop((queue, reader), None)
         if queue.reader_offsets.pop(reader, None) is None:
             return False
-        self._recorder.dropped_reader(queue, reader)
+        self._recorder.drop(StoredReaderOffset, self._recorder.vhost, queue.name, reader)
         return True
 
     def _move(self, queue: QueueState, reader: str, offset: int, after: int = 0) -> None:
@@ -134,7 +134,9 @@ class Bookmarks:
             self._waiting[queue, reader] = after
         else:
             self._waiting.pop((queue, reader), None)
-            self._recorder.moved_reader(queue, reader)
+            offset = queue.reader_offsets[reader]
+            vhost = self._recorder.vhost
+            self._recorder.put(StoredReaderOffset(vhost, queue.name, reader, offset))
 
 
 def check_room(queue: QueueState, reader: str) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from leporid.broker.cancels import Cancels
-    from leporid.broker.changes import Change
     from leporid.broker.dead_letters import DeadLetterCounts
     from leporid.broker.filter_classes import FilterClasses
     from leporid.broker.handovers import Handovers
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from leporid.broker.redeclaring import Redeclare
     from leporid.broker.unknown_arguments import OnUnknown
     from leporid.broker.unused import UnusedQueues
+    from leporid.durable import Change
     from leporid.engine.plane import Plane
 
 

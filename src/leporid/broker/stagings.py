@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 from leporid.broker.exchange import Exchange
 from leporid.broker.filters import class_of
 from leporid.broker.queues import QueueState
+from leporid.broker.stored import StoredVerdictQueue
 
 if TYPE_CHECKING:
     from leporid.broker.exchanges import Binding
-    from leporid.broker.recorder import Recorder
+    from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.queue.queue import Queue
     from leporid.engine.queue.verdict_queue import VerdictQueue
@@ -89,7 +90,7 @@ class Stagings:
         if found is None:
             number = self._new_id() if source.durable and destination.durable else 0
             if number:
-                self._recorder.added_staging(number, binding)
+                self._recorder.put(StoredVerdictQueue.of(number, self._vhost.name, binding))
             found = self.restore(number, binding, destination)
         self._leaving.pop(found, None)
         return found
@@ -166,4 +167,4 @@ class Stagings:
         self._leaving.pop(found, None)
         found.engine.retire()
         if found.id:
-            self._recorder.removed_staging(found.id)
+            self._recorder.drop(StoredVerdictQueue, found.id)

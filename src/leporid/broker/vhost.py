@@ -38,11 +38,11 @@ from leporid.broker.queue_types import (
 )
 from leporid.broker.queues import Owner, QueueState, Subscription
 from leporid.broker.readers import Bookmarks
-from leporid.broker.recorder import Recorder
 from leporid.broker.registry import Registry
 from leporid.broker.routing import Routing
 from leporid.broker.stagings import Stagings
 from leporid.broker.statistics import VirtualHostStatistics
+from leporid.broker.stored import Recorder, StoredExchange, StoredQueue, StoredReaderOffset
 from leporid.broker.topology import PREDECLARED, Topology
 from leporid.broker.unknown_arguments import UnknownArguments
 
@@ -206,7 +206,7 @@ class VirtualHost:
             internal=internal,
             arguments=arguments,
         )
-        self._recorder.added_exchange(exchange)
+        self._recorder.put(StoredExchange.of(self.name, exchange))
         return exchange
 
     def add_exchange(
@@ -258,7 +258,8 @@ class VirtualHost:
             self.bindings.ended(removed, exchange)
             self.stagings.destination_gone(exchange)
             self.delay_stores.close(exchange)
-            self._recorder.removed_exchange(exchange)
+            if exchange.durable:
+                self._recorder.drop(StoredExchange, self.name, exchange.name)
             self.histories.end(exchange)
             pending.extend(self.bindings.left_unused(removed))
 
@@ -298,7 +299,7 @@ class VirtualHost:
             kind=kind,
             owner=owner,
         )
-        self._recorder.added_queue(queue)
+        self._recorder.put(StoredQueue.of(self.name, queue))
         return queue
 
     def check_queue(
@@ -370,7 +371,10 @@ class VirtualHost:
         ready = queue.engine.retire()
         self.bindings.ended(removed, queue)
         self.stagings.destination_gone(queue)
-        self._recorder.removed_queue(queue)
+        for reader in queue.reader_offsets:
+            self._recorder.drop(StoredReaderOffset, self.name, queue.name, reader)
+        if queue.durable:
+            self._recorder.drop(StoredQueue, queue.id)
         if queue.owner is not None:
             queue.owner.disown(queue)
         self.unbound(removed)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
+from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.log.replay import Replay
 from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
 from leporid.engine.plane import Plane
@@ -71,7 +72,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _verify(directory: Path) -> Findings:
-    found = Findings(problems=definitions.problems(directory / "definitions.db"))
+    found = Findings(problems=definitions.problems(directory / "definitions.db", KINDS))
     files = SegmentFiles(directory / "log")
     outcomes = _read_all(Replay(None), files, found)
     for number in outcomes:
@@ -82,7 +83,7 @@ def _verify(directory: Path) -> Findings:
 
 def _verify_streams(directory: Path, found: Findings) -> None:
     logs = StreamLogs(directory / "streams")
-    defined = definitions.queue_ids(directory / "definitions.db")
+    defined = definitions.numbers(directory / "definitions.db", KINDS, StoredQueue)
     found.problems += [f"{path} is no stream's directory" for path in logs.foreign()]
     for stream_id in logs.ids():
         if defined is not None and stream_id not in defined:

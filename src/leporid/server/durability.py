@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from leporid.durable import Change
 from leporid.engine.plane import Plane
 from leporid.storage.definitions import Definitions
 from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs
-from leporid.storage.syncer import Change, Job, Syncer
+from leporid.storage.syncer import Job, Syncer
 
 # Durable facts that nobody waits for reach the disk this much later at most.
 IDLE_SYNC_S: Final = 0.05

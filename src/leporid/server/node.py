@@ -11,13 +11,11 @@ import asyncio
 import errno
 import logging
 import os
-import re
 import resource
 import secrets
 import signal
 import sys
 import time
-from dataclasses import asdict
 from typing import Final
 
 import uvloop
@@ -26,7 +24,7 @@ from leporid import __version__
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker.access import Access
 from leporid.broker.broker import Broker, Limits
-from leporid.broker.changes import Change
+from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.connection.interceptor import Interceptor
 from leporid.engine.plane import Plane
 from leporid.management.application import routes
@@ -140,12 +138,6 @@ async def _serve(config: Config) -> int:
     return await Node(config).serve()
 
 
-def as_stored(change: Change) -> tuple[str, dict[str, object]]:
-    """A change as the definitions' store takes it: ("put_queue", {fields})."""
-    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(change).__name__).lower()
-    return kind, asdict(change)
-
-
 class Node:
     """One broker process; made, and used, on a running loop.
 
@@ -165,7 +157,7 @@ class Node:
         # The ports first: whoever cannot have them touches no data.
         self._sockets = addresses.bind(config.bind, config.amqp_port)
         http_sockets = addresses.bind(config.bind, config.http_port)
-        self._definitions = Definitions(config.data_dir / "definitions.db")
+        self._definitions = Definitions(config.data_dir / "definitions.db", KINDS)
         self._files = SegmentFiles(config.data_dir / "log")
         self._streams = StreamLogs(
             config.data_dir / "streams", open_max=stream_files_max(descriptors())
@@ -248,7 +240,7 @@ class Node:
         return Broker(
             self._plane,
             Access(access_users(config, secrets.token_bytes(32)), secrets.token_bytes(32)),
-            record=lambda change: durability.record(as_stored(change)),
+            record=durability.record,
             random_bytes=secrets.token_bytes,
             offload=on_thread(self._turns),
             redeclare=config.redeclare_in,
@@ -281,7 +273,7 @@ class Node:
         streams = StreamRecovery(
             self._streams,
             self._plane.streams.values(),
-            defined={queue.id for queue in snapshot.queues},
+            defined={queue.id for queue in snapshot.of(StoredQueue)},
             next_queue_id=snapshot.next_queue_id,
         )
         recovered = replay(

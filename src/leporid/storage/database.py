@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+from leporid.durable import Change, Durable, Put, Table
 
 # "LEPO": tells our files from other programs' (SQLite's application_id).
 APPLICATION_ID = 0x4C45504F
-# Raised with every change of the tables; a file with a higher one is refused.
-SCHEMA_VERSION = 4
-
 # What may be wrong with a file is listed up to this many lines.
 PROBLEMS_MAX = 20
 
@@ -39,11 +38,9 @@ ENVIRONMENT_CODES = {
     sqlite3.SQLITE_READONLY,
 }
 
-# (kind, fields): kind is "put_" or "drop_" and the name of a Table below; fields are its columns,
-# for a drop at least those of its key.
-Change = tuple[str, Mapping[str, Any]]
-
 Problem = Literal["missing", "damaged", "foreign", "newer"]
+
+D = TypeVar("D", bound=Durable)
 
 
 class DefinitionsError(Exception):
@@ -51,139 +48,19 @@ class DefinitionsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """One kind of definition."""
+class State(Durable):
+    """The one row: how many transactions there were, and the lowest queue id never given."""
 
-    name: str
-    key: tuple[str, ...]
-    rest: tuple[str, ...]
-    # The columns in SQL, and what else holds for the table.
-    sql: str
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Every column but the checksum."""
-        return self.key + self.rest
+    TABLE = Table("state", ("id",), checks_id=False)
+    id: int
+    commits: int
+    next_queue_id: int
 
 
-VHOSTS = Table("vhosts", ("name",), (), "name TEXT, PRIMARY KEY (name)")
-EXCHANGES = Table(
-    "exchanges",
-    ("vhost", "name"),
-    ("type", "auto_delete", "internal", "arguments"),
-    "vhost TEXT, name TEXT, type TEXT NOT NULL, auto_delete INTEGER NOT NULL,"
-    " internal INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (vhost, name)",
-)
-QUEUES = Table(
-    "queues",
-    ("id",),
-    ("vhost", "name", "auto_delete", "arguments"),
-    "id INTEGER CHECK (id > 0), vhost TEXT NOT NULL, name TEXT NOT NULL,"
-    " auto_delete INTEGER NOT NULL, arguments BLOB NOT NULL,"
-    " PRIMARY KEY (id), UNIQUE (vhost, name)",
-)
-BINDINGS = Table(
-    "bindings",
-    ("vhost", "source", "destination", "kind", "key", "arguments"),
-    (),
-    "vhost TEXT, source TEXT, destination TEXT, kind TEXT, key TEXT, arguments BLOB,"
-    " PRIMARY KEY (vhost, source, destination, kind, key, arguments)",
-)
-# Since version 2. Offsets of streams' named readers: of the last message that each has read.
-READER_OFFSETS = Table(
-    "reader_offsets",
-    ("vhost", "stream", "reader"),
-    ("offset",),
-    "vhost TEXT, stream TEXT, reader TEXT, offset INTEGER NOT NULL,"
-    " PRIMARY KEY (vhost, stream, reader)",
-)
-# Since version 3. Where durable exchanges keep delayed messages; ids as queues have them.
-DELAYS = Table(
-    "delays",
-    ("id",),
-    ("vhost", "exchange"),
-    "id INTEGER CHECK (id > 0), vhost TEXT NOT NULL, exchange TEXT NOT NULL,"
-    " PRIMARY KEY (id), UNIQUE (vhost, exchange)",
-)
-# Since version 3. What durable exchanges remember of messages; ids as queues have them.
-CACHES = Table(
-    "caches",
-    ("id",),
-    ("vhost", "exchange"),
-    "id INTEGER, vhost TEXT NOT NULL, exchange TEXT NOT NULL,"
-    " PRIMARY KEY (id), UNIQUE (vhost, exchange)",
-)
-# Since version 3. Groups of readers of streams; arguments are those of their filters.
-GROUPS = Table(
-    "groups",
-    ("vhost", "stream", "name"),
-    ("version", "arguments", "used_ms"),
-    "vhost TEXT, stream TEXT, name TEXT, version INTEGER NOT NULL, arguments BLOB NOT NULL,"
-    " used_ms INTEGER NOT NULL, PRIMARY KEY (vhost, stream, name)",
-)
-# Since version 4. Where groups keep what their members gave back; ids as queues have them.
-GROUP_RETRIES = Table(
-    "group_retries",
-    ("id",),
-    ("vhost", "stream", "name"),
-    "id INTEGER CHECK (id > 0), vhost TEXT NOT NULL, stream TEXT NOT NULL, name TEXT NOT NULL,"
-    " PRIMARY KEY (id)",
-)
-# Since version 3. Policies, and operator policies, which have names of their own.
-POLICIES = Table(
-    "policies",
-    ("vhost", "operator", "name"),
-    ("pattern", "apply_to", "priority", "definition"),
-    "vhost TEXT, operator INTEGER, name TEXT, pattern TEXT NOT NULL, apply_to TEXT NOT NULL,"
-    " priority INTEGER NOT NULL, definition BLOB NOT NULL, PRIMARY KEY (vhost, operator, name)",
-)
-# Since version 3. Where messages of bindings wait for filter classes; ids as queues have them.
-STAGINGS = Table(
-    "stagings",
-    ("id",),
-    ("vhost", "source", "destination", "kind", "key", "arguments"),
-    "id INTEGER CHECK (id > 0), vhost TEXT NOT NULL, source TEXT NOT NULL,"
-    " destination TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, arguments BLOB NOT NULL,"
-    " PRIMARY KEY (id)",
-)
-# Since version 3. What administrators registered to choose messages by code.
-FILTER_CLASSES = Table(
-    "filter_classes",
-    ("name",),
-    ("version", "class_name", "source"),
-    "name TEXT, version INTEGER NOT NULL, class_name TEXT NOT NULL, source BLOB NOT NULL,"
-    " PRIMARY KEY (name)",
-)
-# One row: how many transactions there were, and the lowest queue id never given.
-STATE = Table(
-    "state",
-    ("id",),
-    ("commits", "next_queue_id"),
-    "id INTEGER, commits INTEGER NOT NULL, next_queue_id INTEGER NOT NULL, PRIMARY KEY (id)",
-)
-TABLES = {
-    "vhost": VHOSTS,
-    "exchange": EXCHANGES,
-    "queue": QUEUES,
-    "binding": BINDINGS,
-    "reader_offset": READER_OFFSETS,
-    "group": GROUPS,
-    "group_retries": GROUP_RETRIES,
-    "policy": POLICIES,
-    "cache": CACHES,
-    "delays": DELAYS,
-    "filter_class": FILTER_CLASSES,
-    "staging": STAGINGS,
-    "state": STATE,
-}
-# The tables that came after version 1.
-ADDED = {
-    2: (READER_OFFSETS,),
-    3: (POLICIES, CACHES, DELAYS, FILTER_CLASSES, STAGINGS, GROUPS),
-    4: (GROUP_RETRIES,),
-}
-# What is in the log under an id that is never given twice.
-WITH_QUEUE_ID = ("put_queue", "put_cache", "put_delays", "put_staging", "put_group_retries")
+# SQLite's type of a column, by that of a field.
+COLUMN_TYPES = {int: "INTEGER", bool: "INTEGER", str: "TEXT", bytes: "BLOB"}
+
+Kinds = Sequence[type[Durable]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +77,7 @@ class Database:
 
     Args:
         path: the file; made if there is none.
+        kinds: of definitions; each has a table.
         durable: whether a commit waits for the disk. Without, a power cut may take the last
             commits, never the file.
 
@@ -207,8 +85,9 @@ class Database:
         DefinitionsError: SQLite cannot open or make the file.
     """
 
-    def __init__(self, path: Path, *, durable: bool) -> None:
+    def __init__(self, path: Path, kinds: Kinds, *, durable: bool) -> None:
         self.path = path
+        self._kinds = kinds
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -230,10 +109,13 @@ class Database:
         """Close the file; SQLite folds its write-ahead log into it."""
         self._connection.close()
 
-    def rows(self, table: Table) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table, in order of their key."""
-        query = f"SELECT {', '.join(table.columns)} FROM {table.name}"  # noqa: S608 - constants
-        yield from self._connection.execute(f"{query} ORDER BY {', '.join(table.key)}")
+    def load(self, kind: type[D]) -> Iterator[D]:
+        """Yield the definitions of a kind, in order of their key."""
+        types = kind.types()
+        query = f"SELECT {', '.join(types)} FROM {kind.TABLE.name}"  # noqa: S608 - constants
+        ordered = f"{query} ORDER BY {', '.join(kind.TABLE.key)}"
+        for row in self._connection.execute(ordered):
+            yield kind(*map(_value, types.values(), row))
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Make all changes in one transaction; applying one twice is applying it once.
@@ -243,10 +125,17 @@ class Database:
         """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            for kind, fields in changes:
-                self._apply_one(kind, fields)
-            ids = (fields["id"] for kind, fields in changes if kind in WITH_QUEUE_ID)
-            self._advance(max(ids, default=0) + 1)
+            highest = 0
+            for change in changes:
+                if isinstance(change, Put):
+                    self._put(change.definition)
+                    if change.definition.TABLE.has_id:
+                        (number,) = change.definition.identity
+                        highest = max(highest, int(number))
+                else:
+                    self._drop(change.kind.TABLE, change.kind.TABLE.key, change.identity)
+                    self._drop_inside(change.kind.TABLE.inside, change.identity)
+            self._advance(highest + 1)
             self._connection.execute("COMMIT")
         except BaseException as error:
             if self._connection.in_transaction:
@@ -255,26 +144,15 @@ class Database:
                 raise DefinitionsError(f"{self.path}: {error}") from error
             raise
 
-    def _apply_one(self, kind: str, fields: Mapping[str, Any]) -> None:
-        action, _, noun = kind.partition("_")
-        table = TABLES[noun]
-        if action == "put":
-            self._put(table, [fields[column] for column in table.columns])
-            return
-        if action != "drop":
-            raise ValueError(f"unknown kind of change: {kind}")
-        self._drop(table, table.key, [fields[column] for column in table.key])
-        if table is VHOSTS:
-            for inside in [table for table in TABLES.values() if "vhost" in table.columns]:
-                self._drop(inside, ("vhost",), [fields["name"]])
-
-    def _put(self, table: Table, values: Sequence[Any]) -> None:
-        columns = (*table.columns, "checksum")
-        marks = ", ".join("?" * len(columns))
-        updates = ", ".join(f"{one} = excluded.{one}" for one in (*table.rest, "checksum"))
+    def _put(self, definition: Durable) -> None:
+        kind = type(definition)
+        names, values = (*kind.columns(), "checksum"), definition.values()
+        marks = ", ".join("?" * len(names))
+        rest = names[len(kind.TABLE.key) :]
+        updates = ", ".join(f"{one} = excluded.{one}" for one in rest)
         self._connection.execute(
-            f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
-            f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {updates}",
+            f"INSERT INTO {kind.TABLE.name} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+            f" ON CONFLICT ({', '.join(kind.TABLE.key)}) DO UPDATE SET {updates}",
             (*values, checksum(values)),
         )
 
@@ -283,33 +161,52 @@ class Database:
         statement = f"DELETE FROM {table.name} WHERE {condition}"  # noqa: S608
         self._connection.execute(statement, values)
 
+    def _drop_inside(self, column: str | None, identity: Sequence[Any]) -> None:
+        if column is not None:
+            for kind in self._kinds:
+                if column in kind.columns():
+                    self._drop(kind.TABLE, (column,), identity)
+
     def _advance(self, next_queue_id: int) -> None:
-        _, commits, known = next(self.rows(STATE))
-        self._put(STATE, (1, commits + 1, max(known, next_queue_id)))
+        state = next(self.load(State))
+        self._put(State(1, state.commits + 1, max(state.next_queue_id, next_queue_id)))
 
     def _create(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
-        for table in TABLES.values():
-            self._create_table(table)
-        self._put(STATE, (1, 0, 1))
+        for kind in tables(self._kinds):
+            self._connection.execute(_creation(kind))
+        self._put(State(1, 0, 1))
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._connection.execute(f"PRAGMA user_version = {schema_version(self._kinds)}")
         self._connection.execute("COMMIT")
 
     def _upgrade(self) -> None:
         """Give a file of an earlier version what it lacks; what is in it stays as it is."""
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version >= SCHEMA_VERSION:
+        newest = schema_version(self._kinds)
+        if version >= newest:
             return
         self._connection.execute("BEGIN IMMEDIATE")
-        for since, tables in ADDED.items():
-            for table in tables if since > version else ():
-                self._create_table(table)
-        self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        for kind in self._kinds:
+            if kind.TABLE.since > version:
+                self._connection.execute(_creation(kind))
+        self._connection.execute(f"PRAGMA user_version = {newest}")
         self._connection.execute("COMMIT")
 
-    def _create_table(self, table: Table) -> None:
-        self._connection.execute(_creation(table))
+
+def schema_version(kinds: Kinds) -> int:
+    """Return the version that brought the newest table; a file with a higher one is refused."""
+    return max(kind.TABLE.since for kind in kinds)
+
+
+def tables(kinds: Kinds) -> list[type[Durable]]:
+    """Return what a file has tables of, in the order in which a new one gets them."""
+    return [*kinds, State]
+
+
+def _value(kind: type, column: Any) -> Any:
+    """Return what a field holds; SQLite has no booleans."""
+    return bool(column) if kind is bool else column
 
 
 def checksum(values: Sequence[Any]) -> int:
@@ -327,7 +224,7 @@ def checksum(values: Sequence[Any]) -> int:
     return total
 
 
-def examine(path: Path) -> Examination:
+def examine(path: Path, kinds: Kinds) -> Examination:
     """Read a whole file without changing it and say whether all of it can be trusted.
 
     Raises:
@@ -338,7 +235,7 @@ def examine(path: Path) -> Examination:
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
-            return _examine(connection)
+            return _examine(connection, kinds)
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -349,7 +246,7 @@ def examine(path: Path) -> Examination:
         return Examination(0, "damaged", str(error))
 
 
-def _examine(connection: sqlite3.Connection) -> Examination:
+def _examine(connection: sqlite3.Connection, kinds: Kinds) -> Examination:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -358,52 +255,57 @@ def _examine(connection: sqlite3.Connection) -> Examination:
         return Examination(0, "missing", "is empty")
     if application != APPLICATION_ID:
         return Examination(0, "foreign", "is a database of another program")
-    if version > SCHEMA_VERSION:
-        reason = (
-            f"was written by a newer version (schema {version}; this one reads {SCHEMA_VERSION})"
-        )
+    newest = schema_version(kinds)
+    if version > newest:
+        reason = f"was written by a newer version (schema {version}; this one reads {newest})"
         return Examination(0, "newer", reason)
     problems = [line for (line,) in connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})")]
     if problems == ["ok"]:
-        problems = [*_wrong_tables(connection, version), *_wrong_checksums(connection, version)]
+        problems = [
+            *_wrong_tables(connection, kinds, version),
+            *_wrong_checksums(connection, kinds, version),
+        ]
     if problems:
         return Examination(0, "damaged", "; ".join(problems[:PROBLEMS_MAX]))
     row = connection.execute("SELECT commits FROM state").fetchone()
     return Examination(row[0]) if row else Examination(0, "damaged", "the state row is gone")
 
 
-def _tables_at(version: int) -> list[Table]:
-    later = {table for since, tables in ADDED.items() if since > version for table in tables}
-    return [table for table in TABLES.values() if table not in later]
-
-
-def _wrong_tables(connection: sqlite3.Connection, version: int) -> Iterator[str]:
+def _wrong_tables(connection: sqlite3.Connection, kinds: Kinds, version: int) -> Iterator[str]:
     """The version is a number without a checksum; the tables must agree with it."""
     there = dict(connection.execute("SELECT name, sql FROM sqlite_schema"))
-    for table in TABLES.values():
-        if (table.name in there) != (version > 0 and table in _tables_at(version)):
-            yield f"{table.name} does not belong to schema {version}"
-        elif table.name in there and there[table.name] != _creation(table):
+    for kind in tables(kinds):
+        name = kind.TABLE.name
+        if (name in there) != (kind.TABLE.since <= version):
+            yield f"{name} does not belong to schema {version}"
+        elif name in there and there[name] != _creation(kind):
             # SQLite itself finds a damaged condition only when it opens the file to write.
-            yield f"{table.name} was not made so"
+            yield f"{name} was not made so"
 
 
-def _wrong_checksums(connection: sqlite3.Connection, version: int) -> Iterator[str]:
-    for table in _tables_at(version):
-        query = f"SELECT {', '.join(table.columns)}, checksum FROM {table.name}"  # noqa: S608
+def _wrong_checksums(connection: sqlite3.Connection, kinds: Kinds, version: int) -> Iterator[str]:
+    for kind in tables(kinds):
+        name = kind.TABLE.name
+        if kind.TABLE.since > version:
+            continue
+        query = f"SELECT {', '.join(kind.columns())}, checksum FROM {name}"  # noqa: S608
         for number, (*values, expected) in enumerate(connection.execute(query), 1):
             if checksum(values) != expected:
-                yield f"{table.name}: row {number} does not match its checksum"
+                yield f"{name}: row {number} does not match its checksum"
 
 
-def _creation(table: Table) -> str:
-    """Return what makes a table; SQLite keeps the text."""
+def _creation(kind: type[Durable]) -> str:
+    """Return what makes a table; SQLite keeps the text, which is compared when a file is opened."""
+    table = kind.TABLE
+    parts = []
+    for name, hint in kind.types().items():
+        condition = "" if name in table.key else " NOT NULL"
+        if name == "id" and table.checks_id:
+            condition = " CHECK (id > 0)"
+        parts.append(f"{name} {COLUMN_TYPES[hint]}{condition}")
+    parts += ["checksum INTEGER NOT NULL", f"PRIMARY KEY ({', '.join(table.key)})"]
+    if table.unique:
+        parts.append(f"UNIQUE ({', '.join(table.unique)})")
     # An INTEGER PRIMARY KEY is SQLite's own row id; every other table goes without.
-    options = "STRICT" if table.key == ("id",) else "STRICT, WITHOUT ROWID"
-    return f"CREATE TABLE {table.name} ({_with_checksum(table.sql)}) {options}"
-
-
-def _with_checksum(sql: str) -> str:
-    """Put the checksum column before the table's constraints, where SQL wants columns."""
-    columns, constraint, keys = sql.partition(", PRIMARY KEY")
-    return f"{columns}, checksum INTEGER NOT NULL{constraint}{keys}"
+    options = "STRICT" if table.has_id else "STRICT, WITHOUT ROWID"
+    return f"CREATE TABLE {table.name} ({', '.join(parts)}) {options}"

@@ -4,7 +4,7 @@
     definitions.copy.db    the same rows; its commits reach the disk when the system pleases
 
 Responsible for having them back after any crash, and after damage to either file. Must not know
-what the definitions mean: changes are (kind, fields), rows are columns, arguments are bytes.
+what the definitions mean, nor which kinds there are: it is given these.
 
 Invariant: the copy is never ahead of the original. So when a start finds it ahead, the original
 has lost commits (SQLite drops what follows a flipped bit in its write-ahead log, and says
@@ -20,180 +20,21 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
+from leporid.durable import Change, Durable, Snapshot
 from leporid.storage.database import (
-    BINDINGS,
-    CACHES,
-    DELAYS,
-    EXCHANGES,
-    FILTER_CLASSES,
-    GROUP_RETRIES,
-    GROUPS,
-    POLICIES,
-    QUEUES,
-    READER_OFFSETS,
-    STAGINGS,
-    STATE,
-    VHOSTS,
-    Change,
     Database,
     DefinitionsError,
     Examination,
+    Kinds,
+    State,
     examine,
 )
 
-__all__ = [
-    "Change",
-    "Definitions",
-    "DefinitionsError",
-    "Snapshot",
-    "StoredBinding",
-    "StoredCache",
-    "StoredDelays",
-    "StoredExchange",
-    "StoredFilterClass",
-    "StoredGroup",
-    "StoredGroupRetries",
-    "StoredPolicy",
-    "StoredQueue",
-    "StoredReaderOffset",
-    "StoredStaging",
-    "problems",
-    "queue_ids",
-]
+__all__ = ["Definitions", "DefinitionsError", "numbers", "problems"]
 
 # SQLite's companions of a database in WAL mode.
 COMPANIONS = ("", "-wal", "-shm")
-
-
-class StoredExchange(NamedTuple):
-    """A durable exchange."""
-
-    vhost: str
-    name: str
-    type: str
-    auto_delete: bool
-    internal: bool
-    arguments: bytes
-
-
-class StoredQueue(NamedTuple):
-    """A durable queue."""
-
-    id: int
-    vhost: str
-    name: str
-    auto_delete: bool
-    arguments: bytes
-
-
-class StoredDelays(NamedTuple):
-    """Where a durable exchange keeps delayed messages."""
-
-    id: int
-    vhost: str
-    exchange: str
-
-
-class StoredBinding(NamedTuple):
-    """A binding between a durable exchange and a durable destination."""
-
-    vhost: str
-    source: str
-    destination: str
-    kind: str
-    key: str
-    arguments: bytes
-
-
-class StoredCache(NamedTuple):
-    """What a durable exchange remembers of messages."""
-
-    id: int
-    vhost: str
-    exchange: str
-
-
-class StoredReaderOffset(NamedTuple):
-    """The last message of a stream that a named reader has read."""
-
-    vhost: str
-    stream: str
-    reader: str
-    offset: int
-
-
-class StoredGroup(NamedTuple):
-    """A group of readers of a stream; the arguments are those of its filter."""
-
-    vhost: str
-    stream: str
-    name: str
-    version: int
-    arguments: bytes
-    used_ms: int
-
-
-class StoredPolicy(NamedTuple):
-    """A policy or operator policy."""
-
-    vhost: str
-    operator: bool
-    name: str
-    pattern: str
-    apply_to: str
-    priority: int
-    definition: bytes
-
-
-class StoredFilterClass(NamedTuple):
-    """What an administrator registered to choose messages by code."""
-
-    name: str
-    version: int
-    class_name: str
-    source: bytes
-
-
-class StoredGroupRetries(NamedTuple):
-    """Where a group keeps what its members gave back."""
-
-    id: int
-    vhost: str
-    stream: str
-    name: str
-
-
-class StoredStaging(NamedTuple):
-    """Where messages of a binding wait for a filter class."""
-
-    id: int
-    vhost: str
-    source: str
-    destination: str
-    kind: str
-    key: str
-    arguments: bytes
-
-
-class Snapshot(NamedTuple):
-    """All definitions at one moment."""
-
-    vhosts: tuple[str, ...]
-    exchanges: tuple[StoredExchange, ...]
-    caches: tuple[StoredCache, ...]
-    delays: tuple[StoredDelays, ...]
-    queues: tuple[StoredQueue, ...]
-    bindings: tuple[StoredBinding, ...]
-    reader_offsets: tuple[StoredReaderOffset, ...]
-    groups: tuple[StoredGroup, ...]
-    group_retries: tuple[StoredGroupRetries, ...]
-    policies: tuple[StoredPolicy, ...]
-    filter_classes: tuple[StoredFilterClass, ...]
-    stagings: tuple[StoredStaging, ...]
-    # The lowest id that no queue ever had.
-    next_queue_id: int
 
 
 class Definitions:
@@ -202,6 +43,7 @@ class Definitions:
     Args:
         path: the original, `DIR/definitions.db`; the copy stands beside it. Made if there is
             neither.
+        kinds: all that there are.
 
     Attributes:
         report: what was found damaged and what was done about it, one sentence each.
@@ -211,13 +53,14 @@ class Definitions:
             program's. Nothing was changed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kinds: Kinds) -> None:
         self.path = path
-        self.report = _repair(path, copy_path(path))
-        self._original = Database(path, durable=True)
+        self._kinds = kinds
+        self.report = _repair(path, copy_path(path), kinds)
+        self._original = Database(path, kinds, durable=True)
         _sync_directory(path.parent)
         try:
-            self._copy: Database | None = Database(copy_path(path), durable=False)
+            self._copy: Database | None = Database(copy_path(path), kinds, durable=False)
         except DefinitionsError:
             self._original.close()
             raise
@@ -227,43 +70,15 @@ class Definitions:
 
     def load(self) -> Snapshot:
         """Read everything."""
-        rows = self._original.rows
-        _, _, next_queue_id = next(rows(STATE))
-        return Snapshot(
-            vhosts=tuple(name for (name,) in rows(VHOSTS)),
-            exchanges=tuple(
-                StoredExchange(vhost, name, kind, bool(auto_delete), bool(internal), arguments)
-                for vhost, name, kind, auto_delete, internal, arguments in rows(EXCHANGES)
-            ),
-            caches=tuple(StoredCache(*row) for row in rows(CACHES)),
-            delays=tuple(StoredDelays(*row) for row in rows(DELAYS)),
-            queues=tuple(
-                StoredQueue(number, vhost, name, bool(auto_delete), arguments)
-                for number, vhost, name, auto_delete, arguments in rows(QUEUES)
-            ),
-            bindings=tuple(StoredBinding(*row) for row in rows(BINDINGS)),
-            reader_offsets=tuple(StoredReaderOffset(*row) for row in rows(READER_OFFSETS)),
-            groups=tuple(StoredGroup(*row) for row in rows(GROUPS)),
-            group_retries=tuple(StoredGroupRetries(*row) for row in rows(GROUP_RETRIES)),
-            policies=tuple(
-                StoredPolicy(vhost, bool(operator), *rest)
-                for vhost, operator, *rest in rows(POLICIES)
-            ),
-            filter_classes=tuple(StoredFilterClass(*row) for row in rows(FILTER_CLASSES)),
-            stagings=tuple(StoredStaging(*row) for row in rows(STAGINGS)),
-            next_queue_id=next_queue_id,
-        )
+        load = self._original.load
+        found = tuple(each for kind in self._kinds for each in load(kind))
+        return Snapshot(found, next(load(State)).next_queue_id)
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Make all changes in one transaction and return when they are on disk.
 
         Args:
-            changes: in order: `("put_queue", {"id": 7, "vhost": "/", …})`, and so on with
-                put_vhost, drop_vhost (with all that is in it), put_exchange, drop_exchange,
-                drop_queue, put_binding, drop_binding, put_reader_offset, drop_reader_offset,
-                put_group, drop_group, put_cache, drop_cache, put_policy, drop_policy, put_delays,
-                drop_delays, put_filter_class, drop_filter_class, put_staging,
-                drop_staging, put_group_retries, drop_group_retries. Any of them may be repeated.
+            changes: in order. Any of them may be repeated.
 
         Raises:
             DefinitionsError: nothing was changed; the disk may be full.
@@ -288,9 +103,9 @@ class Definitions:
             self._copy = None
 
 
-def problems(path: Path) -> list[str]:
+def problems(path: Path, kinds: Kinds) -> list[str]:
     """Say what is wrong with the definitions of a broker that is not running; change nothing."""
-    original, copy = examine(path), examine(copy_path(path))
+    original, copy = examine(path, kinds), examine(copy_path(path), kinds)
     if original.problem == copy.problem == "missing":
         return []
     found = [
@@ -303,12 +118,13 @@ def problems(path: Path) -> list[str]:
     return found
 
 
-def queue_ids(path: Path) -> frozenset[int] | None:
-    """Return the ids of all queues that there are; None if the file cannot be trusted."""
-    if examine(path).problem is not None:
+def numbers(path: Path, kinds: Kinds, kind: type[Durable]) -> frozenset[int] | None:
+    """Return the ids of all definitions of a kind; None if the file cannot be trusted."""
+    if examine(path, kinds).problem is not None:
         return None
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        return frozenset(number for (number,) in connection.execute("SELECT id FROM queues"))
+        ids = connection.execute(f"SELECT id FROM {kind.TABLE.name}")  # noqa: S608 - a constant
+        return frozenset(number for (number,) in ids)
 
 
 def copy_path(path: Path) -> Path:
@@ -316,9 +132,9 @@ def copy_path(path: Path) -> Path:
     return path.with_suffix(f".copy{path.suffix}")
 
 
-def _repair(path: Path, copy: Path) -> tuple[str, ...]:
+def _repair(path: Path, copy: Path, kinds: Kinds) -> tuple[str, ...]:
     """Make both files whole, or raise; return what there is to tell."""
-    original, copied = examine(path), examine(copy)
+    original, copied = examine(path, kinds), examine(copy, kinds)
     if original.problem == copied.problem == "missing":
         return ()
     if original.problem and copied.problem:

@@ -23,8 +23,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from leporid.durable import Change
 from leporid.storage.definitions import DefinitionsError
 from leporid.storage.segments import NO_ROOM, Write
 from leporid.storage.streams import SegmentSync, StreamWork
@@ -35,8 +36,6 @@ NO_ROOM_SQLITE: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHM
 # Of the files that are to be deleted, one in so many goes after each job although others wait: a
 # purge of 10 GiB then costs no job more than about 40 syncs of a directory.
 DROPS_SHARE: Final = 16
-
-Change = tuple[str, dict[str, Any]]
 
 
 class DefinitionsPort(Protocol):

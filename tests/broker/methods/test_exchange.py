@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.peer import World, user
+from tests.broker.recording import drops, puts
 
 from leporid.amqp.methods import (
     ExchangeBind,
@@ -23,7 +24,8 @@ from leporid.amqp.methods import (
     QueueUnbindOk,
 )
 from leporid.amqp.tables import Int64L, Value, encode_table
-from leporid.broker.changes import DropBinding, DropExchange, PutBinding, PutExchange
+from leporid.broker.stored import StoredBinding, StoredExchange
+from leporid.durable import Drop, Put
 
 DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
 EMPTY = encode_table({})
@@ -166,10 +168,12 @@ def test_durable_exchanges_are_recorded(world: World):
     peer = world.peer()
     arguments: dict[str, Value] = {"alternate-exchange": "a"}
     peer.call(ExchangeDeclare(exchange="e", type="topic", durable=True, arguments=arguments))
-    assert world.changes == [PutExchange("/", "e", "topic", False, False, encode_table(arguments))]
+    assert world.changes == [
+        Put(StoredExchange("/", "e", "topic", False, False, encode_table(arguments)))
+    ]
     assert peer.connection.events[-2:] == ["hold 1", "exchange.declare-ok"]
     assert peer.call(ExchangeDelete(exchange="e")) == ExchangeDeleteOk()
-    assert world.changes[1:] == [DropExchange("/", "e")]
+    assert world.changes[1:] == [Drop(StoredExchange, ("/", "e"))]
     assert peer.call(ExchangeDelete(exchange="e")) == ExchangeDeleteOk()
 
 
@@ -256,8 +260,8 @@ def test_only_bindings_that_are_durable_at_both_ends_are_recorded(world: World):
     assert peer.connection.events[-2:] == ["hold 1", "queue.bind-ok"]
     peer.call(QueueUnbind(queue="d", exchange="amq.topic", routing_key="k"))
     assert world.changes == [
-        PutBinding("/", "amq.topic", "d", "queue", "k", EMPTY),
-        DropBinding("/", "amq.topic", "d", "queue", "k", EMPTY),
+        Put(StoredBinding("/", "amq.topic", "d", "queue", "k", EMPTY)),
+        Drop(StoredBinding, ("/", "amq.topic", "d", "queue", "k", EMPTY)),
     ]
 
 
@@ -269,10 +273,8 @@ def test_equal_bindings_are_recorded_alike(world: World):
     other: dict[str, Value] = {"x-match": "any", "b": [2, {"c": Int64L(3)}], "a": Int64L(1)}
     peer.call(QueueBind(queue="d", exchange="amq.headers", arguments=one))
     peer.call(QueueUnbind(queue="d", exchange="amq.headers", arguments=other))
-    put, drop = world.changes
-    assert isinstance(put, PutBinding)
-    assert isinstance(drop, DropBinding)
-    assert put.arguments == drop.arguments
+    (put,) = puts(world.changes, StoredBinding)
+    assert drops(world.changes, StoredBinding) == [put.identity]
 
 
 def test_exclusiveness_counts_for_unbinding_only_if_there_is_a_binding(world: World):
@@ -300,7 +302,7 @@ def test_an_auto_delete_exchange_goes_with_its_last_binding(world: World):
         world.changes.clear()
         peer.call(end)
         assert vhost.find_exchange("e") is None
-        assert world.changes == [DropExchange("/", "e")]
+        assert world.changes == [Drop(StoredExchange, ("/", "e"))]
 
 
 def test_auto_delete_climbs(world: World):
@@ -353,12 +355,15 @@ def test_deleting_an_exchange_takes_all_its_bindings_along(world: World):
         map(
             repr,
             [
-                DropBinding("/", "e", "d", "queue", "", EMPTY),
-                DropBinding("/", "auto", "e", "exchange", "", EMPTY),
+                Drop(StoredBinding, ("/", "e", "d", "queue", "", EMPTY)),
+                Drop(StoredBinding, ("/", "auto", "e", "exchange", "", EMPTY)),
             ],
         )
     )
-    assert world.changes[2:] == [DropExchange("/", "e"), DropExchange("/", "auto")]
+    assert world.changes[2:] == [
+        Drop(StoredExchange, ("/", "e")),
+        Drop(StoredExchange, ("/", "auto")),
+    ]
 
 
 # ---------------------------------------------------------------------- permissions

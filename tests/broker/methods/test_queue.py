@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.peer import World, user
+from tests.broker.recording import puts
 
 from leporid.amqp.methods import (
     BasicCancel,
@@ -19,7 +20,8 @@ from leporid.amqp.methods import (
     QueuePurgeOk,
 )
 from leporid.amqp.tables import Value, encode_table
-from leporid.broker.changes import DropBinding, DropQueue, PutBinding, PutQueue
+from leporid.broker.stored import StoredBinding, StoredQueue
+from leporid.durable import Drop, Put
 
 LOCKED = (
     "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could "
@@ -63,12 +65,12 @@ def test_a_durable_queue_is_on_disk_before_the_answer(world: World):
     peer = world.peer()
     arguments: dict[str, Value] = {"x-max-length": 5}
     peer.call(QueueDeclare(queue="q", durable=True, auto_delete=True, arguments=arguments))
-    assert world.changes == [PutQueue(1, "/", "q", True, encode_table(arguments))]
+    assert world.changes == [Put(StoredQueue(1, "/", "q", True, encode_table(arguments)))]
     assert peer.connection.events[-2:] == ["hold 1", "queue.declare-ok"]
     peer.call(QueueDeclare(queue="q", durable=True, auto_delete=True, arguments=arguments))
     assert peer.connection.events[-2:] == ["queue.declare-ok", "queue.declare-ok"]
     peer.call(QueueDelete(queue="q"))
-    assert world.changes[1:] == [DropQueue(1)]
+    assert world.changes[1:] == [Drop(StoredQueue, (1,))]
     assert peer.connection.events[-2:] == ["hold 1", "queue.delete-ok"]
 
 
@@ -77,7 +79,7 @@ def test_numbers_are_never_used_again(world: World):
     for _ in range(3):
         peer.call(QueueDeclare(queue="q", durable=True))
         peer.call(QueueDelete(queue="q"))
-    assert [put.id for put in world.changes if isinstance(put, PutQueue)] == [1, 2, 3]
+    assert [put.id for put in puts(world.changes, StoredQueue)] == [1, 2, 3]
 
 
 def test_what_is_transient_is_not_recorded(world: World):
@@ -250,8 +252,8 @@ def test_deleting_a_durable_queue_takes_its_bindings_along(world: World):
     peer.call(QueueDelete(queue="q"))
     empty = encode_table({})
     assert world.changes == [
-        DropBinding("/", "amq.topic", "q", "queue", "k", empty),
-        DropQueue(1),
+        Drop(StoredBinding, ("/", "amq.topic", "q", "queue", "k", empty)),
+        Drop(StoredQueue, (1,)),
     ]
 
 
@@ -272,8 +274,7 @@ def test_no_name_means_the_last_declared_queue(world: World, method: Method):
     peer.call(QueueDeclare(queue="q", durable=True))
     peer.call(method)
     if isinstance(method, QueueBind):
-        assert isinstance(world.changes[-1], PutBinding)
-        assert world.changes[-1].key == "q"
+        assert puts(world.changes[-1:], StoredBinding)[0].key == "q"
 
 
 # ---------------------------------------------------------------------- permissions

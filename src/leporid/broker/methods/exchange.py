@@ -24,13 +24,13 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Int64L, Value
 from leporid.broker.arguments import Arguments
-from leporid.broker.changes import DestinationKind
 from leporid.broker.channel import ChannelState
 from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.exchanges import (
     DELAYED_TYPE_ARGUMENT,
     STRICT_KEYS_ARGUMENT,
     Binding,
+    DestinationKind,
     is_exchange_type,
 )
 from leporid.broker.names import SYSTEM_PREFIX, check_new_name, exchange_in, without_line_breaks

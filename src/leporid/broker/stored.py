@@ -1,0 +1,380 @@
+"""Every kind of durable definition: its fields and table, what it is made of, how it is restored.
+
+Responsible for all that a kind is: a new one is one class here, and a line in `KINDS`. Must not
+know where definitions are kept. Invariant: restoring records nothing; bindings are dropped before
+what they are between, readers before their stream, delayed messages before their exchange.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from leporid.amqp.tables import decode_table, encode_table
+from leporid.broker.exchanges import Binding, DestinationKind
+from leporid.broker.policies import Policy, make_policy
+from leporid.broker.queue_types import queue_type
+from leporid.durable import Change, Drop, Durable, Field, Put, Table
+from leporid.filterserver.filter_class import FilterClass
+
+if TYPE_CHECKING:
+    from leporid.broker.broker import Broker
+    from leporid.broker.exchange import Exchange
+    from leporid.broker.members import Group
+    from leporid.broker.queues import QueueState
+
+
+class Recorder:
+    """Records for one virtual host.
+
+    Attributes:
+        vhost: its name.
+    """
+
+    def __init__(self, vhost: str, record: Callable[[Change], None]) -> None:
+        self.vhost = vhost
+        self._record = record
+
+    def put(self, definition: Stored | None) -> None:
+        """Record a definition that is new or has changed; None is not durable."""
+        if definition is not None:
+            self._record(Put(definition))
+
+    def drop(self, kind: type[Stored], *identity: Field) -> None:
+        """Record the end of a definition."""
+        self._record(Drop(kind, identity))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Durable):
+    """The base of all kinds.
+
+    Attributes:
+        TITLE: what a definition of this kind is called where it cannot be restored.
+        NEEDS: kinds that are restored before.
+    """
+
+    TITLE: ClassVar[str]
+    NEEDS: ClassVar[tuple[type[Stored], ...]] = ()
+
+    @abstractmethod
+    def restore(self, broker: Broker) -> None:
+        """Make again what was recorded.
+
+        Raises:
+            Fault, LookupError, PolicyError: it makes no sense, or something that it needs is gone.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVhost(Stored):
+    """A virtual host."""
+
+    TABLE = Table("vhosts", ("name",), inside="vhost")
+    TITLE = "virtual host"
+    name: str
+
+    def restore(self, broker: Broker) -> None:
+        """Make it, without anything of its own."""
+        broker.restore_vhost(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFilterClass(Stored):
+    """A filter class, in the version that counts."""
+
+    TABLE = Table("filter_classes", ("name",), since=3)
+    TITLE = "filter class"
+    name: str
+    version: int
+    class_name: str
+    source: bytes
+
+    def restore(self, broker: Broker) -> None:
+        """Register it, before bindings and consumers ask for it."""
+        found = FilterClass(self.name, self.version, self.class_name, self.source)
+        broker.filter_classes.restore(found)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicy(Stored):
+    """A policy, or an operator policy, which have names of their own."""
+
+    TABLE = Table("policies", ("vhost", "operator", "name"), since=3)
+    TITLE = "policy"
+    NEEDS = (StoredVhost,)
+    vhost: str
+    operator: bool
+    name: str
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: bytes
+
+    @classmethod
+    def of(cls, vhost: str, policy: Policy) -> StoredPolicy:
+        """Return what is recorded of a policy."""
+        definition = encode_table(policy.definition)
+        return cls(
+            vhost,
+            policy.operator,
+            policy.name,
+            policy.pattern,
+            policy.apply_to,
+            policy.priority,
+            definition,
+        )
+
+    def restore(self, broker: Broker) -> None:
+        """Put it in force, before there is anything that should have its limits."""
+        policy = make_policy(
+            self.name,
+            self.pattern,
+            decode_table(self.definition)[0],
+            priority=self.priority,
+            apply_to=self.apply_to,
+            operator=self.operator,
+        )
+        broker.vhosts[self.vhost].policies.put(policy)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCache(Stored):
+    """A durable exchange remembers messages under a number."""
+
+    TABLE = Table("caches", ("id",), unique=("vhost", "exchange"), since=3, checks_id=False)
+    TITLE = "cache of an exchange"
+    NEEDS = (StoredVhost,)
+    id: int
+    vhost: str
+    exchange: str
+
+    def restore(self, broker: Broker) -> None:
+        """Tell the number, before the exchange is made."""
+        broker.vhosts[self.vhost].histories.expect(self.exchange, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredExchange(Stored):
+    """A durable exchange; the predeclared ones are never recorded."""
+
+    TABLE = Table("exchanges", ("vhost", "name"))
+    TITLE = "exchange"
+    NEEDS = (StoredPolicy, StoredCache)
+    vhost: str
+    name: str
+    type: str
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+
+    @classmethod
+    def of(cls, vhost: str, exchange: Exchange) -> StoredExchange | None:
+        """Return what is recorded of an exchange; None if it is not durable."""
+        if not exchange.durable:
+            return None
+        arguments = encode_table(exchange.arguments)
+        flags = exchange.auto_delete, exchange.internal
+        return cls(vhost, exchange.name, exchange.type, *flags, arguments)
+
+    def restore(self, broker: Broker) -> None:
+        """Make it."""
+        broker.vhosts[self.vhost].add_exchange(
+            self.name,
+            self.type,
+            durable=True,
+            auto_delete=self.auto_delete,
+            internal=self.internal,
+            arguments=decode_table(self.arguments)[0],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDelays(Stored):
+    """A durable exchange keeps delayed messages under a number."""
+
+    TABLE = Table("delays", ("id",), unique=("vhost", "exchange"), since=3)
+    TITLE = "store of delayed messages"
+    NEEDS = (StoredExchange,)
+    id: int
+    vhost: str
+    exchange: str
+
+    def restore(self, broker: Broker) -> None:
+        """Make the store of its exchange."""
+        vhost = broker.vhosts[self.vhost]
+        vhost.delay_stores.restore(self.id, vhost.exchange(self.exchange))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQueue(Stored):
+    """A durable queue, under a number that is never used again."""
+
+    TABLE = Table("queues", ("id",), unique=("vhost", "name"))
+    TITLE = "queue"
+    NEEDS = (StoredPolicy, StoredExchange)
+    id: int
+    vhost: str
+    name: str
+    auto_delete: bool
+    arguments: bytes
+
+    @classmethod
+    def of(cls, vhost: str, queue: QueueState) -> StoredQueue | None:
+        """Return what is recorded of a queue; None if it is not durable."""
+        if not queue.durable:
+            return None
+        return cls(queue.id, vhost, queue.name, queue.auto_delete, encode_table(queue.arguments))
+
+    def restore(self, broker: Broker) -> None:
+        """Make it, under its number."""
+        arguments = decode_table(self.arguments)[0]
+        broker.vhosts[self.vhost].make_queue(
+            self.name,
+            queue_id=self.id,
+            auto_delete=self.auto_delete,
+            arguments=arguments,
+            kind=queue_type(arguments),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVerdictQueue(Stored):
+    """Messages of a durable binding wait for a filter class, under a number."""
+
+    TABLE = Table("stagings", ("id",), since=3)
+    TITLE = "place of what waits for a filter class"
+    NEEDS = (StoredFilterClass, StoredExchange, StoredQueue)
+    id: int
+    vhost: str
+    source: str
+    destination: str
+    kind: str
+    key: str
+    arguments: bytes
+
+    @classmethod
+    def of(cls, number: int, vhost: str, binding: Binding) -> StoredVerdictQueue:
+        """Return what is recorded of the place of a durable binding."""
+        of = StoredBinding.of(vhost, binding)
+        return cls(number, vhost, of.source, of.destination, of.kind, of.key, of.arguments)
+
+    def restore(self, broker: Broker) -> None:
+        """Make it again; its binding, which is made later, finds it."""
+        binding = _binding(self.source, self.destination, self.kind, self.key, self.arguments)
+        if not broker.vhosts[self.vhost].bindings.restore_staging(self.id, binding):
+            raise LookupError("its destination is missing")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBinding(Stored):
+    """A binding between a durable exchange and a durable destination."""
+
+    TABLE = Table("bindings", ("vhost", "source", "destination", "kind", "key", "arguments"))
+    TITLE = "binding"
+    NEEDS = (StoredVerdictQueue,)
+    vhost: str
+    source: str
+    destination: str
+    kind: str
+    key: str
+    arguments: bytes
+
+    @classmethod
+    def of(cls, vhost: str, binding: Binding) -> StoredBinding:
+        """Return what is recorded of a binding whose ends are durable."""
+        arguments = encode_table(binding.arguments)
+        ends = binding.source, binding.destination, binding.destination_kind
+        return cls(vhost, *ends, binding.key, arguments)
+
+    def restore(self, broker: Broker) -> None:
+        """Make it again."""
+        binding = _binding(self.source, self.destination, self.kind, self.key, self.arguments)
+        if not broker.vhosts[self.vhost].bindings.restore(binding):
+            raise LookupError("one of its ends is missing")
+
+
+def _binding(source: str, destination: str, recorded: str, key: str, arguments: bytes) -> Binding:
+    kind: DestinationKind = "exchange" if recorded == "exchange" else "queue"
+    return Binding(source, destination, kind, key, decode_table(arguments)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReaderOffset(Stored):
+    """A named reader has read a stream up to and with that offset."""
+
+    TABLE = Table("reader_offsets", ("vhost", "stream", "reader"), since=2)
+    TITLE = "offset of a reader"
+    NEEDS = (StoredQueue,)
+    vhost: str
+    stream: str
+    reader: str
+    offset: int
+
+    def restore(self, broker: Broker) -> None:
+        """Tell the stream."""
+        broker.vhosts[self.vhost].stream(self.stream).reader_offsets[self.reader] = self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup(Stored):
+    """A group reads a stream, or a partitioned one; its filter is a table of arguments."""
+
+    TABLE = Table("groups", ("vhost", "stream", "name"), since=3)
+    TITLE = "group"
+    NEEDS = (StoredReaderOffset, StoredBinding)
+    vhost: str
+    stream: str
+    name: str
+    version: int
+    arguments: bytes
+    used_ms: int
+
+    @classmethod
+    def of(cls, vhost: str, group: Group) -> StoredGroup:
+        """Return what is recorded of a group."""
+        arguments = encode_table(group.agreed)
+        return cls(vhost, group.stream, group.name, group.version, arguments, group.used_ms)
+
+    def restore(self, broker: Broker) -> None:
+        """Make it again, without members."""
+        arguments = decode_table(self.arguments)[0]
+        broker.vhosts[self.vhost].groups.restore(
+            self.stream, self.name, self.version, arguments, self.used_ms
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroupRetries(Stored):
+    """What a group retries is kept under a number."""
+
+    TABLE = Table("group_retries", ("id",), since=4)
+    TITLE = "retries of a group"
+    NEEDS = (StoredGroup,)
+    id: int
+    vhost: str
+    stream: str
+    name: str
+
+    def restore(self, broker: Broker) -> None:
+        """Make again where the messages are."""
+        broker.vhosts[self.vhost].groups.restore_retries(self.stream, self.name, self.id)
+
+
+KINDS: Final[tuple[type[Stored], ...]] = (
+    StoredVhost,
+    StoredExchange,
+    StoredQueue,
+    StoredBinding,
+    StoredReaderOffset,
+    StoredGroup,
+    StoredGroupRetries,
+    StoredPolicy,
+    StoredCache,
+    StoredDelays,
+    StoredFilterClass,
+    StoredVerdictQueue,
+)
+"""All of them, in the order in which a new file gets their tables."""

@@ -1,0 +1,107 @@
+"""Durable definitions, as control plane and storage agree on them: kinds, changes, snapshots.
+
+Responsible for what a kind of definition is: a frozen dataclass whose fields are columns, and whose
+`TABLE` says how they are kept. Must not know any kind (`broker/stored.py` has them all), nor SQL.
+Invariant: applying a change twice is the same as applying it once, and tables of arguments stay
+encoded, so that a value's type is never lost on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+from typing import ClassVar, TypeAlias, TypeVar, get_type_hints
+
+Field: TypeAlias = str | int | bytes
+"""What a field of a definition may be; a bool is an int."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How the definitions of one kind are kept.
+
+    Attributes:
+        name: of the table.
+        key: the fields that tell one definition from another; the first ones of the class. An `id`
+            alone is a number in the log, which is never given twice.
+        unique: fields of which there are no two the same.
+        since: the version of the schema that brought the table.
+        checks_id: whether the table refuses an id of 0.
+        inside: the column by which definitions of other kinds name the one of this kind that they
+            are dropped with.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    unique: tuple[str, ...] = ()
+    since: int = 1
+    checks_id: bool = True
+    inside: str | None = None
+
+    @property
+    def has_id(self) -> bool:
+        """Whether definitions have a number in the log."""
+        return self.key == ("id",)
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """One durable definition; the base of every kind."""
+
+    TABLE: ClassVar[Table]
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """Return the names of its fields, in order."""
+        return tuple(field.name for field in fields(cls))
+
+    @classmethod
+    def types(cls) -> dict[str, type]:
+        """Return the types of its fields, in order."""
+        hints = get_type_hints(cls)
+        return {name: hints[name] for name in cls.columns()}
+
+    @property
+    def identity(self) -> tuple[Field, ...]:
+        """The values of its key."""
+        return tuple(getattr(self, name) for name in self.TABLE.key)
+
+    def values(self) -> tuple[Field, ...]:
+        """Return all of its values, in order."""
+        return astuple(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A definition is there, or has other values than before."""
+
+    definition: Durable
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A definition is gone; what was inside it, too."""
+
+    kind: type[Durable]
+    identity: tuple[Field, ...]
+
+
+Change: TypeAlias = Put | Drop
+
+D = TypeVar("D", bound=Durable)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All definitions at one moment.
+
+    Attributes:
+        definitions: of every kind, those of one kind by their keys.
+        next_queue_id: the lowest number in the log that nothing ever had.
+    """
+
+    definitions: tuple[Durable, ...]
+    next_queue_id: int
+
+    def of(self, kind: type[D]) -> tuple[D, ...]:
+        """Return the definitions of one kind."""
+        return tuple(each for each in self.definitions if isinstance(each, kind))

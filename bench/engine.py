@@ -33,8 +33,8 @@ from bench.client import CHANNEL, PROTOCOL_HEADER, ack, message
 
 from leporid.engine.connection.channel import Channel
 from leporid.engine.connection.connection import Connection
-from leporid.engine.connection.interceptor import Interceptor
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
+from leporid.engine.publishing.interceptor import Interceptor
 from leporid.engine.queue.queue import Queue
 from leporid.engine.routing.route_cache import RouteCache
 from leporid.engine.selectors.filter import Filter
@@ -98,12 +98,12 @@ class Peer:
 
     def __init__(
         self,
-        plane: Plane,
+        engine: Engine,
         queues: Sequence[Queue],
         filtered: Sequence[tuple[Filter, Queue]] = (),
     ) -> None:
-        found = plane.conditional_route([], filtered) if filtered else queues
-        self._source = plane.route_cache("", lambda _key, _properties: found, True)
+        found = engine.conditional_route([], filtered) if filtered else queues
+        self._source = engine.route_cache("", lambda _key, _properties: found, True)
 
     def route_cache(self, _name: str, /) -> RouteCache:
         """The routes of the one exchange there is."""
@@ -145,24 +145,24 @@ class Peer:
 
 
 class Rig:
-    """A plane with one publisher, and one consumer on each queue."""
+    """A engine with one publisher, and one consumer on each queue."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
-        self.plane = Plane(1)
-        self.plane.now_ms, self.plane.wall_ms = 1, 1
+        self.engine = Engine(1)
+        self.engine.clock.now_ms, self.engine.clock.wall_ms = 1, 1
         if case.intercepted:
-            self.plane.interceptor = Interceptor(
+            self.engine.publishing.interceptor = Interceptor(
                 timestamp="keep", message_id="keep", random_bytes=os.urandom
             )
         self.queues: list[Queue]
         if case.stream:
-            stream = self.plane.stream(1, "s")
+            stream = self.engine.stream(1, "s")
             stream.set_retention(max_bytes=STREAM_BYTES)
             self.queues = [stream]
         else:
             self.queues = [
-                self.plane.queue(number + 1 if case.durable else 0, f"q{number}", case.durable)
+                self.engine.queue(number + 1 if case.durable else 0, f"q{number}", case.durable)
                 for number in range(case.queues)
             ]
         if case.limited:
@@ -171,7 +171,7 @@ class Rig:
                 queue.set_limits(max_length=LENGTH, max_bytes=LENGTH_BYTES)
         filters = [case.filters.format(number) for number in range(FILTERS)]
         filtered = [(Selector(program(sql).code), self.queues[0]) for sql in filters if sql]
-        peer = Peer(self.plane, self.queues, filtered)
+        peer = Peer(self.engine, self.queues, filtered)
         self._publisher, channel = self._connect(peer)
         if case.durable:
             channel.select_confirm()
@@ -184,8 +184,8 @@ class Rig:
         self._turns = self._make_turns()
 
     def _connect(self, peer: Peer) -> tuple[Connection, Channel]:
-        connection = self.plane.connection(peer)
-        connection.frame_max = FRAME_BYTES_MAX
+        connection = self.engine.connection(peer)
+        connection.output.frame_max = FRAME_BYTES_MAX
         connection.feed(PROTOCOL_HEADER)
         return connection, connection.open_channel(CHANNEL)
 
@@ -213,45 +213,45 @@ class Rig:
 
     def _read_all(self) -> None:
         """The consumer reads what was sent to it."""
-        while pending := self._consumer.pending_bytes:
+        while pending := self._consumer.output.pending_bytes:
             self._consumer.sent(pending)
-            self.plane.run()
+            self.engine.run()
 
     def run(self, turns: int) -> float:
         """Let that many turns pass; returns seconds."""
-        plane, publisher, consumer = self.plane, self._publisher, self._consumer
+        engine, publisher, consumer = self.engine, self._publisher, self._consumer
         acknowledged, durable = self._case.acknowledged, self._case.durable
         everything = ack(0, multiple=True)
         blocks = [self._turns[turn % len(self._turns)] for turn in range(turns)]
         began = time.perf_counter()
         for block in blocks:
             publisher.feed(block)
-            plane.run()
+            engine.run()
             self._read_all()
             if acknowledged:
                 consumer.feed(everything)
             if durable:
-                work = plane.begin_sync()
+                work = engine.begin_sync()
                 if work is not None:
-                    plane.end_sync(work[0], work[1], work[3])
-                plane.run()
-                publisher.sent(publisher.pending_bytes)
+                    engine.end_sync(work[0], work[1], work[3])
+                engine.run()
+                publisher.sent(publisher.output.pending_bytes)
                 self._read_all()  # a stream is read when it is synced
-            plane.take_touched()
+            engine.connections.take_touched()
         return time.perf_counter() - began
 
     def check(self, turns: int) -> None:
         """The invariant: nothing is left, and nothing was left out."""
         published = turns * TURN_MESSAGES
-        plane = self.plane
-        assert plane.published == published, plane.published
-        assert plane.delivered == published * len(self.queues), plane.delivered
+        engine = self.engine
+        assert engine.queues.published == published, engine.queues.published
+        assert engine.queues.delivered == published * len(self.queues), engine.queues.delivered
         if not self._case.stream:
             assert all(not queue.ready_count and not queue.unacked_count for queue in self.queues)
         if self._case.acknowledged and not self._case.stream:
-            assert plane.acked == plane.delivered, plane.acked
+            assert engine.queues.acked == engine.queues.delivered, engine.queues.acked
         if self._case.durable:
-            assert plane.confirmed == published, plane.confirmed
+            assert engine.queues.confirmed == published, engine.queues.confirmed
 
 
 def rate(case: Case, turns: int, repeats: int) -> float:

@@ -32,8 +32,8 @@ from bench.client import (
 )
 from bench.engine import FRAME_BYTES_MAX, TURN_MESSAGES, Peer
 
+from leporid.engine.engine import Engine
 from leporid.engine.log.window import Window
-from leporid.engine.plane import Plane
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.tags import Tags
@@ -109,23 +109,23 @@ class Scan:
     """A stream of flights that is in memory as a whole."""
 
     def __init__(self, turns: int) -> None:
-        self.plane = Plane(1)
-        self.plane.now_ms, self.plane.wall_ms = 1, 1
-        self.stream = self.plane.stream(1, "flights")
-        publisher = self.plane.connection(Peer(self.plane, [self.stream]))
-        publisher.frame_max = FRAME_BYTES_MAX
+        self.engine = Engine(1)
+        self.engine.clock.now_ms, self.engine.clock.wall_ms = 1, 1
+        self.stream = self.engine.stream(1, "flights")
+        publisher = self.engine.connection(Peer(self.engine, [self.stream]))
+        publisher.output.frame_max = FRAME_BYTES_MAX
         publisher.feed(PROTOCOL_HEADER)
         publisher.open_channel(CHANNEL)
         self.count = turns * TURN_MESSAGES
         for turn in range(turns):
             first = turn * TURN_MESSAGES
             publisher.feed(b"".join(flight(first + at) for at in range(TURN_MESSAGES)))
-            self.plane.run()
-            work = self.plane.begin_sync()
+            self.engine.run()
+            work = self.engine.begin_sync()
             assert work is not None
-            self.plane.end_sync(work[0], work[1], work[3])
-            self.plane.run()
-            publisher.sent(publisher.pending_bytes)
+            self.engine.end_sync(work[0], work[1], work[3])
+            self.engine.run()
+            publisher.sent(publisher.output.pending_bytes)
         self.expected = len(range(0, self.count, RARE))
 
     def window(self) -> Window:

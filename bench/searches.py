@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.client import CHANNEL, PROTOCOL_HEADER, table
 from bench.engine import Peer
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
@@ -46,26 +46,26 @@ CASES = {
 }
 
 
-def fill(plane: Plane, queue: Queue, count: int) -> None:
+def fill(engine: Engine, queue: Queue, count: int) -> None:
     """Put so many equal messages into a queue."""
     properties = struct.pack(">H", 0x2000) + table(HEADERS)
     for _ in range(count):
-        plane.publish([queue], "", "q", properties, BODY)
-    plane.run()
+        engine.publish([queue], "", "q", properties, BODY)
+    engine.run()
 
 
-def search(plane: Plane, queue: Queue, texts: Sequence[str]) -> list[float]:
+def search(engine: Engine, queue: Queue, texts: Sequence[str]) -> list[float]:
     """Let consumers with these filters come, see that there is nothing, and go; time by turn."""
-    connection = plane.connection(Peer(plane, [queue]))
+    connection = engine.connection(Peer(engine, [queue]))
     connection.feed(PROTOCOL_HEADER)
     channel = connection.open_channel(CHANNEL)
     for number, text in enumerate(texts):
         wanted = Selector(program(text).code)
         channel.consume(queue, f"c{number}", True, 0, 0, filter=wanted)
     turns = []
-    while plane.busy:
+    while engine.busy:
         began = time.thread_time()
-        plane.run()
+        engine.run()
         turns.append(time.thread_time() - began)
     connection.lost()
     assert not queue.delivered, queue.delivered
@@ -79,13 +79,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--messages", type=int, default=MESSAGES, help="in the queue (%(default)s)")
     options = parser.parse_args(arguments)
-    plane = Plane(1)
-    plane.now_ms, plane.wall_ms = 1, 1
-    queue = plane.queue(0, "q", False)
-    fill(plane, queue, options.messages)
+    engine = Engine(1)
+    engine.clock.now_ms, engine.clock.wall_ms = 1, 1
+    queue = engine.queue(0, "q", False)
+    fill(engine, queue, options.messages)
     print(f"{'filters':10}  {'seconds':>8}  {'turns':>7}  {'longest ms':>10}")
     for name, texts in CASES.items():
-        turns = search(plane, queue, texts)
+        turns = search(engine, queue, texts)
         print(f"{name:10}  {sum(turns):8.3f}  {len(turns):7}  {1000 * max(turns):10.2f}")
     return 0
 

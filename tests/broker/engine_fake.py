@@ -114,9 +114,9 @@ class FakeCache(FakeQueue):
 
 @dataclass(eq=False)
 class FakeStream(FakeQueue):
-    """Keeps what is pushed, delivers at once; a message comes at the time `plane.wall_ms`."""
+    """Keeps what is pushed, delivers at once; a message comes at the time of its clock."""
 
-    plane: FakePlane | None = None
+    engine: FakePlane | None = None
     title: str = ""
     bodies: list[tuple[int, str]] = field(default_factory=list)
     first: int = 0
@@ -151,9 +151,9 @@ class FakeStream(FakeQueue):
         return self.end
 
     def push(self, body: str) -> None:
-        assert self.plane is not None
+        assert self.engine is not None
         self.last_chunk = self.next_offset
-        self.bodies.append((self.plane.wall_ms, body))
+        self.bodies.append((self.engine.clock.wall_ms, body))
         self.deliver()
 
     def deliver(self) -> None:
@@ -449,6 +449,10 @@ class FakeConnection:
         self.delivered: list[tuple[str, str]] = []
         self.finished = False
 
+    @property
+    def output(self) -> FakeConnection:
+        return self
+
     def send(self, channel: int, method: bytes) -> None:
         decoded = decode(method)
         self.sent.append((channel, decoded))
@@ -515,6 +519,8 @@ class FakeConnection:
 
 
 class FakePlane:
+    """An engine whose parts are itself."""
+
     def __init__(self) -> None:
         self.publishers_blocked = False
         self.generation = 1
@@ -537,6 +543,12 @@ class FakePlane:
         for queue in queues:
             queue.push(body.decode())
         return bool(queues)
+
+    @property
+    def clock(self) -> FakePlane:
+        return self
+
+    logs = searches = connections = clock
 
     def waiting_for(self, name: str) -> int:
         return 0
@@ -563,7 +575,7 @@ class FakePlane:
         return cache
 
     def stream(self, queue_id: int, name: str) -> FakeStream:
-        stream = FakeStream(queue_id, name, True, plane=self)
+        stream = FakeStream(queue_id, name, True, engine=self)
         self.queues.append(stream)
         return stream
 

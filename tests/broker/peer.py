@@ -53,12 +53,12 @@ class World:
         unknown_arguments: OnUnknown = "warn",
     ) -> None:
         counter = itertools.count(1)
-        self.plane = FakePlane()
+        self.engine = FakePlane()
         self.changes: list[Change] = []
         everything = {"/": EVERYTHING, "other": EVERYTHING}
         guest = User("guest", from_clear("guest", SECRET), permissions=everything)
         self.broker = Broker(
-            as_engine(self.plane),
+            as_engine(self.engine),
             Access([guest, *users], SECRET),
             record=self.changes.append,
             random_bytes=lambda size: next(counter).to_bytes(size, "big"),

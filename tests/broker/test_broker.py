@@ -20,7 +20,7 @@ def test_a_vhost_is_recorded_once(world: World):
     vhost = world.broker.add_vhost("new")
     assert world.broker.add_vhost("new") is vhost
     assert world.changes == [Put(StoredVhost("new"))]
-    assert world.broker.recorded_generation == world.plane.generation
+    assert world.broker.recorded_generation == world.engine.logs.generation
 
 
 def test_dropping_a_vhost_ends_its_connections_only(world: World):

@@ -57,21 +57,21 @@ def test_the_reply_comes_first(world: World):
 
 def test_who_waits_for_the_disk_is_waited_for(world: World):
     deleting, other = consumers(world, durable=True)
-    world.plane.generation = 2
+    world.engine.logs.generation = 2
     assert delete(deleting) == ["hold 2", "queue.delete-ok"]
-    world.broker.cancels.run(world.plane.now_ms)
+    world.broker.cancels.run(world.engine.clock.now_ms)
     assert other.sent(BasicCancel) == deleting.sent(BasicCancel) == []
     assert repr(world.broker.cancels) == "<Cancels added=0 held=1>"
-    world.plane.synced = 2
-    world.broker.cancels.run(world.plane.now_ms)
+    world.engine.logs.synced = 2
+    world.broker.cancels.run(world.engine.clock.now_ms)
     assert other.sent(BasicCancel) == TOLD
     assert deleting.sent(BasicCancel) == TOLD * 2
 
 
 def test_a_disk_that_is_full_keeps_the_news_from_nobody(world: World):
     deleting, other = consumers(world, durable=True)
-    world.plane.generation = 2
-    world.plane.now_ms = 5000
+    world.engine.logs.generation = 2
+    world.engine.clock.now_ms = 5000
     delete(deleting)
     deleting.session.on_lost()
     assert world.broker.cancels.next_due_ms == 5000 + WAIT_MS
@@ -84,9 +84,9 @@ def test_a_disk_that_is_full_keeps_the_news_from_nobody(world: World):
 
 def test_nobody_waits_where_there_is_no_reply(world: World):
     deleting, other = consumers(world, durable=True)
-    world.plane.generation = 2
+    world.engine.logs.generation = 2
     assert delete(deleting, no_wait=True) == []
-    world.broker.cancels.run(world.plane.now_ms)
+    world.broker.cancels.run(world.engine.clock.now_ms)
     assert other.sent(BasicCancel) == TOLD
 
 
@@ -134,11 +134,11 @@ def test_members_of_a_group_hear_of_its_end_after_who_ended_it(world: World):
     assert join(peer, 2, 1) == ["hold 1", "basic.consume-ok"]
     world.broker.cancels.run(0)
     assert peer.connection.sent[-1] == (1, TOLD[0])
-    world.plane.generation = 2
+    world.engine.logs.generation = 2
     assert delete(deleting, "s") == ["hold 2", "queue.delete-ok"]
     world.broker.handovers.run(0)
     world.broker.cancels.run(0)
     assert peer.sent(BasicCancel) == TOLD
-    world.plane.synced = 2
+    world.engine.logs.synced = 2
     world.broker.cancels.run(0)
     assert peer.connection.sent[-1] == (2, TOLD[0])

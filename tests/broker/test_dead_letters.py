@@ -25,8 +25,8 @@ class Cemetery:
         self.peer = peer
         self.letters: list[tuple[list[str], str, str, Properties, bytes]] = []
         self.refuses = False
-        world.plane.wall_ms = NOW_SECONDS * 1000 + 999
-        monkeypatch.setattr(world.plane, "publish", self.publish)
+        world.engine.clock.wall_ms = NOW_SECONDS * 1000 + 999
+        monkeypatch.setattr(world.engine, "publish", self.publish)
 
     def publish(
         self,
@@ -377,7 +377,7 @@ def test_a_defect_costs_one_letter_and_is_counted(
     cemetery: Cemetery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     cemetery.queue("q", "amq.fanout")
-    monkeypatch.setattr(cemetery.world.plane, "publish", None)
+    monkeypatch.setattr(cemetery.world.engine, "publish", None)
     cemetery.peer.call(QueueBind(queue="q", exchange="amq.fanout"))
     cemetery.bury("q")
     assert cemetery.counts()[1] == {("rejected", "defect"): 1}

@@ -25,7 +25,7 @@ from leporid.broker.exchanges import Binding
 from leporid.broker.stored import StoredDelays, StoredExchange
 from leporid.broker.vhost import VirtualHost
 from leporid.durable import Change, Drop, Put
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 
 
 def delay(delay_ms: int, **more: bytes) -> bytes:
@@ -42,17 +42,17 @@ class Here:
     """A virtual host over the real engine, whose clock is moved by hand."""
 
     def __init__(self) -> None:
-        self.plane: Plane = make_plane()
+        self.engine: Engine = make_plane()
         self.changes: list[Change] = []
         self.broker = Broker(
-            self.plane,
+            self.engine,
             Access([], b"secret"),
             record=self.changes.append,
             random_bytes=bytes,
             identity={},
         )
         self.vhost: VirtualHost = self.broker.add_vhost("/")
-        self.peer = EnginePeer(self.plane)
+        self.peer = EnginePeer(self.engine)
         self.peer.session.route_cache = self.source  # type: ignore[method-assign,assignment]
         self.peer.session.copies = self.copies  # type: ignore[method-assign,assignment]
         self.changes.clear()
@@ -94,11 +94,11 @@ class Here:
         self.peer.feed(publish(1, key, body.encode(), raw=raw, exchange=exchange))
 
     def sleep(self, ms: int) -> None:
-        self.plane.now_ms += ms
-        self.plane.wall_ms += ms
-        self.plane.run()
-        while self.plane.busy:
-            self.plane.run()
+        self.engine.clock.now_ms += ms
+        self.engine.clock.wall_ms += ms
+        self.engine.run()
+        while self.engine.busy:
+            self.engine.run()
 
     def came(self, queue: str) -> list[str]:
         engine = self.vhost.queue(queue).engine
@@ -332,7 +332,7 @@ def test_a_retry_that_waits_goes_round_once_and_then_is_a_cycle(here):
 def test_an_exchange_that_draws_or_remembers_does_so_when_it_routes(here):
     here.exchange("recent", "x-recent-history", x_recent_history_length=5)
     here.queue("late")
-    here.send("recent", "x", moment(here.plane.wall_ms + 50))
+    here.send("recent", "x", moment(here.engine.clock.wall_ms + 50))
     here.bind("recent", "late", "")
     assert here.came("late") == []
     here.sleep(51)
@@ -345,7 +345,7 @@ def test_a_moment_counts_on_every_exchange(here, exchange):
     here.queue("k")
     if exchange:
         here.bind(exchange, "k")
-    here.send(exchange, "x", moment(here.plane.wall_ms + 50))
+    here.send(exchange, "x", moment(here.engine.clock.wall_ms + 50))
     assert (here.came("k"), here.count(exchange)) == ([], 1)
     here.sleep(51)
     assert here.came("k") == ["x"]
@@ -491,7 +491,7 @@ def test_a_restart_finds_the_store_by_its_number():
 
 def test_a_virtual_host_that_goes_takes_them_along(here):
     here.exchange("mine")
-    here.send("mine", "a", moment(here.plane.wall_ms + 50))
+    here.send("mine", "a", moment(here.engine.clock.wall_ms + 50))
     here.broker.drop_vhost("/")
     here.sleep(100)
     assert here.count("mine") == 0

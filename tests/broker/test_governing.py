@@ -139,9 +139,9 @@ def test_what_is_not_governed_otherwise_is_not_touched(vhost: VirtualHost):
 def test_a_reply_queue_is_nobodys_to_govern(world: World, vhost: VirtualHost):
     vhost.set_policy(policy({"max-length": 0}, pattern=""))
     world.peer().call(BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True))
-    assert world.plane.queues[-1].limits == {}
+    assert world.engine.queues[-1].limits == {}
     vhost.set_policy(policy({"max-length": 1}, pattern=""))
-    assert world.plane.queues[-1].limits == {}
+    assert world.engine.queues[-1].limits == {}
 
 
 def test_publishers_look_anew_when_a_queue_begins_to_refuse(world: World, vhost: VirtualHost):
@@ -169,9 +169,9 @@ def test_publishers_look_anew_when_a_queue_begins_to_refuse(world: World, vhost:
 
 def routed(world: World, exchange: str, key: str = "k") -> list[str]:
     """Publish; return the queues that have it."""
-    before = {id(queue): queue.ready_count for queue in world.plane.queues}
+    before = {id(queue): queue.ready_count for queue in world.engine.queues}
     world.peer().connection.publish(1, exchange, key)
-    return [each.name for each in world.plane.queues if each.ready_count > before[id(each)]]
+    return [each.name for each in world.engine.queues if each.ready_count > before[id(each)]]
 
 
 def test_alternate_exchanges_by_policy(world: World, vhost: VirtualHost):
@@ -260,7 +260,7 @@ def test_there_are_only_so_many(vhost: VirtualHost):
 
 def test_those_of_the_configuration_file_are_changed_there(world: World):
     broker = Broker(
-        as_engine(world.plane),
+        as_engine(world.engine),
         world.broker.access,
         record=world.changes.append,
         random_bytes=bytes,

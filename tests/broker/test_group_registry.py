@@ -41,18 +41,18 @@ def test_a_group_without_members_is_forgotten_after_a_day(world: World):
     member = Member(world, offset=None)
     day_ms = world.broker.group_expires_ms
     assert day_ms == 24 * 60 * 60 * 1000
-    world.plane.now_ms = 5
+    world.engine.clock.now_ms = 5
     world.broker.look_at_groups()
-    world.plane.now_ms += 2 * day_ms
+    world.engine.clock.now_ms += 2 * day_ms
     world.broker.look_at_groups()
-    world.plane.wall_ms = 77
+    world.engine.clock.wall_ms = 77
     member.peer.session.on_lost()
     assert puts(world.changes[-1:], StoredGroup)[0].used_ms == 77
     world.broker.look_at_groups()
-    world.plane.now_ms += day_ms - 1
+    world.engine.clock.now_ms += day_ms - 1
     world.broker.look_at_groups()
     assert vhost_of(world).groups.of("s") == [group_of(world)]
-    world.plane.now_ms += 1
+    world.engine.clock.now_ms += 1
     world.broker.look_at_groups()
     assert world.changes[-4:] == [
         *(Drop(StoredReaderOffset, ("/", f"s-{at}", "g")) for at in range(3)),
@@ -78,7 +78,7 @@ def test_many_groups_are_looked_at_in_turn(world: World, monkeypatch: pytest.Mon
 def test_who_comes_in_time_keeps_it(world: World):
     Member(world).peer.session.on_lost()
     for _ in range(3):
-        world.plane.now_ms += world.broker.group_expires_ms - 1
+        world.engine.clock.now_ms += world.broker.group_expires_ms - 1
         world.broker.look_at_groups()
         Member(world).peer.session.on_lost()
     assert vhost_of(world).groups.of("s") == [group_of(world)]

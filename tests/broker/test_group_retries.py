@@ -132,10 +132,10 @@ def test_an_offset_is_recorded_when_what_came_back_is_on_disk(world: World):
     world.broker.save_reader_offsets()
     queue = vhost_of(world).queue("s-0")
     assert (queue.reader_offsets["g"], world.changes) == (1, [])
-    world.plane.synced = 6
+    world.engine.logs.synced = 6
     world.broker.save_reader_offsets()
     assert world.changes == []
-    world.plane.synced = 7
+    world.engine.logs.synced = 7
     world.broker.save_reader_offsets()
     assert len(world.changes) == 3
     world.broker.save_reader_offsets()

@@ -62,7 +62,7 @@ def test_it_is_due_again_soon_while_something_is_unsettled(world: World):
     assert handovers.next_due_ms == 0
     Member(world)
     Member(world)
-    world.plane.now_ms = 1000
+    world.engine.clock.now_ms = 1000
     assert handovers.next_due_ms == 1
     turn(world)
     assert 1000 < handovers.next_due_ms <= 1020

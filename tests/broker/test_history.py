@@ -22,8 +22,10 @@ NOT_KEPT = encode_properties(Properties(headers={"x-recent-history-no-store": Tr
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World()
+    monkeypatch.setattr("leporid.broker.history.snapshot", world.engine.snapshot)
+    return world
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def publish(peer: Peer, *bodies: str, exchange: str = "recent", properties: byte
 
 
 def histories(world: World) -> list[FakeQueue]:
-    return [queue for queue in world.plane.queues if queue.private]
+    return [queue for queue in world.engine.queues if queue.private]
 
 
 def test_whoever_is_bound_gets_what_was_published_before(peer: Peer):
@@ -166,7 +168,7 @@ ONCE = encode_properties(Properties(headers={"x-deduplication-header": "a"}))
 
 
 def memory(world: World, name: str) -> FakeCache:
-    found = [one for one in world.plane.queues if one.name == f"cache of {name}"]
+    found = [one for one in world.engine.queues if one.name == f"cache of {name}"]
     return fake_of(found[0], FakeCache)
 
 

@@ -62,9 +62,9 @@ def push(world: World, partition: int, *bodies: str) -> None:
 
 
 def turn(world: World, later_ms: int = 0) -> None:
-    world.plane.now_ms += later_ms
-    world.broker.handovers.run(world.plane.now_ms)
-    world.broker.cancels.run(world.plane.now_ms)
+    world.engine.clock.now_ms += later_ms
+    world.broker.handovers.run(world.engine.clock.now_ms)
+    world.broker.cancels.run(world.engine.clock.now_ms)
 
 
 def arguments_of(group: Value, version: Value, offset: Value, **more: Value) -> dict[str, Value]:
@@ -167,7 +167,7 @@ def test_what_is_not_settled_is_waited_for(world: World):
     turn(world, HANDOVER_MS - 1)
     assert first.partitions == ["s-0", "s-1"]
     assert (second.partitions, second.bodies) == ([], [])
-    assert world.broker.handovers.next_due_ms > world.plane.now_ms
+    assert world.broker.handovers.next_due_ms > world.engine.clock.now_ms
     first.ack()
     turn(world, 0)
     assert second.bodies == ["2c"]

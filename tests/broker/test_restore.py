@@ -143,7 +143,7 @@ def test_what_a_durable_exchange_remembers_has_the_number_that_it_had():
     assert again.changes == []
     caches = {
         one.id: (one.name, one.durable, one.limits)
-        for one in again.plane.queues
+        for one in again.engine.queues
         if isinstance(one, FakeCache) and one.id
     }
     assert caches == {
@@ -153,4 +153,4 @@ def test_what_a_durable_exchange_remembers_has_the_number_that_it_had():
     assert again.broker.new_queue_id() > max(caches)
     again.peer().call(ExchangeDelete(exchange="one"))
     assert drops(again.changes, StoredCache) == [recording.of(StoredCache)[0].identity]
-    assert [one.retired for one in again.plane.queues if one.name == "cache of one"] == [True]
+    assert [one.retired for one in again.engine.queues if one.name == "cache of one"] == [True]

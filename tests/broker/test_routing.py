@@ -72,13 +72,13 @@ class Filtering(Here):
 
     @property
     def counted(self) -> tuple[int, int, int, int]:
-        """What the plane counted: questions, those evaluated, matches, type errors."""
-        plane = self.plane
+        """What the engine counted: questions, those evaluated, matches, type errors."""
+        engine = self.engine
         return (
-            plane.filters_asked,
-            plane.filters_evaluated,
-            plane.filters_matched,
-            plane.filters_failed,
+            engine.publishing.filters.asked,
+            engine.publishing.filters.evaluated,
+            engine.publishing.filters.matched,
+            engine.publishing.filters.type_errors,
         )
 
 
@@ -319,7 +319,7 @@ def test_mandatory(here, exchange):
     (event,) = [each for each in here.peer.events() if isinstance(each, Returned)]
     assert event.body == b"2"
     assert here.came("a") == ["1"]
-    assert here.plane.unroutable == 1
+    assert here.engine.queues.unroutable == 1
 
 
 def test_transactions(here, exchange):

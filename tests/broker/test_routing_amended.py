@@ -23,25 +23,25 @@ def exchange(here, request) -> str:
 
 
 class Counting:
-    """A plane that notes which forks are made."""
+    """A engine that notes which forks are made."""
 
-    def __init__(self, plane, made):
-        self._plane = plane
+    def __init__(self, engine, made):
+        self._engine = engine
         self._made = made
 
     def conditional_route(self, queues, filtered):
         self._made.append(len(filtered))
-        return self._plane.conditional_route(queues, filtered)
+        return self._engine.conditional_route(queues, filtered)
 
     def note_filtered(self, *counts):
-        self._plane.note_filtered(*counts)
+        self._engine.NOTE_FILTERED(*counts)
 
 
 def test_a_route_is_made_once_for_many_keys(here):
     here.exchange("x", "fanout")
     here.queues("a", "b")
     made: list[int] = []
-    here.vhost.routing._plane = Counting(here.plane, made)
+    here.vhost.routing._engine = Counting(here.engine, made)
     here.filtered("x", "a", sql="n = 1")
     here.filtered("x", "b", sql="n > 0")
     for number in range(50):
@@ -65,7 +65,7 @@ def test_a_route_is_not_made_anew_for_each_binding_with_a_filter(here, key):
     here.exchange("x", "topic")
     here.queues("a", "b")
     made: list[int] = []
-    here.vhost.routing._plane = Counting(here.plane, made)
+    here.vhost.routing._engine = Counting(here.engine, made)
     for n in range(50):
         here.filtered("x", "ab"[n % 2], key, sql=f"n = {n}")
         assert here.goes("x", raw(n=n)) == "ab"[n % 2]

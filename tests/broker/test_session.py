@@ -191,7 +191,7 @@ def test_publishers_are_told_of_alarms_by_name(world: World):
     broker.set_alarm("disk", False)
     assert publisher.sent(ConnectionBlocked) == [ConnectionBlocked("low on memory")]
     assert publisher.sent(ConnectionUnblocked) == [ConnectionUnblocked()]
-    assert not world.plane.publishers_blocked
+    assert not world.engine.connections.publishers_blocked
     assert reader.sent(ConnectionBlocked) == []
 
 

@@ -43,7 +43,7 @@ class Judged(Filtering):
     def judge(self, passes: Callable[[Message], bool] = lambda message: True) -> int:
         """Give verdicts about everything that waits; returns how much that was."""
         count = 0
-        for staging in self.plane.take_judging():
+        for staging in self.engine.verdicts.take():
             while (batch := staging.batch(10, 10_000)) is not None:
                 messages = messages_of(batch[0][frames.HEAD.size :])
                 staging.judged(bytes(passes(each) for each in messages))
@@ -135,7 +135,7 @@ def test_two_classes_bring_a_queue_a_message_once(here, verdicts, first):
     for _ in range(3):
         here.goes("x", PLAIN)
     says = dict(zip(("big", "small"), verdicts, strict=True))
-    places = sorted(here.plane.take_judging(), key=lambda place: place.name != first)
+    places = sorted(here.engine.verdicts.take(), key=lambda place: place.name != first)
     for place in places:
         batch = place.batch(2, 10_000)
         if batch is not None:
@@ -153,7 +153,7 @@ def test_two_classes_that_are_asked_at_the_same_time_bring_it_once(here):
     for name in ("big", "small"):
         here.filtered("x", "a", x_filter_class=name)
     here.goes("x", PLAIN)
-    one, other = here.plane.take_judging()
+    one, other = here.engine.verdicts.take()
     assert one.batch(5, 100)[1] == other.batch(5, 100)[1] == 1
     one.judged(b"\1")
     other.judged(b"\1")
@@ -182,7 +182,7 @@ def test_a_class_on_the_way_to_an_exchange_beside_another_brings_it_once(here, f
     here.bind("x", "d")
     here.bind("z", "d")
     assert here.goes("x", PLAIN) == "d"
-    for place in sorted(here.plane.take_judging(), key=lambda place: place.name != first):
+    for place in sorted(here.engine.verdicts.take(), key=lambda place: place.name != first):
         assert place.batch(5, 100) is None or place.judged(b"\1") is None
     assert here.got() == "abc"
 

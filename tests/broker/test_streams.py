@@ -46,7 +46,7 @@ def world() -> World:
     world.peer().call(declaration())
     stream = world.stream("s")
     for number in range(5):
-        world.plane.wall_ms = number * 1000
+        world.engine.clock.wall_ms = number * 1000
         stream.push(f"m{number}")
     return world
 

@@ -37,7 +37,7 @@ def declare(world: World, name: str, arguments: dict[str, Value]) -> None:
 
 def test_logged_once_for_each_object_and_counted_each_time(caplog: pytest.LogCaptureFixture):
     world = World()
-    for world.plane.wall_ms in (5, 6):
+    for world.engine.clock.wall_ms in (5, 6):
         declare(world, "q", WRONG)
         declare(world, "other", WRONG)
     assert [record.message for record in caplog.records] == [SAID, SAID.replace("'q'", "'other'")]
@@ -99,6 +99,6 @@ def test_what_a_peer_makes_up_has_bounds(caplog: pytest.LogCaptureFixture):
     assert max(len(one.argument) for one in unknown(world).newest()) == 65
     assert len(caplog.records) == LOGGED_A_MINUTE_MAX + 1
     assert caplog.records[-1].message.startswith("more unknown arguments in vhost '/' are not")
-    world.plane.now_ms += 60_000
+    world.engine.clock.now_ms += 60_000
     declare(world, "q", WRONG)
     assert caplog.records[-1].message == SAID

@@ -33,7 +33,7 @@ class Asking:
         self.world = world
         self.settles = settles
         self.got: list[int] = []
-        self.peer = Peer(world.plane, {"s": world.stream})
+        self.peer = Peer(world.engine, {"s": world.stream})
         reader = self.peer.channel.consume_stream(
             world.stream, "r", prefetch, offset, choice, filter_class="C"
         )
@@ -50,7 +50,7 @@ class Asking:
 
     def rest(self) -> None:
         """As many turns as bring something."""
-        while self.turn() or self.world.plane.busy:
+        while self.turn() or self.world.engine.busy:
             pass
 
     def messages(self, most: int = 1000, bytes_max: int = 2**20) -> list[Message]:

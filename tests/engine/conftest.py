@@ -20,27 +20,27 @@ class Graves:
 
 
 @pytest.fixture
-def plane():
+def engine():
     return make_plane(durable_segment_bytes=4096, transient_segment_bytes=65536)
 
 
 @pytest.fixture
-def disk(plane):
+def disk(engine):
     disk = Disk()
-    disk.attach(plane)
+    disk.attach(engine)
     return disk
 
 
 @pytest.fixture
-def queue(plane):
+def queue(engine):
     """Not durable, named q."""
-    return plane.queue(0, "q", False)
+    return engine.queue(0, "q", False)
 
 
 @pytest.fixture
-def peer(plane, queue):
+def peer(engine, queue):
     """With channels 1 and 2, whose default exchange finds q."""
-    return Peer(plane, {"q": queue}, channels=(1, 2))
+    return Peer(engine, {"q": queue}, channels=(1, 2))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.engine.frames import properties, publish, table
 from tests.engine.session_fake import Peer
 
 from leporid.amqp.properties import decode_properties
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 
 YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 
@@ -37,24 +37,24 @@ def headers_of(raw: bytes) -> dict:
 class World:
     """A durable queue q behind an x-delayed-message exchange d and the exchange p, on a disk."""
 
-    def __init__(self, plane: Plane, disk: Disk) -> None:
+    def __init__(self, engine: Engine, disk: Disk) -> None:
         self.disk = disk
-        self.open(plane)
+        self.open(engine)
 
-    def open(self, plane: Plane, *, with_stores: bool = False) -> None:
-        self.plane = plane
-        self.q = plane.queue(1, "q", True)
+    def open(self, engine: Engine, *, with_stores: bool = False) -> None:
+        self.engine = engine
+        self.q = engine.queue(1, "q", True)
         self.routed: list[tuple[list[str], bytes]] = []
-        self.peer = Peer(plane, {"q": self.q}, channels=(1, 2))
+        self.peer = Peer(engine, {"q": self.q}, channels=(1, 2))
         self.open_sources(with_stores=with_stores)
 
     def open_sources(self, *, with_stores: bool = False) -> None:
         """Both exchanges, new."""
         self.sources = {}
         for number, name in ((2, "d"), (3, "p")):
-            source = self.plane.route_cache(name, lambda key, raw: self.resolve(key, raw), True)
+            source = self.engine.route_cache(name, lambda key, raw: self.resolve(key, raw), True)
             source.delaying = name == "d"
-            source.make_delays = lambda number=number, source=source: self.plane.delays(
+            source.make_delays = lambda number=number, source=source: self.engine.delays(
                 number, source, self.route
             )
             self.sources[name] = source
@@ -74,7 +74,7 @@ class World:
 
     @property
     def wall_ms(self) -> int:
-        return self.plane.wall_ms
+        return self.engine.clock.wall_ms
 
     def at(self, moment_ms: int) -> bytes:
         return with_headers(x_deliver_at=int64(moment_ms))
@@ -89,13 +89,13 @@ class World:
         return store.ready_count if store else 0
 
     def run(self) -> None:
-        self.plane.run()
-        while self.plane.busy:
-            self.plane.run()
+        self.engine.run()
+        while self.engine.busy:
+            self.engine.run()
 
     def sleep(self, ms: int) -> None:
-        self.plane.now_ms += ms
-        self.plane.wall_ms += ms
+        self.engine.clock.now_ms += ms
+        self.engine.clock.wall_ms += ms
         self.run()
 
     def came(self) -> list[bytes]:
@@ -103,13 +103,13 @@ class World:
 
     def restart(self, disk=None, off_ms: int = 0) -> None:
         """What was not synced is gone; the clock that never stops says how long nobody ran."""
-        wall_ms = self.plane.wall_ms + off_ms
+        wall_ms = self.engine.clock.wall_ms + off_ms
         disk = disk or self.disk
         self.disk = disk.copy()
 
-        def declare(plane: Plane) -> None:
-            plane.wall_ms = wall_ms
-            plane.now_ms = 777
-            self.open(plane, with_stores=True)
+        def declare(engine: Engine) -> None:
+            engine.clock.wall_ms = wall_ms
+            engine.clock.now_ms = 777
+            self.open(engine, with_stores=True)
 
         recover(self.disk, declare, durable_segment_bytes=4096)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
 from leporid.engine.log.reports import SegmentReport, SegmentUnreadable
-from leporid.engine.plane import Plane
 
 SECTOR_BYTES = 512
 Write = tuple[int, int, int, bytes]  # number, file size, offset, bytes
@@ -24,9 +24,9 @@ class Disk:
         self.streams: dict[int, dict[int, bytes]] = {}
         self.stream_work: list[tuple[int, list[Write], list[int] | None]] = []
 
-    def attach(self, plane: Plane) -> None:
-        plane.map_segment = self.map
-        plane.map_stream_segment = lambda stream, number: self.streams[stream][number]
+    def attach(self, engine: Engine) -> None:
+        engine.logs.map_segment = self.map
+        engine.streams.map_segment = lambda stream, number: self.streams[stream][number]
 
     def map(self, number: int) -> bytes:
         return self.files[number]
@@ -41,10 +41,10 @@ class Disk:
 
     # ------------------------------------------------------------- the sync thread
 
-    def begin(self, plane: Plane) -> bool:
+    def begin(self, engine: Engine) -> bool:
         """Take a generation's work, without doing it; False when there is none."""
         assert self.job is None
-        work = plane.begin_sync()
+        work = engine.begin_sync()
         if work is None:
             return False
         generation, views, drops, streams = work
@@ -58,7 +58,7 @@ class Disk:
         self._given = views
         return True
 
-    def complete(self, plane: Plane) -> None:
+    def complete(self, engine: Engine) -> None:
         """Do the work that was taken, and say so."""
         assert self.job is not None
         generation, writes, drops = self.job
@@ -76,20 +76,20 @@ class Disk:
             for number in gone:
                 del files[number]
         self.job = None
-        plane.end_sync(generation, self._given, self._streams_given)
+        engine.end_sync(generation, self._given, self._streams_given)
 
-    def sync(self, plane: Plane) -> bool:
-        if not self.begin(plane):
+    def sync(self, engine: Engine) -> bool:
+        if not self.begin(engine):
             return False
-        self.complete(plane)
+        self.complete(engine)
         return True
 
-    def settle(self, plane: Plane, turns: int = 200) -> int:
+    def settle(self, engine: Engine, turns: int = 200) -> int:
         """Sync, with time passing, until there is nothing to do; returns how often that took."""
         for turn in range(turns):
-            plane.now_ms += 100
-            plane.run()
-            if not self.sync(plane):
+            engine.clock.now_ms += 100
+            engine.run()
+            if not self.sync(engine):
                 return turn
         raise AssertionError(f"the log finds no rest within {turns} syncs")
 
@@ -141,14 +141,14 @@ def write_into(files: dict[int, bytes], writes: Sequence[Write]) -> None:
 
 
 def recover(
-    disk: Disk, declare: Callable[[Plane], None], seed: int = 8, **options: int
-) -> tuple[Plane, list[SegmentReport], bool]:
-    """What a broker's start does: queues first, then the log; (plane, reports, was it clean)."""
-    plane = Plane(seed, **options)
-    plane.now_ms, plane.wall_ms = 1_000, 1_700_000_000_000
-    disk.attach(plane)
-    declare(plane)
-    replay = Replay(plane)
+    disk: Disk, declare: Callable[[Engine], None], seed: int = 8, **options: int
+) -> tuple[Engine, list[SegmentReport], bool]:
+    """What a broker's start does: queues first, then the log; (engine, reports, was it clean)."""
+    engine = Engine(seed, **options)
+    engine.clock.now_ms, engine.clock.wall_ms = 1_000, 1_700_000_000_000
+    disk.attach(engine)
+    declare(engine)
+    replay = Replay(engine.logs)
     reports = []
     for number in sorted(disk.files):
         try:
@@ -159,4 +159,4 @@ def recover(
         if report.torn:
             disk.files[number] = disk.files[number][: report.used]
         reports.append(report)
-    return plane, reports, replay.finish()
+    return engine, reports, replay.finish()

@@ -10,7 +10,7 @@ from tests.engine.stream_world import offset_of
 from leporid.broker.group_retries import count_of, stamped
 from leporid.engine.connection.group_retries import GroupRetries
 from leporid.engine.connection.stream_consumer import StreamConsumer
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.stream.choice import Choice
 from leporid.engine.stream.replay import StreamReplay
 from leporid.engine.stream.stream import Stream
@@ -44,16 +44,16 @@ class GroupWorld:
         self.disk = Disk()
         self.stored = 0  # the offset that the definitions have
         self.reasons: list[tuple[str, bytes]] = []
-        plane = make_plane()
-        self.disk.attach(plane)
-        self.declare(plane)
-        self.open(plane)
+        engine = make_plane()
+        self.disk.attach(engine)
+        self.declare(engine)
+        self.open(engine)
 
-    def declare(self, plane: Plane) -> None:
+    def declare(self, engine: Engine) -> None:
         limit, min_ms, max_ms, letters = self.options
-        self.stream: Stream = plane.stream(STREAM, "s")
-        self.dead = plane.queue(DEAD, "dead", True)
-        self.retries: GroupRetries = plane.group_retries(RETRIES, "retries")
+        self.stream: Stream = engine.stream(STREAM, "s")
+        self.dead = engine.queue(DEAD, "dead", True)
+        self.retries: GroupRetries = engine.group_retries(RETRIES, "retries")
         self.retries.set_stamps(stamped, count_of)
         self.retries.set_delivery_limit(limit, True)
         self.retries.set_retries("all", min_ms, max_ms)
@@ -62,16 +62,16 @@ class GroupWorld:
 
     def bury(self, reason: str, exchange: str, key: str, properties: bytes, body: bytes) -> None:
         self.reasons.append((reason, body))
-        self.plane.publish([self.dead], exchange, key, properties, body)
+        self.engine.publish([self.dead], exchange, key, properties, body)
 
-    def open(self, plane: Plane) -> None:
-        self.plane = plane
-        self.publisher = Peer(plane, {"s": self.stream})
+    def open(self, engine: Engine) -> None:
+        self.engine = engine
+        self.publisher = Peer(engine, {"s": self.stream})
         self.join()
 
     def join(self, choice: Choice | None = None) -> None:
         """Have a new member, which begins where the one before was."""
-        self.peer = Peer(self.plane, {})
+        self.peer = Peer(self.engine, {})
         credit = self.peer.channel.credit(self.prefetch)
         self.reader: StreamConsumer = self.peer.channel.consume_stream(
             self.stream, "t", 0, self.stored, choice, credit
@@ -97,7 +97,7 @@ class GroupWorld:
         if ends:
             # What is in the memory of the broker goes on; a crash has what was stored.
             self.sync()
-        if self.reader.kept_generation <= self.plane.synced:
+        if self.reader.kept_generation <= self.engine.logs.synced:
             self.stored = max(self.stored, settled)
         return settled
 
@@ -107,33 +107,33 @@ class GroupWorld:
         self.sync()
 
     def sync(self) -> None:
-        self.disk.sync(self.plane)
-        self.plane.run()
+        self.disk.sync(self.engine)
+        self.engine.run()
 
     def wait(self, ms: int) -> None:
-        self.plane.now_ms += ms
-        self.plane.wall_ms += ms
-        self.plane.run()
+        self.engine.clock.now_ms += ms
+        self.engine.clock.wall_ms += ms
+        self.engine.run()
 
     def came(self) -> list[Delivery]:
         return self.peer.deliveries()
 
     def crash(self) -> None:
         """What was not synced is gone."""
-        wall_ms = self.plane.wall_ms
+        wall_ms = self.engine.clock.wall_ms
         self.disk = self.disk.copy()
 
-        def declare(plane: Plane) -> None:
-            plane.wall_ms = wall_ms
-            self.declare(plane)
+        def declare(engine: Engine) -> None:
+            engine.clock.wall_ms = wall_ms
+            self.declare(engine)
             replay = StreamReplay(self.stream)
             files = self.disk.streams.get(STREAM, {})
             for number in sorted(files):
                 replay.segment(number, files[number])
             replay.finish(False)
 
-        plane, _, _ = recover(self.disk, declare)
-        self.open(plane)
+        engine, _, _ = recover(self.disk, declare)
+        self.open(engine)
 
 
 def facts(delivery: Delivery) -> tuple[bytes, int, int, bool]:

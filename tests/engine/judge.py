@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.filterserver import frames
 from leporid.filterserver.message import Message, messages_of
 
@@ -40,8 +40,8 @@ class Judge:
         asked: the bodies of all messages that were asked about, in order.
     """
 
-    def __init__(self, plane: Plane, **classes: Predicate) -> None:
-        self.plane = plane
+    def __init__(self, engine: Engine, **classes: Predicate) -> None:
+        self.engine = engine
         self.classes = classes
         self.waiting: dict[Asker, None] = {}
         self.out: dict[Asker, bytes] = {}
@@ -49,7 +49,7 @@ class Judge:
 
     def ask(self, most: int = ALL, bytes_max: int = 2**20) -> bool:
         """Take one batch of whoever is next; returns whether there was one."""
-        self.waiting |= dict.fromkeys(self.plane.take_judging())
+        self.waiting |= dict.fromkeys(self.engine.verdicts.take())
         for asker in list(self.waiting):
             if asker in self.out:
                 continue
@@ -79,26 +79,26 @@ class Judge:
     def renew(self, name: str, passes: Predicate) -> None:
         """Another version of a class counts."""
         self.classes[name] = passes
-        self.plane.renew_filter_class(name)
+        self.engine.searches.renew_filter_class(name)
 
     def work(self) -> None:
         """Judge until there is nothing more to judge."""
         while True:
-            settle_down(self.plane)
+            settle_down(self.engine)
             while self.ask():
                 pass
             if not self.out:
-                settle_down(self.plane)
-                if not self.plane.busy and not self.ask():
+                settle_down(self.engine)
+                if not self.engine.busy and not self.ask():
                     return
             while self.out:
                 self.answer()
 
 
-def settle_down(plane: Plane) -> None:
-    plane.run()
+def settle_down(engine: Engine) -> None:
+    engine.run()
     for _ in range(5000):
-        if not plane.busy:
+        if not engine.busy:
             return
-        plane.run()
-    raise AssertionError("the plane finds no end")
+        engine.run()
+    raise AssertionError("the engine finds no end")

@@ -1,4 +1,4 @@
-"""A plane on a disk through its restarts, for tests of what replay makes of it."""
+"""A engine on a disk through its restarts, for tests of what replay makes of it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_plane
 
+from leporid.engine.engine import Engine
 from leporid.engine.log.reports import SegmentReport
-from leporid.engine.plane import Plane
 from leporid.engine.queue.queue import Queue
 
 
 @dataclass
 class Broker:
-    """A plane on a disk, with durable queues, through its restarts."""
+    """A engine on a disk, with durable queues, through its restarts."""
 
     names: str = "q"
     segment_bytes: int = 4096
@@ -25,18 +25,18 @@ class Broker:
 
     def __post_init__(self) -> None:
         self.queues: dict[str, Queue] = {}
-        plane = make_plane(durable_segment_bytes=self.segment_bytes)
-        self.disk.attach(plane)
-        self.declare(plane)
-        self.open(plane)
+        engine = make_plane(durable_segment_bytes=self.segment_bytes)
+        self.disk.attach(engine)
+        self.declare(engine)
+        self.open(engine)
 
-    def declare(self, plane: Plane) -> None:
+    def declare(self, engine: Engine) -> None:
         for number, name in enumerate(self.names, 1):
-            self.queues[name] = plane.queue(number, name, True)
+            self.queues[name] = engine.queue(number, name, True)
 
-    def open(self, plane: Plane) -> None:
-        self.plane = plane
-        self.peer = Peer(plane, self.queues, channels=(1, 2))
+    def open(self, engine: Engine) -> None:
+        self.engine = engine
+        self.peer = Peer(engine, self.queues, channels=(1, 2))
 
     def send(self, name: str, body: bytes, raw: bytes = PERSISTENT) -> None:
         self.peer.feed(publish(1, name, body, raw=raw))
@@ -45,14 +45,14 @@ class Broker:
         """What was not synced is gone."""
         self.disk = self.disk.copy() if disk is None else disk
         self.queues = {}
-        plane, self.reports, self.clean = recover(
+        engine, self.reports, self.clean = recover(
             self.disk, self.declare, durable_segment_bytes=self.segment_bytes
         )
-        self.open(plane)
+        self.open(engine)
 
     def crash(self, short: int) -> None:
         """In the middle of a sync, whose last bytes are not on disk."""
-        assert self.disk.begin(self.plane)
+        assert self.disk.begin(self.engine)
         assert self.disk.job is not None
         total = sum(len(data) for *_, data in self.disk.job[1])
         self.restart(self.disk.crashed(total - short))
@@ -60,14 +60,14 @@ class Broker:
     def stop(self) -> None:
         """In order."""
         self.peer.connection.lost()
-        self.plane.run()
-        self.plane.mark_clean()
-        self.disk.sync(self.plane)
+        self.engine.run()
+        self.engine.mark_clean()
+        self.disk.sync(self.engine)
         self.restart()
 
     def bodies(self, name: str = "q") -> list[bytes]:
         """What is in a queue, which keeps it."""
-        reader = Peer(self.plane)
+        reader = Peer(self.engine)
         found = []
         while (got := reader.get(self.queues[name], no_ack=False)) is not None:
             found.append(got.body)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tests.engine import frames
 
 from leporid.amqp.errors import ChannelFault, Fault, FrameError, NotFound, PreconditionFailed
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 
 if TYPE_CHECKING:
     from leporid.engine.connection.channel import Channel
@@ -121,23 +121,23 @@ class Peer:
 
     def __init__(
         self,
-        plane: Plane,
+        engine: Engine,
         queues: dict[str, Queue] | None = None,
         *,
         channels: Sequence[int] = (1,),
         frame_max: int = 131072,
         greet: bool = True,
     ) -> None:
-        self.plane = plane
+        self.engine = engine
         self.queues = {} if queues is None else queues
-        self.connection = plane.connection()
-        default = plane.route_cache("", self.resolve, True)
+        self.connection = engine.connection()
+        default = engine.route_cache("", self.resolve, True)
         self.session = FakeSession(self.connection, {"": default})
         self.session.routed = lambda key: self.resolve(key, None)  # type: ignore[method-assign]
         self.connection.session = self.session
         if greet:
             self.connection.feed(frames.HEADER)
-            self.connection.frame_max = frame_max
+            self.connection.output.frame_max = frame_max
         self.channels = {number: self.connection.open_channel(number) for number in channels}
 
     @property
@@ -159,7 +159,7 @@ class Peer:
     def take(self) -> bytes:
         """What the engine wants to send, as if it was sent."""
         taken = b""
-        while (view := self.connection.outgoing()) is not None:
+        while (view := self.connection.output.outgoing()) is not None:
             part = bytes(view)
             view.release()
             self.connection.sent(len(part))
@@ -169,8 +169,8 @@ class Peer:
     def events(self, run: bool = True) -> list[frames.Event]:
         """A turn, and what the peer then reads."""
         if run:
-            self.plane.run()
-        return frames.events_of(self.take(), self.connection.frame_max)
+            self.engine.run()
+        return frames.events_of(self.take(), self.connection.output.frame_max)
 
     def deliveries(self) -> list[frames.Delivery]:
         return [event for event in self.events() if isinstance(event, frames.Delivery)]
@@ -183,7 +183,7 @@ class Peer:
         self.take()
         if not self.channels[channel].get(queue, no_ack):
             return None
-        (got,) = frames.events_of(self.take(), self.connection.frame_max)
+        (got,) = frames.events_of(self.take(), self.connection.output.frame_max)
         assert isinstance(got, frames.Got)
         return got
 
@@ -195,8 +195,8 @@ class Peer:
         return found
 
 
-def make_plane(**options: int) -> Plane:
-    """A plane whose clock shows some time."""
-    plane = Plane(7, **options)
-    plane.now_ms, plane.wall_ms = 1_000, 1_700_000_000_000
-    return plane
+def make_plane(**options: int) -> Engine:
+    """A engine whose clock shows some time."""
+    engine = Engine(7, **options)
+    engine.clock.now_ms, engine.clock.wall_ms = 1_000, 1_700_000_000_000
+    return engine

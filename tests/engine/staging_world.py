@@ -8,7 +8,7 @@ from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_plane
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 from leporid.filterserver import frames
 from leporid.filterserver.message import Message, messages_of
@@ -25,24 +25,24 @@ class World:
         self.asked_ways: list[tuple[str, list[str], bytes]] = []
         self.disk = Disk()
         self.beyond: list[str] = ["q"]
-        plane = make_plane(durable_segment_bytes=segment_bytes)
-        self.disk.attach(plane)
-        self.declare(plane)
+        engine = make_plane(durable_segment_bytes=segment_bytes)
+        self.disk.attach(engine)
+        self.declare(engine)
         self.open()
 
-    def declare(self, plane: Plane) -> None:
-        self.plane = plane
-        self.q = plane.queue(1, "q", True)
-        self.other = plane.queue(2, "other", True)
-        self.staging = plane.verdict_queue(
+    def declare(self, engine: Engine) -> None:
+        self.engine = engine
+        self.q = engine.queue(1, "q", True)
+        self.other = engine.queue(2, "other", True)
+        self.staging = engine.verdict_queue(
             3, "f to q", None if self.exchange else self.q, self.way if self.exchange else None
         )
-        source = plane.route_cache("f", lambda key, raw: [self.staging], True)
-        both = plane.route_cache("both", lambda key, raw: [self.staging, self.other], True)
+        source = engine.route_cache("f", lambda key, raw: [self.staging], True)
+        both = engine.route_cache("both", lambda key, raw: [self.staging, self.other], True)
         self.sources = {"f": source, "both": both}
 
     def open(self) -> None:
-        self.peer = Peer(self.plane, {"q": self.q, "other": self.other}, channels=(1, 2))
+        self.peer = Peer(self.engine, {"q": self.q, "other": self.other}, channels=(1, 2))
         self.peer.session.sources |= self.sources
 
     def way(self, exchange: str, keys: Sequence[str], raw: bytes) -> list[object]:
@@ -78,12 +78,12 @@ class World:
         return self.staging.ready_count + self.staging.unacked_count
 
     def came(self, queue: Queue | None = None) -> list[bytes]:
-        self.plane.run()
+        self.engine.run()
         return self.peer.drain(queue or self.q)
 
     def sync(self) -> None:
-        self.plane.run()
-        self.disk.sync(self.plane)
+        self.engine.run()
+        self.disk.sync(self.engine)
 
     def restart(self, disk: Disk | None = None) -> None:
         """What was not synced is gone."""

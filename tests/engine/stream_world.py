@@ -24,9 +24,9 @@ class World:
         self.open()
 
     def open(self) -> None:
-        self.plane = make_plane()
-        self.disk.attach(self.plane)
-        self.stream: Stream = self.plane.stream(STREAM, "s")
+        self.engine = make_plane()
+        self.disk.attach(self.engine)
+        self.stream: Stream = self.engine.stream(STREAM, "s")
         self.stream.set_retention(**self.options)
         replay = StreamReplay(self.stream)
         files = self.disk.streams.get(STREAM, {})
@@ -40,7 +40,7 @@ class World:
         for report in reports:
             files[report.number] = files[report.number][: report.used]
         self.lost = [lost for report in reports for lost in report.lost]
-        self.peer = Peer(self.plane, {"s": self.stream})
+        self.peer = Peer(self.engine, {"s": self.stream})
 
     def restart(self, disk: Disk | None = None) -> None:
         self.disk = self.disk.copy() if disk is None else disk
@@ -51,16 +51,16 @@ class World:
             self.peer.feed(publish(1, "s", body, raw=PERSISTENT))
 
     def sync(self) -> None:
-        self.disk.sync(self.plane)
-        self.plane.run()
+        self.disk.sync(self.engine)
+        self.engine.run()
 
     def read(self, first: int | None = None) -> dict[int, bytes]:
         """Everything readable, by offset."""
-        reader = Peer(self.plane, {"s": self.stream})
+        reader = Peer(self.engine, {"s": self.stream})
         reader.channel.consume_stream(
             self.stream, "r", 60000, self.stream.first if first is None else first
         )
-        self.plane.run()
+        self.engine.run()
         return {offset_of(event.raw): event.body for event in reader.deliveries()}
 
 

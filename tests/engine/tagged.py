@@ -37,7 +37,7 @@ class Wanting:
     got: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.peer = Peer(self.world.plane, {"s": self.world.stream})
+        self.peer = Peer(self.world.engine, {"s": self.world.stream})
         self.reader: StreamConsumer = self.peer.channel.consume_stream(
             self.world.stream, "r", self.prefetch, self.offset, self.choice
         )
@@ -53,7 +53,7 @@ class Wanting:
     def turns(self) -> int:
         """As many turns as it takes; returns how many."""
         count = 1
-        while self.turn() or self.world.plane.busy:
+        while self.turn() or self.world.engine.busy:
             count += 1
         return count
 

@@ -10,10 +10,10 @@ from types import ModuleType
 
 import pytest
 
-# The modules import each other; the plane is where that begins.
-import leporid.engine.plane
+# The modules import each other; the engine is where that begins.
+import leporid.engine.engine
 
-ENGINE = Path(leporid.engine.plane.__file__).parent
+ENGINE = Path(leporid.engine.engine.__file__).parent
 MODULES = sorted(
     ".".join(path.relative_to(ENGINE).with_suffix("").parts) for path in ENGINE.rglob("*.pyx")
 )
@@ -101,7 +101,7 @@ def declared_attributes(name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def test_modules_are_found():
-    assert {"plane", "peers.connection", "queues.queue"} <= set(MODULES)
+    assert {"engine", "connection.connection", "queue.queue"} <= set(MODULES)
 
 
 def test_classes_and_their_bases(module: ModuleType, stub: ast.Module):

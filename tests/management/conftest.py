@@ -21,7 +21,7 @@ from leporid.broker.broker import Broker
 from leporid.broker.passwords import from_clear
 from leporid.broker.permissions import Permissions
 from leporid.broker.unknown_arguments import OnUnknown
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.stream.stream import Stream
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.filterserver.host import FilterProcess
@@ -38,10 +38,10 @@ class World:
     """A broker, its disk, and what the routes are given."""
 
     def __init__(self, *, unknown_arguments: OnUnknown = "warn") -> None:
-        self.plane = Plane(7)
-        self.plane.wall_ms = 1_700_000_000_000
+        self.engine = Engine(7)
+        self.engine.clock.wall_ms = 1_700_000_000_000
         self.disk = Disk()
-        self.disk.attach(self.plane)
+        self.disk.attach(self.engine)
         reader = User(
             "reader",
             from_clear("secret", SECRET),
@@ -51,7 +51,7 @@ class World:
         self.changes: list[Any] = []
         self.numbers = itertools.count()
         self.broker = Broker(
-            self.plane,
+            self.engine,
             Access(users, SECRET),
             record=self.changes.append,
             random_bytes=lambda count: next(self.numbers).to_bytes(count),
@@ -62,7 +62,7 @@ class World:
         self.filter_class_status = FilterClassStatus()
         self.around = Surroundings(
             broker=self.broker,
-            plane=self.plane,
+            engine=self.engine,
             is_loopback=is_loopback,
             set_clock=self.set_clock,
             wake=self.turn,
@@ -80,17 +80,17 @@ class World:
         """The time stands still."""
 
     def turn(self) -> None:
-        self.plane.run()
+        self.engine.run()
 
     async def until_synced(self, generation: int) -> None:
         while not self.syncing:
             await asyncio.sleep(0)
         self.sync()
-        assert self.plane.synced >= generation
+        assert self.engine.logs.synced >= generation
 
     def sync(self) -> None:
-        self.plane.run()
-        self.disk.sync(self.plane)
+        self.engine.run()
+        self.disk.sync(self.engine)
 
     def stream(self, name: str = "orders", arguments: dict[str, Any] | None = None) -> Stream:
         queue = self.vhost.create_queue(
@@ -116,7 +116,7 @@ class World:
         """Append messages `count` times and sync."""
         for _ in range(count):
             at = stream.next_offset
-            self.plane.publish(
+            self.engine.publish(
                 [stream],
                 exchange,
                 key % at if "%" in key else key,

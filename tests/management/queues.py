@@ -33,12 +33,12 @@ def fill(
 ) -> None:
     for number in range(count):
         text = body % number if b"%" in body else body
-        world.plane.publish([queue], "", key, properties, text)
+        world.engine.publish([queue], "", key, properties, text)
     world.sync()
 
 
 def peer_of(world: World, queue: Queue) -> Peer:
-    return Peer(world.plane, {"orders": queue})
+    return Peer(world.engine, {"orders": queue})
 
 
 def table_of(answer: httpx.Response) -> pa.Table:

@@ -32,7 +32,7 @@ def waiting(world: World) -> World:
     for seconds in (3, 1, 2):
         headers: Any = {"x-delay": seconds * 1000, "list": [b"\xff", True], "none": None}
         raw = encode_properties(Properties(headers=headers, delivery_mode=2, message_id="m"))
-        world.plane.publish([store], "d", "k", raw, b"%d" % seconds)
+        world.engine.publish([store], "d", "k", raw, b"%d" % seconds)
     assert queue.engine.ready_count == 0
     return world
 
@@ -46,7 +46,7 @@ async def test_they_are_counted_by_exchange(waiting: World, client: httpx.AsyncC
 
 
 async def test_they_are_listed_page_by_page(waiting: World, client: httpx.AsyncClient):
-    now_ms = waiting.plane.wall_ms
+    now_ms = waiting.engine.clock.wall_ms
     page = (await client.get(URL + "/d?limit=2")).json()
     assert (page["exchange"], page["waiting"]) == ("d", 3)
     first, second = page["messages"]
@@ -83,7 +83,7 @@ async def test_what_is_no_text_is_shown_as_well_as_json_can(
     store = waiting.vhost.delay_stores.of(waiting.vhost.exchange("d"))
     headers: Any = {"x-delay": 10, "\udcff": 1.5}
     raw = encode_properties(Properties(headers=headers, correlation_id="\udcfe\udcff"))
-    waiting.plane.publish([store], "d", "k", raw, b"x")
+    waiting.engine.publish([store], "d", "k", raw, b"x")
     found = (await client.get(URL + "/d?limit=1")).json()["messages"][0]
     whole = (await client.get(f"{URL}/d/{found['id']}")).json()
     assert whole["properties"] == {
@@ -95,7 +95,7 @@ async def test_what_is_no_text_is_shown_as_well_as_json_can(
 async def test_octets_are_base64(waiting: World, client: httpx.AsyncClient):
     store = waiting.vhost.delay_stores.of(waiting.vhost.exchange("d"))
     raw = encode_properties(Properties(headers={"x-delay": 10}))
-    waiting.plane.publish([store], "d", "k", raw, b"\xff\xfe")
+    waiting.engine.publish([store], "d", "k", raw, b"\xff\xfe")
     found = (await client.get(URL + "/d?limit=1")).json()["messages"][0]
     whole = (await client.get(f"{URL}/d/{found['id']}")).json()
     assert (whole["body"], whole["body_encoding"]) == ("//4=", "base64")
@@ -105,13 +105,13 @@ async def test_one_is_cancelled_for_good(waiting: World, client: httpx.AsyncClie
     found = (await client.get(URL + "/d?limit=1")).json()["messages"][0]
     url = f"{URL}/d/{found['id']}"
     assert (await client.delete(url)).status_code == 204
-    assert not waiting.plane.dirty
+    assert not waiting.engine.logs.dirty
     again = await client.delete(url)
     assert (again.status_code, again.json()["error"]) == (404, "not-found")
     assert again.json()["reason"].endswith("in exchange 'd' was cancelled")
     assert again.text.endswith("}\n")
     assert (await client.get(url)).status_code == 404
-    waiting.plane.now_ms += 5000
+    waiting.engine.clock.now_ms += 5000
     waiting.sync()
     assert waiting.vhost.queue("q").engine.ready_count == 2
     counts = (await client.get(URL)).json()["exchanges"]
@@ -122,7 +122,7 @@ def add(world: World, message_id: str, seconds: int, **headers: Any) -> None:
     store = world.vhost.delay_stores.of(world.vhost.exchange("d"))
     headers = {"x-delay": seconds * 1000, **headers}
     raw = encode_properties(Properties(headers=headers, delivery_mode=2, message_id=message_id))
-    world.plane.publish([store], "d", "k", raw, message_id.encode())
+    world.engine.publish([store], "d", "k", raw, message_id.encode())
 
 
 async def test_they_are_filtered_in_the_order_in_which_they_are_due(
@@ -157,7 +157,7 @@ async def test_several_are_cancelled_together(waiting: World, client: httpx.Asyn
             "matched": matched,
             "cancelled": cancelled,
         }
-    assert not waiting.plane.dirty
+    assert not waiting.engine.logs.dirty
     answer = await client.delete(URL + "/amq.default", params={"all": "true"})
     assert answer.json()["matched"] == 0
     assert (await client.delete(URL + "/d", auth=STRANGER)).status_code == 403

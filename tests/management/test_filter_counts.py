@@ -46,7 +46,7 @@ def exchange(world: World, name: str, kind: str, *filters: str) -> None:
 
 
 def send(world: World, name: str, **headers: Value) -> None:
-    peer = Peer(world.plane)
+    peer = Peer(world.engine)
     source: Any = world.vhost.exchange(name).routes
     peer.session.sources[name] = source
     raw = encode_properties(Properties(headers=headers))
@@ -83,12 +83,12 @@ async def test_filters_of_consumers_by_queue_and_of_requests(
     queue(world, "other")
     for n in range(10):
         raw = encode_properties(Properties(headers={"n": n}))
-        world.plane.publish([engine], "", "q", raw, b"m")
-    peer = Peer(world.plane)
+        world.engine.publish([engine], "", "q", raw, b"m")
+    peer = Peer(world.engine)
     for sql in ("n = 3", "n = 4"):
         peer.channel.consume(engine, sql, True, 0, 0, filter=Selector(program(sql).code))
-    while world.plane.busy:
-        world.plane.run()
+    while world.engine.busy:
+        world.engine.run()
     asked = counts(20, 18, 2, 0)
     assert (await client.get(URL + "/%2F")).json()["queues"] == [{"name": "q", **asked}]
     assert (await client.get(URL)).json()["queues"] == asked

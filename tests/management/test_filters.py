@@ -90,4 +90,4 @@ async def test_what_a_filter_did_is_counted(world: World, client: httpx.AsyncCli
     assert stream.filtering == (2, 690, 101, 1)
     info = (await client.get("/api/streams/%2F/orders")).json()["partitions"][0]["filtering"]
     assert info == {"batches_skipped": 2, "evaluated": 690, "matched": 101, "type_errors": 1}
-    assert world.plane.stream_filtering == (2, 690, 101, 1)
+    assert world.engine.streams.filtering == (2, 690, 101, 1)

@@ -19,7 +19,7 @@ class Client(Peer):
     """A client of the real engine, whose answers are not looked at."""
 
     def __init__(self, world: World) -> None:
-        engine = world.plane.connection()
+        engine = world.engine.connection()
         self.session = Session(world.broker, engine, peer_is_loopback=True, name="10.0.0.1:4")
         engine.session = self.session
         self.connection_engine = engine
@@ -50,7 +50,7 @@ async def test_a_group_is_shown_with_its_members_and_its_lag(
     assert (await client.get(URL)).json() == {"groups": []}
     consume(world, "orders", x_group="g", x_filter_tags="A || B", x_group_version=2)
     world.fill(stream, 3)
-    world.plane.run()
+    world.engine.run()
     expected = {
         "stream": "orders",
         "group": "g",
@@ -77,7 +77,7 @@ async def test_a_group_is_shown_with_its_members_and_its_lag(
 async def test_what_is_retried_is_counted(world: World, client: httpx.AsyncClient):
     stream = world.stream()
     world.fill(stream, 4)
-    world.plane.now_ms = 1000
+    world.engine.clock.now_ms = 1000
     arguments: dict[str, Value] = {
         "x-dead-letter-exchange": "",
         "x-delivery-limit": 1,
@@ -85,11 +85,11 @@ async def test_what_is_retried_is_counted(world: World, client: httpx.AsyncClien
     }
     given = {key.replace("-", "_"): value for key, value in arguments.items()}
     member = consume(world, "orders", x_group="g", x_stream_offset="first", **given)
-    world.plane.run()
+    world.engine.run()
 
     def settle(*frames: bytes) -> None:
         member.connection_engine.feed(b"".join(frames))
-        world.plane.run()
+        world.engine.run()
 
     settle(nack(1, 1), nack(1, 2), reject(1, 3, requeue=False), ack(1, 4))
     found = (await client.get(f"{URL}/g")).json()
@@ -101,8 +101,8 @@ async def test_what_is_retried_is_counted(world: World, client: httpx.AsyncClien
         "retried": 2,
         "dead_lettered": 1,
     }
-    world.plane.now_ms += 1000
-    world.plane.run()
+    world.engine.clock.now_ms += 1000
+    world.engine.run()
     settle(nack(1, 5))
     found = (await client.get(f"{URL}/g")).json()["retries"]
     assert (found["waiting"], found["unacknowledged"], found["dead_lettered"]) == (0, 1, 2)
@@ -163,7 +163,7 @@ async def test_offsets_are_not_put_while_the_last_member_may_settle(
     stream = world.stream()
     member = consume(world, "orders", x_group="g")
     world.fill(stream, 2)
-    world.plane.run()
+    world.engine.run()
     member.say(BasicCancel(consumer_tag="t"))
     reader = "/api/streams/%2F/orders/readers/g"
     answer = await client.put(reader, json={"offset": 1})

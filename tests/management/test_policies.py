@@ -239,7 +239,7 @@ async def test_those_of_the_configuration_file_are_changed_there(
 ):
     configured = make_policy("p", "", {"message-ttl": 5})
     broker = Broker(
-        world.plane,
+        world.engine,
         world.broker.access,
         record=world.changes.append,
         random_bytes=bytes,

@@ -114,7 +114,7 @@ async def test_a_full_queue_refuses_rows(world: World, client: httpx.AsyncClient
 
 async def test_rows_may_wait(world: World, client: httpx.AsyncClient):
     stream = world.stream()
-    now_s = world.plane.wall_ms // 1000
+    now_s = world.engine.clock.wall_ms // 1000
     table = {
         "body": ["now", "delay", "moment", "both null", "past", "header"],
         "routing_key": ["orders"] * 6,
@@ -132,7 +132,7 @@ async def test_rows_may_wait(world: World, client: httpx.AsyncClient):
     bodies = [content.body for each in delays.list() if (content := delays.content(each.id))]
     assert bodies == [b"delay", b"moment", b"header"]
     assert [each.due_ms // 1000 - now_s for each in delays.list()] == [5, 10, 20]
-    world.plane.now_ms += 20_001
+    world.engine.clock.now_ms += 20_001
     world.sync()
     world.sync()
     read = await rows(client)
@@ -199,11 +199,13 @@ async def test_a_moment_that_is_over_stands_beside_a_new_one(
 
 async def test_a_moment_is_never_cut_short(world: World, client: httpx.AsyncClient):
     world.stream()
-    moment = datetime.fromtimestamp(world.plane.wall_ms // 1000, UTC).replace(microsecond=7001)
+    moment = datetime.fromtimestamp(world.engine.clock.wall_ms // 1000, UTC).replace(
+        microsecond=7001
+    )
     table = table_of(body=["x"], routing_key=["orders"], deliver_at=[moment])
     await publish(client, table)
     (waiting,) = world.vhost.delays("").list()
-    assert waiting.due_ms == world.plane.wall_ms + 8
+    assert waiting.due_ms == world.engine.clock.wall_ms + 8
 
 
 async def test_batches_and_compression(world: World, client: httpx.AsyncClient):

@@ -41,7 +41,7 @@ async def test_every_record_once_and_in_order(world: World, client: httpx.AsyncC
     assert read["routing_key"].to_pylist() == [f"k{at}" for at in range(25)]
     assert set(read["stream"].to_pylist()) == {"orders"}
     assert set(read["partition"].to_pylist()) == {0}
-    assert read["timestamp"].to_pylist()[0].timestamp() == world.plane.wall_ms / 1000
+    assert read["timestamp"].to_pylist()[0].timestamp() == world.engine.clock.wall_ms / 1000
     assert [len(batch) for batch in read.to_batches()] == [10, 10, 5]
 
 
@@ -82,7 +82,7 @@ async def test_compression(world: World, client: httpx.AsyncClient, compression:
 async def test_filters(world: World, client: httpx.AsyncClient):
     stream = world.stream()
     for key, exchange in (("a.b", "x"), ("a", "y"), ("a.b", "y"), ("", "")):
-        world.plane.wall_ms += 1000
+        world.engine.clock.wall_ms += 1000
         world.fill(stream, 1, key=key, exchange=exchange)
 
     async def offsets(**parameters: Any) -> list[int]:
@@ -193,7 +193,7 @@ async def test_errors_carry_what_programs_need(world: World, client: httpx.Async
 async def test_what_is_not_on_disk_is_not_shown(world: World, client: httpx.AsyncClient):
     stream = world.stream()
     world.fill(stream, 1)
-    world.plane.publish([stream], "", "k", b"\0\0", b"not yet")
+    world.engine.publish([stream], "", "k", b"\0\0", b"not yet")
     assert (await table(client)).num_rows == 1
     assert (await get(client, to=2)).status_code == 416
 

@@ -67,9 +67,9 @@ async def test_info_says_what_can_be_read(world: World, client: httpx.AsyncClien
     stream = world.stream()
     empty = (await client.get(f"{API}/orders")).json()["partitions"][0]
     assert (empty["first"], empty["end"], empty["first_timestamp_ms"]) == (0, 0, None)
-    began = world.plane.wall_ms
+    began = world.engine.clock.wall_ms
     world.fill(stream, 3)
-    world.plane.wall_ms += 5000
+    world.engine.clock.wall_ms += 5000
     world.fill(stream, 1)
     assert (await client.get(f"{API}/orders")).json() == {
         "stream": "orders",

@@ -34,7 +34,7 @@ async def test_what_is_given_over_http_is_listed(world: World, client: httpx.Asy
         "suggestion": "x-max-age",
         "reason": "did you mean x-max-age?",
         "count": 2,
-        "last_ms": world.plane.wall_ms,
+        "last_ms": world.engine.clock.wall_ms,
         "by": "user 'guest'",
     }
     assert (parts["name"], parts["count"]) == ("parts", 1)

@@ -12,7 +12,7 @@ async def test_it_returns_when_something_is_on_disk(world: World):
     waiting = Waiting()
     task = asyncio.create_task(waiting.grown([other, stream], 10))
     await asyncio.sleep(0)
-    world.plane.publish([stream], "", "k", b"\0\0", b"")
+    world.engine.publish([stream], "", "k", b"\0\0", b"")
     await asyncio.sleep(0)
     assert not task.done()
     world.sync()

@@ -54,7 +54,6 @@ class ModelGroup:
 @dataclass(eq=False)
 class ModelChannel:
     limit: int = 0  # of all its consumers together
-    flowing: bool = True
     last_tag: int = 0
     consumers: list[ModelConsumer] = field(default_factory=list)
     unacked: dict[int, tuple[Entry, ModelConsumer | None]] = field(default_factory=dict)
@@ -133,9 +132,7 @@ class ModelQueue:
 
     def could_take(self, consumer: ModelConsumer) -> bool:
         """Whether its channel and its own prefetch let it take."""
-        return self.channels[consumer.side].flowing and not (
-            consumer.prefetch and not consumer.no_ack and consumer.unacked >= consumer.prefetch
-        )
+        return not consumer.prefetch or consumer.no_ack or consumer.unacked < consumer.prefetch
 
     def can_take(self, consumer: ModelConsumer) -> bool:
         """Whether nothing keeps it from taking but others whose turn it is."""
@@ -169,7 +166,7 @@ class ModelQueue:
     def replace(self, group: ModelGroup, ring: list[ModelConsumer | ModelGroup]) -> None:
         """Who has waited longest stands where the group stood, and the group last."""
         channel = self.channels[group.side]
-        if not group.wait or not channel.flowing:
+        if not group.wait:
             return
         if not self.may_take(channel, group.priority):
             channel.waiting.append(group)
@@ -197,7 +194,7 @@ class ModelQueue:
         taken = []
         offers, self.offers = self.offers, []
         for channel in offers:
-            while channel.waiting and channel.has_room and channel.flowing:
+            while channel.waiting and channel.has_room:
                 self.offered, self.offered_tag = channel, channel.last_tag
                 group = max(channel.waiting, key=lambda group: group.priority)
                 channel.waiting.remove(group)

@@ -7,7 +7,7 @@ from tests.engine import frames
 from tests.engine.session_fake import Peer, make_plane
 from tests.model.queue_model import HELD, RETRY_MAX_MS, RETRY_MIN_MS, UNACKED, ModelQueue
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 
 
@@ -20,15 +20,15 @@ class QueueWorld(RuleBasedStateMachine):
         tags: how many consumers there were.
     """
 
-    plane: Plane
+    engine: Engine
     queue: Queue
     model: ModelQueue
 
     def set_up(
         self, max_priority: int, max_length: int | None, limit: int | None, retries: str
     ) -> None:
-        self.plane = make_plane(transient_segment_bytes=4096)
-        self.queue = self.plane.queue(0, "q", False)
+        self.engine = make_plane(transient_segment_bytes=4096)
+        self.queue = self.engine.queue(0, "q", False)
         self.max_priority = max_priority
         if max_priority:
             self.queue.set_priorities(max_priority)
@@ -43,7 +43,7 @@ class QueueWorld(RuleBasedStateMachine):
     def begin_with(self, model: ModelQueue, peer: Peer, channel: int, blocks: int) -> None:
         """Nothing is in it, but so many messages were, so that numbers cross the index's blocks."""
         self.model = model
-        model.now_ms = self.plane.now_ms
+        model.now_ms = self.engine.clock.now_ms
         for _ in range(blocks):
             peer.feed(frames.publish(channel, "q"))
         self.queue.purge()
@@ -75,7 +75,7 @@ class QueueWorld(RuleBasedStateMachine):
 
     def what_is_left_is_the_models(self) -> None:
         """The queue is emptied."""
-        reader = Peer(self.plane, {"q": self.queue})
+        reader = Peer(self.engine, {"q": self.queue})
         assert [int(body) for body in reader.drain(self.queue)] == [
             entry.number for entry in self.model.ready()
         ]

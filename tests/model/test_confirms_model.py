@@ -44,17 +44,17 @@ class Publisher:
 class ConfirmsMachine(RuleBasedStateMachine):
     @initialize(together=st.booleans())
     def begin(self, together: bool) -> None:
-        self.plane = make_plane(durable_segment_bytes=4096)
+        self.engine = make_plane(durable_segment_bytes=4096)
         self.disk = Disk()
-        self.disk.attach(self.plane)
+        self.disk.attach(self.engine)
         self.queues = {
-            "durable": self.plane.queue(1, "durable", True),
-            "transient": self.plane.queue(0, "transient", False),
-            "full": self.plane.queue(2, "full", True),
+            "durable": self.engine.queue(1, "durable", True),
+            "transient": self.engine.queue(0, "transient", False),
+            "full": self.engine.queue(2, "full", True),
         }
         self.queues["full"].set_limits(max_length=0, overflow="reject-publish")
-        one = Peer(self.plane, self.queues, channels=CHANNELS)
-        self.peers = [one, one] if together else [one, Peer(self.plane, self.queues)]
+        one = Peer(self.engine, self.queues, channels=CHANNELS)
+        self.peers = [one, one] if together else [one, Peer(self.engine, self.queues)]
         self.numbers = [1, 2] if together else [1, 1]  # of the channels
         self.publishers = [Publisher(), Publisher()]
         for at in (0, 1):
@@ -74,7 +74,7 @@ class ConfirmsMachine(RuleBasedStateMachine):
         for _ in range(count):
             publisher.published += 1
             lasts = persistent and key in ("durable", "full")
-            generation = self.plane.generation if lasts else 0
+            generation = self.engine.logs.generation if lasts else 0
             publisher.waiting.append((publisher.published, generation, key == "full"))
             message = frames.publish(self.numbers[at], key, bytes(size), raw=raw)
             self.peers[at].feed(message)
@@ -82,14 +82,14 @@ class ConfirmsMachine(RuleBasedStateMachine):
     @rule()
     def begin_sync(self) -> None:
         if self.disk.job is None:
-            generation = self.plane.generation
-            if self.disk.begin(self.plane):
-                assert self.plane.generation == generation + 1
+            generation = self.engine.logs.generation
+            if self.disk.begin(self.engine):
+                assert self.engine.logs.generation == generation + 1
 
     @rule()
     def end_sync(self) -> None:
         if self.disk.job is not None:
-            self.disk.complete(self.plane)
+            self.disk.complete(self.engine)
 
     @rule(name=st.sampled_from(["durable", "transient"]))
     def purge(self, name: str) -> None:
@@ -98,7 +98,7 @@ class ConfirmsMachine(RuleBasedStateMachine):
 
     @rule()
     def turn(self) -> None:
-        self.plane.run()
+        self.engine.run()
         for at in (0, 1):
             found = [
                 event
@@ -115,7 +115,7 @@ class ConfirmsMachine(RuleBasedStateMachine):
 
     def compare(self, at: int, found: list[frames.Confirm]) -> None:
         publisher = self.publishers[at]
-        due = publisher.due(self.plane.synced)
+        due = publisher.due(self.engine.logs.synced)
         told: list[tuple[int, bool]] = []
         last = publisher.published - len(publisher.waiting)
         for confirm in found:
@@ -132,25 +132,25 @@ class ConfirmsMachine(RuleBasedStateMachine):
 
     @invariant()
     def whoever_waits_is_heard(self) -> None:
-        if not hasattr(self, "plane"):
+        if not hasattr(self, "engine"):
             return
         flying = self.disk.job[0] if self.disk.job is not None else 0
         newest = max(
             (each[1] for publisher in self.publishers for each in publisher.waiting), default=0
         )
-        if newest > max(self.plane.synced, flying):
-            awaited = self.plane.awaited
+        if newest > max(self.engine.logs.synced, flying):
+            awaited = self.engine.logs.awaited
             assert awaited
 
     def teardown(self) -> None:
         """With the disk done, nobody waits for anything."""
-        if not hasattr(self, "plane"):
+        if not hasattr(self, "engine"):
             return
         self.end_sync()
-        self.disk.sync(self.plane)
+        self.disk.sync(self.engine)
         self.turn()
         assert not any(publisher.waiting for publisher in self.publishers)
-        assert self.plane.confirmed == sum(each.published for each in self.publishers)
+        assert self.engine.queues.confirmed == sum(each.published for each in self.publishers)
 
 
 class TestConfirms(ConfirmsMachine.TestCase):  # type: ignore[misc, valid-type]

@@ -36,10 +36,10 @@ class DelayMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        plane = make_plane(durable_segment_bytes=4096)
+        engine = make_plane(durable_segment_bytes=4096)
         disk = Disk()
-        disk.attach(plane)
-        self.world = World(plane, disk)
+        disk.attach(engine)
+        self.world = World(engine, disk)
         self.messages: list[Waiting] = []
         for source in self.world.sources.values():
             assert source.make_delays is not None
@@ -73,7 +73,7 @@ class DelayMachine(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        self.world.disk.sync(self.world.plane)
+        self.world.disk.sync(self.world.engine)
         for message in self.messages:
             message.synced = True
 
@@ -82,7 +82,7 @@ class DelayMachine(RuleBasedStateMachine):
         """In the middle of a write, of which some part is on disk."""
         unsynced = [each for each in self.messages if not each.synced]
         safe = [each for each in self.messages if each.synced]
-        writing = self.world.disk.begin(self.world.plane)
+        writing = self.world.disk.begin(self.world.engine)
         total = 0
         if writing:
             assert self.world.disk.job is not None

@@ -84,8 +84,8 @@ class Reading(RuleBasedStateMachine):
 
     @rule(later_ms=st.sampled_from([0, 1, 200, HANDOVER_MS]))
     def turn(self, later_ms: int) -> None:
-        self.world.plane.now_ms += later_ms
-        self.world.broker.handovers.run(self.world.plane.now_ms)
+        self.world.engine.clock.now_ms += later_ms
+        self.world.broker.handovers.run(self.world.engine.clock.now_ms)
 
     @rule()
     def second(self) -> None:

@@ -37,7 +37,7 @@ class Retrying(RuleBasedStateMachine):
             assert redelivered == (count > 0)
             if count:
                 # A message that the next member reads anew may come back while its copy waits.
-                waited = self.world.plane.wall_ms - self.returns[body][count - 1]
+                waited = self.world.engine.clock.wall_ms - self.returns[body][count - 1]
                 assert waited >= min(MIN_MS * count, MAX_MS)
             self.holding[delivery.tag] = delivery
 
@@ -60,7 +60,7 @@ class Retrying(RuleBasedStateMachine):
     def give_back(self, tags: list[int], how) -> None:
         for tag in tags:
             body = self.holding.pop(tag).body
-            self.returns[body].append(self.world.plane.wall_ms)
+            self.returns[body].append(self.world.engine.clock.wall_ms)
             self.world.peer.feed(how(1, tag))
         self.receive()
 
@@ -88,7 +88,7 @@ class Retrying(RuleBasedStateMachine):
         for delivery in self.holding.values():
             body, _, count, _ = facts(delivery)
             if count:  # the end of its channel counts for what was retried
-                self.returns[body].append(self.world.plane.wall_ms)
+                self.returns[body].append(self.world.engine.clock.wall_ms)
         self.holding.clear()
         self.world.leave()
         self.world.join()

@@ -50,7 +50,7 @@ class QueueMachine(QueueWorld):
     ) -> None:
         self.set_up(max_priority, max_length, limit, retries)
         self.timeouts = timeouts
-        self.peers = [Peer(self.plane, {"q": self.queue}) for _ in SIDES]
+        self.peers = [Peer(self.engine, {"q": self.queue}) for _ in SIDES]
         self.model = ModelQueue(max_length, limit, retries)
         self.begin_with(self.model, self.peers[0], 1, blocks)
 
@@ -67,7 +67,7 @@ class QueueMachine(QueueWorld):
         )
         for _ in range(count):
             self.numbers += 1
-            expires_ms = None if ttl_ms is None else self.plane.now_ms + ttl_ms
+            expires_ms = None if ttl_ms is None else self.engine.clock.now_ms + ttl_ms
             entry = Entry(self.numbers, min(priority, self.max_priority), expires_ms)
             entry.momentary = ttl_ms == 0
             self.model.entries.append(entry)
@@ -103,13 +103,6 @@ class QueueMachine(QueueWorld):
     def limit_channel(self, side: int, limit: int) -> None:
         self.peers[side].channel.prefetch_global = limit
         self.model.limit(self.model.channels[side], limit)
-
-    @rule(side=st.sampled_from(SIDES), active=st.booleans())
-    def flow(self, side: int, active: bool) -> None:
-        self.peers[side].channel.set_flow(active)
-        self.model.channels[side].flowing = active
-        if active:
-            self.model.resume(self.model.channels[side])
 
     @rule(side=st.sampled_from(SIDES), no_ack=st.booleans())
     def get(self, side: int, no_ack: bool) -> None:
@@ -189,8 +182,8 @@ class QueueMachine(QueueWorld):
     @rule(ms=st.sampled_from([1, 5, 20, 20, 30, 120]))
     def time_passes(self, ms: int) -> None:
         """And there is a turn, in which what is overdue goes back first."""
-        self.plane.now_ms += max(ms, LOOK_EVERY_MS) if self.timeouts else ms
-        self.model.now_ms = self.plane.now_ms
+        self.engine.clock.now_ms += max(ms, LOOK_EVERY_MS) if self.timeouts else ms
+        self.model.now_ms = self.engine.clock.now_ms
         if self.timeouts:
             self.model.time_out()
         self.turn()
@@ -208,7 +201,7 @@ class QueueMachine(QueueWorld):
     @rule()
     def turn(self) -> None:
         expected = self.model.turn()
-        self.plane.run()
+        self.engine.run()
         self.compare(expected)
         assert not self.model.starving()
 
@@ -240,8 +233,8 @@ class QueueMachine(QueueWorld):
                 self.model.leave(consumer)
             peer.connection.lost()
             self.model.settle(side, sorted(channel.unacked), "close")
-        self.plane.now_ms += RETRY_MAX_MS
-        self.model.now_ms = self.plane.now_ms
+        self.engine.clock.now_ms += RETRY_MAX_MS
+        self.model.now_ms = self.engine.clock.now_ms
         self.turn()
         self.counts_are_the_models()
         self.what_is_left_is_the_models()

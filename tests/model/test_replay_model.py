@@ -28,7 +28,7 @@ from tests.engine import frames
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.session_fake import Peer, make_plane
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 
 SEGMENT_BYTES = 2048
@@ -78,22 +78,22 @@ class ReplayMachine(RuleBasedStateMachine):
         self.deleted: list[tuple[int, dict[str, int], dict[str, list[Entry]]]] = []
         self.queues: dict[str, Queue] = {}
         self.disk = Disk()
-        plane = make_plane(durable_segment_bytes=SEGMENT_BYTES, transient_segment_bytes=4096)
-        self.disk.attach(plane)
+        engine = make_plane(durable_segment_bytes=SEGMENT_BYTES, transient_segment_bytes=4096)
+        self.disk.attach(engine)
         for name in "ab":
             self.ids[name] = self.next_id
             self.next_id += 1
-        self.open(plane)
+        self.open(engine)
 
-    def open(self, plane: Plane) -> None:
-        """A plane that has replayed, or needs not."""
-        self.plane = plane
+    def open(self, engine: Engine) -> None:
+        """A engine that has replayed, or needs not."""
+        self.engine = engine
         for name, number in self.ids.items():
             if name not in self.queues:
-                self.queues[name] = plane.queue(number, name, True)
-        self.queues["t"] = plane.queue(0, "t", False)
-        self.peer = Peer(plane, channels=(PLAIN, TX))
-        self.fan = plane.route_cache("fan", self.routed, True)
+                self.queues[name] = engine.queue(number, name, True)
+        self.queues["t"] = engine.queue(0, "t", False)
+        self.peer = Peer(engine, channels=(PLAIN, TX))
+        self.fan = engine.route_cache("fan", self.routed, True)
         self.peer.session.sources["fan"] = self.fan
         self.peer.channels[TX].select_tx()
         self.tags: dict[int, dict[int, tuple[str, Entry]]] = {PLAIN: {}, TX: {}}
@@ -124,7 +124,7 @@ class ReplayMachine(RuleBasedStateMachine):
         names = targets.split("+")
         durable = persistent and names != ["t"]
         return [
-            (name, Entry(self.numbers, self.plane.generation, durable and name != "t"))
+            (name, Entry(self.numbers, self.engine.logs.generation, durable and name != "t"))
             for name in names
         ]
 
@@ -142,7 +142,7 @@ class ReplayMachine(RuleBasedStateMachine):
         assert got.redelivered == ready[0].delivered
         ready[0].delivered = True
         if no_ack:
-            ready[0].settled = self.plane.generation
+            ready[0].settled = self.engine.logs.generation
         else:
             self.tags[channel][got.tag] = name, ready[0]
 
@@ -154,7 +154,7 @@ class ReplayMachine(RuleBasedStateMachine):
         for each in [one for one in self.tags[PLAIN] if one == tag or (multiple and one < tag)]:
             _, entry = self.tags[PLAIN].pop(each)
             if how != "requeue":
-                entry.settled = self.plane.generation
+                entry.settled = self.engine.logs.generation
 
     @rule(
         seed=st.integers(0, 2**32),
@@ -196,11 +196,11 @@ class ReplayMachine(RuleBasedStateMachine):
             elif what == "run":
                 self.peer.events()
             elif what == "sync":
-                self.plane.now_ms += random.choice([0, 100])
+                self.engine.clock.now_ms += random.choice([0, 100])
                 if self.disk.job is not None or (
-                    self.disk.begin(self.plane) and random.random() < 0.7
+                    self.disk.begin(self.engine) and random.random() < 0.7
                 ):
-                    self.disk.complete(self.plane)
+                    self.disk.complete(self.engine)
                 self.forget_what_is_synced()
 
     @rule(name=st.sampled_from(NAMES), delete=st.sampled_from([False, False, True]))
@@ -212,7 +212,7 @@ class ReplayMachine(RuleBasedStateMachine):
         ready = self.ready(name)
         assert self.queues[name].purge() == len(ready)
         for entry in ready:
-            entry.settled = self.plane.generation
+            entry.settled = self.engine.logs.generation
 
     @rule(
         publishes=st.lists(
@@ -236,23 +236,23 @@ class ReplayMachine(RuleBasedStateMachine):
             channel.rollback()
             return
         generation = channel.commit()
-        work = Transaction(self.plane.generation)
+        work = Transaction(self.engine.logs.generation)
         work.published = [pair for message in sent for pair in message]
         work.settled = list(taken.values())
         self.tags[TX].clear()
         for name, entry in work.published:
             self.entries[name].append(entry)
         for _, entry in work.settled:
-            entry.settled = self.plane.generation
+            entry.settled = self.engine.logs.generation
         if any(entry.persistent for _, entry in work.published + work.settled):
-            assert generation == self.plane.generation
+            assert generation == self.engine.logs.generation
         self.transactions.append(work)
 
     def delete_and_declare_again(self, name: str) -> None:
         ready = len(self.ready(name))
         self.deleted.append(
             (
-                self.plane.note_change(),
+                self.engine.logs.note_change(),
                 dict(self.ids),
                 {each: list(entries) for each, entries in self.entries.items()},
             )
@@ -267,7 +267,7 @@ class ReplayMachine(RuleBasedStateMachine):
         self.entries[name] = []
         self.ids[name] = self.next_id
         self.next_id += 1
-        self.queues[name] = self.plane.queue(self.ids[name], name, True)
+        self.queues[name] = self.engine.queue(self.ids[name], name, True)
         self.fan.forget()
 
     # ------------------------------------------------------------- what the server does
@@ -275,15 +275,15 @@ class ReplayMachine(RuleBasedStateMachine):
     @rule(later_ms=st.sampled_from([0, 100]))
     def sync(self, later_ms: int) -> None:
         """Half a sync: the beginning or the end."""
-        self.plane.now_ms += later_ms
+        self.engine.clock.now_ms += later_ms
         if self.disk.job is None:
-            self.disk.begin(self.plane)
+            self.disk.begin(self.engine)
         else:
-            self.disk.complete(self.plane)
+            self.disk.complete(self.engine)
             self.forget_what_is_synced()
 
     def forget_what_is_synced(self) -> None:
-        synced = self.plane.synced
+        synced = self.engine.logs.synced
         for name, entries in self.entries.items():
             self.entries[name] = [e for e in entries if e.settled is None or e.settled > synced]
         self.deleted = [each for each in self.deleted if each[0] > synced]
@@ -291,7 +291,7 @@ class ReplayMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_the_models(self) -> None:
-        if not hasattr(self, "plane"):
+        if not hasattr(self, "engine"):
             return
         for name in NAMES:
             queue = self.queues[name]
@@ -329,8 +329,8 @@ class ReplayMachine(RuleBasedStateMachine):
                 True,
             )
         if syncing and self.disk.job is None:
-            self.disk.begin(self.plane)
-        synced, flying = self.plane.synced, 0
+            self.disk.begin(self.engine)
+        synced, flying = self.engine.logs.synced, 0
         written = total = 0
         if self.disk.job is not None:
             flying = self.disk.job[0]
@@ -355,8 +355,8 @@ class ReplayMachine(RuleBasedStateMachine):
         self.check_transactions(found, flying if flying > synced else 0)
         if again:
             # The start was interrupted, too.
-            plane = self.restart(left)
-            left.begin(plane)
+            engine = self.restart(left)
+            left.begin(engine)
             left = left.crashed(int(share * 200))
             numbers = {name: [number for number, _ in pairs] for name, pairs in found.items()}
             found = self.look_into(left.copy())
@@ -367,12 +367,12 @@ class ReplayMachine(RuleBasedStateMachine):
     @rule()
     def stop_in_order(self) -> None:
         if self.disk.job is not None:
-            self.disk.complete(self.plane)
+            self.disk.complete(self.engine)
         self.peer.connection.lost()
         self.tags = {PLAIN: {}, TX: {}}
-        self.plane.run()
-        self.plane.mark_clean()
-        self.disk.sync(self.plane)
+        self.engine.run()
+        self.engine.mark_clean()
+        self.disk.sync(self.engine)
         kept = {
             name: [e for e in self.entries[name] if e.settled is None and e.persistent]
             for name in self.ids
@@ -387,13 +387,13 @@ class ReplayMachine(RuleBasedStateMachine):
         """(number, redelivered) of each message of each durable queue after a restart."""
         queues: dict[str, Queue] = {}
 
-        def declare(plane: Plane) -> None:
+        def declare(engine: Engine) -> None:
             for name, number in self.ids.items():
-                queues[name] = plane.queue(number, name, True)
+                queues[name] = engine.queue(number, name, True)
 
-        plane, reports, _ = recover(disk, declare, durable_segment_bytes=SEGMENT_BYTES)
+        engine, reports, _ = recover(disk, declare, durable_segment_bytes=SEGMENT_BYTES)
         assert self.power_failed or not any(report.damaged for report in reports)
-        peer = Peer(plane)
+        peer = Peer(engine)
         found: dict[str, list[tuple[int, bool]]] = {}
         for name, queue in queues.items():
             count = queue.ready_count
@@ -438,32 +438,32 @@ class ReplayMachine(RuleBasedStateMachine):
 
     def go_on_with(self, disk: Disk, found: dict[str, list[tuple[int, bool]]]) -> None:
         """The next life begins with what was found."""
-        plane = self.restart(disk)
+        engine = self.restart(disk)
         self.disk = disk
         disk.job = None
-        disk.sync(plane)  # the server does, before it lets clients in
+        disk.sync(engine)  # the server does, before it lets clients in
         self.deleted = []
         self.entries = {
             name: [Entry(number, 0, True, flag) for number, flag in found.get(name, [])]
             for name in NAMES
         }
-        self.open(plane)
+        self.open(engine)
 
-    def restart(self, disk: Disk) -> Plane:
+    def restart(self, disk: Disk) -> Engine:
         self.queues = {}
 
-        def declare(plane: Plane) -> None:
+        def declare(engine: Engine) -> None:
             for name, number in self.ids.items():
-                self.queues[name] = plane.queue(number, name, True)
+                self.queues[name] = engine.queue(number, name, True)
 
-        plane, _, _ = recover(
+        engine, _, _ = recover(
             disk,
             declare,
             seed=self.numbers,
             durable_segment_bytes=SEGMENT_BYTES,
             transient_segment_bytes=4096,
         )
-        return plane
+        return engine
 
 
 class TestReplay(ReplayMachine.TestCase):  # type: ignore[misc, valid-type]

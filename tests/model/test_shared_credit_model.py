@@ -41,16 +41,15 @@ class SharedCreditMachine(RuleBasedStateMachine):
 
     @initialize(limit=st.sampled_from([1, 2, 4]))
     def begin(self, limit: int) -> None:
-        self.plane = make_plane()
-        self.queues = [self.plane.queue(0, f"q{number}", False) for number in range(QUEUES)]
+        self.engine = make_plane()
+        self.queues = [self.engine.queue(0, f"q{number}", False) for number in range(QUEUES)]
         names = {queue.name: queue for queue in self.queues}
-        self.publisher = Peer(self.plane, names)
-        self.peer = Peer(self.plane, names)
+        self.publisher = Peer(self.engine, names)
+        self.peer = Peer(self.engine, names)
         self.ready = [0] * QUEUES
         self.consumers: dict[str, ModelConsumer] = {}
         self.unacked: dict[int, tuple[int, ModelConsumer]] = {}
         self.limit, self.tags = limit, 0
-        self.flowing = True
         self.peer.channel.prefetch_global = limit
         # By queue that could have been served since: how often each other one was.
         self.since: dict[int, Counter[int]] = {}
@@ -111,14 +110,6 @@ class SharedCreditMachine(RuleBasedStateMachine):
     @rule(limit=st.sampled_from([0, 1, 2, 3, 10]))
     def change_limit(self, limit: int) -> None:
         self.peer.channel.prefetch_global = self.limit = limit
-        self.turn()
-
-    @rule()
-    def stop_and_go(self) -> None:
-        """The client stops the flow, and starts it after a turn."""
-        self.peer.channel.set_flow(False)
-        assert self.peer.deliveries() == []
-        self.peer.channel.set_flow(True)
         self.turn()
 
     # ------------------------------------------------------------- what must hold

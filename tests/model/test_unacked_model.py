@@ -22,9 +22,9 @@ class UnackedMachine(RuleBasedStateMachine):
 
     @initialize(transactional=st.booleans(), stock=st.sampled_from([40, 700]))
     def begin(self, transactional: bool, stock: int) -> None:
-        self.plane = make_plane()
-        self.queue = self.plane.queue(0, "q", False)
-        self.peer = Peer(self.plane, {"q": self.queue}, channels=(1, 2))
+        self.engine = make_plane()
+        self.queue = self.engine.queue(0, "q", False)
+        self.peer = Peer(self.engine, {"q": self.queue}, channels=(1, 2))
         for number in range(stock):
             self.peer.feed(frames.publish(2, "q", b"%d" % number))
         self.transactional = transactional

@@ -69,11 +69,11 @@ class WishesMachine(QueueWorld):
             max_length = None  # what goes, while somebody has still to see it, is not foreseen here
         self.set_up(max_priority, max_length, limit, retries)
         if work is not None:
-            self.plane.search_work = work
+            self.engine.searches.work = work
         self.hurried = hurried
         self.queue.set_single_active_consumer(single)
-        self.judge = Judge(self.plane)
-        self.peer = Peer(self.plane, {"q": self.queue}, channels=(1, 2, 3))
+        self.judge = Judge(self.engine)
+        self.peer = Peer(self.engine, {"q": self.queue}, channels=(1, 2, 3))
         self.model = WishesModel(max_length, limit, retries, single, hurried)
         self.register("judge", {0, 1})
         self.register("other", {1, 3})
@@ -101,7 +101,7 @@ class WishesMachine(QueueWorld):
                 priority=priority,
                 expiration=None if ttl_ms is None else str(ttl_ms),
             )
-            expires_ms = None if ttl_ms is None else self.plane.now_ms + ttl_ms
+            expires_ms = None if ttl_ms is None else self.engine.clock.now_ms + ttl_ms
             entry = FilteredEntry(
                 self.numbers, min(priority, self.max_priority), expires_ms, group=group
             )
@@ -145,11 +145,6 @@ class WishesMachine(QueueWorld):
     def limit_channel(self, side: int, limit: int) -> None:
         self.peer.channels[side + 1].prefetch_global = limit
         self.model.channels[side].limit = limit
-
-    @rule(side=st.sampled_from(SIDES), active=st.booleans())
-    def flow(self, side: int, active: bool) -> None:
-        self.peer.channels[side + 1].set_flow(active)
-        self.model.channels[side].flowing = active
 
     @rule(side=st.sampled_from(SIDES), no_ack=st.booleans())
     def get(self, side: int, no_ack: bool) -> None:
@@ -215,18 +210,18 @@ class WishesMachine(QueueWorld):
 
     @rule(ms=st.sampled_from([1, 5, 20, 20, 30, 120]))
     def time_passes(self, ms: int) -> None:
-        self.plane.now_ms += ms
-        self.model.now_ms = self.plane.now_ms
+        self.engine.clock.now_ms += ms
+        self.model.now_ms = self.engine.clock.now_ms
         self.turn()
 
     @rule()
     def turn(self) -> None:
-        self.plane.run()
+        self.engine.run()
         for _ in range(TURNS_MAX):
-            if not self.plane.busy:
+            if not self.engine.busy:
                 break
-            self.plane.run()
-        assert not self.plane.busy
+            self.engine.run()
+        assert not self.engine.busy
         self.observe()
         self.model.turn()
         assert not self.model.observed

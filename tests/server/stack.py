@@ -14,7 +14,7 @@ from tests.server.client import PATIENCE_S, Client
 from leporid.amqp.tables import Value
 from leporid.broker.access import Access, guest
 from leporid.broker.broker import Broker
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.server.addresses import bind
 from leporid.server.link import Link
 from leporid.server.listener import Listener, on_thread
@@ -41,14 +41,14 @@ class Clock:
 
 
 class Stack:
-    """Plane, turns, broker and listener, as a node joins them."""
+    """Engine, turns, broker and listener, as a node joins them."""
 
     def __init__(self, *, handshake_ms: int = 10_000, connections_max: int = 100) -> None:
-        self.plane = Plane(1)
-        self.turns = Turns(self.plane)
+        self.engine = Engine(1)
+        self.turns = Turns(self.engine)
         self.turns.after = self._after
         self.broker = Broker(
-            self.plane,
+            self.engine,
             Access([guest(SECRET)], SECRET),
             record=lambda _: None,
             random_bytes=os.urandom,
@@ -71,9 +71,9 @@ class Stack:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
     def _after(self) -> None:
-        work = self.plane.begin_sync()
+        work = self.engine.begin_sync()
         if work is not None:
-            self.plane.end_sync(work[0], work[1])
+            self.engine.end_sync(work[0], work[1])
             self.turns.wake()
         for entry in list(self._waiting):
             condition, future = entry

@@ -138,13 +138,13 @@ async def test_a_publisher_is_told_and_not_read_while_consumers_go_on(stack: Sta
     await unaware.publish("q", b"fourth")
     # What consumers ask for is answered; nothing of the publishers came in between.
     await consumer.declare("q2")
-    assert stack.plane.published == 2
+    assert stack.engine.queues.published == 2
     assert not stack.link_of(publisher).connection.reading
     assert not stack.link_of(unaware).connection.reading
 
     stack.set_alarm("memory", False)
     await consumer.declare("q3")
-    assert stack.plane.published == 2
+    assert stack.engine.queues.published == 2
     stack.set_alarm("disk", False)
     assert {(await consumer.delivered())[1] for _ in range(2)} == {b"third", b"fourth"}
     await publisher.hear(ConnectionUnblocked)
@@ -155,7 +155,7 @@ async def test_a_publisher_is_told_and_not_read_while_consumers_go_on(stack: Sta
 async def test_who_is_blocked_may_still_answer_our_goodbye(stack: Stack):
     client = await stack.client()
     await client.publish("nowhere")
-    await stack.until(lambda: stack.plane.unroutable == 1)
+    await stack.until(lambda: stack.engine.queues.unroutable == 1)
     stack.set_alarm("memory", True)
     await client.publish("nowhere")
     stack.link_of(client).session.close_for(ConnectionForced("go"))
@@ -163,4 +163,4 @@ async def test_who_is_blocked_may_still_answer_our_goodbye(stack: Stack):
     await client.hear(ConnectionClose)
     await client.say(ConnectionCloseOk(), channel=0)
     await client.ends()
-    assert stack.plane.unroutable == 1
+    assert stack.engine.queues.unroutable == 1

@@ -41,11 +41,11 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
 
 
 async def test_nothing_yet(stack: Stack):
-    assert asdict(Counts(stack.broker, stack.plane, ()).now()) == NOTHING
+    assert asdict(Counts(stack.broker, stack.engine, ()).now()) == NOTHING
 
 
 async def test_a_broker_at_work(stack: Stack):
-    counts = Counts(stack.broker, stack.plane, ())
+    counts = Counts(stack.broker, stack.engine, ())
     client, other = await stack.client(), await stack.client()
     await client.call(ChannelOpen(), ChannelOpenOk, channel=2)
     await client.declare("taken", auto_delete=False)
@@ -55,11 +55,11 @@ async def test_a_broker_at_work(stack: Stack):
     await client.call(ConfirmSelect(), ConfirmSelectOk)
     for queue in ("taken", "taken", "taken", "kept", "nowhere"):
         await client.publish(queue, b"message")
-    await stack.until(lambda: stack.plane.confirmed == 5)
+    await stack.until(lambda: stack.engine.queues.confirmed == 5)
     await other.consume("taken", no_ack=False)
     tags = [(await other.delivered())[0].delivery_tag for _ in range(3)]
     await other.say(BasicAck(tags[0]))
-    await stack.until(lambda: stack.plane.acked == 1)
+    await stack.until(lambda: stack.engine.queues.acked == 1)
     now = asdict(counts.now())
     assert now == {
         "connections": 2,
@@ -111,7 +111,7 @@ async def test_a_broker_at_work(stack: Stack):
 
 
 async def test_what_is_held_and_what_was_too_late(stack: Stack, clock: Clock):
-    counts = Counts(stack.broker, stack.plane, ())
+    counts = Counts(stack.broker, stack.engine, ())
     client = await stack.client()
     arguments: dict[str, Value] = {
         "x-delayed-retry-type": "all",
@@ -124,20 +124,20 @@ async def test_what_is_held_and_what_was_too_late(stack: Stack, clock: Clock):
     await client.consume("slow", no_ack=False)
     await client.delivered()
     clock.move(1)
-    await stack.until(lambda: stack.plane.timed_out == 1)
+    await stack.until(lambda: stack.engine.queues.timed_out == 1)
     now = counts.now()
     assert (now.messages_ready, now.messages_unacked, now.messages_held) == (0, 0, 1)
     assert now.deliveries_timed_out_total == 1
 
 
 async def test_dead_letters(stack: Stack):
-    counts = Counts(stack.broker, stack.plane, ())
+    counts = Counts(stack.broker, stack.engine, ())
     client = await stack.client()
     arguments: dict[str, Value] = {"x-max-length": 1, "x-dead-letter-exchange": "not there"}
     await client.call(QueueDeclare(queue="lost", arguments=arguments), QueueDeclareOk)
     for _ in range(3):
         await client.publish("lost", b"message")
-    await stack.until(lambda: stack.plane.published == 3)
+    await stack.until(lambda: stack.engine.queues.published == 3)
     now = counts.now()
     assert now.dead_lettered_total == {("maxlen", "rabbit_classic_queue"): 2}
     assert now.dead_letters_dropped_total == {("maxlen", "no_exchange"): 2}
@@ -145,7 +145,7 @@ async def test_dead_letters(stack: Stack):
 
 
 async def test_filters_of_bindings(stack: Stack):
-    counts = Counts(stack.broker, stack.plane, ())
+    counts = Counts(stack.broker, stack.engine, ())
     client = await stack.client()
     for queue, text in (("a", "p.priority > 5"), ("b", "routing_key = 'other'")):
         await client.call(QueueDeclare(queue=queue), QueueDeclareOk)
@@ -157,7 +157,7 @@ async def test_filters_of_bindings(stack: Stack):
 
 
 async def test_filters_of_consumers(stack: Stack):
-    counts = Counts(stack.broker, stack.plane, ())
+    counts = Counts(stack.broker, stack.engine, ())
     client = await stack.client()
     await client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     for text in ("p.priority > 5", "routing_key = 'other'", "NOT (routing_key = 'other')"):

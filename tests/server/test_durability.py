@@ -46,7 +46,7 @@ class Files(SegmentFiles):
 
 
 class Node:
-    """A plane, its files and its definitions, joined by what is tested.
+    """A engine, its files and its definitions, joined by what is tested.
 
     Attributes:
         events: what was told on the loop, in order.
@@ -58,14 +58,14 @@ class Node:
         self.run = Run(directory, files=self.files, streams=("s",))
         self.streams = self.run.logs
         self.stream = self.run.streams["s"]
-        self.plane = self.run.plane
+        self.engine = self.run.engine
         self.run.connection.open_channel(CONFIRMING).select_confirm()
         self.files.calls = 0
         self.definitions = Definitions(directory / "definitions.db", KINDS)
         self.events: list[Any] = []
         self._waiting: list[tuple[Any, asyncio.Future[None]]] = []
         self.durability = Durability(
-            self.plane,
+            self.engine,
             self.files,
             self.definitions,
             self.streams,
@@ -90,8 +90,8 @@ class Node:
 
     def confirmed(self) -> int:
         """Highest publish that was confirmed since the last time; 0: none."""
-        self.plane.run()
-        view = self.run.connection.outgoing()
+        self.engine.run()
+        view = self.run.connection.output.outgoing()
         output = bytes(view) if view is not None else b""
         del view
         self.run.connection.sent(len(output))
@@ -160,12 +160,12 @@ async def test_what_nobody_waits_for_is_synced_soon(node: Node, monkeypatch: pyt
     monkeypatch.setattr(module, "IDLE_SYNC_S", 0.01)
     node.run.publish(b"0")
     node.durability.poll()
-    assert (node.plane.awaited, node.files.calls) == (False, 0)
+    assert (node.engine.logs.awaited, node.files.calls) == (False, 0)
     node.run.publish(b"1")
     node.durability.poll()
     await node.until("synced")
     assert node.files.calls == 1
-    assert not node.plane.dirty
+    assert not node.engine.logs.dirty
 
 
 async def test_with_nothing_to_do_nothing_is_done(node: Node):
@@ -176,17 +176,17 @@ async def test_with_nothing_to_do_nothing_is_done(node: Node):
 
 async def test_definitions_are_part_of_the_generation(node: Node):
     node.files.gate.clear()
-    generation = node.plane.generation
+    generation = node.engine.logs.generation
     node.durability.record(vhost("a"))
     node.run.publish(b"0", channel=CONFIRMING)
     node.durability.poll()
     node.durability.record(vhost("b"))
     node.files.gate.set()
     await node.until("synced")
-    assert node.plane.synced == generation
+    assert node.engine.logs.synced == generation
     assert StoredVhost("a") in node.definitions.load().of(StoredVhost)
     await drained(node)
-    assert node.plane.synced == generation + 1
+    assert node.engine.logs.synced == generation + 1
     assert node.definitions.load().of(StoredVhost) == tuple(map(StoredVhost, ("a", "b")))
 
 
@@ -211,8 +211,8 @@ async def test_segments_that_nobody_needs_are_deleted(node: Node):
     for message in node.run.messages():
         node.run.ack(message)
     for _ in range(3):
-        node.plane.now_ms += 1000
-        node.plane.note_change()
+        node.engine.clock.now_ms += 1000
+        node.engine.logs.note_change()
         await drained(node)
     node.durability.stop()
     assert len(node.files.numbers()) == 1
@@ -272,7 +272,7 @@ async def test_segments_beyond_retention_are_deleted(node: Node):
     for index in range(30):
         node.run.publish(b"%02d" % index * 1000, key="s")
         await drained(node)
-    node.plane.note_change()
+    node.engine.logs.note_change()
     await drained(node)
     node.durability.stop()
     numbers = node.streams.numbers(2)
@@ -374,12 +374,12 @@ async def test_draining_ends_when_the_disk_fails_meanwhile(node: Node):
     await asyncio.sleep(0)
     node.files.gate.set()
     await task
-    assert node.plane.synced < node.plane.generation - 1
+    assert node.engine.logs.synced < node.engine.logs.generation - 1
 
 
 async def test_who_waits_for_a_generation_goes_on_when_it_is_on_disk(node: Node):
     node.files.gate.clear()
-    generation = node.plane.note_change()
+    generation = node.engine.logs.note_change()
     waiting = [asyncio.create_task(node.durability.until(generation)) for _ in range(3)]
     node.durability.poll()
     await asyncio.sleep(0)

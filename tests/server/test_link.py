@@ -63,14 +63,14 @@ async def test_a_consumer_that_reads_late_gets_everything(stack: Stack):
     await slow.consume("q")
     link = stack.link_of(slow)
     await fill(publisher, "q")
-    await stack.until(lambda: stack.plane.published == MANY)
-    assert 0 < link.connection.pending_bytes <= OUTPUT_HIGH_BYTES + BODY_BYTES + 200
-    assert stack.plane.delivered < MANY
+    await stack.until(lambda: stack.engine.queues.published == MANY)
+    assert 0 < link.connection.output.pending_bytes <= OUTPUT_HIGH_BYTES + BODY_BYTES + 200
+    assert stack.engine.queues.delivered < MANY
     for number in range(MANY):
         deliver, received = await slow.delivered()
         assert (deliver.delivery_tag, received) == (number + 1, body(number))
     assert await is_alive(slow)
-    assert link.connection.pending_bytes == 0
+    assert link.connection.output.pending_bytes == 0
 
 
 async def test_a_consumer_that_never_reads_keeps_nobody_waiting(stack: Stack):
@@ -79,7 +79,7 @@ async def test_a_consumer_that_never_reads_keeps_nobody_waiting(stack: Stack):
     await deaf.consume("q", no_ack=False)
     await other.consume("q")
     await fill(publisher, "q")
-    await stack.until(lambda: stack.plane.published == MANY)
+    await stack.until(lambda: stack.engine.queues.published == MANY)
     for _ in range(MANY // 2):
         await other.delivered()
     assert await is_alive(publisher)
@@ -97,12 +97,12 @@ async def test_who_asks_and_never_reads_is_not_read(stack: Stack):
     question = published("nowhere", body(0)).replace(plain, mandatory)
 
     sending = asyncio.create_task(asking.write(question * MANY))
-    await stack.until(lambda: connection.pending_bytes >= OUTPUT_STOP_BYTES)
-    most = connection.pending_bytes
+    await stack.until(lambda: connection.output.pending_bytes >= OUTPUT_STOP_BYTES)
+    most = connection.output.pending_bytes
     assert most <= OUTPUT_STOP_BYTES + TURN_BYTES + BODY_BYTES
     assert not connection.reading
     assert await is_alive(other)
-    assert connection.pending_bytes == most
+    assert connection.output.pending_bytes == most
     for _ in range(MANY):
         await asking.hear(BasicReturn)
         await asking.frame()
@@ -116,13 +116,13 @@ async def test_gets_are_answered_while_there_is_room(stack: Stack):
     connection = stack.link_of(asking).connection
     await publisher.declare("q", auto_delete=False)
     await fill(publisher, "q")
-    await stack.until(lambda: stack.plane.published == MANY)
+    await stack.until(lambda: stack.engine.queues.published == MANY)
     # All of these are read at once.
     await asking.write(method_frame(1, BasicGet(queue="q", no_ack=True)) * MANY)
-    await stack.until(lambda: connection.pending_bytes > 0)
-    assert stack.plane.got < MANY
+    await stack.until(lambda: connection.output.pending_bytes > 0)
+    assert stack.engine.queues.got < MANY
     for number in range(MANY):
-        assert connection.pending_bytes <= OUTPUT_STOP_BYTES + 2 * BODY_BYTES
+        assert connection.output.pending_bytes <= OUTPUT_STOP_BYTES + 2 * BODY_BYTES
         assert (await asking.hear(BasicGetOk)).delivery_tag == number + 1
         await asking.frame()
         assert await asking.frame() == (FRAME_BODY, 1, body(number))
@@ -136,7 +136,7 @@ async def test_a_consumer_is_read_although_its_output_never_ends(stack: Stack):
     link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
     queue = stack.broker.vhosts["/"].queue(await slow.declare("q"))
     for _ in range(12):
-        stack.plane.publish([queue.engine], "", "q", b"\0\0", bytes(2 * OUTPUT_STOP_BYTES))
+        stack.engine.publish([queue.engine], "", "q", b"\0\0", bytes(2 * OUTPUT_STOP_BYTES))
     await slow.call(BasicConsume(queue="q", consumer_tag="c", no_ack=True), BasicConsumeOk)
     assert not link.connection.reading
     await slow.write(HEARTBEAT)
@@ -185,7 +185,7 @@ async def test_a_peer_that_vanishes_while_much_is_unread_is_missed_at_once(
     if end is Client.close:
         # What we say to a socket that is closed makes its end a reset.
         await other.publish("q", b"x")
-        await stack.until(lambda: stack.plane.delivered == 1)
+        await stack.until(lambda: stack.engine.queues.delivered == 1)
     stack.set_alarm("memory", False)
     await stack.until(lambda: link not in stack.turns.links.values())
 
@@ -270,7 +270,7 @@ async def test_who_has_closed_is_heard_only_if_it_closes_again(stack: Stack):
     await stack.until(lambda: connection.received_bytes == received)
     await client.write(large[-100:] + close)
     await client.hear(ConnectionCloseOk)
-    assert (connection.channels, stack.plane.unroutable) == ({}, 0)
+    assert (connection.channels, stack.engine.queues.unroutable) == ({}, 0)
     await client.say(ConnectionCloseOk(), channel=0)
     await client.ends()
 
@@ -281,9 +281,11 @@ async def test_who_closes_again_and_again_and_reads_nothing_is_not_read(stack: S
     link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     close = method_frame(0, ConnectionClose(200, ""))
     sending = asyncio.create_task(client.write(close * 100_000))
-    await stack.until(lambda: link.connection.pending_bytes > 0 and not link.connection.reading)
+    await stack.until(
+        lambda: link.connection.output.pending_bytes > 0 and not link.connection.reading
+    )
     # The answers to one turn's reading, at most.
-    assert link.connection.pending_bytes <= TURN_BYTES
+    assert link.connection.output.pending_bytes <= TURN_BYTES
     sending.cancel()
 
 

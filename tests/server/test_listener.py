@@ -100,7 +100,7 @@ async def test_a_peer_is_dead_after_two_missed_heartbeats(
     assert len(stack.turns.links) == 2
     await living.write(HEARTBEAT)
     heard = stack.link_of(living).connection
-    await stack.until(lambda: heard.last_received_ms == stack.plane.now_ms)
+    await stack.until(lambda: heard.last_received_ms == stack.engine.clock.now_ms)
     clock.move(2.0)
     await dead.ends()
     await living.declare("q")
@@ -118,7 +118,7 @@ async def test_whom_we_did_not_read_in_time_is_not_dead(
     client.sock.send(HEARTBEAT)
     clock.move(60.0)
     stack.listener.look()
-    await stack.until(lambda: connection.last_received_ms == stack.plane.now_ms)
+    await stack.until(lambda: connection.last_received_ms == stack.engine.clock.now_ms)
     stack.listener.look()
     clock.move(19.0)
     stack.listener.look()
@@ -133,7 +133,7 @@ async def test_any_byte_counts_as_a_heartbeat(stack: Stack, clock: Clock):
         clock.move(19.0)
         stack.turns.set_clock()
         await client.write(bytes((octet,)))
-        await stack.until(lambda: connection.last_received_ms == stack.plane.now_ms)
+        await stack.until(lambda: connection.last_received_ms == stack.engine.clock.now_ms)
         stack.listener.look()
     assert len(stack.turns.links) == 1
 
@@ -150,7 +150,7 @@ async def test_a_publisher_that_was_blocked_is_heard_out_first(stack: Stack, clo
     client = await stack.client(heartbeat_s=10, capabilities=("connection.blocked",))
     await client.declare("q")
     await client.publish("nowhere")
-    await stack.until(lambda: stack.plane.unroutable == 1)
+    await stack.until(lambda: stack.engine.queues.unroutable == 1)
     stack.set_alarm("memory", True)
     await client.hear(ConnectionBlocked)
     await client.write(HEARTBEAT)
@@ -216,10 +216,10 @@ async def test_who_does_not_read_our_last_words_is_ended(stack: Stack, clock: Cl
     connection = stack.link_of(deaf).connection
     for _ in range(250):
         await publisher.publish("q", bytes(32 * 1024))
-    await stack.until(lambda: stack.plane.published == 250)
+    await stack.until(lambda: stack.engine.queues.published == 250)
     await deaf.say(ConnectionClose(200, "bye"), channel=0)
     await stack.until(lambda: connection.awaits_eof)
-    assert connection.pending_bytes
+    assert connection.output.pending_bytes
     stack.listener.look()
     clock.move(CLOSE_MS_MAX / 1000 + 0.001)
     await stack.until(lambda: connection.is_lost)

@@ -22,7 +22,7 @@ from tests.storage.format_v1 import (
     read_segment,
 )
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.server.check import DAMAGED, OK, check
 from leporid.server.recovery import LogRefused, replay
 from leporid.storage.segments import SegmentFiles
@@ -115,9 +115,9 @@ def test_damage_found_in_a_start_that_was_cut_short_is_set_aside_once(
     # The start ends before its first sync: what it copied forward is not on disk.
     number, record = log.place(5)
     log.flip(number, record.body_at)
-    plane = Plane(1, durable_segment_bytes=SEGMENT_BYTES)
+    engine = Engine(1, durable_segment_bytes=SEGMENT_BYTES)
     files = SegmentFiles(log.directory / "log")
-    replay(plane, files)
+    replay(engine, files)
     files.close()
     first = quarantine(log.directory)
     assert len(first) == 1
@@ -192,7 +192,7 @@ def test_a_log_about_unknown_queues_is_refused_and_nothing_is_changed(log: Writt
     with pytest.raises(
         LogRefused, match="knows queue 1, but the definitions never had more than 0"
     ):
-        replay(Plane(1), files, next_queue_id=1)
+        replay(Engine(1), files, next_queue_id=1)
     files.close()
     assert contents(log.directory) == before
 
@@ -205,7 +205,7 @@ def test_messages_of_queues_that_were_deleted_are_not_kept(tmp_path: Path):
     run.sync()
     run.crash()
     files = SegmentFiles(tmp_path / "log")
-    assert replay(Plane(1), files, next_queue_id=3).publishes == 21
+    assert replay(Engine(1), files, next_queue_id=3).publishes == 21
     files.close()
     run = Run(tmp_path, ("a",))
     assert run.bodies("a") == [b"kept"]
@@ -214,7 +214,7 @@ def test_messages_of_queues_that_were_deleted_are_not_kept(tmp_path: Path):
 
 def test_an_empty_log_goes_with_any_definitions(tmp_path: Path):
     files = SegmentFiles(tmp_path / "log")
-    found = replay(Plane(1), files, next_queue_id=1)
+    found = replay(Engine(1), files, next_queue_id=1)
     files.close()
     assert (found.segments, found.records) == (0, 0)
 

@@ -11,7 +11,7 @@ from tests.server.client import PATIENCE_S, published
 from tests.server.stack import Clock, Stack
 
 from leporid.amqp.methods import QueueDeclare, QueueDeclareOk
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.server.link import Link
 from leporid.server.turns import Turns
 
@@ -21,13 +21,13 @@ TURN_BYTES = 64 * 1024
 class OnlyConnection:
     """As much of a link as `Turns` looks at before there is output."""
 
-    def __init__(self, plane: Plane) -> None:
-        self.connection = plane.connection()
+    def __init__(self, engine: Engine) -> None:
+        self.connection = engine.connection()
 
 
 @pytest.fixture
 async def turns() -> Turns:
-    return Turns(Plane(1))
+    return Turns(Engine(1))
 
 
 async def test_any_number_of_wakes_makes_one_turn(turns: Turns):
@@ -49,16 +49,16 @@ async def test_any_number_of_wakes_makes_one_turn(turns: Turns):
 
 
 async def test_a_turn_tells_the_plane_the_time(clock: Clock, turns: Turns):
-    assert turns.plane.now_ms == 1_000_000
+    assert turns.engine.clock.now_ms == 1_000_000
     clock.move(1.5)
     turns.turn()
-    assert turns.plane.now_ms == 1_001_500
-    assert turns.plane.wall_ms == 10**12 + 1_001_500
+    assert turns.engine.clock.now_ms == 1_001_500
+    assert turns.engine.clock.wall_ms == 10**12 + 1_001_500
 
 
 async def test_waiting_for_the_last_link(turns: Turns):
     await turns.without_links()
-    links = [cast(Link, OnlyConnection(turns.plane)) for _ in range(2)]
+    links = [cast(Link, OnlyConnection(turns.engine)) for _ in range(2)]
     for link in links:
         turns.add(link)
     waiting = asyncio.ensure_future(turns.without_links())
@@ -77,8 +77,8 @@ async def test_what_is_due_has_its_turn_although_nothing_comes():
     stack.listener.stop()
     await client.declare("q")
     await client.write(published("q", b"short-lived", expiration="20"))
-    await stack.until(lambda: stack.plane.published == 1)
-    await stack.until(lambda: stack.plane.expired == 1)
+    await stack.until(lambda: stack.engine.queues.published == 1)
+    await stack.until(lambda: stack.engine.queues.expired == 1)
     stack.stop()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leporid.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from leporid.amqp.frames import frame, method_frame
 from leporid.amqp.methods import BasicAck, BasicPublish, Method
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.server.recovery import Recovered, replay
 from leporid.server.stream_recovery import StreamRecovery
 from leporid.storage.segments import SegmentFiles
@@ -102,17 +102,17 @@ class Run:
         unmade: Sequence[int] = (),
     ) -> None:
         self.files = files or SegmentFiles(directory / "log")
-        self.plane = Plane(seed, durable_segment_bytes=segment_bytes)
-        self.plane.now_ms = 1_000
-        self.plane.wall_ms = WALL_MS
-        self.plane.map_segment = self.files.map
+        self.engine = Engine(seed, durable_segment_bytes=segment_bytes)
+        self.engine.clock.now_ms = 1_000
+        self.engine.clock.wall_ms = WALL_MS
+        self.engine.logs.map_segment = self.files.map
         self.queues = {
-            name: self.plane.queue(number, name, True) for number, name in enumerate(queues, 1)
+            name: self.engine.queue(number, name, True) for number, name in enumerate(queues, 1)
         }
         self.logs = StreamLogs(directory / "streams", open_max=2)
-        self.plane.map_stream_segment = self.logs.map
+        self.engine.streams.map_segment = self.logs.map
         self.streams = {
-            name: self.plane.stream(number, name)
+            name: self.engine.stream(number, name)
             for number, name in enumerate(streams, len(queues) + 1)
         }
         for stream in self.streams.values():
@@ -120,14 +120,14 @@ class Run:
         recovery = StreamRecovery(
             self.logs,
             self.streams.values(),
-            defined={*self.plane.streams, *unmade},
+            defined={*self.engine.streams.by_id, *unmade},
             next_queue_id=NEXT_QUEUE_ID,
         )
-        self.found: Recovered = replay(self.plane, self.files, beside=recovery)
+        self.found: Recovered = replay(self.engine, self.files, beside=recovery)
         self.sync()
-        source = self.plane.route_cache("", self._resolve, True)
-        self.connection: Connection = self.plane.connection(Session(source))
-        self.connection.frame_max = 128 * 1024
+        source = self.engine.route_cache("", self._resolve, True)
+        self.connection: Connection = self.engine.connection(Session(source))
+        self.connection.output.frame_max = 128 * 1024
         self.connection.feed(b"AMQP\x00\x00\x09\x01")
         self.connection.open_channel(1)
         self.transactions = self.connection.open_channel(2)
@@ -174,16 +174,16 @@ class Run:
 
     def read(self, stream: str = "s") -> dict[int, bytes]:
         """Every message of a stream that may be read, by its offset."""
-        source = self.plane.route_cache("", self._resolve, True)
-        connection = self.plane.connection(Session(source))
-        connection.frame_max = 128 * 1024
+        source = self.engine.route_cache("", self._resolve, True)
+        connection = self.engine.connection(Session(source))
+        connection.output.frame_max = 128 * 1024
         connection.feed(b"AMQP\x00\x00\x09\x01")
         channel = connection.open_channel(1)
         channel.consume_stream(self.streams[stream], "r", 60_000, self.streams[stream].first)
         found: dict[int, bytes] = {}
         while True:
-            self.plane.run()
-            view = connection.outgoing()
+            self.engine.run()
+            view = connection.output.outgoing()
             if view is None:
                 break
             output = bytes(view)
@@ -194,7 +194,7 @@ class Run:
         return found
 
     def _output(self) -> bytes:
-        view = self.connection.outgoing()
+        view = self.connection.output.outgoing()
         output = bytes(view) if view is not None else b""
         del view
         self.connection.sent(len(output))
@@ -205,9 +205,9 @@ class Run:
     def sync(self) -> None:
         """Sync, with time passing, until nothing is owed to the disk."""
         for _ in range(50):
-            self.plane.now_ms += 1_000
-            self.plane.run()
-            work = self.plane.begin_sync()
+            self.engine.clock.now_ms += 1_000
+            self.engine.run()
+            work = self.engine.begin_sync()
             if work is None:
                 return
             generation, writes, drops, streams = work
@@ -221,19 +221,19 @@ class Run:
                     self.logs.delete(stream)
                 for number in gone or ():
                     self.logs.drop(stream, number, wait=False)
-            self.plane.end_sync(generation, writes, streams)
+            self.engine.end_sync(generation, writes, streams)
         raise AssertionError("the log finds no rest")
 
     def crash(self) -> None:
         """What was not synced is lost."""
-        self.connection.lost()  # what it has not settled would keep the plane in memory
+        self.connection.lost()  # what it has not settled would keep the engine in memory
         self.files.close()
         self.logs.close()
 
     def stop(self) -> None:
         """An orderly shutdown."""
         self.connection.lost()
-        self.plane.mark_clean()
+        self.engine.mark_clean()
         self.sync()
         self.files.close()
         self.logs.close()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leporid.broker.redeclaring import Redeclare
     from leporid.broker.session import Session
     from leporid.broker.unknown_arguments import OnUnknown
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Broker:
 
     def __init__(
         self,
-        plane: Plane,
+        engine: Engine,
         access: Access,
         *,
         record: Callable[[Change], None],
@@ -106,7 +106,7 @@ class Broker:
         """Makes it.
 
         Args:
-            plane: the engine.
+            engine: the engine.
             access: the users.
             record: told of every durable change, in order.
             random_bytes: where unguessable names come from.
@@ -120,7 +120,7 @@ class Broker:
             unknown_arguments: what becomes, in a virtual host, of arguments that nothing reads.
             group_expires_ms: how long a group of readers is kept without a member.
         """
-        self.plane = plane
+        self.engine = engine
         self.group_expires_ms = group_expires_ms
         self.access = access
         self.limits = limits or Limits()
@@ -131,7 +131,7 @@ class Broker:
         self.sessions: dict[Session, None] = {}
         self.unused = UnusedQueues(self._expire)
         self.handovers = Handovers()
-        self.cancels = Cancels(plane)
+        self.cancels = Cancels(engine)
         self.alarms: set[str] = set()
         self.dead_letter_counts = DeadLetterCounts()
         self.filter_classes = FilterClasses(filter_classes, self.record, self._uses_filter_class)
@@ -153,7 +153,7 @@ class Broker:
     def record(self, change: Change) -> None:
         """Record a durable change."""
         self.recorded_count += 1
-        self.recorded_generation = self.plane.note_change()
+        self.recorded_generation = self.engine.logs.note_change()
         self._record(change)
 
     def _expire(self, queue: QueueState) -> None:
@@ -196,7 +196,7 @@ class Broker:
 
         Of those that consumers look for, as far as they have looked.
         """
-        found = self.plane.waiting_for(name)
+        found = self.engine.searches.waiting_for(name)
         for vhost in self.vhosts.values():
             consumers = [each.consumer for each in _asking(vhost, name)]
             found += vhost.stagings.waiting(name)
@@ -280,7 +280,7 @@ class Broker:
     def look_at_groups(self) -> None:
         """Forget the groups that nobody uses; the server does so once a second."""
         for vhost in self.vhosts.values():
-            vhost.groups.look_at_all(self.plane.now_ms, self.group_expires_ms)
+            vhost.groups.look_at_all(self.engine.clock.now_ms, self.group_expires_ms)
 
     # ------------------------------------------------------------------ alarms
 
@@ -292,7 +292,7 @@ class Broker:
             self.alarms.add(reason)
         else:
             self.alarms.discard(reason)
-        self.plane.publishers_blocked = bool(self.alarms)
+        self.engine.connections.publishers_blocked = bool(self.alarms)
         for session in tuple(self.sessions):
             session.tell_alarms()
 

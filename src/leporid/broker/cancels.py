@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leporid.broker.channel import ChannelState
     from leporid.broker.members import Member
     from leporid.broker.queues import Subscription
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
 
 WAIT_MS: Final = 1000
 """A reply waits for the disk, which may be full for hours; so long, consumers of other connections
@@ -29,8 +29,8 @@ wait for that reply. Those of its own connection come after it in any case."""
 class Cancels:
     """The basic.cancel methods that are still to be sent, of all connections."""
 
-    def __init__(self, plane: Plane) -> None:
-        self._plane = plane
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._added: list[tuple[ChannelState, Subscription | Member]] = []
         # Generation, time of giving up, and what waits; both numbers grow from left to right.
         self._held: deque[tuple[int, int, list[tuple[ChannelState, Subscription | Member]]]]
@@ -52,14 +52,16 @@ class Cancels:
 
     def hold(self, generation: int) -> None:
         """The reply waits until a generation is on disk: so does what this round has added."""
-        if self._added and generation > self._plane.synced:
-            self._held.append((generation, self._plane.now_ms + WAIT_MS, self._added))
+        if self._added and generation > self._engine.logs.synced:
+            self._held.append((generation, self._engine.clock.now_ms + WAIT_MS, self._added))
             self._added = []
 
     def run(self, now_ms: int) -> None:
         """Send what need not wait any more."""
         due, self._added = self._added, []
-        while self._held and (self._held[0][0] <= self._plane.synced or self._held[0][1] <= now_ms):
+        while self._held and (
+            self._held[0][0] <= self._engine.logs.synced or self._held[0][1] <= now_ms
+        ):
             due += self._held.popleft()[2]
         for channel, consumer in due:
             channel.tell_cancelled(consumer)

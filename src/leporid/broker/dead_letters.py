@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
-from leporid.engine.queue.delays import delay_of
+from leporid.engine.internal.delays import delay_of
 from leporid.engine.wire.rewrites import DelayTooLong
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class DeadLetters:
             found = self._vhost.routing.alternate(target, self._exchange, keys, changed)
             return [each for each in found if again or not _is_cycle(each.name, deaths)]
 
-        if self._vhost.plane.publish(
+        if self._vhost.engine.publish(
             queues, self._exchange, first, changed, body, elsewhere=elsewhere
         ):
             return None

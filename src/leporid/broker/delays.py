@@ -20,8 +20,8 @@ from leporid.broker.stored import StoredDelays
 if TYPE_CHECKING:
     from leporid.broker.exchange import Exchange
     from leporid.broker.stored import Recorder
-    from leporid.engine.plane import Plane
-    from leporid.engine.queue.delays import Delays
+    from leporid.engine.engine import Engine
+    from leporid.engine.internal.delays import Delays
     from leporid.engine.queue.queue import Queue
     from leporid.engine.routing.route_cache import RouteCache
 
@@ -135,7 +135,7 @@ class DelayedMessages:
         """Drop the message of that id, durably; returns whether it was there.
 
         It never comes from now on. Whoever has to know that a power cut cannot bring it back
-        waits for the generation that `Plane.note_change` gives next.
+        waits for the generation that `Engine.note_change` gives next.
         """
         found = self.peek(message_id)
         place = place_of(message_id)
@@ -208,7 +208,7 @@ class DelayStores:
     """Where the exchanges of one virtual host keep what waits; made when something has to.
 
     Args:
-        plane: the engine.
+        engine: the engine.
         recorder: told of stores that must be there after a restart.
         new_id: gives a number that no queue ever had.
         route: gives the queues for a message that waited in an exchange, by what it was published
@@ -218,13 +218,13 @@ class DelayStores:
 
     def __init__(
         self,
-        plane: Plane,
+        engine: Engine,
         recorder: Recorder,
         new_id: Callable[[], int],
         route: Callable[[Exchange, str, Sequence[str], bytes], list[Queue]],
         alternate: Callable[[Exchange, str, Sequence[str], bytes], list[Queue]],
     ) -> None:
-        self._plane = plane
+        self._engine = engine
         self._recorder = recorder
         self._new_id = new_id
         self._route = route
@@ -271,7 +271,7 @@ class DelayStores:
                 exchange.name,
             )
 
-        store = self._plane.delays(number, exchange.routes, routed, elsewhere)
+        store = self._engine.delays(number, exchange.routes, routed, elsewhere)
         store.on_unroutable = count_unroutable
         self._stores[exchange.name] = number, store
         return store

@@ -159,7 +159,7 @@ class Groups:
         new = [each for each in partitions if group.name not in each.reader_offsets]
         for partition in new:
             check_room(partition, group.name)
-        where, now_ms = arguments.get(streams.OFFSET, "next"), self.vhost.plane.wall_ms
+        where, now_ms = arguments.get(streams.OFFSET, "next"), self.vhost.engine.clock.wall_ms
         for partition in new:
             assert partition.stream is not None
             offset = streams.start_offset(partition.stream, where, now_ms)
@@ -182,7 +182,7 @@ class Groups:
             group.retries.set(options)
 
     def _add_retries(self, group: Group, number: int) -> None:
-        engine = self.vhost.plane.group_retries(number, f"retries of {group.name}")
+        engine = self.vhost.engine.group_retries(number, f"retries of {group.name}")
         group.retries = GroupRetries(self.vhost, group.title, number, engine)
 
     # ------------------------------------------------------------------ leaving
@@ -190,7 +190,7 @@ class Groups:
     def left(self, group: Group) -> None:
         """A group has a member less."""
         if not group.members and self._groups.get((group.stream, group.name)) is group:
-            group.used_ms = self.vhost.plane.wall_ms
+            group.used_ms = self.vhost.engine.clock.wall_ms
             self._recorder.put(StoredGroup.of(self.vhost.name, group))
 
     def drop(self, stream: str, name: str) -> None:

@@ -181,7 +181,7 @@ class GroupDeadLetters(DeadLetters):
             title=title,
             name="",
             module=STREAM.module,
-            wall_ms=lambda: vhost.plane.wall_ms,
+            wall_ms=lambda: vhost.engine.clock.wall_ms,
             exchange=exchange,
             key=key,
         )

@@ -16,6 +16,7 @@ from leporid.broker.exchanges import DeduplicationRouter, Message
 from leporid.broker.queues import QueueState
 from leporid.broker.stagings import Staged
 from leporid.broker.stored import StoredCache
+from leporid.engine.queue.snapshot import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from leporid.broker.filters import MessageFilter
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
     from leporid.engine.queue.queue import Queue
 
 BYTES_MAX: Final = 64 * 1024 * 1024
@@ -42,9 +43,9 @@ class History:
 
     name: Final = ""
 
-    def __init__(self, plane: Plane, exchange: str, length: int) -> None:
-        self._plane = plane
-        self.engine = plane.queue(0, f"history of {exchange}", False)
+    def __init__(self, engine: Engine, exchange: str, length: int) -> None:
+        self._engine = engine
+        self.engine = engine.queue(0, f"history of {exchange}", False)
         self.engine.private = True
         self.engine.set_limits(max_length=length, max_bytes=BYTES_MAX, overflow="drop-head")
 
@@ -53,7 +54,7 @@ class History:
 
     def messages(self) -> list[tuple[str, str, bytes, bytes]]:
         """Return what is kept, oldest first."""
-        return self._plane.snapshot(self.engine)
+        return snapshot(self.engine)
 
     def forget(self) -> None:
         """The exchange is gone."""
@@ -69,11 +70,11 @@ class Memory:
 
     name: Final = ""
 
-    def __init__(self, plane: Plane, exchange: Exchange, number: int) -> None:
+    def __init__(self, engine: Engine, exchange: Exchange, number: int) -> None:
         router = exchange.router
         assert isinstance(router, DeduplicationRouter)
         self.id = number
-        self.engine = router.cache = plane.cache(
+        self.engine = router.cache = engine.cache(
             number,
             f"cache of {exchange.name}",
             number != 0,
@@ -117,12 +118,12 @@ class Histories:
         """There is a new exchange, which may be of a type that keeps messages."""
         length = exchange.router.history_length
         if length:
-            self._kept[exchange.name] = History(self._vhost.plane, exchange.name, length)
+            self._kept[exchange.name] = History(self._vhost.engine, exchange.name, length)
         if isinstance(exchange.router, DeduplicationRouter):
             number = 0
             if exchange.durable and exchange.router.lasting:
                 number = self._recorded.pop(exchange.name, 0) or self._new_memory(exchange.name)
-            self._kept[exchange.name] = Memory(self._vhost.plane, exchange, number)
+            self._kept[exchange.name] = Memory(self._vhost.engine, exchange, number)
 
     @property
     def remembered(self) -> int:
@@ -168,7 +169,7 @@ class Histories:
             if wanted is not None and not wanted.engine.matches_message(exchange, key, properties):
                 continue
             queues = self._beyond(destination, exchange, key, properties)
-            self._vhost.plane.publish(queues, exchange, key, properties, body)
+            self._vhost.engine.publish(queues, exchange, key, properties, body)
 
     def _beyond(
         self,

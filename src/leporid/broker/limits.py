@@ -176,7 +176,7 @@ def _dead_letters(vhost: VirtualHost, queue: QueueState) -> DeadLetters | None:
         name=queue.name,
         title=queue.title,
         module=queue.type.module,
-        wall_ms=lambda: vhost.plane.wall_ms,
+        wall_ms=lambda: vhost.engine.clock.wall_ms,
         exchange=exchange,
         key=key,
     )

@@ -21,7 +21,7 @@ from leporid.broker.streams import NUMBER_MAX
 
 if TYPE_CHECKING:
     from leporid.engine.connection.stream_consumer import StreamConsumer
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
 
 READERS_MAX: Final = 10_000
 """Stored offsets of one stream. They stay until somebody drops them, so a client that makes up a
@@ -56,12 +56,12 @@ class Bookmarks:
 
     Args:
         recorder: told of every offset that is to last.
-        plane: says what is on disk.
+        engine: says what is on disk.
     """
 
-    def __init__(self, recorder: Recorder, plane: Plane) -> None:
+    def __init__(self, recorder: Recorder, engine: Engine) -> None:
         self._recorder = recorder
-        self._plane = plane
+        self._engine = engine
         self._open: dict[Bookmark, None] = {}
         # Offsets that are told of when that generation is on disk.
         self._waiting: dict[tuple[QueueState, str], int] = {}
@@ -130,7 +130,7 @@ class Bookmarks:
         must be there before the offset is beyond that message.
         """
         after = max(after, self._waiting.get((queue, reader), 0))
-        if after > self._plane.synced:
+        if after > self._engine.logs.synced:
             self._waiting[queue, reader] = after
         else:
             self._waiting.pop((queue, reader), None)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from leporid.broker.unknown_arguments import OnUnknown
     from leporid.broker.unused import UnusedQueues
     from leporid.durable import Change
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
 
 
 class Registry(Protocol):
     """What a virtual host asks of the broker it is part of."""
 
-    plane: Plane
+    engine: Engine
     dead_letter_counts: DeadLetterCounts
     unused: UnusedQueues
     filter_classes: FilterClasses

@@ -23,7 +23,7 @@ from leporid.broker.stagings import Staged
 if TYPE_CHECKING:
     from leporid.broker.exchange import Exchange
     from leporid.broker.topology import Reached, Topology
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
     from leporid.engine.queue.queue import Queue
     from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
     from leporid.engine.selectors.filter import Filter
@@ -40,7 +40,7 @@ class Routing:
     """The ways through the exchanges of one virtual host.
 
     Args:
-        plane: the engine.
+        engine: the engine.
         topology: where messages go, by name.
         queues: by name.
         staged: what waits for filter classes, by the names that the topology has for it.
@@ -50,7 +50,7 @@ class Routing:
 
     def __init__(
         self,
-        plane: Plane,
+        engine: Engine,
         topology: Topology,
         queues: Mapping[str, QueueState],
         *,
@@ -58,7 +58,7 @@ class Routing:
         kept: Callable[[Iterable[str]], Sequence[History | Memory]],
         held: Callable[[Exchange], Held],
     ) -> None:
-        self._plane = plane
+        self._engine = engine
         self._topology = topology
         self._queues = queues
         self._staged = staged
@@ -151,7 +151,7 @@ class Routing:
         found = self._forks.get(made_of)
         if found is None or found.amended:
             self._count(len(filtered))
-            found = self._forks[made_of] = self._plane.conditional_route(queues, filtered)
+            found = self._forks[made_of] = self._engine.conditional_route(queues, filtered)
         return found
 
     def _count(self, members: int) -> None:
@@ -168,7 +168,7 @@ class Routing:
         found = self._decisions.get(made_of)
         if found is None:
             self._count(len(filters))
-            found = self._decisions[made_of] = self._plane.filter_outcomes(filters)
+            found = self._decisions[made_of] = self._engine.filter_outcomes(filters)
         return found
 
     def _engine_of(self, name: str) -> Queue:
@@ -179,7 +179,7 @@ class Routing:
         answers = message.outcomes
         if answers:
             count, passed, failed = len(answers), answers.count(1), answers.count(-1)
-            self._plane.note_filtered(count, passed, failed)
+            self._engine.publishing.filters.note(count, count, passed, failed)
             exchange.routes.counters.note(count, count, passed, failed)
         kept = self._kept(reached.keepers)
         held = map(self._held, reached.delaying)

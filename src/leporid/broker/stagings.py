@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from leporid.broker.exchanges import Binding
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
+    from leporid.engine.internal.verdict_queue import VerdictQueue
     from leporid.engine.queue.queue import Queue
-    from leporid.engine.queue.verdict_queue import VerdictQueue
 
 PREFIX: Final = "\udc00"
 """Before the names of these places: no client can say it, as it is not UTF-8."""
@@ -109,7 +109,7 @@ class Stagings:
             return routing.alternate(asked, published_to, keys, properties)
 
         if isinstance(destination, QueueState):
-            engine = self._vhost.plane.verdict_queue(
+            engine = self._vhost.engine.verdict_queue(
                 number, name, destination.engine, None, elsewhere
             )
         else:
@@ -118,7 +118,7 @@ class Stagings:
             def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
                 return routing.beyond(exchange, published_to, keys, properties)
 
-            engine = self._vhost.plane.verdict_queue(number, name, None, routed, elsewhere)
+            engine = self._vhost.engine.verdict_queue(number, name, None, routed, elsewhere)
         self._made += 1
         found = Staged(binding, f"{PREFIX}{self._made}", number, engine)
         self._leaving[found] = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments
     from leporid.broker.exchange import Exchange
     from leporid.broker.exchanges import Binding
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -80,19 +80,19 @@ class UnknownArguments:
     Args:
         vhost: its name.
         mode: what becomes of them.
-        plane: knows the time.
+        engine: knows the time.
 
     Attributes:
         counts: how many were given, by place.
     """
 
-    def __init__(self, vhost: str, mode: OnUnknown, plane: Plane) -> None:
+    def __init__(self, vhost: str, mode: OnUnknown, engine: Engine) -> None:
         self.counts: Counter[str] = Counter()
         self._vhost = vhost
         self._mode = mode
-        self._plane = plane
+        self._engine = engine
         self._listed: dict[tuple[Place, str, str], UnknownArgument] = {}
-        self._minute_ms = plane.now_ms
+        self._minute_ms = engine.clock.now_ms
         self._logged = 0
 
     def newest(self) -> list[UnknownArgument]:
@@ -213,7 +213,7 @@ class UnknownArguments:
             del self._listed[next(iter(self._listed))]
         kept = self._listed[key] = known or found
         kept.count += 1
-        kept.last_ms = self._plane.wall_ms
+        kept.last_ms = self._engine.clock.wall_ms
         kept.by = by
         if self._mode == "refuse":
             raise PreconditionFailed(
@@ -223,7 +223,7 @@ class UnknownArguments:
             self._log("%s: %s argument '%s' of %s: %s", by, adjective, found, title)
 
     def _log(self, text: str, by: str, adjective: str, found: UnknownArgument, title: str) -> None:
-        now_ms = self._plane.now_ms
+        now_ms = self._engine.clock.now_ms
         if now_ms - self._minute_ms >= _MINUTE_MS:
             self._minute_ms, self._logged = now_ms, 0
         self._logged += 1

@@ -47,7 +47,7 @@ from leporid.broker.topology import PREDECLARED, Topology
 from leporid.broker.unknown_arguments import UnknownArguments
 
 if TYPE_CHECKING:
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
     from leporid.engine.queue.queue import Queue
     from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
 
@@ -73,11 +73,11 @@ class VirtualHost:
         redeclare = registry.redeclare_in(name)
         self.governor = Governor(self, self._recorder, self._topology, policies, redeclare)
         self.unknown_arguments = UnknownArguments(
-            name, registry.unknown_arguments_in(name), registry.plane
+            name, registry.unknown_arguments_in(name), registry.engine
         )
         # Those of direct reply-to among them.
         self._queues: dict[str, QueueState] = {}
-        self.bookmarks = Bookmarks(self._recorder, registry.plane)
+        self.bookmarks = Bookmarks(self._recorder, registry.engine)
         self.groups = Groups(self, self._recorder, registry)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
@@ -86,7 +86,7 @@ class VirtualHost:
             self, self._topology, self._recorder, registry.filter_classes.require
         )
         self.routing = Routing(
-            registry.plane,
+            registry.engine,
             self._topology,
             self._queues,
             staged=self.stagings.by_key,
@@ -94,7 +94,7 @@ class VirtualHost:
             held=self._held,
         )
         self.delay_stores = DelayStores(
-            registry.plane,
+            registry.engine,
             self._recorder,
             registry.new_queue_id,
             self.routing.route_due,
@@ -130,9 +130,9 @@ class VirtualHost:
         self._topology.forget_routes_to(queue.name)
 
     @property
-    def plane(self) -> Plane:
+    def engine(self) -> Engine:
         """The engine."""
-        return self._registry.plane
+        return self._registry.engine
 
     # ------------------------------------------------------------------ looking
 
@@ -226,7 +226,7 @@ class VirtualHost:
         ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
             return self.routing.resolve(exchange, key, properties)
 
-        routes = self._registry.plane.route_cache(name, resolve, True)
+        routes = self._registry.engine.route_cache(name, resolve, True)
         governed = self.governor.of_exchange(name)
         chance = self._registry.random_number
         exchange = Exchange(
@@ -330,10 +330,10 @@ class VirtualHost:
     ) -> QueueState:
         """Add a queue, durable if it has a number; nothing is checked and nothing recorded."""
         durable = queue_id != 0
-        plane = self._registry.plane
-        stream = plane.stream(queue_id, name) if kind is STREAM else None
+        engine = self._registry.engine
+        stream = engine.stream(queue_id, name) if kind is STREAM else None
         unique = (arguments or {}).get(DEDUPLICATION) is True
-        make = plane.unique_queue if unique else plane.queue
+        make = engine.unique_queue if unique else engine.queue
         queue = QueueState(
             id=queue_id,
             vhost=self.name,

@@ -103,7 +103,7 @@ async def chosen_in(
         window = browse.window(CHOSEN_ROWS, BATCH_BYTES)
         job = around.encoders.submit(_numbers_in, window, filters)
         filtering, numbers = await result_of(job, window)
-        around.plane.note_browsed(queue, filtering)
+        around.engine.searches.note_browsed(queue, filtering)
         yield numbers
 
 
@@ -202,7 +202,7 @@ class QueueBatches:
                 return None
             job = self._around.encoders.submit(self._encode, window)
             counts, rows, batch = await result_of(job, window)
-            self._around.plane.note_browsed(self.engine, counts)
+            self._around.engine.searches.note_browsed(self.engine, counts)
             if rows:
                 self.shown(rows)
                 encoded: memoryview = batch

@@ -170,7 +170,7 @@ class DelayRoutes:
         return JSONResponse({"dry_run": dry_run, "matched": matched, "cancelled": cancelled})
 
     async def _synced(self) -> None:
-        generation = self._around.plane.note_change()
+        generation = self._around.engine.logs.note_change()
         self._around.wake()
         await self._around.until_synced(generation)
 

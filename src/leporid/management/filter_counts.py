@@ -33,24 +33,24 @@ class FilterCountRoutes:
         """GET /api/filters: of everything there was since the start."""
         await self._around.user(request)
         Parameters(request, ())
-        plane = self._around.plane
+        engine = self._around.engine
         bindings = (
-            plane.filters_asked,
-            plane.filters_evaluated,
-            plane.filters_matched,
-            plane.filters_failed,
+            engine.publishing.filters.asked,
+            engine.publishing.filters.evaluated,
+            engine.publishing.filters.matched,
+            engine.publishing.filters.type_errors,
         )
         queues = (
-            plane.wishes_asked,
-            plane.wishes_evaluated,
-            plane.wishes_matched,
-            plane.wishes_failed,
+            engine.searches.filters.asked,
+            engine.searches.filters.evaluated,
+            engine.searches.filters.matched,
+            engine.searches.filters.type_errors,
         )
         return JSONResponse(
             {
                 "bindings": _answered(*bindings),
                 "queues": _answered(*queues),
-                "streams": _streamed(plane.stream_filtering),
+                "streams": _streamed(engine.streams.filtering),
             }
         )
 
@@ -69,8 +69,7 @@ class FilterCountRoutes:
     def _queues(self, user: User, vhost: VirtualHost) -> list[dict[str, Any]]:
         found = []
         for queue in vhost.queues():
-            engine: Any = queue.engine  # more than the rules know of
-            made = self._around.plane.counters_of_queue(engine)
+            made = queue.engine.counters
             if made is None or not made.asked:
                 continue
             if user.may("read", "queue", queue.name, vhost.name):

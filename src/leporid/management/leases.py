@@ -168,7 +168,7 @@ class LeaseRoutes:
         generation = 0
         if how == ACKNOWLEDGED:
             holding.lease.acknowledge()
-            generation = self._around.plane.note_change()
+            generation = self._around.engine.logs.note_change()
         else:
             holding.lease.release()
         self._ended[_key(holding)] = how, generation

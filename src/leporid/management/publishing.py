@@ -80,7 +80,7 @@ class PublishRoutes:
             def source(name: str) -> RouteCache:
                 return _source(user, vhost, name)
 
-            publisher = Publisher(self._around.plane, source, producer, sequence)
+            publisher = Publisher(self._around.engine.publishing, source, producer, sequence)
             if with_ids:
                 rows = sum(map(len, batches))
                 if rows > IDS_MAX:
@@ -94,9 +94,9 @@ class PublishRoutes:
     async def _read(self, request: Request, user: User, exchange: str) -> list[Rows]:
         data = await _body(request)
         user_id = None if IMPERSONATOR in user.tags else user.name.encode()
-        limit = min(BODY_BYTES_MAX, self._around.plane.message_bytes_max)
+        limit = min(BODY_BYTES_MAX, self._around.engine.connections.message_bytes_max)
         self._around.set_clock()
-        wall_ms = self._around.plane.wall_ms
+        wall_ms = self._around.engine.clock.wall_ms
 
         def work() -> list[Rows]:
             from leporid.management.incoming import read_table  # it needs pyarrow

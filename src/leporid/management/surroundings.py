@@ -28,7 +28,7 @@ from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
-    from leporid.engine.plane import Plane
+    from leporid.engine.engine import Engine
     from leporid.engine.queue.lease import Lease
     from leporid.engine.stream.stream import Stream
 
@@ -78,7 +78,7 @@ class Surroundings:
 
     Attributes:
         broker: the rules; its state is this thread's.
-        plane: the engine; likewise.
+        engine: the engine; likewise.
         is_loopback: whether a peer's address is of this machine.
         set_clock: tells the engine what time it is; it may not have had a turn for long.
         wake: says that something was given to the engine.
@@ -90,7 +90,7 @@ class Surroundings:
     """
 
     broker: Broker
-    plane: Plane
+    engine: Engine
     is_loopback: Callable[[str], bool]
     set_clock: Callable[[], None]
     wake: Callable[[], None]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from leporid.broker.stored import KINDS, StoredQueue
+from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
 from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
-from leporid.engine.plane import Plane
 from leporid.engine.stream.replay import StreamReplay
 from leporid.server.stream_recovery import Outcomes, last_with_records
 from leporid.storage import definitions
@@ -93,7 +93,7 @@ def _verify_streams(directory: Path, found: Findings) -> None:
             )
             continue
         files = logs.files(stream_id)
-        work = StreamReplay(Plane().stream(stream_id, f"{stream_id}"))
+        work = StreamReplay(Engine().stream(stream_id, f"{stream_id}"))
         outcomes = _read_all(work, files, found)
         work.finish()
         last = last_with_records(files, outcomes)

@@ -1,4 +1,4 @@
-"""The counts that `/metrics` shows, taken from the broker and the plane when asked.
+"""The counts that `/metrics` shows, taken from the broker and the engine when asked.
 
 Responsible for the sums only.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leporid.broker.broker import Broker
 from leporid.broker.delays import DelayStatistics
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.filterserver.filter_class import FilterClassStatus
 from leporid.management.surroundings import Holding
 
@@ -69,12 +69,12 @@ class Counts:
     def __init__(
         self,
         broker: Broker,
-        plane: Plane,
+        engine: Engine,
         holdings: Collection[Holding],
         filter_classes: Callable[[], Mapping[str, FilterClassStatus]] = dict,
     ) -> None:
         self._broker = broker
-        self._plane = plane
+        self._engine = engine
         self._holdings = holdings
         self._filter_classes = filter_classes
 
@@ -82,8 +82,8 @@ class Counts:
         """Count what there is."""
         found = self._broker.statistics()
         queues = [queue for vhost in found.vhosts for queue in vhost.queues]
-        plane = self._plane
-        skipped, evaluated, matched, type_errors = plane.stream_filtering
+        engine = self._engine
+        skipped, evaluated, matched, type_errors = engine.streams.filtering
         dead_letters = self._broker.dead_letter_counts
         leases = [each.lease for each in self._holdings if not each.lease.queue.retired]
         return Count(
@@ -94,12 +94,12 @@ class Counts:
             messages_ready=sum(queue.ready_count for queue in queues),
             messages_unacked=sum(queue.unacked_count for queue in queues),
             messages_held=sum(queue.held_count for queue in queues),
-            messages_received_total=plane.published + plane.unroutable,
-            messages_confirmed_total=plane.confirmed,
-            messages_delivered_total=plane.delivered + plane.got,
-            messages_redelivered_total=plane.redelivered,
-            messages_acknowledged_total=plane.acked,
-            deliveries_timed_out_total=plane.timed_out,
+            messages_received_total=engine.queues.published + engine.queues.unroutable,
+            messages_confirmed_total=engine.queues.confirmed,
+            messages_delivered_total=engine.queues.delivered + engine.queues.got,
+            messages_redelivered_total=engine.queues.redelivered,
+            messages_acknowledged_total=engine.queues.acked,
+            deliveries_timed_out_total=engine.queues.timed_out,
             dead_lettered_total=dict(dead_letters.deaths),
             dead_letters_dropped_total=dict(dead_letters.dropped),
             delays={vhost.name: vhost.delays_total for vhost in found.vhosts},
@@ -116,16 +116,16 @@ class Counts:
             filter_classes=self._filter_classes(),
             filters={
                 "bindings": FilterCount(
-                    plane.filters_asked,
-                    plane.filters_evaluated,
-                    plane.filters_matched,
-                    plane.filters_failed,
+                    engine.publishing.filters.asked,
+                    engine.publishing.filters.evaluated,
+                    engine.publishing.filters.matched,
+                    engine.publishing.filters.type_errors,
                 ),
                 "queues": FilterCount(
-                    plane.wishes_asked,
-                    plane.wishes_evaluated,
-                    plane.wishes_matched,
-                    plane.wishes_failed,
+                    engine.searches.filters.asked,
+                    engine.searches.filters.evaluated,
+                    engine.searches.filters.matched,
+                    engine.searches.filters.type_errors,
                 ),
                 "streams": FilterCount(evaluated, evaluated, matched, type_errors),
             },

@@ -2,7 +2,7 @@
 
 Responsible for having at most one generation on its way to the disk. While it is, the next one
 collects everything that happens, so that one sync serves every publisher of the moment. It does
-not know sockets. Invariant: whatever the plane or the broker calls durable is in exactly one job.
+not know sockets. Invariant: whatever the engine or the broker calls durable is in exactly one job.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from leporid.durable import Change
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.storage.definitions import Definitions
 from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs
@@ -33,7 +33,7 @@ class Durability:
 
     def __init__(
         self,
-        plane: Plane,
+        engine: Engine,
         files: SegmentFiles,
         definitions: Definitions,
         streams: StreamLogs,
@@ -43,7 +43,7 @@ class Durability:
         failed: Callable[[BaseException], None],
         sync: bool = True,
     ) -> None:
-        self._plane = plane
+        self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._synced = synced
         self._changes: list[Change] = []
@@ -66,21 +66,21 @@ class Durability:
             sync=sync,
         )
         self._failed = failed
-        plane.map_segment = files.map
-        plane.map_stream_segment = streams.map
+        engine.logs.map_segment = files.map
+        engine.streams.map_segment = streams.map
 
     def record(self, change: Change) -> None:
         """A definition changed; it belongs to the current generation."""
         self._changes.append(change)
-        self._plane.note_change()
+        self._engine.logs.note_change()
 
     def poll(self) -> None:
         """Start a sync if somebody waits for one, or soon if something should not wait long."""
         if self._job is not None or self._error is not None:
             return
-        if self._plane.awaited:
+        if self._engine.logs.awaited:
             self._begin()
-        elif self._plane.dirty and self._timer is None:
+        elif self._engine.logs.dirty and self._timer is None:
             self._timer = self._loop.call_later(IDLE_SYNC_S, self._tick)
 
     def _tick(self) -> None:
@@ -89,7 +89,7 @@ class Durability:
             self._begin()
 
     def _begin(self) -> None:
-        work = self._plane.begin_sync()
+        work = self._engine.begin_sync()
         if work is None:
             return
         generation, writes, drops, streams = work
@@ -100,7 +100,7 @@ class Durability:
 
     def _finish(self, job: Job) -> None:
         self._job = None
-        self._plane.end_sync(job.generation, job.writes, job.streams)
+        self._engine.end_sync(job.generation, job.writes, job.streams)
         self._idle.set()
         self._release()
         self._synced()
@@ -108,7 +108,7 @@ class Durability:
 
     async def until(self, generation: int) -> None:
         """Return when that generation is on disk; never, if nothing can be written any more."""
-        if self._plane.synced < generation:
+        if self._engine.logs.synced < generation:
             future = self._loop.create_future()
             self._waiting.append((generation, future))
             await future
@@ -118,7 +118,7 @@ class Durability:
         for generation, future in waiting:
             if future.done():
                 continue  # nobody waits for it any more
-            if generation <= self._plane.synced:
+            if generation <= self._engine.logs.synced:
                 future.set_result(None)
             else:
                 self._waiting.append((generation, future))
@@ -130,7 +130,7 @@ class Durability:
 
     @property
     def _owes(self) -> bool:
-        return self._job is not None or self._plane.dirty or self._plane.awaited
+        return self._job is not None or self._engine.logs.dirty or self._engine.logs.awaited
 
     async def drain(self) -> None:
         """Everything that is durable now is on disk when this returns, unless storage failed."""

@@ -33,7 +33,7 @@ class Link:
         sock: connected and non-blocking.
 
     Attributes:
-        accepted_ms: the plane's time when it was made.
+        accepted_ms: the engine's time when it was made.
         listening_ms: since when the peer is read from, if it is; before, it could not be heard.
         overdue: whether it had missed its heartbeats when the listener last looked.
         closing_ms: since when it is known to the listener as closing; None: it is not.
@@ -62,7 +62,7 @@ class Link:
         self.sock = sock
         self.connection = connection
         self.session = session
-        self.accepted_ms = turns.plane.now_ms
+        self.accepted_ms = turns.engine.clock.now_ms
         self.listening_ms = self.accepted_ms
         self.overdue = False
         self.closing_ms: int | None = None
@@ -86,7 +86,7 @@ class Link:
         wanted = self.connection.reading and not self._closed
         if wanted and not self._reading:
             self._loop.add_reader(self.sock, self._on_readable)
-            self.listening_ms = self._turns.plane.now_ms
+            self.listening_ms = self._turns.engine.clock.now_ms
         elif not wanted and self._reading and not self._shut:
             self._loop.remove_reader(self.sock)
         else:
@@ -138,7 +138,7 @@ class Link:
 
     def _send(self) -> None:
         connection = self.connection
-        view = connection.outgoing()
+        view = connection.output.outgoing()
         if view is None:
             return
         try:

@@ -98,7 +98,7 @@ class Listener:
                 continue
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = self._turns.plane.connection()
+            connection = self._turns.engine.connection()
             session = Session(
                 self._broker,
                 connection,
@@ -117,7 +117,7 @@ class Listener:
     def look(self) -> None:
         """See to it that every link keeps its times."""
         self._turns.set_clock()
-        now = self._turns.plane.now_ms
+        now = self._turns.engine.clock.now_ms
         for link in list(self._turns.links.values()):
             self._look_at(link, now)
         self._turns.wake()
@@ -145,11 +145,14 @@ class Listener:
             return
         # The first time, it may be we who were late, and what it sent waits to be read.
         link.overdue = overdue
-        if now - connection.last_sent_ms >= interval / 2 and not connection.pending_bytes:
+        if (
+            now - connection.output.last_sent_ms >= interval / 2
+            and not connection.output.pending_bytes
+        ):
             connection.send_heartbeat()
 
     def _end_closed(self, link: Link) -> None:
-        if link.connection.awaits_eof and not link.connection.pending_bytes:
+        if link.connection.awaits_eof and not link.connection.output.pending_bytes:
             link.close()
         else:
             self._end(link, "it did not answer connection.close, or not read our last words")

@@ -25,8 +25,8 @@ from leporid.amqp.errors import ConnectionForced
 from leporid.broker.access import Access
 from leporid.broker.broker import Broker, Limits
 from leporid.broker.stored import KINDS, StoredQueue
-from leporid.engine.connection.interceptor import Interceptor
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
+from leporid.engine.publishing.interceptor import Interceptor
 from leporid.management.application import routes
 from leporid.management.surroundings import Surroundings
 from leporid.server import addresses
@@ -162,18 +162,18 @@ class Node:
         self._streams = StreamLogs(
             config.data_dir / "streams", open_max=stream_files_max(descriptors())
         )
-        self._plane = Plane(secrets.randbits(32))
-        self._plane.message_bytes_max = config.limits.message_bytes_max
+        self._engine = Engine(secrets.randbits(32))
+        self._engine.connections.message_bytes_max = config.limits.message_bytes_max
         if config.interceptors.used:
-            self._plane.interceptor = Interceptor(
+            self._engine.publishing.interceptor = Interceptor(
                 timestamp=config.interceptors.timestamp,
                 message_id=config.interceptors.message_id,
                 random_bytes=secrets.token_bytes,
             )
-        self._plane.consumer_timeout_ms = config.consumer_timeout_ms
-        self._turns = Turns(self._plane)
+        self._engine.connections.consumer_timeout_ms = config.consumer_timeout_ms
+        self._turns = Turns(self._engine)
         self._durability = Durability(
-            self._plane,
+            self._engine,
             self._files,
             self._definitions,
             self._streams,
@@ -194,14 +194,14 @@ class Node:
         self._judging = Judging(
             self._broker.filter_classes,
             config.filter_server.limits,
-            waiting=self._plane.take_judging,
+            waiting=self._engine.verdicts.take,
             about_to_judge=self._turns.set_clock,
             judged=self._verdicts_came,
             renewed=self._class_renewed,
         )
         self._around = Surroundings(
             broker=self._broker,
-            plane=self._plane,
+            engine=self._engine,
             is_loopback=addresses.is_loopback,
             set_clock=self._turns.set_clock,
             wake=self._turns.wake,
@@ -211,7 +211,7 @@ class Node:
             filter_class_status=self._judging.status,
         )
         counts = Counts(
-            self._broker, self._plane, self._around.leases.values(), self._judging.statuses
+            self._broker, self._engine, self._around.leases.values(), self._judging.statuses
         )
         self._http = HttpServer(
             application(counts.now, self._troubles, routes(self._around)), http_sockets
@@ -238,7 +238,7 @@ class Node:
     def _make_broker(self) -> Broker:
         config, durability = self._config, self._durability
         return Broker(
-            self._plane,
+            self._engine,
             Access(access_users(config, secrets.token_bytes(32)), secrets.token_bytes(32)),
             record=durability.record,
             random_bytes=secrets.token_bytes,
@@ -263,7 +263,7 @@ class Node:
         """What was there when the last run ended is there again; so is what is configured."""
         for line in self._definitions.report:
             logger.warning("damaged: %s", line)
-        self._plane.incarnation_prefix, trouble = incarnation(
+        self._engine.streams.incarnation_prefix, trouble = incarnation(
             self._config.data_dir, secrets.token_bytes(8)
         )
         if trouble is not None:
@@ -272,12 +272,12 @@ class Node:
         self._broker.restore(snapshot)
         streams = StreamRecovery(
             self._streams,
-            self._plane.streams.values(),
+            self._engine.streams.by_id.values(),
             defined={queue.id for queue in snapshot.of(StoredQueue)},
             next_queue_id=snapshot.next_queue_id,
         )
         recovered = replay(
-            self._plane, self._files, next_queue_id=snapshot.next_queue_id, beside=streams
+            self._engine, self._files, next_queue_id=snapshot.next_queue_id, beside=streams
         )
         logger.info(
             "log: %d segments with %d records read%s",
@@ -287,10 +287,10 @@ class Node:
             if recovered.records and not recovered.clean
             else "",
         )
-        if self._plane.streams:
+        if self._engine.streams.by_id:
             logger.info(
                 "streams: %d, with %d messages in %d segments read",
-                len(self._plane.streams), streams.messages, streams.segments,
+                len(self._engine.streams.by_id), streams.messages, streams.segments,
             )  # fmt: skip
         for name in self._config.vhosts:
             self._broker.add_vhost(name)
@@ -330,7 +330,7 @@ class Node:
         self._turns.wake()
 
     def _class_renewed(self, name: str) -> None:
-        self._plane.renew_filter_class(name)
+        self._engine.searches.renew_filter_class(name)
         self._turns.wake()
 
     def _look_at_readers(self) -> None:
@@ -338,7 +338,7 @@ class Node:
         recorded = self._broker.recorded_count
         self._broker.save_reader_offsets()
         self._broker.look_at_groups()
-        if self._broker.recorded_count != recorded or self._plane.busy:
+        if self._broker.recorded_count != recorded or self._engine.busy:
             self._turns.wake()
 
     def _no_room(self, full: bool) -> None:
@@ -365,7 +365,7 @@ class Node:
                 async with asyncio.timeout(LAST_SYNC_S):
                     await self._durability.drain()
                     self._broker.save_reader_offsets()  # those that waited for that
-                    self._plane.mark_clean()
+                    self._engine.mark_clean()
                     await self._durability.drain()
             except TimeoutError as error:
                 logger.error("the last sync did not finish; nothing that was confirmed is lost")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
 from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable
-from leporid.engine.plane import Plane
 from leporid.storage.segments import SegmentFiles
 
 logger = logging.getLogger(__name__)
@@ -51,16 +51,16 @@ class Beside(Protocol):
 
 
 def replay(
-    plane: Plane,
+    engine: Engine,
     files: SegmentFiles,
     *,
     next_queue_id: int | None = None,
     beside: Beside | None = None,
 ) -> Recovered:
-    """Apply the whole log to the plane, whose durable queues exist already.
+    """Apply the whole log to the engine, whose durable queues exist already.
 
     Args:
-        plane: new, with the durable queues of the definitions.
+        engine: new, with the durable queues of the definitions.
         files: of the log.
         next_queue_id: the lowest id that no queue of the definitions ever had, if that is known.
         beside: other logs, which are read after this one and before anything is changed.
@@ -69,7 +69,7 @@ def replay(
         LogRefused: a newer version wrote it, or it cannot belong to these definitions.
         OSError: a file cannot be read.
     """
-    work = Replay(plane)
+    work = Replay(engine.logs)
     found = Recovered()
     outcomes = {number: read_segment(work, files, number) for number in files.numbers()}
     for outcome in outcomes.values():

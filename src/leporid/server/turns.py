@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 
 if TYPE_CHECKING:
     from leporid.engine.connection.connection import Connection
@@ -46,8 +46,8 @@ class Turns:
         timed: what else is due at some time, beside entries of queues.
     """
 
-    def __init__(self, plane: Plane) -> None:
-        self.plane = plane
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self.after: Callable[[], None] = lambda: None
         self.timed: list[Timed] = []
         self.links: dict[Connection, Link] = {}
@@ -110,7 +110,7 @@ class Turns:
             self._alarm = self._loop.call_later(wait_ms / 1000, self._ring)
 
     def _next_due_ms(self) -> int:
-        dues = [self.plane.next_due_ms, *(each.next_due_ms for each in self.timed)]
+        dues = [self.engine.next_due_ms, *(each.next_due_ms for each in self.timed)]
         return min((due_ms for due_ms in dues if due_ms), default=0)
 
     def _ring(self) -> None:
@@ -119,12 +119,12 @@ class Turns:
         self.turn()
 
     def set_clock(self) -> None:
-        """Tell the plane what time it is; it never asks."""
-        self.plane.now_ms = int(time.monotonic() * 1000)
-        self.plane.wall_ms = int(time.time() * 1000)
+        """Tell the engine what time it is; it never asks."""
+        self.engine.clock.now_ms = int(time.monotonic() * 1000)
+        self.engine.clock.wall_ms = int(time.time() * 1000)
 
     def wake(self) -> None:
-        """Something was given to the plane."""
+        """Something was given to the engine."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.turn)
@@ -134,18 +134,18 @@ class Turns:
         self._scheduled = False
         self.set_clock()
         for each in self.timed:
-            each.run(self.plane.now_ms)
-        self.plane.run()
+            each.run(self.engine.clock.now_ms)
+        self.engine.run()
         self.flush()
         self.after()
-        if self.plane.busy:
+        if self.engine.busy:
             self.wake()  # output drained while it was sent: more can be delivered
         elif self._next_due_ms() != self._alarm_ms:
             self._set_alarm()
 
     def flush(self) -> None:
         """Send the output of every connection that has some."""
-        for connection in self.plane.take_touched():
+        for connection in self.engine.connections.take_touched():
             link = self.links.get(connection)
             if link is not None:
                 link.flush()

@@ -340,7 +340,7 @@ def test_an_address_ends_with_its_channel(world: World, end: str):
         peer.refused(QueueDeclare(queue="none", passive=True))
     else:
         peer.session.on_lost()
-    assert world.plane.queues[-1].retired
+    assert world.engine.queues[-1].retired
     other = world.peer()
     assert other.connection.publish(1, "", address) == 0
     text = other.refused(QueueDeclare(queue=address, passive=True))

@@ -79,7 +79,7 @@ def test_the_whole_handshake(world: World):
     assert reached(peer) == (True, False)
     assert peer.connection.user_id == b"guest"
     assert peer.say(ConnectionTuneOk(100, 8192, 7), 0) == []
-    assert (peer.connection.frame_max, peer.session.heartbeat_s) == (8192, 7)
+    assert (peer.connection.output.frame_max, peer.session.heartbeat_s) == (8192, 7)
     assert peer.say(ConnectionOpen("other"), 0) == [ConnectionOpenOk()]
     assert reached(peer) == (True, True)
     assert peer.session.vhost.name == "other"

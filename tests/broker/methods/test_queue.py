@@ -146,7 +146,7 @@ def test_wrong_arguments_make_nothing(world: World):
     assert text.endswith(
         "invalid type 'long' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '/'"
     )
-    assert world.plane.queues == []
+    assert world.engine.queues == []
 
 
 def test_quorum_queues_are_durable_queues(world: World):

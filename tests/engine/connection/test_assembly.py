@@ -19,9 +19,9 @@ from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_plane
 
 @pytest.mark.parametrize("size", [1, 3, 4087, 4088, 4089, 8176, 20_000, 300_000])
 def test_bodies_of_many_frames(size):
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue}, frame_max=4096)
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue}, frame_max=4096)
     body = bytes(range(256)) * (size // 256 + 1)
     peer.feed(publish(1, "q", body[:size], step=4088))
     got = peer.get(queue)
@@ -31,9 +31,9 @@ def test_bodies_of_many_frames(size):
 
 
 def test_a_half_sent_message_of_a_refused_channel_is_forgotten():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue})
     peer.feed(basic_publish(1, "q") + content_header(1, 10) + bodies(1, b"12345"))
     peer.connection.refuse_channel(1)
     peer.feed(bodies(1, b"67890") + frame(frames.METHOD, 1, CHANNEL_CLOSE_OK))

@@ -8,8 +8,8 @@ from tests.engine.frames import PERSISTENT, Confirm, publish
 
 
 @pytest.fixture
-def durable(plane, peer):
-    peer.queues["d"] = queue = plane.queue(1, "d", True)
+def durable(engine, peer):
+    peer.queues["d"] = queue = engine.queue(1, "d", True)
     peer.channel.select_confirm()
     assert peer.channel.confirming
     return queue
@@ -26,44 +26,44 @@ def test_what_does_not_last_is_confirmed_in_the_same_turn(durable, peer):
     assert peer.events() == [Confirm(1, 6, True)]
 
 
-def test_what_lasts_is_confirmed_when_it_is_on_disk(plane, disk, durable, peer):
+def test_what_lasts_is_confirmed_when_it_is_on_disk(engine, disk, durable, peer):
     peer.feed(LASTING * 3)
-    assert plane.awaited is True
-    disk.begin(plane)
+    assert engine.logs.awaited is True
+    disk.begin(engine)
     assert peer.events() == []
     peer.feed(LASTING)
-    disk.complete(plane)
+    disk.complete(engine)
     assert peer.events() == [Confirm(1, 3, True)]
-    disk.sync(plane)
+    disk.sync(engine)
     assert peer.events() == [Confirm(1, 4, False)]
-    assert plane.confirmed == 4
+    assert engine.queues.confirmed == 4
 
 
-def test_confirms_do_not_overtake_each_other(plane, disk, durable, peer):
+def test_confirms_do_not_overtake_each_other(engine, disk, durable, peer):
     peer.feed(LASTING + PASSING * 2)
     assert peer.events() == []
-    disk.sync(plane)
+    disk.sync(engine)
     assert peer.events() == [Confirm(1, 3, True)]
 
 
-def test_confirming_begins_with_select(plane, durable, peer):
+def test_confirming_begins_with_select(engine, durable, peer):
     peer.feed(publish(2, "q") * 5)
     peer.channels[2].select_confirm()
     peer.feed(publish(2, "q"))
     assert peer.events() == [Confirm(2, 1, False)]
 
 
-def test_a_message_that_was_taken_meanwhile_is_confirmed_all_the_same(plane, disk, durable, peer):
+def test_a_message_that_was_taken_meanwhile_is_confirmed_all_the_same(engine, disk, durable, peer):
     peer.feed(LASTING)
     assert durable.purge() == 1
-    disk.sync(plane)
+    disk.sync(engine)
     assert peer.events() == [Confirm(1, 1, False)]
 
 
-def test_nobody_is_confirmed_on_a_closed_channel(plane, disk, durable, peer):
+def test_nobody_is_confirmed_on_a_closed_channel(engine, disk, durable, peer):
     peer.feed(LASTING)
     peer.connection.refuse_channel(1)
-    disk.sync(plane)
+    disk.sync(engine)
     assert peer.events() == []
     peer.connection.close_channel(1)
     peer.channels[1] = peer.connection.open_channel(1)
@@ -72,17 +72,17 @@ def test_nobody_is_confirmed_on_a_closed_channel(plane, disk, durable, peer):
     assert peer.events() == [Confirm(1, 1, False)]
 
 
-def test_a_failing_disk_confirms_nothing(plane, durable, peer):
+def test_a_failing_disk_confirms_nothing(engine, durable, peer):
     disk = Disk()
     peer.feed(LASTING)
-    disk.begin(plane)
+    disk.begin(engine)
     for _ in range(5):
-        plane.now_ms += 1000
+        engine.clock.now_ms += 1000
         assert peer.events() == []
         peer.feed(LASTING)
 
 
-def test_a_publish_that_is_refused_has_no_number(plane, durable, peer):
+def test_a_publish_that_is_refused_has_no_number(engine, durable, peer):
     peer.channels[2].select_confirm()
     peer.feed(publish(2, "q", exchange="none"))
     assert peer.events() == []

@@ -72,16 +72,16 @@ STREAMS = {
 
 def outcome(chunks: Iterator[bytes]) -> tuple[Any, ...]:
     """All that can be seen of what a peer sent."""
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue}, channels=(1, 2, 3), greet=False)
-    peer.connection.frame_max = 4096
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue}, channels=(1, 2, 3), greet=False)
+    peer.connection.output.frame_max = 4096
     for chunk in chunks:
         peer.feed(chunk)
     session = peer.session
     assert not session.defects
     events = peer.events()
-    reader = Peer(plane)
+    reader = Peer(engine)
     return (
         session.greetings,
         session.methods,
@@ -127,9 +127,9 @@ def test_trailing_bytes_wait(name):
 def test_the_largest_message_in_three_frames_waits_for_its_last_octet():
     """The input buffer has room for all of it, as large as each frame is tolerated."""
     frame_max = 131072
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue}, frame_max=frame_max)
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue}, frame_max=frame_max)
     empty = properties(headers=frames.table(filler=frames.longstr("")))
     filler = "f" * (frame_max - 12 - len(empty))
     raw = properties(headers=frames.table(filler=frames.longstr(filler)))
@@ -142,11 +142,11 @@ def test_the_largest_message_in_three_frames_waits_for_its_last_octet():
 
 
 def test_what_the_server_calls():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue})
     stream = publish(1, "q", bytes(1000)) * 300
-    plane.now_ms = 5000
+    engine.clock.now_ms = 5000
     while stream:
         view = peer.connection.read_view()
         count = min(len(view), len(stream), 1500)
@@ -165,9 +165,9 @@ def test_what_the_server_calls():
 
 
 def test_a_header_is_greeted_once():
-    plane = make_plane()
+    engine = make_plane()
     for header in (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09"):
-        peer = Peer(plane, greet=False)
+        peer = Peer(engine, greet=False)
         peer.feed(header[:7])
         assert peer.session.greetings == 0
         peer.feed(header[7:] + FLOW)
@@ -220,9 +220,9 @@ def test_properties_of_all_kinds_are_delivered_as_they_came():
             b"\x01z",
         ]
     )
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"x", raw=raw))
     got = peer.get(queue)
     assert got is not None
@@ -233,9 +233,9 @@ def test_properties_of_all_kinds_are_delivered_as_they_came():
 
 
 def test_after_shut_only_the_connections_own_methods_are_heard():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"a"))
     assert peer.channel.get(queue, False)
     peer.connection.shut()
@@ -248,24 +248,24 @@ def test_after_shut_only_the_connections_own_methods_are_heard():
 
 
 def test_after_finish_nothing_is_heard():
-    plane = make_plane()
-    peer = Peer(plane)
+    engine = make_plane()
+    peer = Peer(engine)
     peer.connection.send(1, b"last")
     peer.connection.finish()
     peer.feed(FLOW + b"garbage")
     assert not peer.connection.reading
     assert peer.session.methods == []
-    assert peer.connection in plane.take_touched()
+    assert peer.connection in engine.connections.take_touched()
     assert peer.take() == frame(frames.METHOD, 1, b"last")
 
 
 def test_lost_is_said_once_and_gives_everything_back():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"a") + basic_publish(1, "q"))
     peer.channel.consume(queue, "c", False, 0, 0)
-    plane.run()
+    engine.run()
     peer.connection.lost()
     peer.connection.lost()
     assert peer.session.losses == 1

@@ -62,10 +62,10 @@ FRAMES_NOT_UNDERSTOOD = {
 @pytest.mark.parametrize("name", FRAMES_NOT_UNDERSTOOD)
 def test_frames_that_cannot_be_told_apart(name):
     data, text = FRAMES_NOT_UNDERSTOOD[name]
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue}, frame_max=4096)
-    other = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue}, frame_max=4096)
+    other = Peer(engine, {"q": queue})
     other.feed(basic_publish(1, "q"))
     peer.feed(publish(1, "q", b"before") + data + publish(1, "q", b"after"))
     ((channel, fault),) = peer.session.faults
@@ -139,10 +139,10 @@ def contents_not_understood() -> dict[str, tuple[bytes, int, str, tuple[int, int
 @pytest.mark.parametrize("name", contents_not_understood())
 def test_contents_in_the_wrong_order(name):
     data, code, reason, blamed = contents_not_understood()[name]
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue}, channels=(1, 2))
-    other = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue}, channels=(1, 2))
+    other = Peer(engine, {"q": queue})
     peer.feed(data + publish(2, "q", b"after"))
     ((_, fault),) = peer.session.faults
     assert fault.code == code
@@ -192,9 +192,9 @@ MALFORMED = {
 @pytest.mark.parametrize("in_pieces", [False, True])
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_properties(name, in_pieces):
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"body", raw=MALFORMED[name], step=1 if in_pieces else None))
     ((channel, fault),) = peer.session.faults
     assert fault.code in (501, 502)
@@ -288,10 +288,10 @@ def faults_of_a_channel() -> dict[str, tuple[bytes, str, int]]:
 @pytest.mark.parametrize("name", faults_of_a_channel())
 def test_a_fault_of_one_channel_leaves_the_others_alone(name):
     data, text, method_id = faults_of_a_channel()[name]
-    plane = make_plane()
-    plane.message_bytes_max = 1000
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue}, channels=(1, 2))
+    engine = make_plane()
+    engine.connections.message_bytes_max = 1000
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue}, channels=(1, 2))
     peer.connection.user_id = b"me"
     peer.feed(basic_publish(2, "q"))
     peer.feed(data + publish(1, "q", b"ignored") + FLOW + ack(1, 9))
@@ -318,9 +318,9 @@ def test_immediate_is_refused_before_the_exchange_is_asked_for():
 
 
 def test_a_refused_channel_gives_back_what_it_has():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer, other = Peer(plane, {"q": queue}), Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer, other = Peer(engine, {"q": queue}), Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"a") + publish(1, "q", b"b"))
     peer.channel.consume(queue, "c", False, 0, 0)
     assert len(peer.deliveries()) == 2
@@ -333,9 +333,9 @@ def test_a_refused_channel_gives_back_what_it_has():
 
 
 def test_defects_cost_one_connection():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer, other = Peer(plane, {"q": queue}), Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer, other = Peer(engine, {"q": queue}), Peer(engine, {"q": queue})
 
     def fail(channel: int) -> None:
         raise RuntimeError("a mistake of ours")

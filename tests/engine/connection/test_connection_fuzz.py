@@ -139,18 +139,18 @@ def pieces(stream: bytes, random: Random) -> list[bytes]:
 
 def check(stream: bytes, seed: int) -> None:
     """One peer sends this; another one goes on as if nothing had happened."""
-    plane = make_plane(durable_segment_bytes=65536)
-    queues = {"q": plane.queue(0, "q", False), "d": plane.queue(1, "d", True)}
-    peer = Peer(plane, queues, channels=(1, 2), frame_max=FRAME_MAX)
+    engine = make_plane(durable_segment_bytes=65536)
+    queues = {"q": engine.queue(0, "q", False), "d": engine.queue(1, "d", True)}
+    peer = Peer(engine, queues, channels=(1, 2), frame_max=FRAME_MAX)
     peer.connection.user_id = b"me"
-    witness = Peer(plane, {"w": plane.queue(0, "w", False)})
+    witness = Peer(engine, {"w": engine.queue(0, "w", False)})
     witness.feed(basic_publish(1, "w"))
     for queue in queues.values():
         peer.channels[1].consume(queue, "c", False, 0, 5)
     peer.channels[2].select_confirm()
     for part in pieces(stream, Random(seed)):
         peer.feed(part)
-        plane.run()
+        engine.run()
     assert peer.session.defects == []
     for _, fault in peer.session.faults:
         assert fault.code >= 300
@@ -158,12 +158,12 @@ def check(stream: bytes, seed: int) -> None:
     ends = [fault.closes_connection for _, fault in peer.session.faults]
     assert ends == sorted(ends), "a channel was still heard after its connection had ended"
     peer.events()
-    plane.now_ms += 10
-    plane.run()
+    engine.clock.now_ms += 10
+    engine.run()
     peer.connection.lost()
-    plane.run()
+    engine.run()
     assert (queues["q"].unacked_count, queues["d"].unacked_count) == (0, 0)
-    reader = Peer(plane)
+    reader = Peer(engine)
     for queue in queues.values():
         count = queue.ready_count
         assert len(reader.drain(queue)) == count
@@ -210,11 +210,11 @@ def resident_bytes() -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for its memory")
 def test_what_a_peer_announces_costs_nothing_until_it_comes():
-    plane = make_plane()
+    engine = make_plane()
     before = resident_bytes()
     peers = []
     for _ in range(300):
-        peer = Peer(plane, {}, channels=tuple(range(1, 20)))
+        peer = Peer(engine, {}, channels=tuple(range(1, 20)))
         for channel in range(1, 20):
             peer.feed(basic_publish(channel, "q") + content_header(channel, 100_000_000))
             peer.feed(bodies(channel, b"x"))
@@ -227,19 +227,19 @@ def test_what_a_peer_announces_costs_nothing_until_it_comes():
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for its memory")
 def test_one_that_comes_and_goes_leaves_nothing_behind():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
     sizes = []
     for turn in range(6):
         for number in range(100):
-            peer = Peer(plane, {"q": queue}, channels=(1, 2, 3))
+            peer = Peer(engine, {"q": queue}, channels=(1, 2, 3))
             peer.channel.consume(queue, "c", False, 0, 0)
             peer.feed(publish(1, "q", bytes(1000)) * 20)
-            plane.run()
+            engine.run()
             peer.feed(damaged(publish(2, "q", bytes(1000)) * 3, Random(number)))
             peer.connection.lost()
             queue.purge()
-        plane.take_touched()
+        engine.connections.take_touched()
         gc.collect()
         if turn:
             sizes.append(resident_bytes())

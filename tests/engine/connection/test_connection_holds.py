@@ -17,18 +17,18 @@ GET = method(1, frames.BASIC, 70, b"\x00\x00\x01q\x01")
 
 
 @pytest.fixture
-def plane():
+def engine():
     return make_plane(durable_segment_bytes=4096)
 
 
 @pytest.fixture
-def queue(plane):
-    return plane.queue(1, "q", True)
+def queue(engine):
+    return engine.queue(1, "q", True)
 
 
 @pytest.fixture
-def peer(plane, queue):
-    peer = Peer(plane, {"q": queue})
+def peer(engine, queue):
+    peer = Peer(engine, {"q": queue})
     peer.session.on[frames.CHANNEL, 20] = lambda channel: peer.connection.send(channel, FLOW_OK)
     return peer
 
@@ -40,25 +40,25 @@ def answers(peer: Peer) -> int:
     )
 
 
-def test_an_answer_waits_and_input_waits_behind_it(plane, disk, queue, peer):
-    peer.connection.hold(plane.note_change())
+def test_an_answer_waits_and_input_waits_behind_it(engine, disk, queue, peer):
+    peer.connection.hold(engine.logs.note_change())
     peer.connection.send(1, FLOW_OK)
     assert not peer.connection.reading
     peer.feed(publish(1, "q", b"a") + FLOW)
     assert answers(peer) == 0
     assert queue.ready_count == 0
-    disk.begin(plane)
+    disk.begin(engine)
     assert answers(peer) == 0
-    disk.complete(plane)
-    assert peer.connection in plane.take_touched()
+    disk.complete(engine)
+    assert peer.connection in engine.connections.take_touched()
     assert peer.connection.reading
     assert answers(peer) == 2
     assert queue.ready_count == 1
 
 
-def test_what_is_synced_needs_no_waiting(plane, disk, peer):
-    generation = plane.note_change()
-    disk.sync(plane)
+def test_what_is_synced_needs_no_waiting(engine, disk, peer):
+    generation = engine.logs.note_change()
+    disk.sync(engine)
     for synced in (0, generation):
         peer.connection.hold(synced)
         assert peer.connection.reading
@@ -66,25 +66,25 @@ def test_what_is_synced_needs_no_waiting(plane, disk, peer):
     assert answers(peer) == 1
 
 
-def test_a_hold_is_for_the_newest_generation(plane, disk, peer):
-    first = plane.note_change()
-    disk.begin(plane)
-    second = plane.note_change()
+def test_a_hold_is_for_the_newest_generation(engine, disk, peer):
+    first = engine.logs.note_change()
+    disk.begin(engine)
+    second = engine.logs.note_change()
     peer.connection.hold(second)
     peer.connection.hold(first)
     peer.connection.send(1, FLOW_OK)
-    disk.complete(plane)
+    disk.complete(engine)
     assert answers(peer) == 0
-    disk.sync(plane)
+    disk.sync(engine)
     assert answers(peer) == 1
 
 
-def test_an_order_to_wait_is_obeyed_within_one_read(plane, disk, peer):
+def test_an_order_to_wait_is_obeyed_within_one_read(engine, disk, peer):
     held = []
 
     def hold(channel: int) -> None:
         held.append(channel)
-        peer.connection.hold(plane.note_change())
+        peer.connection.hold(engine.logs.note_change())
         peer.connection.send(channel, FLOW_OK)
 
     peer.session.on[frames.CHANNEL, 20] = hold
@@ -92,54 +92,54 @@ def test_an_order_to_wait_is_obeyed_within_one_read(plane, disk, peer):
     for count in (1, 2, 3):
         assert len(held) == count
         assert answers(peer) == 0
-        disk.sync(plane)
+        disk.sync(engine)
         assert answers(peer) == 1
-    assert plane.synced == 3
+    assert engine.logs.synced == 3
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
-def test_input_that_came_in_pieces_meanwhile_is_not_mixed_up(plane, disk, queue, peer, step):
-    other = Peer(plane, {"q": queue})
-    peer.connection.hold(plane.note_change())
+def test_input_that_came_in_pieces_meanwhile_is_not_mixed_up(engine, disk, queue, peer, step):
+    other = Peer(engine, {"q": queue})
+    peer.connection.hold(engine.logs.note_change())
     stream = b"".join(publish(1, "q", b"%d" % number) for number in range(20)) + FLOW[:-3]
     for at in range(0, len(stream), step):
         peer.feed(stream[at : at + step])
         other.feed(frame(frames.HEARTBEAT, 0, b""))
-    disk.sync(plane)
+    disk.sync(engine)
     peer.feed(FLOW[-3:])
     assert answers(peer) == 1
     assert other.drain(queue) == [b"%d" % number for number in range(20)]
 
 
-def test_one_that_is_lost_is_not_waited_for(plane, disk, peer):
-    peer.connection.hold(plane.note_change())
+def test_one_that_is_lost_is_not_waited_for(engine, disk, peer):
+    peer.connection.hold(engine.logs.note_change())
     peer.connection.send(1, FLOW_OK)
     peer.feed(FLOW)
     peer.connection.lost()
-    disk.sync(plane)
+    disk.sync(engine)
     assert peer.take() == b""
     assert peer.session.methods == []
-    peer.connection.hold(plane.note_change())
-    disk.sync(plane)
+    peer.connection.hold(engine.logs.note_change())
+    disk.sync(engine)
 
 
-def test_input_is_not_kept_without_bound(plane, peer):
-    peer.connection.hold(plane.note_change())
+def test_input_is_not_kept_without_bound(engine, peer):
+    peer.connection.hold(engine.logs.note_change())
     with pytest.raises(ValueError, match="held"):
         peer.feed(bytes(2**20))
 
 
-def test_a_defect_behind_a_hold_leaves_the_others_alone(plane, disk, peer, queue):
+def test_a_defect_behind_a_hold_leaves_the_others_alone(engine, disk, peer, queue):
     def fail(channel: int) -> None:
         raise RuntimeError("a mistake of ours")
 
-    broken, other = Peer(plane, {"q": queue}), Peer(plane, {"q": queue})
+    broken, other = Peer(engine, {"q": queue}), Peer(engine, {"q": queue})
     broken.session.on[frames.CHANNEL, 20] = fail
-    generation = plane.note_change()
+    generation = engine.logs.note_change()
     for each in (peer, broken, other):
         each.connection.hold(generation)
         each.feed(FLOW)
-    disk.sync(plane)
+    disk.sync(engine)
     assert [len(each.session.methods) for each in (peer, broken, other)] == [1, 1, 1]
     assert len(broken.session.defects) == 1
     assert answers(peer) == 1
@@ -150,26 +150,26 @@ def test_a_defect_behind_a_hold_leaves_the_others_alone(plane, disk, peer, queue
 
 def deliver(peer: Peer, disk: Disk, count: int = 2) -> None:
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT) * count)
-    peer.plane.run()
-    disk.sync(peer.plane)
+    peer.engine.run()
+    disk.sync(peer.engine)
     for _ in range(count):
         peer.channel.get(peer.queues["q"], False)
     peer.take()
 
 
-def test_an_answer_after_an_ack_says_that_the_ack_is_safe(plane, disk, queue, peer):
+def test_an_answer_after_an_ack_says_that_the_ack_is_safe(engine, disk, queue, peer):
     deliver(peer, disk)
     peer.feed(ack(1, 1) + FLOW)
     assert answers(peer) == 0
     assert peer.session.methods == []
     assert queue.unacked_count == 1
-    disk.sync(plane)
+    disk.sync(engine)
     assert answers(peer) == 1
     peer.feed(FLOW)
     assert answers(peer) == 1
 
 
-def test_an_ack_by_itself_keeps_nobody_waiting(plane, disk, queue, peer):
+def test_an_ack_by_itself_keeps_nobody_waiting(engine, disk, queue, peer):
     deliver(peer, disk)
     peer.feed(ack(1, 1) + publish(1, "q", b"more") + ack(1, 2) + GET)
     assert queue.ready_count == 1
@@ -178,8 +178,8 @@ def test_an_ack_by_itself_keeps_nobody_waiting(plane, disk, queue, peer):
     assert peer.connection.reading
 
 
-def test_an_ack_of_what_does_not_last_keeps_nobody_waiting(plane, disk, peer):
-    peer.queues["q"] = passing = plane.queue(0, "q", False)
+def test_an_ack_of_what_does_not_last_keeps_nobody_waiting(engine, disk, peer):
+    peer.queues["q"] = passing = engine.queue(0, "q", False)
     deliver(peer, disk)
     peer.feed(ack(1, 1) + FLOW)
     assert answers(peer) == 1
@@ -188,22 +188,22 @@ def test_an_ack_of_what_does_not_last_keeps_nobody_waiting(plane, disk, peer):
 
 @pytest.mark.parametrize("what", ["get", "purge"])
 def test_an_answer_after_a_get_without_ack_or_a_purge_says_that_it_lasts(
-    plane, disk, queue, peer, what
+    engine, disk, queue, peer, what
 ):
     peer.session.on[frames.BASIC, 70] = lambda channel: peer.channel.get(queue, True)
     peer.session.on[50, 30] = lambda channel: queue.purge()
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
-    disk.sync(plane)
+    disk.sync(engine)
     peer.feed(GET if what == "get" else method(1, 50, 30, b"\x00\x00\x01q\x00"))
     assert queue.ready_count == 0
     peer.take()
     peer.feed(FLOW)
     assert answers(peer) == 0
-    disk.sync(plane)
+    disk.sync(engine)
     assert answers(peer) == 1
 
 
-def test_a_requeue_keeps_nobody_waiting(plane, disk, queue, peer):
+def test_a_requeue_keeps_nobody_waiting(engine, disk, queue, peer):
     deliver(peer, disk)
     peer.feed(frames.nack(1, 0, multiple=True, requeue=True) + FLOW)
     assert answers(peer) == 1
@@ -213,33 +213,33 @@ def test_a_requeue_keeps_nobody_waiting(plane, disk, queue, peer):
 # ------------------------------------------------------------------ who is read
 
 
-def test_publishers_are_not_read_while_they_are_blocked(plane, disk, queue, peer):
-    consumer = Peer(plane, {"q": queue})
+def test_publishers_are_not_read_while_they_are_blocked(engine, disk, queue, peer):
+    consumer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"x"))
-    plane.publishers_blocked = True
+    engine.connections.publishers_blocked = True
     assert peer.connection.published
     assert not peer.connection.reading
     assert consumer.connection.reading
-    plane.publishers_blocked = False
+    engine.connections.publishers_blocked = False
     assert peer.connection.reading
 
 
-def test_who_does_not_read_answers_is_not_read(plane, peer):
+def test_who_does_not_read_answers_is_not_read(engine, peer):
     while peer.connection.reading:
         peer.connection.send_content(
             1, b"\x00\x3c\x00\x32\x01\x38\x00\x00\x00", b"\x00\x00", bytes(10_000)
         )
-    assert 2**20 <= peer.connection.pending_bytes < 2**20 + 20_000
+    assert 2**20 <= peer.connection.output.pending_bytes < 2**20 + 20_000
     peer.take()
     assert peer.connection.reading
 
 
-def test_publishers_to_a_queue_with_a_backlog_are_read_less(plane, peer):
-    passing = plane.queue(0, "q", False)
+def test_publishers_to_a_queue_with_a_backlog_are_read_less(engine, peer):
+    passing = engine.queue(0, "q", False)
     peer.queues["q"] = passing
     usual = len(peer.connection.read_view())
     peer.connection.received(0)
-    slow = Peer(plane, {"q": passing})
+    slow = Peer(engine, {"q": passing})
     slow.channel.consume(passing, "c", False, 0, 1)
     sizes = []
     for _ in range(2):
@@ -253,15 +253,15 @@ def test_publishers_to_a_queue_with_a_backlog_are_read_less(plane, peer):
 
 @pytest.mark.parametrize("transactional", [False, True])
 def test_an_answer_waits_for_the_end_of_what_became_a_dead_letter(
-    plane, disk, queue, peer, transactional
+    engine, disk, queue, peer, transactional
 ):
     """In a log of its own it is synced first, and only then is the end of its original noted."""
-    grave = plane.stream(2, "grave")
-    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    grave = engine.stream(2, "grave")
+    queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [grave], exchange, key, raw, body
     )
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
-    disk.sync(plane)
+    disk.sync(engine)
     peer.get(queue, no_ack=False)
     if transactional:
         peer.channels[1].select_tx()
@@ -271,29 +271,29 @@ def test_an_answer_waits_for_the_end_of_what_became_a_dead_letter(
     peer.feed(FLOW)
     found = []
     for _ in range(2):
-        assert plane.awaited  # noqa: PGH005 - a property, not a mock
-        disk.sync(plane)
+        assert engine.logs.awaited  # noqa: PGH005 - a property, not a mock
+        disk.sync(engine)
         found.append(answers(peer))
     assert found == [0, 1]
 
 
-def test_an_answer_waits_for_dead_letters_of_turns_to_come(plane, disk, queue, peer):
-    grave = plane.queue(2, "grave", True)
-    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+def test_an_answer_waits_for_dead_letters_of_turns_to_come(engine, disk, queue, peer):
+    grave = engine.queue(2, "grave", True)
+    queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [grave], exchange, key, raw, body
     )
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT) * 1300)
-    disk.sync(plane)
+    disk.sync(engine)
     peer.channels[1].consume(queue, "c", False, 0, 0)
     assert len(peer.deliveries()) == 1300
     peer.feed(nack(1, 0, multiple=True, requeue=False) + FLOW)
     assert grave.ready_count < 700
-    while plane.busy:
+    while engine.busy:
         assert answers(peer) == 0
     assert grave.ready_count == 1300
     assert not peer.connection.reading
     assert answers(peer) == 0
     # Each letter and the end of its original are one transaction, so one sync has all of them.
-    disk.sync(plane)
+    disk.sync(engine)
     assert answers(peer) == 1
     assert peer.connection.reading

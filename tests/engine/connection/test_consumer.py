@@ -36,37 +36,37 @@ def test_no_ack_knows_no_credit(queue, peer):
     assert len(peer.deliveries()) == 10
 
 
-def test_who_does_not_read_gets_no_more_than_fits(plane, queue, peer):
-    reader = Peer(plane, {"q": queue})
+def test_who_does_not_read_gets_no_more_than_fits(engine, queue, peer):
+    reader = Peer(engine, {"q": queue})
     reader.channel.consume(queue, "c", True, 0, 0)
     fill(peer, 1000, 1000)
-    plane.run()
-    pending = reader.connection.pending_bytes
+    engine.run()
+    pending = reader.connection.output.pending_bytes
     assert OUTPUT_HIGH_BYTES < pending < OUTPUT_HIGH_BYTES + 5000
     left = queue.ready_count
     assert left > 700
-    plane.run()
+    engine.run()
     assert queue.ready_count == left
     # A little is not enough to go on: what is sent at once should be worth it.
     reader.connection.sent(1000)
-    plane.run()
+    engine.run()
     assert queue.ready_count == left
     seen = 1000
     while queue.ready_count:
         seen += len(reader.take())
-        plane.run()
-    assert plane.sent_bytes == seen
-    assert plane.delivered == 1000
+        engine.run()
+    assert engine.connections.sent_bytes == seen
+    assert engine.queues.delivered == 1000
 
 
-def test_consumers_that_ended_are_forgotten_although_their_peer_does_not_read(plane, queue, peer):
+def test_consumers_that_ended_are_forgotten_although_their_peer_does_not_read(engine, queue, peer):
     """A peer may begin and end consumers without a word of ours, so without reading any."""
-    reader = Peer(plane, {"q": queue})
+    reader = Peer(engine, {"q": queue})
     reader.channel.consume(queue, "reads nothing", True, 0, 0)
     fill(peer, 1000, 1000)
-    plane.run()
+    engine.run()
     consumer = reader.channel.consume(queue, "too late", True, 0, 0)
-    plane.run()
+    engine.run()
     reader.channel.cancel(consumer)
-    plane.run()
+    engine.run()
     assert sys.getrefcount(consumer) == 2

@@ -30,11 +30,15 @@ class Several:
 
     def __init__(self, limit: int, *counts: int) -> None:
         self.world = World()
-        plane = self.world.plane
-        self.streams: list[Stream] = [self.world.stream, plane.stream(8, "t"), plane.stream(9, "u")]
+        engine = self.world.engine
+        self.streams: list[Stream] = [
+            self.world.stream,
+            engine.stream(8, "t"),
+            engine.stream(9, "u"),
+        ]
         names: dict[str, Queue] = {stream.name: stream for stream in self.streams}
-        self.publisher = Peer(plane, names)
-        self.peer = Peer(plane, names, channels=(1,))
+        self.publisher = Peer(engine, names)
+        self.peer = Peer(engine, names, channels=(1,))
         self.channel: Channel = self.peer.channels[1]
         self.credit: Credit = self.channel.credit(limit)
         for stream, count in zip(self.streams, counts, strict=False):
@@ -193,7 +197,7 @@ def test_offsets_go_on_behind_a_gap_of_what_was_taken_back():
     several.channel.cancel(first)
     several.channel.drop_unsettled(first)
     several.read(several.streams[0], 1)
-    several.world.plane.run()
+    several.world.engine.run()
     assert [offset_of(event.raw) for event in several.peer.deliveries()] == [1, 2]
 
 
@@ -201,16 +205,16 @@ class Limited:
     """Consumers of queues on one channel that has a limit; messages come from another peer."""
 
     def __init__(self, limit: int, queues: int = 1) -> None:
-        self.plane = make_plane()
-        self.queues = [self.plane.queue(0, f"q{number}", False) for number in range(queues)]
-        self.publisher = Peer(self.plane, {queue.name: queue for queue in self.queues})
-        self.peer = Peer(self.plane)
+        self.engine = make_plane()
+        self.queues = [self.engine.queue(0, f"q{number}", False) for number in range(queues)]
+        self.publisher = Peer(self.engine, {queue.name: queue for queue in self.queues})
+        self.peer = Peer(self.engine)
         self.channel = self.peer.channel
         self.channel.prefetch_global = limit
 
     def send(self, queue: int, count: int = 1) -> None:
         self.publisher.feed(publish(1, f"q{queue}", b"x") * count)
-        self.plane.run()
+        self.engine.run()
 
     def consume(self, queue: int, tag: str, *, no_ack: bool = False, priority: int = 0) -> Consumer:
         return self.channel.consume(self.queues[queue], tag, no_ack, priority, 0)
@@ -312,9 +316,9 @@ def test_no_ack_consumers_get_nothing_while_the_limit_is_used_up():
     assert world.takers() == "nn"
 
 
-def test_replies_know_no_limit(plane, queue, peer):
-    replies = plane.queue(0, "amq.rabbitmq.reply-to.x", False)
-    requester = Peer(plane, {"r": replies}, channels=(1, 2))
+def test_replies_know_no_limit(engine, queue, peer):
+    replies = engine.queue(0, "amq.rabbitmq.reply-to.x", False)
+    requester = Peer(engine, {"r": replies}, channels=(1, 2))
     requester.channel.prefetch_global = 1
     peer.feed(publish(1, "q", b"x") * 2)
     requester.channel.consume(queue, "c", False, 0, 0)
@@ -374,25 +378,16 @@ def test_consumers_with_filters_wait_without_keeping_others_from_their_turns():
     assert "".join(world.ack() for _ in range(4)) in ("fofo", "ofof")
 
 
-def test_who_waits_when_the_client_stops_the_flow_goes_on_after_it():
-    world = backlogged(2, "ab")
-    assert world.takers() == "aa"
-    world.channel.set_flow(False)
-    assert world.ack() == ""
-    world.channel.set_flow(True)
-    assert sorted(world.takers()) == ["a", "b"]
-
-
 def test_who_waits_when_the_peer_does_not_read_goes_on_after_it():
     world = backlogged(1, "ab")
     assert world.takers() == "a"
-    big = world.plane.queue(0, "big", False)
-    publisher = Peer(world.plane, {"big": big})
+    big = world.engine.queue(0, "big", False)
+    publisher = Peer(world.engine, {"big": big})
     publisher.feed(publish(1, "big", bytes(300_000), step=100_000))
     assert world.channel.get(big, True)
     world.peer.feed(ack(1, 1))
-    world.plane.run()
-    pending = world.peer.connection.pending_bytes
+    world.engine.run()
+    pending = world.peer.connection.output.pending_bytes
     assert [queue.ready_count for queue in world.queues] == [99, 100]
     world.peer.take()
     assert pending > 300_000
@@ -412,16 +407,16 @@ def waiting_for_output() -> tuple[Limited, list[Consumer]]:
     consumers = [world.consume(number, tag) for number, tag in enumerate("abc", 1)]
     assert world.takers() == ""
     world.peer.feed(ack(1, 0, multiple=True))
-    world.plane.run()
-    assert world.peer.connection.pending_bytes > 300_000
+    world.engine.run()
+    assert world.peer.connection.output.pending_bytes > 300_000
     return world, consumers
 
 
 def test_the_plane_is_busy_when_sent_output_leaves_room_for_who_waits_for_credit():
     world, _ = waiting_for_output()
-    busy = [world.plane.busy]
+    busy = [world.engine.busy]
     world.peer.take()
-    busy.append(world.plane.busy)
+    busy.append(world.engine.busy)
     assert busy == [False, True]
     assert world.takers() == "bc"
 

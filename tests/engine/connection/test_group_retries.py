@@ -242,10 +242,10 @@ def test_many_at_once_are_kept_in_several_turns():
     world = member(1200, prefetch=2000)
     assert len(world.came()) == 1200
     world.peer.feed(nack(1, 0, multiple=True))
-    world.plane.run()
+    world.engine.run()
     assert world.retries.retried == 500
     assert (world.reader.settled_offset, world.retries.waiting) == (500, 500)
-    assert world.plane.busy
+    assert world.engine.busy
     world.wait(1)
     world.wait(1)
     assert (world.retries.retried, world.reader.settled_offset) == (1200, 1200)

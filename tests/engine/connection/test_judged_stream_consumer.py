@@ -42,13 +42,13 @@ def test_what_passes_is_delivered_in_order_under_its_offset():
     asking = Asking(world)
     asking.rest()
     assert asking.got == []
-    assert world.plane.take_judging() == [asking.reader]
+    assert world.engine.verdicts.take() == [asking.reader]
     assert asking.judge(even) == numbered(10)
     assert asking.reader.judging == 0
     asking.rest()
     assert asking.got == [0, 2, 4, 6, 8]
     assert (asking.reader.offset, asking.reader.settled_offset) == (10, 10)
-    assert world.plane.take_judging() == []
+    assert world.engine.verdicts.take() == []
     assert asking.messages() == []
     world.send(*numbered(2, start=10))
     world.sync()
@@ -181,7 +181,7 @@ def test_verdicts_for_who_is_gone_are_dropped():
     asking.messages()
     asking.peer.channel.cancel(asking.reader)
     asking.reader.judged(b"\1" * 4)
-    world.plane.run()
+    world.engine.run()
     assert asking.turn() == []
     assert asking.reader.offset == 0
     assert asking.reader.batch(10, 1000) is None
@@ -197,7 +197,7 @@ def test_who_is_gone_before_it_is_asked_has_no_batch():
     asking = Asking(world)
     asking.rest()
     asking.peer.connection.close_channel(1)
-    assert [each.batch(10, 1000) for each in world.plane.take_judging()] == [None]
+    assert [each.batch(10, 1000) for each in world.engine.verdicts.take()] == [None]
 
 
 def test_a_stream_that_is_deleted_while_a_batch_is_out():

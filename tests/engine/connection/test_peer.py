@@ -6,7 +6,7 @@ from tests.engine.frames import frame, frames_of
 
 def test_a_method_and_a_method_with_content(peer):
     peer.connection.send(1, b"\x00\x14\x00\x0b\x00\x00\x00\x00")
-    peer.connection.frame_max = 4096
+    peer.connection.output.frame_max = 4096
     peer.connection.send_content(
         2, b"\x00\x3c\x00\x32\x01\x38\x02no\x00\x01k", frames.PERSISTENT, bytes(5000)
     )
@@ -44,19 +44,19 @@ def test_nothing_is_sent_to_one_that_is_lost(peer):
 
 def test_the_output_of_one_that_is_lost_goes_at_once(peer):
     peer.connection.send(1, bytes(100_000))
-    assert peer.connection.pending_bytes > 100_000
+    assert peer.connection.output.pending_bytes > 100_000
     peer.connection.lost()
-    assert peer.connection.pending_bytes == 0
-    assert peer.connection.outgoing() is None
+    assert peer.connection.output.pending_bytes == 0
+    assert peer.connection.output.outgoing() is None
 
 
-def test_touched_are_those_with_output_or_an_end(plane, peer):
-    plane.take_touched()
-    assert plane.take_touched() == []
+def test_touched_are_those_with_output_or_an_end(engine, peer):
+    engine.connections.take_touched()
+    assert engine.connections.take_touched() == []
     peer.connection.send(1, b"1234")
     peer.connection.send(1, b"5678")
-    assert plane.take_touched() == [peer.connection]
-    assert plane.take_touched() == []
+    assert engine.connections.take_touched() == [peer.connection]
+    assert engine.connections.take_touched() == []
     assert len(frames_of(peer.take())) == 2
     peer.connection.finish()
-    assert plane.take_touched() == [peer.connection]
+    assert engine.connections.take_touched() == [peer.connection]

@@ -12,8 +12,8 @@ def fill(peer: Peer, count: int) -> None:
         peer.feed(publish(2, "q", b"%d" % number))
 
 
-def test_one_ack_settles_what_came_from_many_queues(plane, peer):
-    queues = [plane.queue(0, name, False) for name in "abc"]
+def test_one_ack_settles_what_came_from_many_queues(engine, peer):
+    queues = [engine.queue(0, name, False) for name in "abc"]
     peer.queues.update({queue.name: queue for queue in queues})
     for name in "aabbcc":
         peer.feed(publish(2, name))
@@ -25,7 +25,7 @@ def test_one_ack_settles_what_came_from_many_queues(plane, peer):
     assert [queue.unacked_count for queue in queues] == [0, 0, 2]
     peer.feed(nack(1, 0, multiple=True, requeue=False))
     assert peer.channel.unacked_count == 0
-    assert plane.acked == 6
+    assert engine.queues.acked == 6
 
 
 def test_acking_everything_when_there_is_nothing_is_no_fault(peer):

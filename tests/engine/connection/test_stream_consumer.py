@@ -12,7 +12,7 @@ from leporid.amqp.errors import NotImplementedFault
 
 
 def reader_of(world: World, prefetch: int, offset: int = 0, channel: int = 1):
-    peer = Peer(world.plane, {"s": world.stream}, channels=(channel,))
+    peer = Peer(world.engine, {"s": world.stream}, channels=(channel,))
     return peer, peer.channels[channel].consume_stream(world.stream, "r", prefetch, offset)
 
 
@@ -82,8 +82,8 @@ def test_what_a_stream_sent_is_not_sent_again():
 
 def test_other_queues_of_the_channel_take_back_as_ever():
     world = World()
-    queue = world.plane.queue(0, "q", False)
-    peer = Peer(world.plane, {"s": world.stream, "q": queue}, channels=(1,))
+    queue = world.engine.queue(0, "q", False)
+    peer = Peer(world.engine, {"s": world.stream, "q": queue}, channels=(1,))
     peer.feed(publish(1, "q", b"1"))
     peer.channels[1].consume(queue, "t", False, 0, 1)
     assert peer.bodies() == [b"1"]
@@ -140,7 +140,7 @@ def test_a_reader_waits_at_the_end_of_an_empty_stream():
     assert peer.bodies() == []
     world.send(b"first")
     # Somebody reads: it is not kept waiting for the idle sync.
-    assert world.plane.awaited  # noqa: PGH005
+    assert world.engine.logs.awaited  # noqa: PGH005
     world.sync()
     assert peer.bodies() == [b"first"]
 
@@ -198,24 +198,13 @@ def test_a_peer_that_does_not_read_gets_no_more_than_its_output_holds():
     world.send(*numbered(300, size=10_000))
     world.sync()
     peer, reader = reader_of(world, 60_000)
-    world.plane.run()
-    assert peer.connection.pending_bytes < 1_000_000
+    world.engine.run()
+    assert peer.connection.output.pending_bytes < 1_000_000
     assert reader.offset < 100
     found = len(list(frames.events_of(peer.take(), 131072)))
     while bodies := peer.bodies():
         found += len(bodies)
     assert found == 300
-
-
-def test_no_flow_no_deliveries():
-    world = World()
-    world.send(*numbered(2))
-    world.sync()
-    peer, _ = reader_of(world, 10)
-    peer.channels[1].set_flow(False)
-    assert peer.bodies() == []
-    peer.channels[1].set_flow(True)
-    assert len(peer.bodies()) == 2
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ TEXT = (
 )
 
 
-def deliver(plane, peer, later_ms: int = 0) -> list[tuple[int, bytes]]:
+def deliver(engine, peer, later_ms: int = 0) -> list[tuple[int, bytes]]:
     """What is delivered that much later: tags and bodies."""
-    plane.now_ms += later_ms
+    engine.clock.now_ms += later_ms
     return [(each.tag, each.body) for each in peer.deliveries()]
 
 
@@ -26,180 +26,180 @@ def send(peer, *texts: str) -> None:
 
 
 @pytest.fixture
-def reader(plane, queue):
+def reader(engine, queue):
     """Another connection, which times out."""
-    return Peer(plane, {"q": queue})
+    return Peer(engine, {"q": queue})
 
 
 # ------------------------------------------------------------------ the channel is closed
 
 
-def test_an_overdue_delivery_closes_its_channel(plane, queue, peer, reader):
-    plane.consumer_timeout_ms = 1000
+def test_an_overdue_delivery_closes_its_channel(engine, queue, peer, reader):
+    engine.connections.consumer_timeout_ms = 1000
     reader.channel.consume(queue, "c", False, 0, 0)
     send(peer, "a", "b")
-    assert len(deliver(plane, reader)) == 2
+    assert len(deliver(engine, reader)) == 2
     reader.feed(ack(1, 1))
-    deliver(plane, reader, 999)
+    deliver(engine, reader, 999)
     assert reader.faults == []
-    deliver(plane, reader, 1)
+    deliver(engine, reader, 1)
     assert reader.faults == [(1, 406)]
     assert reader.session.faults[0][1].text == TEXT.format(1000)
-    assert plane.timed_out == 1
+    assert engine.queues.timed_out == 1
     got = peer.get(queue)
     assert (got.body, got.redelivered) == (b"b", True)
-    assert plane.next_due_ms == 0
+    assert engine.next_due_ms == 0
 
 
-def test_the_time_of_each_delivery_begins_when_it_is_sent(plane, queue, peer, reader):
-    plane.consumer_timeout_ms = 1000
+def test_the_time_of_each_delivery_begins_when_it_is_sent(engine, queue, peer, reader):
+    engine.connections.consumer_timeout_ms = 1000
     reader.channel.consume(queue, "c", False, 0, 0)
-    deliver(plane, reader, 1500)
+    deliver(engine, reader, 1500)
     send(peer, "a")
-    deliver(plane, reader)
-    assert plane.next_due_ms <= plane.now_ms + 1000
-    deliver(plane, reader, 600)
+    deliver(engine, reader)
+    assert engine.next_due_ms <= engine.clock.now_ms + 1000
+    deliver(engine, reader, 600)
     send(peer, "b")
-    assert deliver(plane, reader) == [(2, b"b")]
+    assert deliver(engine, reader) == [(2, b"b")]
     reader.feed(ack(1, 1))
-    deliver(plane, reader, 500)  # "a" would be overdue
+    deliver(engine, reader, 500)  # "a" would be overdue
     assert reader.faults == []
-    assert plane.next_due_ms == plane.now_ms + 500
-    deliver(plane, reader, 499)
+    assert engine.next_due_ms == engine.clock.now_ms + 500
+    deliver(engine, reader, 499)
     assert reader.faults == []
-    deliver(plane, reader, 1)
+    deliver(engine, reader, 1)
     assert reader.faults == [(1, 406)]
 
 
-def test_a_consumer_that_keeps_up_is_never_closed(plane, queue, peer, reader):
-    plane.consumer_timeout_ms = 100
+def test_a_consumer_that_keeps_up_is_never_closed(engine, queue, peer, reader):
+    engine.connections.consumer_timeout_ms = 100
     reader.channel.consume(queue, "c", False, 0, 0)
     for _ in range(50):
         send(peer, "x")
-        ((tag, _),) = deliver(plane, reader)
-        deliver(plane, reader, 99)
+        ((tag, _),) = deliver(engine, reader)
+        deliver(engine, reader, 99)
         reader.feed(ack(1, tag))
     assert reader.faults == []
 
 
-def test_no_timeout_at_all(plane, queue, peer, reader):
+def test_no_timeout_at_all(engine, queue, peer, reader):
     reader.channel.consume(queue, "c", False, 0, 0)
     send(peer, "x")
-    deliver(plane, reader, 10**12)
+    deliver(engine, reader, 10**12)
     assert reader.faults == []
-    assert plane.next_due_ms == 0
+    assert engine.next_due_ms == 0
 
 
-def test_automatic_acknowledgement_knows_none(plane, queue, peer, reader):
-    plane.consumer_timeout_ms = 100
+def test_automatic_acknowledgement_knows_none(engine, queue, peer, reader):
+    engine.connections.consumer_timeout_ms = 100
     reader.channel.consume(queue, "c", True, 0, 0)
     send(peer, "x")
-    deliver(plane, reader)
-    deliver(plane, reader, 1000)
+    deliver(engine, reader)
+    deliver(engine, reader, 1000)
     assert reader.faults == []
 
 
-def test_messages_that_were_fetched_count_too(plane, queue, peer, reader):
-    plane.consumer_timeout_ms = 100
+def test_messages_that_were_fetched_count_too(engine, queue, peer, reader):
+    engine.connections.consumer_timeout_ms = 100
     send(peer, "a", "b")
     reader.get(queue, no_ack=True)
-    assert plane.next_due_ms == 0
+    assert engine.next_due_ms == 0
     reader.get(queue, no_ack=False)
-    assert plane.next_due_ms == plane.now_ms + 100
-    deliver(plane, reader, 100)
+    assert engine.next_due_ms == engine.clock.now_ms + 100
+    deliver(engine, reader, 100)
     assert reader.faults == [(1, 406)]
     assert queue.ready_count == 1
 
 
-def test_a_queue_says_it_for_its_consumers_and_a_consumer_for_itself(plane, queue, peer):
-    plane.consumer_timeout_ms = 1000
+def test_a_queue_says_it_for_its_consumers_and_a_consumer_for_itself(engine, queue, peer):
+    engine.connections.consumer_timeout_ms = 1000
     queue.set_consumer_timeout(500, False)
-    peers = [Peer(plane, {"q": queue}) for _ in range(3)]
+    peers = [Peer(engine, {"q": queue}) for _ in range(3)]
     for other, timeout_ms in zip(peers, (None, 200, 0), strict=True):
         other.channel.consume(queue, "c", False, 0, 1, timeout_ms)
     send(peer, "a", "b", "c")
-    plane.run()
+    engine.run()
     seen = []
     for _ in range(8):
-        plane.now_ms += 100
-        plane.run()
+        engine.clock.now_ms += 100
+        engine.run()
         seen.append([bool(other.faults) for other in peers].count(True))
     # The second gives its message back at 200 ms, the first at 500; the last keeps its own.
     assert seen == [0, 1, 1, 1, 2, 2, 2, 2]
     assert peers[2].faults == []
 
 
-def test_a_shorter_timeout_counts_at_once(plane, queue, peer, reader):
+def test_a_shorter_timeout_counts_at_once(engine, queue, peer, reader):
     """A policy may change while deliveries are out, also those of basic.get."""
-    plane.consumer_timeout_ms = 0
+    engine.connections.consumer_timeout_ms = 0
     reader.channel.consume(queue, "c", False, 0, 1)
-    getter = Peer(plane, {"q": queue})
+    getter = Peer(engine, {"q": queue})
     send(peer, "a", "b")
-    assert len(deliver(plane, reader)) == 1
+    assert len(deliver(engine, reader)) == 1
     getter.get(queue, no_ack=False)
-    plane.now_ms += 300
+    engine.clock.now_ms += 300
     queue.set_consumer_timeout(1000, False)
-    assert plane.busy
-    plane.run()
-    assert plane.next_due_ms == plane.now_ms + 700
+    assert engine.busy
+    engine.run()
+    assert engine.next_due_ms == engine.clock.now_ms + 700
     queue.set_consumer_timeout(200, False)
-    plane.run()
+    engine.run()
     assert (reader.faults, getter.faults) == ([(1, 406)], [(1, 406)])
 
 
 def test_a_shorter_timeout_counts_behind_an_older_delivery_that_has_more_time(
-    plane, queue, peer, reader
+    engine, queue, peer, reader
 ):
     reader.channel.consume(queue, "slow", False, 0, 1, 10_000)
     send(peer, "a")
-    assert len(deliver(plane, reader)) == 1
+    assert len(deliver(engine, reader)) == 1
     queue.set_consumer_timeout(None, False)  # all channels are looked at
-    deliver(plane, reader)
+    deliver(engine, reader)
     reader.channel.consume(queue, "fast", False, 0, 1, 100)
     send(peer, "b")
-    assert len(deliver(plane, reader)) == 1
-    deliver(plane, reader, 99)
+    assert len(deliver(engine, reader)) == 1
+    deliver(engine, reader, 99)
     assert reader.faults == []
-    deliver(plane, reader, 1)
+    deliver(engine, reader, 1)
     assert reader.faults == [(1, 406)]
 
 
-def test_a_cancelled_consumer_still_has_its_time(plane, queue, peer, reader):
+def test_a_cancelled_consumer_still_has_its_time(engine, queue, peer, reader):
     consumer = reader.channel.consume(queue, "c", False, 0, 0, 200)
     send(peer, "x")
-    deliver(plane, reader)
+    deliver(engine, reader)
     reader.channel.cancel(consumer)
-    deliver(plane, reader, 200)
+    deliver(engine, reader, 200)
     assert reader.faults == [(1, 406)]
 
 
 def test_what_is_read_from_a_stream_has_all_the_time():
     world = World()
-    plane = world.plane
-    plane.consumer_timeout_ms = 100
+    engine = world.engine
+    engine.connections.consumer_timeout_ms = 100
     world.send(b"x")
     world.sync()
-    reader = Peer(plane)
+    reader = Peer(engine)
     reader.channel.consume_stream(world.stream, "c", 10, 0)
     assert reader.bodies() == [b"x"]
-    plane.now_ms += 1000
-    plane.run()
+    engine.clock.now_ms += 1000
+    engine.run()
     assert reader.faults == []
 
 
-def test_a_channel_that_is_gone_is_not_looked_at(plane, queue, peer, reader):
-    plane.consumer_timeout_ms = 100
+def test_a_channel_that_is_gone_is_not_looked_at(engine, queue, peer, reader):
+    engine.connections.consumer_timeout_ms = 100
     reader.channel.consume(queue, "c", False, 0, 0)
     send(peer, "x")
-    deliver(plane, reader)
+    deliver(engine, reader)
     reader.connection.lost()
-    plane.now_ms += 100
-    plane.run()
-    assert (plane.timed_out, plane.next_due_ms) == (0, 0)
+    engine.clock.now_ms += 100
+    engine.run()
+    assert (engine.queues.timed_out, engine.next_due_ms) == (0, 0)
 
 
-def test_channels_that_come_and_go_leave_nothing_behind(plane, queue, peer):
-    plane.consumer_timeout_ms = 10**9
+def test_channels_that_come_and_go_leave_nothing_behind(engine, queue, peer):
+    engine.connections.consumer_timeout_ms = 10**9
 
     def once() -> None:
         for number in range(10, 60):
@@ -215,19 +215,19 @@ def test_channels_that_come_and_go_leave_nothing_behind(plane, queue, peer):
     assert allocated_bytes() - before < 200_000
 
 
-def test_in_a_transaction_too(plane, queue, peer, reader):
+def test_in_a_transaction_too(engine, queue, peer, reader):
     """What a transaction settled is settled as long as it may commit."""
-    plane.consumer_timeout_ms = 100
+    engine.connections.consumer_timeout_ms = 100
     reader.channel.select_tx()
     reader.channel.consume(queue, "c", False, 0, 0)
     send(peer, "a", "b")
-    deliver(plane, reader)
+    deliver(engine, reader)
     reader.feed(ack(1, 1))
-    plane.now_ms += 50
+    engine.clock.now_ms += 50
     reader.channel.rollback()
-    deliver(plane, reader, 49)
+    deliver(engine, reader, 49)
     assert reader.faults == []
-    deliver(plane, reader, 1)
+    deliver(engine, reader, 1)
     assert reader.faults == [(1, 406)]
     assert queue.ready_count == 2
 
@@ -242,23 +242,23 @@ def forgiving(queue, reader):
     return reader.channel.consume(queue, "c", False, 0, 1)
 
 
-def test_an_overdue_message_goes_back_alone(plane, queue, peer, reader, forgiving):
+def test_an_overdue_message_goes_back_alone(engine, queue, peer, reader, forgiving):
     send(peer, "a")
-    assert deliver(plane, reader) == [(1, b"a")]
-    deliver(plane, reader, 99)
+    assert deliver(engine, reader) == [(1, b"a")]
+    deliver(engine, reader, 99)
     assert queue.unacked_count == 1
-    assert deliver(plane, reader, 1) == [(2, b"a")]
-    assert (reader.faults, plane.timed_out) == ([], 1)
+    assert deliver(engine, reader, 1) == [(2, b"a")]
+    assert (reader.faults, engine.queues.timed_out) == ([], 1)
     assert forgiving.unacked_count == 1
     reader.feed(ack(1, 2))
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
 
 
 @pytest.mark.parametrize("settle", [ack, nack, reject])
-def test_settling_it_late_is_no_fault_but_only_once(plane, queue, peer, reader, forgiving, settle):
+def test_settling_it_late_is_no_fault_but_only_once(engine, queue, peer, reader, forgiving, settle):
     send(peer, "a")
-    deliver(plane, reader)
-    deliver(plane, reader, 100)
+    deliver(engine, reader)
+    deliver(engine, reader, 100)
     reader.feed(settle(1, 1))
     assert reader.faults == []
     assert (queue.ready_count, queue.unacked_count) == (0, 1)
@@ -266,95 +266,95 @@ def test_settling_it_late_is_no_fault_but_only_once(plane, queue, peer, reader, 
     assert reader.faults == [(1, 406)]
 
 
-def test_it_counts_as_a_return(plane, queue, peer, reader, forgiving, graves):
+def test_it_counts_as_a_return(engine, queue, peer, reader, forgiving, graves):
     queue.set_delivery_limit(1, True)
     send(peer, "a")
-    deliver(plane, reader)
-    assert deliver(plane, reader, 100) == [(2, b"a")]
-    assert deliver(plane, reader, 100) == []
+    deliver(engine, reader)
+    assert deliver(engine, reader, 100) == [(2, b"a")]
+    assert deliver(engine, reader, 100) == []
     assert [(each[0], each[-1]) for each in graves.found] == [("delivery_limit", b"a")]
 
 
-def test_others_on_the_channel_are_not_touched(plane, queue, peer, reader):
+def test_others_on_the_channel_are_not_touched(engine, queue, peer, reader):
     queue.set_consumer_timeout(100, True)
     reader.channel.consume(queue, "slow", False, 0, 1, 1000)
     reader.channel.consume(queue, "fast", False, 0, 1)
     send(peer, "a", "b")
-    assert deliver(plane, reader) == [(1, b"a"), (2, b"b")]
-    assert deliver(plane, reader, 100) == [(3, b"b")]
+    assert deliver(engine, reader) == [(1, b"a"), (2, b"b")]
+    assert deliver(engine, reader, 100) == [(3, b"b")]
     reader.feed(ack(1, 3) + ack(1, 1))
     assert reader.faults == []
     assert queue.unacked_count == 0
 
 
-def test_a_consumer_says_itself_what_becomes_of_it(plane, queue, peer):
+def test_a_consumer_says_itself_what_becomes_of_it(engine, queue, peer):
     queue.set_consumer_timeout(100, True)
-    strict, lax = Peer(plane, {"q": queue}), Peer(plane, {"q": queue})
+    strict, lax = Peer(engine, {"q": queue}), Peer(engine, {"q": queue})
     strict.channel.consume(queue, "c", False, 0, 1, None, False)
     lax.channel.consume(queue, "c", False, 0, 1, None, None)
     send(peer, "a", "b")
-    plane.run()
-    plane.now_ms += 100
-    plane.run()
+    engine.run()
+    engine.clock.now_ms += 100
+    engine.run()
     assert (strict.faults, lax.faults) == ([(1, 406)], [])
 
 
 @pytest.mark.parametrize("tag", [1, 2, 3])
-def test_several_at_once_up_to_one_that_went_back(plane, queue, peer, reader, tag):
+def test_several_at_once_up_to_one_that_went_back(engine, queue, peer, reader, tag):
     queue.set_consumer_timeout(0, True)
     channel = reader.channel
     channel.consume(queue, "patient", False, 1, 1)
     channel.consume(queue, "hasty", False, 0, 1, 100)
     send(peer, "a", "b")
-    assert deliver(plane, reader) == [(1, b"a"), (2, b"b")]
-    assert deliver(plane, reader, 100) == [(3, b"b")]
+    assert deliver(engine, reader) == [(1, b"a"), (2, b"b")]
+    assert deliver(engine, reader, 100) == [(3, b"b")]
     reader.feed(ack(1, tag, multiple=True))
     assert reader.faults == []
     assert channel.unacked_count == (0 if tag == 3 else 1)
 
 
-def test_of_very_many_the_oldest_are_forgiven_for_ever(plane, queue, peer, reader):
+def test_of_very_many_the_oldest_are_forgiven_for_ever(engine, queue, peer, reader):
     queue.set_consumer_timeout(100, True)
     reader.channel.consume(queue, "c", False, 0, 100)
     peer.feed(publish(2, "q") * 100)
     for _ in range(60):
-        deliver(plane, reader, 100)
-    assert plane.timed_out >= 5000
+        deliver(engine, reader, 100)
+    assert engine.queues.timed_out >= 5000
     reader.feed(ack(1, 1) + ack(1, 1) + ack(1, 900) + ack(1, 5000))
     assert reader.faults == []
     reader.feed(ack(1, 5000))
     assert reader.faults == [(1, 406)]
 
 
-def test_in_a_transaction_it_goes_back_all_the_same(plane, queue, peer, reader):
+def test_in_a_transaction_it_goes_back_all_the_same(engine, queue, peer, reader):
     queue.set_consumer_timeout(100, True)
     reader.channel.select_tx()
     reader.channel.consume(queue, "c", False, 0, 1)
     send(peer, "a")
-    deliver(plane, reader)
-    assert deliver(plane, reader, 100) == [(2, b"a")]
+    deliver(engine, reader)
+    assert deliver(engine, reader, 100) == [(2, b"a")]
     reader.feed(ack(1, 1) + ack(1, 2))
     reader.channel.commit()
     assert (reader.faults, queue.ready_count, queue.unacked_count) == ([], 0, 0)
 
 
-def test_a_few_overdue_among_very_many_that_are_not(plane, queue, peer, reader):
+def test_a_few_overdue_among_very_many_that_are_not(engine, queue, peer, reader):
     """What has all the time must not be gone through again at every millisecond."""
     queue.set_consumer_timeout(0, True)
     reader.channel.consume(queue, "patient", False, 1, 20_000)
     reader.channel.consume(queue, "hasty", False, 0, 1, 100)
     for _ in range(200):
         peer.feed(publish(2, "q") * 101)
-        deliver(plane, reader)
+        deliver(engine, reader)
     assert reader.channel.unacked_count == 20_001
-    deliver(plane, reader, 100)
-    assert plane.timed_out == 1
+    deliver(engine, reader, 100)
+    assert engine.queues.timed_out == 1
     assert reader.channel.unacked_count == 20_001
-    assert plane.next_due_ms == plane.now_ms + 100
+    assert engine.next_due_ms == engine.clock.now_ms + 100
 
 
-def test_a_very_short_timeout_does_not_keep_the_broker_busy(plane, queue, reader):
+def test_a_very_short_timeout_does_not_keep_the_broker_busy(engine, queue, reader):
     reader.channel.consume(queue, "c", False, 0, 0, 1)
-    plane.now_ms += 1
-    plane.run()
-    assert plane.next_due_ms == plane.now_ms + 20
+    engine.clock.now_ms += 1
+    engine.run()
+    assert engine.next_due_ms == engine.clock.now_ms + 20

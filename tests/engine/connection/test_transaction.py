@@ -10,7 +10,7 @@ from tests.engine.disk_fake import recover
 from tests.engine.frames import PERSISTENT, Returned, ack, nack, properties, publish, table
 from tests.engine.session_fake import Peer
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 
 
@@ -22,8 +22,8 @@ def channel(peer):
 
 
 @pytest.fixture
-def durable(plane, peer):
-    peer.queues["d"] = queue = plane.queue(1, "d", True)
+def durable(engine, peer):
+    peer.queues["d"] = queue = engine.queue(1, "d", True)
     return queue
 
 
@@ -48,7 +48,7 @@ def test_rollback_forgets_publishes(queue, peer, channel):
     assert queue.ready_count == 0
 
 
-def test_settles_wait_for_commit(plane, queue, peer, channel):
+def test_settles_wait_for_commit(engine, queue, peer, channel):
     peer.feed(publish(2, "q") * 4)
     consumer = channel.consume(queue, "c", False, 0, 4)
     assert len(peer.deliveries()) == 4
@@ -56,7 +56,7 @@ def test_settles_wait_for_commit(plane, queue, peer, channel):
     assert (queue.ready_count, queue.unacked_count, consumer.unacked_count) == (0, 4, 4)
     channel.commit()
     assert (queue.ready_count, queue.unacked_count, consumer.unacked_count) == (1, 0, 0)
-    assert plane.acked == 3
+    assert engine.queues.acked == 3
     assert [each.redelivered for each in peer.deliveries()] == [True]
 
 
@@ -81,7 +81,7 @@ def test_settling_twice_in_one_transaction_is_a_fault(queue, peer, channel):
     assert (queue.ready_count, queue.unacked_count) == (1, 0)
 
 
-def test_closing_is_a_rollback(plane, queue, peer, channel):
+def test_closing_is_a_rollback(engine, queue, peer, channel):
     peer.feed(publish(2, "q"))
     assert channel.get(queue, False)
     peer.feed(ack(1, 1) + publish(1, "q", b"never"))
@@ -89,28 +89,28 @@ def test_closing_is_a_rollback(plane, queue, peer, channel):
     assert queue.ready_count == 1
 
 
-def test_a_queue_that_is_deleted_before_commit_gets_nothing(plane, disk, queue, peer, channel):
-    peer.queues["d"] = durable = plane.queue(1, "d", True)
+def test_a_queue_that_is_deleted_before_commit_gets_nothing(engine, disk, queue, peer, channel):
+    peer.queues["d"] = durable = engine.queue(1, "d", True)
     peer.feed(publish(1, "d", b"x", raw=PERSISTENT) + publish(1, "q", b"y"))
     durable.retire()
     channel.commit()
     assert (durable.ready_count, queue.ready_count) == (0, 1)
-    disk.sync(plane)
-    assert sum(segment.live for segment in plane.segments) == 0
+    disk.sync(engine)
+    assert sum(segment.live for segment in engine.logs.segments) == 0
 
 
-def test_what_lasts_is_to_be_waited_for(plane, durable, queue, peer, channel):
+def test_what_lasts_is_to_be_waited_for(engine, durable, queue, peer, channel):
     peer.feed(publish(1, "d", b"x", raw=PERSISTENT))
-    assert channel.commit() == plane.generation
+    assert channel.commit() == engine.logs.generation
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
     assert channel.commit() == 0
     assert channel.get(durable, False)
     peer.feed(ack(1, 1))
-    assert channel.commit() == plane.generation
+    assert channel.commit() == engine.logs.generation
     assert (durable.unacked_count, queue.ready_count) == (0, 1)
 
 
-def test_a_rejected_message_is_a_dead_letter_from_commit_on(plane, queue, peer, channel):
+def test_a_rejected_message_is_a_dead_letter_from_commit_on(engine, queue, peer, channel):
     graves = []
     queue.dead_letters = lambda *message: graves.append(message)
     peer.feed(publish(2, "q", b"x"))
@@ -122,21 +122,21 @@ def test_a_rejected_message_is_a_dead_letter_from_commit_on(plane, queue, peer, 
     assert queue.unacked_count == 0
 
 
-def test_what_a_commit_brings_about_does_not_split_it(plane, disk, peer, channel):
+def test_what_a_commit_brings_about_does_not_split_it(engine, disk, peer, channel):
     """Dead letters and deliveries append facts of their own, of any size."""
-    queues = [plane.queue(number, name, True) for number, name in enumerate("dgf", 1)]
+    queues = [engine.queue(number, name, True) for number, name in enumerate("dgf", 1)]
     durable, grave, full = queues
     peer.queues.update(d=durable, f=full)
     full.set_limits(max_length=1, overflow="reject-publish-dlx")
     big = properties(delivery_mode=2, headers=table(x=b"x\x00\x00\x03\xe8" + bytes(1000)))
 
     def bury(reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
-        plane.publish([grave], exchange, key, big, body)
+        engine.publish([grave], exchange, key, big, body)
 
     durable.dead_letters = full.dead_letters = bury
     peer.feed(publish(2, "d", b"old", raw=PERSISTENT) * 30)
     peer.feed(publish(2, "f", b"old", raw=PERSISTENT))
-    disk.sync(plane)
+    disk.sync(engine)
     peer.channels[2].consume(full, "c", True, 0, 0)
     for _ in range(30):
         assert channel.get(durable, False)
@@ -147,8 +147,8 @@ def test_what_a_commit_brings_about_does_not_split_it(plane, disk, peer, channel
     assert (durable.ready_count, durable.unacked_count) == (10, 0)
     buried, kept = grave.ready_count, full.ready_count
     assert buried >= 30
-    disk.sync(plane)
-    disk.sync(plane)
+    disk.sync(engine)
+    disk.sync(engine)
     found: dict[str, Queue] = {}
 
     def declare(again) -> None:
@@ -162,17 +162,17 @@ def test_what_a_commit_brings_about_does_not_split_it(plane, disk, peer, channel
 
 @pytest.mark.parametrize("drained", [False, True])
 def test_what_a_queue_refuses_is_left_out_and_the_rest_is_whole(
-    plane, disk, peer, channel, drained
+    engine, disk, peer, channel, drained
 ):
     """A queue is full, or is emptied by who takes without acknowledging, in between; also in a
     segment that the transaction fills."""
-    queues = [plane.queue(number, name, True) for number, name in enumerate("df", 1)]
+    queues = [engine.queue(number, name, True) for number, name in enumerate("df", 1)]
     durable, full = queues
     peer.queues.update(d=durable, f=full)
     full.set_limits(max_length=2, overflow="reject-publish")
     peer.feed(publish(2, "d", b"acked", raw=PERSISTENT))
     peer.feed(publish(2, "f", b"there", raw=PERSISTENT))
-    disk.sync(plane)
+    disk.sync(engine)
     if drained:
         peer.channels[2].consume(full, "c", True, 0, 0)
     assert channel.get(durable, False)
@@ -180,16 +180,16 @@ def test_what_a_queue_refuses_is_left_out_and_the_rest_is_whole(
     for _ in range(12):
         peer.feed(publish(1, "f", b"new" * 40, raw=PERSISTENT))
         peer.feed(publish(1, "d", b"new" * 40, raw=PERSISTENT))
-    assert channel.commit() == plane.generation
+    assert channel.commit() == engine.logs.generation
     assert channel.tx_refused == (not drained)
     kept = [12, full.ready_count if drained else 2]
     assert [queue.ready_count for queue in queues] == kept
-    assert disk.begin(plane)
+    assert disk.begin(engine)
     total = sum(len(data) for *_, data in disk.job[1])
     for written in (*range(0, total, 41), total):
         found: list[Queue] = []
 
-        def declare(again: Plane, found: list[Queue] = found) -> None:
+        def declare(again: Engine, found: list[Queue] = found) -> None:
             found.extend(again.queue(number, name, True) for number, name in enumerate("df", 1))
 
         recover(disk.crashed(written), declare, durable_segment_bytes=4096)
@@ -211,44 +211,44 @@ def test_publishes_come_before_what_goes_back(queue, peer, channel):
     assert peer.drain(queue) == [b"old", b"new"]
 
 
-def test_many_transactions_in_one_generation(plane, disk, durable, peer, channel):
+def test_many_transactions_in_one_generation(engine, disk, durable, peer, channel):
     for number in range(50):
         peer.feed(publish(1, "d", b"%d" % number, raw=PERSISTENT) * 2)
         generation = channel.commit()
-    assert generation == plane.generation == 1
-    disk.sync(plane)
-    assert plane.synced == 1
+    assert generation == engine.logs.generation == 1
+    disk.sync(engine)
+    assert engine.logs.synced == 1
     assert durable.ready_count == 100
 
 
-def test_a_dead_letter_of_the_same_turn_does_not_come_into_a_transaction(plane, disk, peer):
+def test_a_dead_letter_of_the_same_turn_does_not_come_into_a_transaction(engine, disk, peer):
     """A consumer that waits for credit gets it before a full queue refuses; more may follow."""
     queues: dict[str, Queue] = {}
 
-    def declare(plane):
+    def declare(engine):
         for number, name in enumerate(("full", "kept", "short", "letters"), 1):
-            queues[name] = plane.queue(number, name, True)
+            queues[name] = engine.queue(number, name, True)
         queues["full"].set_limits(max_length=1, overflow="reject-publish")
         queues["short"].set_limits(max_length=2)
         letters = queues["letters"]
-        queues["short"].dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+        queues["short"].dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
             [letters], exchange, key, raw, body
         )
 
-    declare(plane)
+    declare(engine)
     peer.queues |= queues
-    consuming = Peer(plane, queues)
+    consuming = Peer(engine, queues)
     consuming.channel.prefetch_global = 1
     consuming.channel.consume(queues["short"], "c", False, 0, 0)
     peer.feed(publish(2, "full", raw=PERSISTENT), publish(2, "short", raw=PERSISTENT) * 3)
-    plane.run()
-    disk.sync(plane)
+    engine.run()
+    disk.sync(engine)
     peer.channel.select_tx()
     for name in ("kept", "full", "kept"):
         peer.feed(publish(1, name, b"whole", raw=PERSISTENT))
     peer.feed(publish(2, "short", raw=PERSISTENT) * 5)
     consuming.feed(ack(1, 1))
     assert peer.channel.commit()
-    disk.sync(plane)
+    disk.sync(engine)
     again, _, _ = recover(disk, declare)
     assert Peer(again).drain(queues["kept"]) == [b"whole", b"whole"]

@@ -42,14 +42,14 @@ def test_one_old_delivery_and_thousands_after_it(queue, peer):
     assert queue.unacked_count == 0
 
 
-def test_a_channel_that_goes_with_unsettled_deliveries_lets_go_of_them(plane, queue, peer):
+def test_a_channel_that_goes_with_unsettled_deliveries_lets_go_of_them(engine, queue, peer):
     peer.feed(publish(2, "q") * 100)
     for _ in range(100):
         assert peer.channel.get(queue, False)
     queue.retire()
     peer.connection.close_channel(1)
     del peer.channels[1]
-    assert plane.queue(0, "again", False).ready_count == 0
+    assert engine.queue(0, "again", False).ready_count == 0
 
 
 @pytest.mark.parametrize("tag", [2, 3, 5])
@@ -65,7 +65,7 @@ def test_a_hole_between_unsettled_deliveries_is_unknown(queue, peer, tag, multip
     assert queue.ready_count == 3
 
 
-def test_one_old_delivery_does_not_keep_the_place_of_those_after_it(plane, queue, peer):
+def test_one_old_delivery_does_not_keep_the_place_of_those_after_it(engine, queue, peer):
     peer.feed(publish(1, "q"))
     peer.get(queue, no_ack=False)
     before = allocated_bytes()
@@ -73,6 +73,6 @@ def test_one_old_delivery_does_not_keep_the_place_of_those_after_it(plane, queue
         peer.feed(publish(1, "q"))
         peer.get(queue, no_ack=False)
         peer.feed(ack(1, tag))
-        plane.take_touched()
+        engine.connections.take_touched()
     assert allocated_bytes() - before < 100_000
     assert peer.channel.unacked_count == 1

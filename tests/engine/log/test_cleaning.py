@@ -15,9 +15,9 @@ SEGMENT_BYTES = 4096
 
 
 @pytest.fixture
-def durable(plane, peer):
-    peer.queues["d"] = queue = plane.queue(1, "d", True)
-    peer.queues["e"] = plane.queue(2, "e", True)
+def durable(engine, peer):
+    peer.queues["d"] = queue = engine.queue(1, "d", True)
+    peer.queues["e"] = engine.queue(2, "e", True)
     return queue
 
 
@@ -26,10 +26,10 @@ def send(peer: Peer, name: str, *sizes: int) -> None:
         peer.feed(publish(2, name, b"x" * size, raw=PERSISTENT))
 
 
-def turn(plane, disk: Disk) -> None:
-    plane.now_ms += 100
-    plane.run()
-    disk.sync(plane)
+def turn(engine, disk: Disk) -> None:
+    engine.clock.now_ms += 100
+    engine.run()
+    disk.sync(engine)
 
 
 def bytes_of(disk: Disk) -> int:
@@ -39,54 +39,54 @@ def bytes_of(disk: Disk) -> int:
 def counts_after_a_crash(disk: Disk) -> tuple[int, int]:
     queues: list[Queue] = []
 
-    def declare(plane) -> None:
-        queues.extend(plane.queue(number, name, True) for number, name in enumerate("de", 1))
+    def declare(engine) -> None:
+        queues.extend(engine.queue(number, name, True) for number, name in enumerate("de", 1))
 
     recover(disk.copy(), declare, durable_segment_bytes=SEGMENT_BYTES)
     return queues[0].ready_count, queues[1].ready_count
 
 
-def test_what_is_all_settled_goes(plane, disk, durable, peer):
+def test_what_is_all_settled_goes(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 30)
-    turn(plane, disk)
+    turn(engine, disk)
     assert len(disk.files) == 10
     durable.purge()
-    disk.settle(plane)
+    disk.settle(engine)
     assert len(disk.files) <= 2
-    assert len(plane.segments) == len(disk.files)
+    assert len(engine.logs.segments) == len(disk.files)
 
 
-def test_deletion_comes_after_the_facts_that_allow_it(plane, disk, durable, peer):
+def test_deletion_comes_after_the_facts_that_allow_it(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 12)
-    turn(plane, disk)
+    turn(engine, disk)
     durable.purge()
-    plane.now_ms += 100
-    assert disk.begin(plane)
+    engine.clock.now_ms += 100
+    assert disk.begin(engine)
     assert disk.job is not None
     assert disk.job[2] == []
-    disk.complete(plane)
-    assert disk.begin(plane)
+    disk.complete(engine)
+    assert disk.begin(engine)
     assert disk.job[2] == [1, 2, 3]
 
 
-def test_steady_traffic_needs_a_bounded_log(plane, disk, durable, peer):
+def test_steady_traffic_needs_a_bounded_log(engine, disk, durable, peer):
     send(peer, "e", *[100] * 20)
     sizes = []
     for number in range(300):
         send(peer, "d", *[200] * 10)
         assert len(peer.drain(durable)) == 10
-        turn(plane, disk)
+        turn(engine, disk)
         if number > 50:
             sizes.append(bytes_of(disk))
     assert max(sizes) <= 20 * SEGMENT_BYTES
-    assert plane.durable.bytes <= 20 * SEGMENT_BYTES
+    assert engine.logs.durable.bytes <= 20 * SEGMENT_BYTES
     assert counts_after_a_crash(disk) == (0, 20)
 
 
 @pytest.mark.parametrize("keep", [2, 3, 5, 20])
-def test_a_log_of_mostly_dead_messages_is_copied_together(plane, disk, durable, peer, keep):
+def test_a_log_of_mostly_dead_messages_is_copied_together(engine, disk, durable, peer, keep):
     send(peer, "d", *[300] * 600)
-    turn(plane, disk)
+    turn(engine, disk)
     channel = peer.channel
     for _ in range(600):
         assert channel.get(durable, False)
@@ -94,26 +94,26 @@ def test_a_log_of_mostly_dead_messages_is_copied_together(plane, disk, durable, 
     for tag in range(1, 601):
         if tag % keep:
             peer.feed(ack(1, tag))
-    disk.settle(plane)
+    disk.settle(engine)
     live = 600 // keep * 400
     assert bytes_of(disk) <= 3 * live + 8 * SEGMENT_BYTES
     assert counts_after_a_crash(disk) == (600 // keep, 0)
     peer.connection.close_channel(1)
-    assert [each.number for each in plane.segments] == sorted(disk.files)
+    assert [each.number for each in engine.logs.segments] == sorted(disk.files)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_log_of_tiny_messages_settled_in_any_order_comes_to_rest(seed):
     """Facts are then as large as messages, and are copied with them."""
     random = Random(seed)
-    plane = make_plane(durable_segment_bytes=SEGMENT_BYTES)
+    engine = make_plane(durable_segment_bytes=SEGMENT_BYTES)
     disk = Disk()
-    disk.attach(plane)
-    queues = {name: plane.queue(number, name, True) for number, name in enumerate("de", 1)}
-    peer = Peer(plane, queues, channels=(1, 2))
+    disk.attach(engine)
+    queues = {name: engine.queue(number, name, True) for number, name in enumerate("de", 1)}
+    peer = Peer(engine, queues, channels=(1, 2))
     send(peer, "d", *[0] * 1500)
     send(peer, "e", *[0] * 300)
-    disk.settle(plane)
+    disk.settle(engine)
     tags = {}
     for tag in range(1, 1501):
         assert peer.channel.get(queues["d"], False)
@@ -123,66 +123,66 @@ def test_a_log_of_tiny_messages_settled_in_any_order_comes_to_rest(seed):
     for at, tag in enumerate(order[: random.choice([500, 745, 1000, 1400])]):
         peer.feed(ack(1, tag))
         if at % 3 == 0:
-            plane.run()  # a fact of its own
+            engine.run()  # a fact of its own
         if at % 50 == 0:
-            turn(plane, disk)
+            turn(engine, disk)
     left = queues["d"].unacked_count
-    disk.settle(plane)
+    disk.settle(engine)
     assert counts_after_a_crash(disk) == (left, 300)
 
 
-def test_a_deleted_queue_frees_its_segments(plane, disk, durable, peer):
+def test_a_deleted_queue_frees_its_segments(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 30)
     send(peer, "e", 10)
-    turn(plane, disk)
+    turn(engine, disk)
     durable.retire()
-    plane.note_change()
-    disk.settle(plane)
+    engine.logs.note_change()
+    disk.settle(engine)
     assert len(disk.files) == 1
     assert counts_after_a_crash(disk)[1] == 1
 
 
-def test_a_message_of_two_queues_is_kept_for_the_one_that_has_it(plane, disk, durable, peer):
+def test_a_message_of_two_queues_is_kept_for_the_one_that_has_it(engine, disk, durable, peer):
     both = [durable, peer.queues["e"]]
-    peer.session.sources["x"] = plane.route_cache("x", lambda key, raw: both, True)
+    peer.session.sources["x"] = engine.route_cache("x", lambda key, raw: both, True)
     for _ in range(40):
         peer.feed(publish(2, "k", b"x" * 500, raw=PERSISTENT, exchange="x"))
-    turn(plane, disk)
+    turn(engine, disk)
     durable.purge()
     for _ in range(35):
         peer.get(peer.queues["e"])
-    disk.settle(plane)
+    disk.settle(engine)
     assert counts_after_a_crash(disk) == (0, 5)
     assert bytes_of(disk) < 10 * SEGMENT_BYTES
 
 
-def test_copies_keep_their_content_and_place(plane, disk, durable, peer):
+def test_copies_keep_their_content_and_place(engine, disk, durable, peer):
     for number in range(200):
         peer.feed(publish(2, "d", b"%d;" % number + bytes(300), raw=PERSISTENT))
         peer.feed(publish(2, "e", b"x" * 300, raw=PERSISTENT) * 3)
-    turn(plane, disk)
+    turn(engine, disk)
     before = bytes_of(disk)
     peer.queues["e"].purge()
-    disk.settle(plane)
+    disk.settle(engine)
     assert bytes_of(disk) < before * 2 // 3
     assert disk.files.keys() - set(range(1, 80))
     found = [int(body.partition(b";")[0]) for body in peer.drain(durable)]
     assert found == list(range(200))
 
 
-def test_cleaning_waits_for_its_time(plane, disk, durable, peer):
+def test_cleaning_waits_for_its_time(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 12)
-    disk.sync(plane)
+    disk.sync(engine)
     before = len(disk.files)
     durable.purge()
     for _ in range(3):
-        plane.note_change()
-        disk.sync(plane)
+        engine.logs.note_change()
+        disk.sync(engine)
     assert len(disk.files) >= before
-    plane.now_ms += 100
-    plane.note_change()
-    disk.sync(plane)
-    disk.sync(plane)
+    engine.clock.now_ms += 100
+    engine.logs.note_change()
+    disk.sync(engine)
+    disk.sync(engine)
     assert len(disk.files) < before
 
 
@@ -193,14 +193,14 @@ def test_cleaning_waits_for_its_time(plane, disk, durable, peer):
 def test_few_messages_do_not_keep_the_memory_of_many(seed):
     """One queue keeps a message in forty ready, two keep some unacked, of all that passes."""
     random = Random(seed)
-    plane = make_plane(transient_segment_bytes=SEGMENT_BYTES)
-    ready, *unacked = [plane.queue(0, name, False) for name in "rab"]
-    peer, taker = Peer(plane), Peer(plane)
+    engine = make_plane(transient_segment_bytes=SEGMENT_BYTES)
+    ready, *unacked = [engine.queue(0, name, False) for name in "rab"]
+    peer, taker = Peer(engine), Peer(engine)
     kept: dict[str, list[bytes]] = {queue.name: [] for queue in (ready, *unacked)}
     for number in range(6000):
         body = b"%d " % number * random.randrange(1, 60)
         parked = random.randrange(40) == 0
-        plane.publish([*unacked, ready] if parked else unacked, "x", "k", b"\0\0", body)
+        engine.publish([*unacked, ready] if parked else unacked, "x", "k", b"\0\0", body)
         if parked:
             kept["r"].append(body)
         for queue in unacked:
@@ -212,11 +212,11 @@ def test_few_messages_do_not_keep_the_memory_of_many(seed):
             else:
                 kept[queue.name].append(body)
         if number % 20 == 0:
-            plane.now_ms += 100
-            plane.run()
+            engine.clock.now_ms += 100
+            engine.run()
     used = sum(len(body) for bodies in kept.values() for body in bodies)
-    assert plane.transient.bytes < 32 * SEGMENT_BYTES + 3 * used
+    assert engine.logs.transient.bytes < 32 * SEGMENT_BYTES + 3 * used
     taker.connection.lost()
     for queue in (ready, *unacked):
         assert peer.drain(queue) == kept[queue.name]
-    assert plane.transient.bytes < 10 * SEGMENT_BYTES
+    assert engine.logs.transient.bytes < 10 * SEGMENT_BYTES

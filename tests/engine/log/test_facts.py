@@ -7,7 +7,7 @@ from tests.engine.restarts import Broker
 
 
 def settle_facts(broker: Broker) -> int:
-    broker.disk.settle(broker.plane)
+    broker.disk.settle(broker.engine)
     broker.restart()
     return sum(report.settles for report in broker.reports)
 
@@ -23,7 +23,7 @@ def test_what_is_settled_in_one_turn_is_one_fact():
     broker = Broker(segment_bytes=65536)
     take(broker, 50)
     broker.peer.feed(*(ack(1, tag) for tag in reversed(range(1, 51))))
-    broker.plane.run()
+    broker.engine.run()
     assert settle_facts(broker) == 1
 
 
@@ -32,7 +32,7 @@ def test_each_turn_has_its_own():
     take(broker, 4)
     for tag in (1, 3, 2, 4):
         broker.peer.feed(ack(1, tag))
-        broker.plane.run()
+        broker.engine.run()
     assert settle_facts(broker) == 4
 
 
@@ -50,11 +50,11 @@ def test_an_orderly_stop_says_what_was_delivered():
 def test_nothing_is_appended_behind_the_end_of_an_orderly_stop():
     broker = Broker(segment_bytes=65536)
     broker.send("q", b"a", properties(delivery_mode=2, expiration="10"))
-    broker.plane.mark_clean()
-    assert broker.disk.begin(broker.plane)
-    broker.plane.now_ms += 20
-    broker.plane.run()
-    broker.disk.complete(broker.plane)
-    broker.disk.settle(broker.plane)
+    broker.engine.mark_clean()
+    assert broker.disk.begin(broker.engine)
+    broker.engine.clock.now_ms += 20
+    broker.engine.run()
+    broker.disk.complete(broker.engine)
+    broker.disk.settle(broker.engine)
     broker.restart()
     assert broker.clean

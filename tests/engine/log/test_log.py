@@ -11,8 +11,8 @@ from leporid.engine.log.log import HEADER_BYTES
 
 
 @pytest.fixture
-def durable(plane, peer):
-    peer.queues["d"] = queue = plane.queue(1, "d", True)
+def durable(engine, peer):
+    peer.queues["d"] = queue = engine.queue(1, "d", True)
     return queue
 
 
@@ -20,36 +20,36 @@ def send(peer: Peer, size: int, count: int = 1) -> None:
     peer.feed(publish(1, "d", b"x" * size, raw=PERSISTENT) * count)
 
 
-def test_segments_are_numbered_and_filled_one_after_another(plane, durable, peer):
-    assert plane.segments == []
+def test_segments_are_numbered_and_filled_one_after_another(engine, durable, peer):
+    assert engine.logs.segments == []
     send(peer, 1000, 9)
-    assert [segment.number for segment in plane.segments] == [1, 2, 3]
-    assert [segment.sealed for segment in plane.segments] == [True, True, False]
-    assert [segment.live for segment in plane.segments] == [3, 3, 3]
-    for segment in plane.segments:
+    assert [segment.number for segment in engine.logs.segments] == [1, 2, 3]
+    assert [segment.sealed for segment in engine.logs.segments] == [True, True, False]
+    assert [segment.live for segment in engine.logs.segments] == [3, 3, 3]
+    for segment in engine.logs.segments:
         assert HEADER_BYTES + 3000 < segment.used <= segment.capacity == 4096
         assert segment.written == 0
-    assert plane.durable.bytes == 3 * 4096
-    assert plane.durable.active is plane.segments[-1]
+    assert engine.logs.durable.bytes == 3 * 4096
+    assert engine.logs.durable.active is engine.logs.segments[-1]
 
 
-def test_a_record_larger_than_a_segment_gets_one_of_its_size(plane, disk, durable, peer):
+def test_a_record_larger_than_a_segment_gets_one_of_its_size(engine, disk, durable, peer):
     for size in (10, 50_000, 3900):
         send(peer, size)
-    sizes = [segment.capacity for segment in plane.segments]
+    sizes = [segment.capacity for segment in engine.logs.segments]
     assert sizes[0] == sizes[2] == 4096
     assert sizes[1] > 50_000
     assert sizes[1] % 4096 == 0
-    disk.sync(plane)
+    disk.sync(engine)
     assert [len(file) for file in disk.files.values()] == sizes
     assert [len(body) for body in peer.drain(durable)] == [10, 50_000, 3900]
 
 
-def test_what_is_written_is_what_is_new_and_in_order(plane, durable, peer):
+def test_what_is_written_is_what_is_new_and_in_order(engine, durable, peer):
     seen: dict[int, int] = {}
     for _ in range(30):
         send(peer, 700)
-        work = plane.begin_sync()
+        work = engine.begin_sync()
         assert work is not None
         generation, writes, drops, _ = work
         assert drops == []
@@ -59,71 +59,71 @@ def test_what_is_written_is_what_is_new_and_in_order(plane, durable, peer):
             assert offset % 8 == 0
             seen[number] = offset + len(data)
             assert seen[number] <= size
-        plane.end_sync(generation, writes)
-    assert seen == {segment.number: segment.used for segment in plane.segments}
-    assert all(segment.written == segment.used for segment in plane.segments)
+        engine.end_sync(generation, writes)
+    assert seen == {segment.number: segment.used for segment in engine.logs.segments}
+    assert all(segment.written == segment.used for segment in engine.logs.segments)
 
 
-def test_sealed_segments_are_read_from_their_files(plane, disk, durable, peer):
+def test_sealed_segments_are_read_from_their_files(engine, disk, durable, peer):
     send(peer, 1000, 8)
-    disk.sync(plane)
-    assert [segment.mapped for segment in plane.segments] == [True, True, False]
+    disk.sync(engine)
+    assert [segment.mapped for segment in engine.logs.segments] == [True, True, False]
     assert [len(body) for body in peer.drain(durable)] == [1000] * 8
 
 
-def test_without_files_to_map_segments_stay_in_memory(durable, plane, peer):
+def test_without_files_to_map_segments_stay_in_memory(durable, engine, peer):
     disk = Disk()
     send(peer, 1000, 8)
-    disk.sync(plane)
+    disk.sync(engine)
 
     def fail(number: int) -> bytes:
         raise OSError("too many open files")
 
-    plane.map_segment = fail
+    engine.logs.map_segment = fail
     send(peer, 1000)
-    disk.sync(plane)
-    assert not any(segment.mapped for segment in plane.segments)
+    disk.sync(engine)
+    assert not any(segment.mapped for segment in engine.logs.segments)
     assert len(peer.drain(durable)) == 9
 
 
-def test_a_file_that_is_too_short_is_not_read_from(plane, disk, durable, peer):
-    plane.map_segment = lambda number: disk.files[number][:100]
+def test_a_file_that_is_too_short_is_not_read_from(engine, disk, durable, peer):
+    engine.logs.map_segment = lambda number: disk.files[number][:100]
     send(peer, 1000, 8)
     with pytest.raises(ValueError, match="mapping of segment 1 has 100 bytes"):
-        disk.sync(plane)
+        disk.sync(engine)
 
 
-def test_transient_memory_is_used_again(queue, plane, peer):
+def test_transient_memory_is_used_again(queue, engine, peer):
     consumer = peer.channel.consume(queue, "c", True, 0, 0)
     sizes = set()
     for _ in range(300):
         peer.feed(publish(1, "q", bytes(10_000)) * 3)
         assert len(peer.deliveries()) == 3
-        sizes.add(plane.transient.bytes)
+        sizes.add(engine.logs.transient.bytes)
     assert max(sizes) <= 4 * 65536
     peer.channel.cancel(consumer)
-    assert plane.segments == []
+    assert engine.logs.segments == []
 
 
-def test_transient_memory_goes_when_a_backlog_does(queue, plane, peer):
+def test_transient_memory_goes_when_a_backlog_does(queue, engine, peer):
     peer.feed(publish(1, "q", bytes(10_000)) * 300)
-    assert plane.transient.bytes > 3_000_000
+    assert engine.logs.transient.bytes > 3_000_000
     queue.purge()
-    assert plane.transient.bytes <= 6 * 65536
+    assert engine.logs.transient.bytes <= 6 * 65536
     peer.feed(publish(1, "q", b"x"))
     assert peer.drain(queue) == [b"x"]
 
 
-def test_one_old_message_does_not_keep_the_memory_of_all_that_came_after(queue, plane, peer):
+def test_one_old_message_does_not_keep_the_memory_of_all_that_came_after(queue, engine, peer):
     peer.feed(publish(1, "q", b"old"))
     assert peer.channel.get(queue, False)
     for _ in range(100):
         peer.feed(publish(1, "q", bytes(10_000)) * 10)
         queue.purge()
-    assert plane.transient.bytes <= 7 * 65536
+    assert engine.logs.transient.bytes <= 7 * 65536
 
 
-def test_a_message_too_large_for_any_segment_goes_when_it_is_done(queue, plane, peer):
+def test_a_message_too_large_for_any_segment_goes_when_it_is_done(queue, engine, peer):
     for _ in range(5):
         peer.feed(publish(1, "q", bytes(300_000), step=100_000))
         got = peer.get(queue)
@@ -131,25 +131,25 @@ def test_a_message_too_large_for_any_segment_goes_when_it_is_done(queue, plane, 
         assert len(got.body) == 300_000
     peer.feed(publish(1, "q", b"x"))
     peer.drain(queue)
-    assert plane.transient.bytes <= 5 * 65536 + 303_104
+    assert engine.logs.transient.bytes <= 5 * 65536 + 303_104
 
 
-def test_what_does_not_last_is_not_written(plane, disk, durable, queue, peer):
+def test_what_does_not_last_is_not_written(engine, disk, durable, queue, peer):
     peer.feed(publish(1, "d", b"x") + publish(1, "q", b"x", raw=PERSISTENT))
-    assert not plane.dirty
-    assert not disk.sync(plane)
-    assert plane.segments == []
+    assert not engine.logs.dirty
+    assert not disk.sync(engine)
+    assert engine.logs.segments == []
 
 
 def test_the_header_says_which_log_it_is():
     files = []
     for seed in (7, 7, 8):
-        plane = make_plane() if seed == 7 else type(make_plane())(seed)
-        queue = plane.queue(1, "d", True)
-        peer = Peer(plane, {"d": queue})
+        engine = make_plane() if seed == 7 else type(make_plane())(seed)
+        queue = engine.queue(1, "d", True)
+        peer = Peer(engine, {"d": queue})
         disk = Disk()
         send(peer, 10)
-        disk.sync(plane)
+        disk.sync(engine)
         files.append(disk.files[1][:HEADER_BYTES])
     assert files[0] == files[1] != files[2]
     assert files[0].startswith(b"LEPSEG1\n")

@@ -13,7 +13,7 @@ REFERENCE = b"query/0"
 def produce(world: World | Broker, *sequences: int, reference: bytes = REFERENCE) -> list[bool]:
     target = world.stream if isinstance(world, World) else world.queues["q"]
     return [
-        world.plane.publish([target], "", "s", PERSISTENT, b"%d" % number, reference, number)
+        world.engine.publish([target], "", "s", PERSISTENT, b"%d" % number, reference, number)
         for number in sequences
     ]
 
@@ -45,10 +45,10 @@ def test_a_queue_knows_too_although_its_messages_have_gone():
     assert produce(broker, 0, 1, 1) == [True, True, False]
     for number in range(60):
         broker.send("q", b"%d" % number + bytes(200))
-        broker.disk.sync(broker.plane)
+        broker.disk.sync(broker.engine)
     broker.peer.drain(broker.queues["q"])
-    broker.disk.settle(broker.plane)
-    assert 1 not in [segment.number for segment in broker.plane.segments]
+    broker.disk.settle(broker.engine)
+    assert 1 not in [segment.number for segment in broker.engine.logs.segments]
     broker.restart()
     assert produce(broker, 1, 2) == [False, True]
 
@@ -56,12 +56,12 @@ def test_a_queue_knows_too_although_its_messages_have_gone():
 def test_each_log_leaves_out_what_it_has():
     """A stream that was bound after the first attempt gets what the others have already."""
     world = World()
-    queue = world.plane.queue(1, "q", True)
-    more = world.plane.stream(STREAM + 1, "more")
+    queue = world.engine.queue(1, "q", True)
+    more = world.engine.stream(STREAM + 1, "more")
     arguments = ("", "k", PERSISTENT, b"x", REFERENCE, 0)
-    assert world.plane.publish([queue, world.stream], *arguments)
-    assert world.plane.publish([queue, world.stream, more], *arguments)
-    assert not world.plane.publish([queue, world.stream, more], *arguments)
+    assert world.engine.publish([queue, world.stream], *arguments)
+    assert world.engine.publish([queue, world.stream, more], *arguments)
+    assert not world.engine.publish([queue, world.stream, more], *arguments)
     assert queue.ready_count == world.stream.next_offset == more.next_offset == 1
 
 
@@ -70,7 +70,7 @@ def test_what_a_crash_took_may_come_again():
     produce(world, *range(3))
     world.sync()
     produce(world, *range(3, 40))
-    assert world.disk.begin(world.plane)
+    assert world.disk.begin(world.engine)
     ((_, writes, _),) = world.disk.stream_work
     for cut in range(0, sum(len(data) for *_, data in writes), 37):
         left = world.disk.copy()

@@ -8,9 +8,10 @@ from tests.engine.frames import PERSISTENT, ack, properties, publish
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import make_plane
 
+from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
 from leporid.engine.log.reports import SegmentUnreadable
-from leporid.engine.plane import Plane
+from leporid.engine.queue.snapshot import snapshot
 
 HEADER_BYTES = 64
 SECTOR_BYTES = 512
@@ -29,7 +30,7 @@ def test_what_is_synced_is_there_again(broker):
     broker.send("q", b"one", raw)
     broker.send("q", b"")
     broker.peer.feed(publish(1, "q", b"passing"))
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.send("q", b"too late")
     broker.restart()
     assert not broker.clean
@@ -45,21 +46,21 @@ def test_what_is_synced_is_there_again(broker):
 
 
 def test_a_queue_that_is_not_durable_is_empty_even_if_it_is_there_before(broker):
-    passing = broker.plane.queue(0, "passing", False)
-    broker.plane.publish([broker.queues["q"], passing], "x", "k", PERSISTENT, b"one")
-    broker.disk.sync(broker.plane)
+    passing = broker.engine.queue(0, "passing", False)
+    broker.engine.publish([broker.queues["q"], passing], "x", "k", PERSISTENT, b"one")
+    broker.disk.sync(broker.engine)
     assert passing.ready_count == 1
     made = []
 
-    def declare(plane):
-        made.append(plane.queue(0, "another", False))
-        broker.queues["q"] = plane.queue(1, "q", True)
+    def declare(engine):
+        made.append(engine.queue(0, "another", False))
+        broker.queues["q"] = engine.queue(1, "q", True)
 
-    plane, _, _ = recover(broker.disk.copy(), declare, durable_segment_bytes=4096)
+    _, _, _ = recover(broker.disk.copy(), declare, durable_segment_bytes=4096)
     assert made[0].id == passing.id
-    assert plane.snapshot(made[0]) == []
+    assert snapshot(made[0]) == []
     assert (made[0].ready_count, broker.queues["q"].ready_count) == (0, 1)
-    assert [body for *_, body in plane.snapshot(broker.queues["q"])] == [b"one"]
+    assert [body for *_, body in snapshot(broker.queues["q"])] == [b"one"]
 
 
 def test_numbers_go_on_where_they_were(broker):
@@ -67,7 +68,7 @@ def test_numbers_go_on_where_they_were(broker):
         broker.send("q", b"%d" % number)
     broker.peer.drain(broker.queues["q"])
     broker.send("q", b"last")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.restart()
     assert broker.queues["q"].next_seq == 601
     broker.send("q", b"new")
@@ -79,43 +80,43 @@ def test_an_empty_queue_gives_what_comes_after_a_restart(broker):
         broker.send("q", b"%d" % number)
     assert broker.peer.drain(broker.queues["q"])[-1] == b"299"
     broker.send("q", b"stays")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     for _ in range(2):
         broker.restart()
         assert broker.peer.get(broker.queues["q"]) is not None
         assert broker.peer.get(broker.queues["q"]) is None
         broker.send("q", b"new")
         assert broker.bodies() == [b"new"]
-        broker.disk.sync(broker.plane)
+        broker.disk.sync(broker.engine)
 
 
 def test_a_queue_that_is_not_declared_any_more_has_nothing():
     broker = Broker("qr")
-    source = broker.plane.route_cache("x", lambda key, raw: list(broker.queues.values()), True)
+    source = broker.engine.route_cache("x", lambda key, raw: list(broker.queues.values()), True)
     broker.peer.session.sources["x"] = source
     broker.peer.feed(publish(1, "", b"both", raw=PERSISTENT, exchange="x"))
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.names = "q"
     broker.restart()
     assert broker.bodies() == [b"both"]
     broker.peer.drain(broker.queues["q"])
-    broker.disk.settle(broker.plane)
-    assert all(segment.live == 0 for segment in broker.plane.segments)
+    broker.disk.settle(broker.engine)
+    assert all(segment.live == 0 for segment in broker.engine.logs.segments)
 
 
 def test_a_fact_of_each_kind_over_many_segments():
     broker = Broker("qr")
     for number in range(100):
         broker.send("qr"[number % 2], b"%d;" % number + bytes(200))
-    assert len(broker.plane.segments) > 5
-    broker.disk.sync(broker.plane)
+    assert len(broker.engine.logs.segments) > 5
+    broker.disk.sync(broker.engine)
     channel = broker.peer.channel
     for _ in range(50):
         assert channel.get(broker.queues["q"], False)
     for tag in range(1, 51, 2):
         broker.peer.feed(ack(1, tag))
     broker.queues["r"].purge()
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.restart()
     assert broker.bodies("r") == []
     found = [int(body.partition(b";")[0]) for body in broker.bodies("q")]
@@ -144,7 +145,7 @@ def test_what_was_delivered_after_an_orderly_start_is_marked_after_a_crash(broke
     broker.send("q", b"a")
     broker.stop()
     assert broker.clean
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     got = broker.peer.get(broker.queues["q"], no_ack=False)
     assert got is not None
     assert not got.redelivered
@@ -158,11 +159,11 @@ def test_what_was_delivered_after_an_orderly_start_is_marked_after_a_crash(broke
 def test_a_missing_segment_makes_the_end_uncertain(broker):
     broker.send("q", b"a")
     broker.peer.connection.lost()
-    broker.plane.mark_clean()
-    broker.disk.sync(broker.plane)
-    plane = make_plane()
-    plane.queue(1, "q", True)
-    replay = Replay(plane)
+    broker.engine.mark_clean()
+    broker.disk.sync(broker.engine)
+    engine = make_plane()
+    engine.queue(1, "q", True)
+    replay = Replay(engine.logs)
     for number, file in broker.disk.files.items():
         replay.segment(number, file)
     assert not replay.finish(True)
@@ -178,21 +179,21 @@ def test_time_to_live_goes_on_while_nobody_runs(broker):
     broker.send("q", b"short", ttl("50"))
     broker.send("q", b"long", ttl("5000"))
     broker.send("q", b"for ever")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
 
-    def declare(plane: Plane) -> None:
-        plane.wall_ms += 1000
-        broker.declare(plane)
+    def declare(engine: Engine) -> None:
+        engine.clock.wall_ms += 1000
+        broker.declare(engine)
 
-    plane, _, _ = recover(broker.disk, declare)
-    broker.open(plane)
-    plane.run()
+    engine, _, _ = recover(broker.disk, declare)
+    broker.open(engine)
+    engine.run()
     assert broker.bodies() == [b"long", b"for ever"]
-    plane.now_ms += 3999
-    plane.run()
+    engine.clock.now_ms += 3999
+    engine.run()
     assert broker.bodies() == [b"long", b"for ever"]
-    plane.now_ms += 1
-    plane.run()
+    engine.clock.now_ms += 1
+    engine.run()
     assert broker.bodies() == [b"for ever"]
 
 
@@ -203,7 +204,7 @@ def one_segment(count: int = 4) -> tuple[Broker, bytes]:
     broker = Broker()
     for number in range(count):
         broker.send("q", b"m%d" % number)
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     return broker, broker.disk.files[1]
 
 
@@ -236,16 +237,16 @@ def test_every_byte_of_the_header_is_checked():
 def test_verifying_changes_nothing_and_counts():
     broker, _ = one_segment()
     broker.peer.get(broker.queues["q"])
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     report = Replay(None).segment(1, broker.disk.files[1])
     assert (report.publishes, report.settles, report.undone) == (4, 1, 0)
     assert (report.torn, report.damaged) == (0, [])
-    assert report.used == broker.plane.segments[0].used
+    assert report.used == broker.engine.logs.segments[0].used
 
 
 def test_a_flipped_bit_costs_at_most_the_record_it_is_in():
     broker, file = one_segment()
-    used = broker.plane.segments[0].used
+    used = broker.engine.logs.segments[0].used
     size = (used - HEADER_BYTES) // 4
     everything = [b"m%d" % number for number in range(4)]
     for at in range(HEADER_BYTES, used):
@@ -275,7 +276,7 @@ def test_a_stretch_of_garbage_is_set_aside_once(size, filler):
     ((start, length),) = broker.reports[0].damaged
     assert start <= at
     assert start + length >= at + size
-    broker.disk.settle(broker.plane)
+    broker.disk.settle(broker.engine)
     broker.restart()
     assert [report.damaged for report in broker.reports] == [[]] * len(broker.reports)
     assert broker.bodies() == left
@@ -284,9 +285,9 @@ def test_a_stretch_of_garbage_is_set_aside_once(size, filler):
 def test_a_torn_end_is_cut_off_wherever_it_is_torn():
     broker = Broker()
     broker.send("q", b"whole")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.send("q", b"torn" * 10)
-    assert broker.disk.begin(broker.plane)
+    assert broker.disk.begin(broker.engine)
     assert broker.disk.job is not None
     (*_, data), *_ = broker.disk.job[1]
     before = broker.disk
@@ -304,8 +305,8 @@ def test_a_lost_end_of_an_older_segment_shows():
     broker = Broker()
     for number in range(20):
         broker.send("q", b"%d;" % number + b"x" * 400)
-    broker.disk.sync(broker.plane)
-    first = broker.plane.segments[0]
+    broker.disk.sync(broker.engine)
+    first = broker.engine.logs.segments[0]
     whole = broker.disk.files[1]
     broker.disk.files[1] = whole[: first.used - 400] + bytes(4096 - first.used + 400)
     broker.restart()
@@ -327,24 +328,24 @@ def test_a_copy_that_was_settled_stays_settled_while_its_first_record_exists(siz
     for _ in range(6):
         send("z", bytes(400))  # others that die,
     broker.peer.get(queues["r"])
-    broker.plane.run()  # and a fact about segment 1
+    broker.engine.run()  # and a fact about segment 1
     for _ in range(40):
         for name in "szz":
             send(name, bytes(1000))
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.peer.drain(queues["z"])
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     send("s", bytes(3000))
     send("s", bytes(size))
-    broker.plane.now_ms += 1000
-    broker.disk.sync(broker.plane)
-    assert broker.plane.segments[1].live == 0
+    broker.engine.clock.now_ms += 1000
+    broker.disk.sync(broker.engine)
+    assert broker.engine.logs.segments[1].live == 0
     # The copies are on disk, but segment 2 is not deleted yet when the broker dies.
-    assert broker.disk.begin(broker.plane)
+    assert broker.disk.begin(broker.engine)
     broker.restart(broker.disk.crashed(10**6))
     assert 2 in broker.disk.files
     assert broker.peer.drain(broker.queues["q"]) == [b"keep" * 100]
     broker.peer.drain(broker.queues["s"])
-    broker.disk.settle(broker.plane)
+    broker.disk.settle(broker.engine)
     broker.restart()
     assert broker.bodies("q") == []

@@ -27,8 +27,8 @@ from tests.storage.format_v1 import (
     read_records,
 )
 
+from leporid.engine.engine import Engine
 from leporid.engine.log.reports import SegmentReport
-from leporid.engine.plane import Plane
 from leporid.engine.queue.queue import Queue
 
 SEGMENT_BYTES = 4096
@@ -65,14 +65,14 @@ class Written:
         for _ in range(2):
             queues: list[Queue] = []
 
-            def declare(plane: Plane, queues: list[Queue] = queues) -> None:
-                queues.extend(plane.queue(number, f"{number}", True) for number in (1, 2, 3))
+            def declare(engine: Engine, queues: list[Queue] = queues) -> None:
+                queues.extend(engine.queue(number, f"{number}", True) for number in (1, 2, 3))
 
-            plane, reports, _ = recover(disk, declare, durable_segment_bytes=SEGMENT_BYTES)
+            engine, reports, _ = recover(disk, declare, durable_segment_bytes=SEGMENT_BYTES)
             counts.append(tuple(queue.ready_count for queue in queues))
             if len(counts) == 1:
                 first = reports
-            disk.settle(plane)
+            disk.settle(engine)
         assert counts[0] == counts[1]
         assert not any(report.damaged or report.broken for report in reports)
         return counts[0], first, disk
@@ -88,7 +88,7 @@ def a_clients() -> Written:
     """An ack of queue 1, and a message for queue 1 and one for queue 2."""
     broker = Broker("abc")
     broker.send("a", b"old")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     channel = broker.peer.channels[2]
     channel.select_tx()
     assert channel.get(broker.queues["a"], False)
@@ -97,7 +97,7 @@ def a_clients() -> Written:
     broker.peer.feed(ack(2, 1))
     channel.commit()
     broker.send("c", b"last")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     after = (1, 1, 1)
     return Written(broker.disk, (1, 0, 1), after, ((1, 1, 1), (2, 0, 1), (2, 1, 1), after))
 
@@ -108,7 +108,7 @@ def with_dead_letters() -> Broker:
 
     def take(reason: str, exchange: str, key: str, properties: bytes, body: bytes) -> None:
         assert reason == "rejected"
-        broker.plane.publish([broker.queues["b"]], exchange, key, properties, body)
+        broker.engine.publish([broker.queues["b"]], exchange, key, properties, body)
 
     broker.queues["a"].dead_letters = take
     return broker
@@ -117,25 +117,25 @@ def with_dead_letters() -> Broker:
 def a_dead_letter() -> Written:
     broker = with_dead_letters()
     broker.send("a", b"old")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.peer.get(broker.queues["a"], no_ack=False)
     broker.peer.feed(nack(1, 1, requeue=False))
     broker.send("c", b"last")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     return Written(broker.disk, (1, 0, 1), (0, 1, 1), (None, None, (0, 1, 1)))
 
 
 def a_delayed_message() -> Written:
     """Queue 1 is where it goes, 2 is where it waits."""
-    disk, plane = Disk(), make_plane(durable_segment_bytes=SEGMENT_BYTES)
-    disk.attach(plane)
-    world = delay_world.World(plane, disk)
-    world.peer.queues["c"] = plane.queue(3, "c", True)
+    disk, engine = Disk(), make_plane(durable_segment_bytes=SEGMENT_BYTES)
+    disk.attach(engine)
+    world = delay_world.World(engine, disk)
+    world.peer.queues["c"] = engine.queue(3, "c", True)
     world.send(b"late", delay_world.delayed(1000))
-    disk.sync(plane)
+    disk.sync(engine)
     world.sleep(1001)
     world.send(b"last", PERSISTENT, exchange="", key="c")
-    disk.sync(plane)
+    disk.sync(engine)
     return Written(disk, (0, 1, 1), (1, 0, 1), (None, None, (1, 0, 1)))
 
 
@@ -216,12 +216,12 @@ def test_two_transactions_next_to_each_other():
     broker = with_dead_letters()
     for _ in range(2):
         broker.send("a", b"old")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     for _ in range(2):
         broker.peer.get(broker.queues["a"], no_ack=False)
     broker.peer.feed(nack(1, 0, multiple=True, requeue=False))
     broker.send("c", b"last")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     written = Written(broker.disk, (2, 0, 1), (0, 2, 1), (None,) * 6)
     kinds = [record.kind for record in written.records]
     assert kinds == [PUBLISH, SETTLE, COMMIT] * 2

@@ -26,9 +26,9 @@ def test_a_transaction_is_there_as_a_whole_wherever_its_end_is_cut():
     broker = Broker()
     for body in (b"a", b"b"):
         broker.send("q", body)
-    broker.disk.sync(broker.plane)
-    assert transaction(broker) == broker.plane.generation
-    assert broker.disk.begin(broker.plane)
+    broker.disk.sync(broker.engine)
+    assert transaction(broker) == broker.engine.logs.generation
+    assert broker.disk.begin(broker.engine)
     assert broker.disk.job is not None
     before = broker.disk
     total = sum(len(data) for *_, data in broker.disk.job[1])
@@ -45,7 +45,7 @@ def test_a_transaction_is_there_as_a_whole_wherever_its_end_is_cut():
 def test_a_transaction_larger_than_a_segment():
     broker = Broker()
     broker.send("q", b"a")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     transaction(broker, 20, bytes(1000))
     broker.crash(short=8)
     assert broker.bodies() == [b"a"]
@@ -61,8 +61,8 @@ def test_a_transaction_that_was_undone_stays_undone_when_its_segment_is_copied()
     broker.send("r", bytes(3000))
     for _ in range(10):
         broker.send("r", bytes(300))
-    broker.disk.sync(broker.plane)
-    assert len(broker.plane.segments) == 2
+    broker.disk.sync(broker.engine)
+    assert len(broker.engine.logs.segments) == 2
     channel = broker.peer.channels[2]
     assert channel.get(broker.queues["q"], False)
     channel.select_tx()
@@ -73,14 +73,14 @@ def test_a_transaction_that_was_undone_stays_undone_when_its_segment_is_copied()
     # Most of that segment dies, and of those after it, but not of the first.
     for _ in range(60):
         broker.send("r", bytes(1000))
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     while broker.peer.channel.get(broker.queues["r"], False):
         pass
     for tag in range(1, 72):
         if tag != 8 and (tag < 13 or tag % 3):
             broker.peer.feed(ack(1, tag))
-    broker.disk.settle(broker.plane)
-    numbers = [segment.number for segment in broker.plane.segments]
+    broker.disk.settle(broker.engine)
+    numbers = [segment.number for segment in broker.engine.logs.segments]
     assert 1 in numbers
     assert 2 not in numbers
     broker.restart()
@@ -92,10 +92,10 @@ def test_a_sector_that_was_never_written_undoes_its_transaction_and_no_other(fil
     """Power may go when a later sector of a write is on disk and an earlier one is not."""
     broker = Broker()
     broker.send("q", b"a" * 500)
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     for name in (b"t", b"u"):
         transaction(broker, 3, filler, name)
-    assert broker.disk.begin(broker.plane)
+    assert broker.disk.begin(broker.engine)
     synced, whole = broker.disk, broker.disk.crashed(10**6)
     for number, file in whole.files.items():
         before = synced.files.get(number, bytes(len(file)))
@@ -119,9 +119,9 @@ def test_a_flipped_bit_costs_a_transaction_at_most_the_record_it_is_in():
             broker.peer.feed(publish(2, "q", name + b"%d" % number, raw=PERSISTENT))
         channel.commit()
     broker.send("q", b"last")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     (file,) = broker.disk.files.values()
-    used = broker.plane.segments[0].used
+    used = broker.engine.logs.segments[0].used
     for at in range(HEADER_BYTES, used):
         left = broker.disk.copy()
         left.files[1] = file[:at] + bytes([file[at] ^ 0x10]) + file[at + 1 :]

@@ -81,8 +81,8 @@ def test_windows_keep_to_their_limits_but_have_one_row_at_least(queue, peer):
         assert window.rows == 3
 
 
-def test_priorities_leave_first(plane, peer):
-    queue = peer.queues["p"] = plane.queue(0, "p", False)
+def test_priorities_leave_first(engine, peer):
+    queue = peer.queues["p"] = engine.queue(0, "p", False)
     queue.set_priorities(5)
     for number, priority in enumerate([0, 5, 3, 9, None, 3]):
         send(peer, b"%d" % number, raw=properties(priority=priority), name="p")
@@ -101,7 +101,7 @@ def test_a_filter_looks_at_messages_of_queues_too(queue, peer):
         assert len(rows_of(window, routing_key=b"q")) == 2
 
 
-def test_a_long_queue_of_gaps_is_walked_in_portions(plane, queue, peer):
+def test_a_long_queue_of_gaps_is_walked_in_portions(engine, queue, peer):
     for _ in range(3):
         send(peer, *[b""] * 256)
         peer.drain(queue)
@@ -115,7 +115,7 @@ def test_a_long_queue_of_gaps_is_walked_in_portions(plane, queue, peer):
 # ------------------------------------------------------------------ bytes that stay
 
 
-def test_transient_messages_stay_while_they_are_read(plane, queue, peer):
+def test_transient_messages_stay_while_they_are_read(engine, queue, peer):
     send(peer, *(b"%05d" % number + bytes(1000) for number in range(200)))
     window = Browse(queue).window(1000, 10**9)
     was = rows_of(window)
@@ -125,10 +125,10 @@ def test_transient_messages_stay_while_they_are_read(plane, queue, peer):
     assert rows_of(window) == was
     window.close()
     queue.purge()
-    assert plane.transient.bytes <= 6 * 65536
+    assert engine.logs.transient.bytes <= 6 * 65536
 
 
-def test_the_segment_that_is_written_to_is_not_begun_anew_while_it_is_read(plane, queue, peer):
+def test_the_segment_that_is_written_to_is_not_begun_anew_while_it_is_read(engine, queue, peer):
     send(peer, b"first")
     window = Browse(queue).window(1000, 10**9)
     queue.purge()
@@ -138,38 +138,38 @@ def test_the_segment_that_is_written_to_is_not_begun_anew_while_it_is_read(plane
     assert bodies(queue) == [b"second"]
 
 
-def test_durable_messages_stay_while_they_are_read(plane, disk, peer):
-    queue = peer.queues["d"] = plane.queue(1, "d", True)
+def test_durable_messages_stay_while_they_are_read(engine, disk, peer):
+    queue = peer.queues["d"] = engine.queue(1, "d", True)
     send(peer, *(b"%05d" % number + bytes(1000) for number in range(30)), raw=PERSISTENT, name="d")
     window = Browse(queue).window(1000, 10**9)
     was = rows_of(window)
     for _ in range(20):
         peer.get(queue)
-    disk.settle(plane)
+    disk.settle(engine)
     queue.purge()
-    disk.settle(plane)
+    disk.settle(engine)
     assert rows_of(window) == was
-    assert len(plane.segments) > 5
+    assert len(engine.logs.segments) > 5
     window.close()
-    disk.settle(plane)
-    assert len(plane.segments) <= 2
-    assert len(disk.files) == len(plane.segments)
+    disk.settle(engine)
+    assert len(engine.logs.segments) <= 2
+    assert len(disk.files) == len(engine.logs.segments)
 
 
-def test_what_was_read_while_the_log_was_cleaned_is_cleaned_afterwards(plane, disk, peer):
-    queue = peer.queues["d"] = plane.queue(1, "d", True)
-    other = peer.queues["e"] = plane.queue(2, "e", True)
+def test_what_was_read_while_the_log_was_cleaned_is_cleaned_afterwards(engine, disk, peer):
+    queue = peer.queues["d"] = engine.queue(1, "d", True)
+    other = peer.queues["e"] = engine.queue(2, "e", True)
     for _ in range(60):
         send(peer, bytes(100), raw=PERSISTENT, name="d")
         send(peer, *[bytes(900)] * 3, raw=PERSISTENT, name="e")
     with Browse(queue).window(1000, 10**9) as window:
         was = rows_of(window)
         other.purge()
-        disk.settle(plane)
+        disk.settle(engine)
         assert rows_of(window) == was
-    disk.settle(plane)
+    disk.settle(engine)
     # What is left was copied together.
-    assert len(plane.segments) < 20
+    assert len(engine.logs.segments) < 20
     assert [row["body"] for row in shown(queue)] == [row["body"] for row in was]
 
 
@@ -192,9 +192,9 @@ def test_what_was_read_while_the_log_was_cleaned_is_cleaned_afterwards(plane, di
 )
 def test_against_a_list(events, with_priorities, unacked):
     """A browse goes on between other events; of the model it shows what is there when it passes."""
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue}, channels=(1, 2))
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue}, channels=(1, 2))
     if with_priorities:
         queue.set_priorities(3)
     entries: dict[int, tuple[int, str]] = {}

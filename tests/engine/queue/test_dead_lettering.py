@@ -22,9 +22,9 @@ def test_a_rejected_message_becomes_a_dead_letter(queue, peer, graves):
     assert queue.ready_count == 1
 
 
-def test_a_dead_letter_may_go_where_it_came_from(plane, queue, peer):
+def test_a_dead_letter_may_go_where_it_came_from(engine, queue, peer):
     def again(reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
-        plane.publish([queue], "again", "q", raw, body + b"!")
+        engine.publish([queue], "again", "q", raw, body + b"!")
 
     queue.dead_letters = again
     for number in range(600):
@@ -32,123 +32,123 @@ def test_a_dead_letter_may_go_where_it_came_from(plane, queue, peer):
     for _ in range(600):
         peer.get(queue, no_ack=False)
     peer.feed(nack(1, 0, multiple=True, requeue=False))
-    while plane.busy:
-        plane.run()
+    while engine.busy:
+        engine.run()
     assert (queue.ready_count, queue.unacked_count) == (600, 0)
     got = peer.get(queue)
     assert got is not None
     assert (got.exchange, got.body, got.redelivered) == ("again", b"0!", False)
 
 
-def test_dead_letters_over_a_limit_of_their_own(plane, queue, peer):
-    grave = plane.queue(0, "grave", False)
+def test_dead_letters_over_a_limit_of_their_own(engine, queue, peer):
+    grave = engine.queue(0, "grave", False)
     grave.set_limits(max_length=2)
     queue.set_limits(max_length=1)
-    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [grave], exchange, key, raw, body
     )
     send(peer, *"abcdef")
-    plane.run()
+    engine.run()
     assert peer.drain(queue) == [b"f"]
-    plane.run()
+    engine.run()
     assert peer.drain(grave) == [b"d", b"e"]
 
 
-def test_a_dead_letter_is_on_disk_with_its_end(plane, disk, peer):
-    durable, grave = plane.queue(1, "q", True), plane.queue(2, "grave", True)
-    durable.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+def test_a_dead_letter_is_on_disk_with_its_end(engine, disk, peer):
+    durable, grave = engine.queue(1, "q", True), engine.queue(2, "grave", True)
+    durable.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [grave], exchange, key, raw, body
     )
     peer.queues["q"] = durable
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
-    disk.sync(plane)
+    disk.sync(engine)
     peer.get(durable, no_ack=False)
     peer.feed(nack(1, 1, requeue=False))
-    assert plane.dirty
-    disk.sync(plane)
+    assert engine.logs.dirty
+    disk.sync(engine)
     assert (durable.unacked_count, grave.ready_count) == (0, 1)
-    assert not plane.dirty
+    assert not engine.logs.dirty
 
 
-def test_a_turn_that_delivers_what_a_dead_letter_made(plane, queue, peer):
-    source = plane.queue(0, "source", False)
+def test_a_turn_that_delivers_what_a_dead_letter_made(engine, queue, peer):
+    source = engine.queue(0, "source", False)
     peer.queues["source"] = source
-    source.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    source.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [queue], exchange, key, raw, body
     )
     peer.channel.consume(queue, "c", True, 0, 0)
     peer.feed(publish(1, "source", b"x", raw=properties(expiration="5")))
-    plane.run()
-    plane.now_ms += 5
+    engine.run()
+    engine.clock.now_ms += 5
     got = peer.deliveries()
-    while plane.busy:
+    while engine.busy:
         got += peer.deliveries()
     assert [each.body for each in got] == [b"x"]
 
 
-def test_a_dead_letter_that_may_not_wait_is_given_to_who_waits_for_it(plane, queue, peer):
+def test_a_dead_letter_that_may_not_wait_is_given_to_who_waits_for_it(engine, queue, peer):
     """A time to live of 0 is over when a message cannot be delivered at once, and not before."""
-    grave = plane.queue(0, "grave", False)
+    grave = engine.queue(0, "grave", False)
     grave.set_message_ttl(0)
     queue.set_limits(max_length=1)
-    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [grave], exchange, key, raw, body
     )
     peer.channel.consume(grave, "c", True, 0, 0)
     send(peer, "1", "2")
     assert [each.body for each in peer.deliveries()] == [b"1"]
-    assert plane.expired == 0
+    assert engine.queues.expired == 0
 
 
-def test_a_message_comes_before_its_own_dead_letter(plane, queue, peer):
+def test_a_message_comes_before_its_own_dead_letter(engine, queue, peer):
     """Where one of its queues is full and sends it on to the other one."""
-    full = plane.queue(0, "full", False)
+    full = engine.queue(0, "full", False)
     full.set_limits(max_length=0, overflow="reject-publish-dlx")
-    full.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    full.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [queue], exchange, key, raw, b"letter of " + body
     )
-    peer.session.sources["both"] = plane.route_cache("both", lambda key, raw: [full, queue], True)
+    peer.session.sources["both"] = engine.route_cache("both", lambda key, raw: [full, queue], True)
     peer.feed(publish(1, "q", b"x", exchange="both"))
     assert peer.drain(queue) == [b"x", b"letter of x"]
 
 
-def small_grave(plane, queue):
+def small_grave(engine, queue):
     """Where the queue's dead letters go: it holds one and refuses more."""
-    grave = plane.queue(0, "grave", False)
+    grave = engine.queue(0, "grave", False)
     grave.set_limits(max_length=1, overflow="reject-publish")
-    queue.dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [grave], exchange, key, raw, body
     )
     return grave
 
 
-def test_a_full_queue_refuses_no_letter_that_somebody_takes_at_once(plane, queue, peer):
-    grave = small_grave(plane, queue)
+def test_a_full_queue_refuses_no_letter_that_somebody_takes_at_once(engine, queue, peer):
+    grave = small_grave(engine, queue)
     peer.channel.consume(grave, "c", True, 0, 0)
     for number in range(5):
         peer.feed(publish(1, "q", b"%d" % number, raw=properties(expiration="5")))
-    plane.now_ms += 5
+    engine.clock.now_ms += 5
     assert peer.bodies() == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_a_full_queue_gets_no_letters_that_nobody_takes_yet(plane, queue, peer):
-    grave = small_grave(plane, queue)
+def test_a_full_queue_gets_no_letters_that_nobody_takes_yet(engine, queue, peer):
+    grave = small_grave(engine, queue)
     peer.channel.consume(grave, "c", False, 0, 2)
     for number in range(5):
         peer.feed(publish(1, "q", b"%d" % number, raw=properties(expiration="5")))
-    plane.now_ms += 5
+    engine.clock.now_ms += 5
     assert peer.bodies() == [b"0", b"1"]
     assert grave.ready_count == 1
 
 
 @pytest.mark.parametrize("how", ["nack", "recover", "close"])
-def test_who_gives_back_takes_the_letters_meanwhile(plane, queue, peer, how):
+def test_who_gives_back_takes_the_letters_meanwhile(engine, queue, peer, how):
     """One channel gives up deliveries, letter by letter is given as many, and none is forgotten.
 
     As others were settled before, there would be room where those were.
     """
-    grave = small_grave(plane, queue)
-    other = Peer(plane) if how == "close" else peer
+    grave = small_grave(engine, queue)
+    other = Peer(engine) if how == "close" else peer
     for number in range(120):
         send(peer, f"{number}")
         peer.get(queue, no_ack=False)
@@ -170,63 +170,63 @@ def test_who_gives_back_takes_the_letters_meanwhile(plane, queue, peer, how):
         assert peer.faults == [(1, 406)]
 
 
-def test_dead_letters_take_their_turns(plane, queue, peer):
+def test_dead_letters_take_their_turns(engine, queue, peer):
     """What expired is nobody's at once, but a million dead letters are not one turn's."""
     buried = []
     queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
     numbers = [b"%d" % number for number in range(1300)]
     for number in numbers:
         peer.feed(publish(1, "q", number, raw=properties(expiration="5")))
-    plane.now_ms += 5
-    plane.run()
+    engine.clock.now_ms += 5
+    engine.run()
     assert 0 < len(buried) < 700
     assert queue.ready_count == 0
     assert peer.get(queue) is None
     for _ in range(3):
-        assert plane.busy == (len(buried) < 1300)
-        plane.run()
+        assert engine.busy == (len(buried) < 1300)
+        engine.run()
     assert buried == numbers
     assert queue.unacked_count == 0
-    assert not plane.busy
+    assert not engine.busy
 
 
 @pytest.mark.slow
-def test_a_tighter_limit_on_a_long_queue_takes_turns(plane, queue, graves):
+def test_a_tighter_limit_on_a_long_queue_takes_turns(engine, queue, graves):
     """Noting all of them as dying took one turn, and memory for each."""
     for number in range(50_000):
-        plane.publish([queue], "", "q", b"\0\0", b"%d" % number)
-    plane.run()
+        engine.publish([queue], "", "q", b"\0\0", b"%d" % number)
+    engine.run()
     queue.set_limits(max_length=10)
-    plane.run()
+    engine.run()
     assert queue.unacked_count <= 20_000
     assert queue.ready_count + queue.unacked_count + len(graves.found) == 50_000
-    while plane.busy:
-        plane.run()
+    while engine.busy:
+        engine.run()
         assert queue.unacked_count <= 20_000
     assert graves.bodies == [b"%d" % number for number in range(49_990)]
     assert (queue.ready_count, queue.unacked_count) == (10, 0)
 
 
-def test_what_waits_to_be_buried_may_go_with_its_queue(plane, queue, peer):
+def test_what_waits_to_be_buried_may_go_with_its_queue(engine, queue, peer):
     buried = []
     queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
     peer.feed(publish(1, "q", raw=properties(expiration="5")) * 1300)
-    plane.now_ms += 5
-    plane.run()
+    engine.clock.now_ms += 5
+    engine.run()
     queue.retire()
     count = len(buried)
-    while plane.busy:
-        plane.run()
+    while engine.busy:
+        engine.run()
     assert len(buried) == count
 
 
-def test_a_full_queue_hands_a_letter_on_to_its_own_grave(plane, queue, peer):
+def test_a_full_queue_hands_a_letter_on_to_its_own_grave(engine, queue, peer):
     """As RabbitMQ does with whatever comes to a queue with x-overflow reject-publish-dlx."""
-    last = plane.queue(0, "last", False)
-    chain = [plane.queue(0, f"full {number}", False) for number in range(2000)]
+    last = engine.queue(0, "last", False)
+    chain = [engine.queue(0, f"full {number}", False) for number in range(2000)]
     for full, following in zip(chain, [*chain[1:], last], strict=True):
         full.set_limits(max_length=0, overflow="reject-publish-dlx")
-        full.dead_letters = lambda reason, exchange, key, raw, body, to=following: plane.publish(
+        full.dead_letters = lambda reason, exchange, key, raw, body, to=following: engine.publish(
             [to], exchange, key, raw, body
         )
     queue.dead_letters = chain[-500].dead_letters

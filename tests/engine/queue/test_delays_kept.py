@@ -10,12 +10,12 @@ from tests.engine.frames import PERSISTENT, properties, publish, table
 from tests.engine.session_fake import make_plane
 
 from leporid.amqp.properties import decode_properties
-from leporid.engine.queue.delays import delay_of
+from leporid.engine.internal.delays import delay_of
 
 
 @pytest.fixture
-def world(plane, disk):
-    return World(plane, disk)
+def world(engine, disk):
+    return World(engine, disk)
 
 
 # ------------------------------------------------------------------ transactions
@@ -62,11 +62,11 @@ def test_a_transaction_with_delays_is_whole_after_a_crash(world):
         world.send(b"%d" % number * 50, delayed(100))
         world.send(b"now", PERSISTENT)
     commit(world)
-    assert world.disk.begin(world.plane)
+    assert world.disk.begin(world.engine)
     total = sum(len(data) for *_, data in world.disk.job[1])
     for written in (total - 8, total):
         other = World.__new__(World)
-        other.plane, other.disk = world.plane, world.disk
+        other.engine, other.disk = world.engine, world.disk
         other.restart(world.disk.crashed(written))
         whole = written == total
         assert (other.waiting(), other.q.ready_count) == ((5, 5) if whole else (0, 0))
@@ -79,7 +79,7 @@ def test_a_restart_keeps_what_waits_and_when_it_is_due(world):
     world.send(b"a", delayed(500))
     world.send(b"b", world.at(world.wall_ms + 300), "p")
     world.send(b"c", delayed(100))
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     world.sleep(50)
     world.restart(off_ms=200)
     assert (world.waiting("d"), world.waiting("p")) == (2, 1)
@@ -99,7 +99,7 @@ def test_a_restart_keeps_what_waits_and_when_it_is_due(world):
 def test_what_fell_due_meanwhile_comes_in_the_order_of_moments(world):
     for number, delay in enumerate((30, 10, 3_000_000, 20)):
         world.send(b"%d" % number, delayed(delay))
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     world.restart(off_ms=10_000_000)  # more than that clock has ever shown
     world.sleep(1)
     assert world.came() == [b"1", b"3", b"0", b"2"]
@@ -109,13 +109,13 @@ def test_what_was_fired_is_either_here_or_there_after_a_crash(world):
     """In one transaction: whatever part of the write survives, there is one, and only one."""
     for number in range(3):
         world.send(b"%d" % number, delayed(10))
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     world.sleep(11)
-    assert world.disk.begin(world.plane)
+    assert world.disk.begin(world.engine)
     total = sum(len(data) for *_, data in world.disk.job[1])
     for written in range(0, total + 8, 8):
         other = World.__new__(World)
-        other.plane, other.disk = world.plane, world.disk
+        other.engine, other.disk = world.engine, world.disk
         other.restart(world.disk.crashed(min(total, written)))
         other.sleep(20)
         assert sorted(other.came()) == [b"0", b"1", b"2"]
@@ -126,10 +126,10 @@ def test_what_was_fired_is_either_here_or_there_after_a_crash(world):
 def test_what_was_fired_at_the_end_of_a_segment_is_not_doubled_either(world, size):
     for number in range(40):
         world.send(b"%02d" % number + b"x" * size, delayed(10))
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     world.sleep(11)
-    world.disk.sync(world.plane)
-    assert not world.plane.dirty  # no end of an entry is left for the next generation
+    world.disk.sync(world.engine)
+    assert not world.engine.logs.dirty  # no end of an entry is left for the next generation
     world.restart()
     world.sleep(20)
     assert sorted(int(body[:2]) for body in world.came()) == list(range(40))
@@ -137,28 +137,28 @@ def test_what_was_fired_at_the_end_of_a_segment_is_not_doubled_either(world, siz
 
 def test_what_has_to_go_to_several_logs_is_never_lost(world):
     """Into a stream, whose log is another: the entry ends when the copy is on disk."""
-    stream = world.plane.stream(7, "stream")
+    stream = world.engine.stream(7, "stream")
     world.sources["d"].forget()
     world.resolve = lambda key, raw: [world.q, stream]
-    source = world.plane.route_cache("s", world.resolve, True)
-    store = world.plane.delays(8, source, world.route)
-    world.plane.publish([store], "p", "q", delayed(5), b"x")
-    world.disk.sync(world.plane)
+    source = world.engine.route_cache("s", world.resolve, True)
+    store = world.engine.delays(8, source, world.route)
+    world.engine.publish([store], "p", "q", delayed(5), b"x")
+    world.disk.sync(world.engine)
     world.sleep(6)
     assert store.ready_count == 0
-    assert world.disk.begin(world.plane)
-    world.disk.complete(world.plane)
-    assert world.plane.dirty  # the end of the entry comes with the next
-    world.disk.sync(world.plane)
+    assert world.disk.begin(world.engine)
+    world.disk.complete(world.engine)
+    assert world.engine.logs.dirty  # the end of the entry comes with the next
+    world.disk.sync(world.engine)
     assert (stream.next_offset, world.q.ready_count) == (1, 1)
 
 
-def test_the_store_of_a_transient_exchange_ends_with_the_process(plane, disk):
-    source = plane.route_cache("t", lambda key, raw: [], True)
-    store = plane.delays(0, source, lambda keys, raw: [])
-    plane.publish([store], "t", "k", delayed(500), b"x")
-    assert not plane.dirty
-    assert not disk.sync(plane)
+def test_the_store_of_a_transient_exchange_ends_with_the_process(engine, disk):
+    source = engine.route_cache("t", lambda key, raw: [], True)
+    store = engine.delays(0, source, lambda keys, raw: [])
+    engine.publish([store], "t", "k", delayed(500), b"x")
+    assert not engine.logs.dirty
+    assert not disk.sync(engine)
     assert store.ready_count == 1
 
 
@@ -179,7 +179,7 @@ def test_a_log_of_delays_is_cleaned_like_any(world):
         world.peer.feed(publish(1, "q", b"x" * 100, raw=delayed(5), exchange="d") * 20)
         world.sleep(6)
         world.came()
-        world.disk.settle(world.plane)
+        world.disk.settle(world.engine)
     assert len(world.disk.files) < 12
 
 
@@ -189,7 +189,7 @@ def test_an_old_delay_moves_with_the_log(world):
         world.peer.feed(publish(1, "q", b"x" * 100, raw=delayed(5), exchange="d") * 20)
         world.sleep(6)
         world.came()
-        world.disk.settle(world.plane)
+        world.disk.settle(world.engine)
     world.restart()
     world.sleep(10_000_000)
     assert world.came() == [b"old"]
@@ -248,7 +248,7 @@ def test_a_page_after_a_cancelled_message_leaves_none_out(world, step_ms):
     store = world.store()
     after = after_of(store, [3])
     assert all(store.cancel(number) for number in range(4))
-    world.plane.wall_ms += step_ms
+    world.engine.clock.wall_ms += step_ms
     assert store.upcoming(100, after) == [4, 5, 6, 7, 8, 9]
 
 
@@ -260,13 +260,13 @@ def test_nothing_comes_after_an_id_that_is_later_than_anything(world):
 def test_a_cancelled_message_never_comes(world):
     world.send(b"a", delayed(10))
     world.send(b"b", delayed(10))
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     store = world.store()
     assert store.cancel(0)
     assert not store.cancel(0)
     assert not store.cancel(77)
     assert (store.message(0), store.ready_count, store.cancelled) == (None, 1, 1)
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     world.restart()
     assert world.waiting() == 1
     world.sleep(20)
@@ -289,7 +289,7 @@ def test_many_cancelled_messages_leave_nothing_behind(world):
 
 def test_a_dead_letter_may_be_delayed(world):
     world.send(b"x", delayed(5))
-    world.plane.publish([world.store(), world.q], "d", "q", delayed(20), b"letter")
+    world.engine.publish([world.store(), world.q], "d", "q", delayed(20), b"letter")
     assert world.came() == [b"letter"]
     world.sleep(25)
     assert sorted(world.came()) == [b"letter", b"x"]
@@ -298,7 +298,7 @@ def test_a_dead_letter_may_be_delayed(world):
 def test_a_transient_message_is_kept_on_disk_while_it_waits(world):
     raw = properties(headers=table(**{"x-delay": int64(100)}), delivery_mode=1)
     world.send(b"x", raw)
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     world.restart()
     world.sleep(102)
     got = world.peer.get(world.q)
@@ -310,10 +310,10 @@ def test_a_message_published_twice_by_a_producer_waits_once(world):
     world.send(b"x", delayed(5))
     store = world.store()
     for _ in range(2):
-        world.plane.publish([store, world.q], "d", "q", delayed(9), b"y", b"me", 4)
+        world.engine.publish([store, world.q], "d", "q", delayed(9), b"y", b"me", 4)
     assert store.ready_count == 2
     assert world.came() == [b"y"]
-    world.plane.publish([store], "d", "q", delayed(9), b"y", b"me", 5)
+    world.engine.publish([store], "d", "q", delayed(9), b"y", b"me", 5)
     assert store.ready_count == 3
 
 

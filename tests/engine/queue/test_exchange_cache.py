@@ -13,8 +13,8 @@ from tests.engine.frames import Confirm, Returned, longstr, properties, publish,
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer, make_plane
 
-from leporid.engine.plane import Plane
-from leporid.engine.queue.exchange_cache import Cache
+from leporid.engine.engine import Engine
+from leporid.engine.queue.exchange_cache import ExchangeCache
 from leporid.engine.queue.queue import Queue
 
 HEADER = "x-deduplication-header"
@@ -36,16 +36,16 @@ class World(Broker):
     ttl_ms: int | None = None
     alternate = False
 
-    def declare(self, plane: Plane) -> None:
-        super().declare(plane)
-        cache = plane.cache(9, "x", True, size=self.size, ttl_ms=self.ttl_ms)
-        assert isinstance(cache, Cache)
+    def declare(self, engine: Engine) -> None:
+        super().declare(engine)
+        cache = engine.cache(9, "x", True, size=self.size, ttl_ms=self.ttl_ms)
+        assert isinstance(cache, ExchangeCache)
         self.cache = cache
 
-    def open(self, plane: Plane) -> None:
-        super().open(plane)
+    def open(self, engine: Engine) -> None:
+        super().open(engine)
         self.bound: list[Queue] = [self.queues["q"]]
-        self.peer.session.sources["x"] = plane.route_cache("x", self.resolve, False)
+        self.peer.session.sources["x"] = engine.route_cache("x", self.resolve, False)
         self.peer.session.copies = self.copies  # type: ignore[method-assign]
 
     def resolve(self, key: str, properties_: bytes | None) -> Sequence[Queue]:
@@ -111,24 +111,24 @@ def test_it_is_forgotten_when_its_time_is_over(world: World):
     world.to_x("a", b"1")
     world.to_x("b", b"1b", ttl_ms=5000)
     world.to_x("c", b"1c", ttl_ms=0)
-    world.plane.now_ms += 999
+    world.engine.clock.now_ms += 999
     world.to_x("a", b"2")
     assert world.there() == [b"1", b"1b", b"1c"]
     world.to_x("c", b"2c")
-    world.plane.now_ms += 1  # its timer has not rung yet
+    world.engine.clock.now_ms += 1  # its timer has not rung yet
     world.to_x("a", b"3")
     world.to_x("b", b"3b")
-    world.plane.run()
+    world.engine.run()
     assert world.there() == [b"1", b"1b", b"1c", b"2c", b"3"]
-    world.plane.now_ms += 4000
-    world.plane.run()
-    assert (world.cache.known, world.plane.expired) == (0, 0)
+    world.engine.clock.now_ms += 4000
+    world.engine.run()
+    assert (world.cache.known, world.engine.queues.expired) == (0, 0)
 
 
 def test_how_long_a_message_lives_is_not_how_long_it_is_remembered(world: World):
     world.peer.feed(publish(1, "k", b"1", raw=raw("a", expiration="10"), exchange="x"))
-    world.plane.now_ms += 10
-    world.plane.run()
+    world.engine.clock.now_ms += 10
+    world.engine.run()
     assert world.there() == []
     world.to_x("a", b"2")
     assert world.there() == []
@@ -140,11 +140,11 @@ def test_duplicates_are_confirmed_not_returned_and_go_to_the_alternate_exchange(
     world.to_x("a", b"2", mandatory=True)
     world.alternate = True
     world.to_x("a", b"3", mandatory=True)
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     events = world.peer.events()
     assert not any(isinstance(event, Returned) for event in events)
     assert [event.tag for event in events if isinstance(event, Confirm)][-1] == 3
-    assert world.plane.unroutable == 0
+    assert world.engine.queues.unroutable == 0
     assert (world.there(), bodies(world.queues["o"])) == ([b"1"], [b"3"])
 
 
@@ -164,7 +164,7 @@ def test_what_a_queue_refused_is_not_remembered(world: World):
     world.peer.channel.select_confirm()
     world.to_x("a", b"1")
     world.to_x("b", b"2")
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     confirms = [event for event in world.peer.events() if isinstance(event, Confirm)]
     assert [event.refused for event in confirms] == [False, True]
     world.peer.drain(full)
@@ -193,7 +193,7 @@ def test_a_transaction_counts_when_it_is_committed(world: World):
 
 
 def test_what_a_transaction_brought_to_no_queue_may_come_again(world: World):
-    unique = world.queues["q"] = world.plane.unique_queue(0, "q", False)
+    unique = world.queues["q"] = world.engine.unique_queue(0, "q", False)
     world.bound = [unique]
     tx = world.peer.channels[2]
     tx.select_tx()
@@ -211,7 +211,7 @@ def test_a_transaction_of_duplicates_waits_until_the_first_is_on_disk(world: Wor
     tx = world.peer.channels[2]
     tx.select_tx()
     world.to_x("a", b"2", channel=2, mandatory=True)
-    assert tx.commit() == world.plane.generation
+    assert tx.commit() == world.engine.logs.generation
     assert not any(isinstance(event, Returned) for event in world.peer.events())
     assert world.there() == [b"1"]
 
@@ -222,13 +222,13 @@ def test_a_large_transaction_is_whole_after_a_crash_although_much_is_forgotten_f
     tx.select_tx()
     for number in range(200):
         world.to_x(f"k{number}", b"%d" % number)
-    world.plane.run()
+    world.engine.run()
     for number in range(200, 500):
         world.to_x(f"k{number}", b"%d" % number, channel=2)
     tx.commit()
-    world.disk.sync(world.plane)
+    world.disk.sync(world.engine)
     world.restart()
-    world.plane.run()
+    world.engine.run()
     assert world.there() == [b"%d" % number for number in range(500)]
     assert [number for number in range(500) if world.cache.has(raw(f"k{number}"))] == [
         *range(495, 500)
@@ -242,8 +242,8 @@ def test_it_is_known_after_a_restart(world: World, orderly: bool):
         world.to_x(f"k{number}", b"%d" % number)
     world.to_x("t", b"transient", mode=1)
     world.peer.drain(world.queues["q"])
-    world.plane.run()
-    world.disk.sync(world.plane)
+    world.engine.run()
+    world.disk.sync(world.engine)
     world.stop() if orderly else world.restart()
     assert world.cache.known == 4  # the transient one took a place
     for number in range(4, 8):
@@ -258,15 +258,15 @@ def test_time_goes_on_while_nobody_runs(world: World):
     try:
         world.cache.set_cache(5, 1000)
         world.to_x("a", b"1")
-        world.plane.wall_ms += 600
-        world.plane.now_ms += 600
+        world.engine.clock.wall_ms += 600
+        world.engine.clock.now_ms += 600
         world.to_x("b", b"2")
-        world.disk.sync(world.plane)
+        world.disk.sync(world.engine)
         world.restart()
-        # The plane that came back began at the same wall time as the first.
-        world.plane.now_ms += 999
+        # The engine that came back began at the same wall time as the first.
+        world.engine.clock.now_ms += 999
         world.to_x("a", b"known")
-        world.plane.now_ms += 1
+        world.engine.clock.now_ms += 1
         world.to_x("a", b"3")
         assert world.there() == [b"1", b"2", b"3"]
     finally:
@@ -276,13 +276,13 @@ def test_time_goes_on_while_nobody_runs(world: World):
 def test_a_crash_keeps_the_message_and_its_memory_or_neither(world: World):
     for number in range(20):
         world.to_x(f"k{number}", b"%d" % number)
-    assert world.disk.begin(world.plane)
+    assert world.disk.begin(world.engine)
     assert world.disk.job is not None
     total = sum(len(data) for *_, data in world.disk.job[1])
     disk = world.disk
     for cut in range(0, total, 97):
         world.restart(disk.crashed(total - cut))
-        world.plane.run()
+        world.engine.run()
         found = {int(body) for body in world.there()}
         newest = sorted(found)[-world.size :]
         for number in range(20):
@@ -294,38 +294,38 @@ def test_bodies_are_not_kept_for_the_sake_of_the_memory(world: World):
     for number in range(300):
         world.to_x(f"k{number}", bytes(1000))
         world.peer.get(world.queues["q"])
-    world.disk.settle(world.plane)
+    world.disk.settle(world.engine)
     assert world.cache.known == 300
-    assert sum(segment.used for segment in world.plane.segments) < 150_000
+    assert sum(segment.used for segment in world.engine.logs.segments) < 150_000
     world.restart()
     assert world.cache.known == 300
     assert world.cache.ready_bytes < 300_000
     world.to_x("k7", b"again")
     assert world.there() == []
     world.cache.retire()
-    world.disk.settle(world.plane)
-    assert len(world.plane.segments) <= 2
+    world.disk.settle(world.engine)
+    assert len(world.engine.logs.segments) <= 2
 
 
 def test_of_transient_messages_too():
-    plane = make_plane(transient_segment_bytes=65536)
+    engine = make_plane(transient_segment_bytes=65536)
     disk = Disk()
-    disk.attach(plane)
-    queue = plane.queue(0, "q", False)
-    cache = plane.cache(0, "x", False, size=100_000, ttl_ms=None)
-    peer = Peer(plane, {})
-    peer.session.sources["x"] = plane.route_cache("x", lambda *_: [queue, cache], False)
+    disk.attach(engine)
+    queue = engine.queue(0, "q", False)
+    cache = engine.cache(0, "x", False, size=100_000, ttl_ms=None)
+    peer = Peer(engine, {})
+    peer.session.sources["x"] = engine.route_cache("x", lambda *_: [queue, cache], False)
     for number in range(5000):
         peer.feed(publish(1, "k", bytes(1000), raw=raw(f"k{number}", mode=1), exchange="x"))
         peer.get(queue)
         if number % 100 == 0:
-            plane.now_ms += 100
-            plane.run()
+            engine.clock.now_ms += 100
+            engine.run()
     for _ in range(100):
-        plane.now_ms += 100
-        plane.run()
+        engine.clock.now_ms += 100
+        engine.run()
     assert cache.known == 5000
-    assert plane.transient.bytes < 4_000_000
+    assert engine.logs.transient.bytes < 4_000_000
 
 
 @settings(deadline=None, max_examples=40)
@@ -352,7 +352,7 @@ def test_against_a_list(events, size, ttl_ms):
     known: list[tuple[str, int, bool]] = []  # key, when it came, whether it lasts; oldest first
     there: list[tuple[bytes, bool]] = []
     for number, (what, value) in enumerate(events):
-        wall = world.plane.wall_ms
+        wall = world.engine.clock.wall_ms
         known = [one for one in known if ttl_ms is None or wall < one[1] + ttl_ms]
         if what.startswith("send"):
             lasts = what == "send"
@@ -361,18 +361,18 @@ def test_against_a_list(events, size, ttl_ms):
                 known = [*known, (value, wall, lasts)][-size:]
                 there.append((b"%d" % number, lasts))
         elif what == "time":
-            world.plane.wall_ms += value
-            world.plane.now_ms += value
-            world.plane.run()
+            world.engine.clock.wall_ms += value
+            world.engine.clock.now_ms += value
+            world.engine.run()
         elif what == "take":
             world.peer.get(world.queues["q"])
             there = there[1:]
         else:
-            world.plane.run()
-            world.disk.sync(world.plane)
+            world.engine.run()
+            world.disk.sync(world.engine)
             world.stop() if value else world.restart()
             known = [one for one in known if one[2]]
-            if world.plane.wall_ms != wall:  # clocks of a plane begin at the same moment
+            if world.engine.clock.wall_ms != wall:  # clocks of a engine begin at the same moment
                 there, known = [one for one in there if one[1]], []
                 break
             there = [one for one in there if one[1]]

@@ -45,7 +45,7 @@ def test_entries_of_all_ages_are_settled_in_any_order(queue, peer, seed):
     assert peer.drain(queue) == [b"%d" % number for number in expected]
 
 
-def test_one_old_entry_does_not_keep_the_place_of_all_that_came_after(plane, queue, peer):
+def test_one_old_entry_does_not_keep_the_place_of_all_that_came_after(engine, queue, peer):
     send(peer, 0, 1)
     assert peer.channel.get(queue, False)
     for turn in range(40):

@@ -26,14 +26,14 @@ def test_a_lease_takes_as_many_as_it_may_and_shows_them(queue, peer):
     assert Lease(queue, 10).count == 0
 
 
-def test_acknowledged_is_gone(queue, peer, plane):
+def test_acknowledged_is_gone(queue, peer, engine):
     send(peer, b"a", b"b", b"c")
     lease = Lease(queue, 2)
     lease.acknowledge()
-    assert (queue.unacked_count, plane.acked) == (2 - 2, 2)
+    assert (queue.unacked_count, engine.queues.acked) == (2 - 2, 2)
     lease.acknowledge()
     lease.release()
-    assert (queue.ready_count, plane.acked) == (1, 2)
+    assert (queue.ready_count, engine.queues.acked) == (1, 2)
     with pytest.raises(ValueError, match="ended"):
         lease.window(0, 1, 1, 1)
 
@@ -61,8 +61,8 @@ def test_a_consumer_that_waits_gets_what_is_released(queue, peer):
     assert [(event.body, event.redelivered) for event in peer.deliveries()] == [(b"a", True)]
 
 
-def test_it_takes_by_priority(plane, peer):
-    queue = peer.queues["p"] = plane.queue(0, "p", False)
+def test_it_takes_by_priority(engine, peer):
+    queue = peer.queues["p"] = engine.queue(0, "p", False)
     queue.set_priorities(5)
     for number, priority in enumerate([0, 5, 3]):
         send(peer, b"%d" % number, raw=properties(priority=priority), name="p")
@@ -88,14 +88,14 @@ def test_purge_leaves_what_is_leased(queue, peer):
     assert bodies(queue) == [b"a"]
 
 
-def test_what_expired_while_it_was_out_goes_when_it_comes_back(queue, peer, plane, graves):
+def test_what_expired_while_it_was_out_goes_when_it_comes_back(queue, peer, engine, graves):
     send(peer, b"a", raw=properties(expiration="100"))
     lease = Lease(queue, 1)
-    plane.now_ms += 200
-    plane.run()
+    engine.clock.now_ms += 200
+    engine.run()
     assert [row["body"] for row in leased(lease)] == [b"a"]
     lease.release()
-    plane.run()
+    engine.run()
     assert queue.ready_count == 0
     assert graves.bodies == [b"a"]
 
@@ -115,8 +115,8 @@ def test_what_was_acknowledged_stays_away_after_a_crash_and_what_was_leased_come
     Lease(broker.queues["q"], 2).acknowledge()
     open_lease = Lease(broker.queues["q"], 1)
     assert open_lease.count == 1
-    broker.plane.note_change()
-    broker.disk.sync(broker.plane)
+    broker.engine.logs.note_change()
+    broker.disk.sync(broker.engine)
     broker.restart()
     assert bodies(broker.queues["q"]) == [b"2", b"3"]
 

@@ -16,15 +16,15 @@ def send(peer: Peer, *texts: str, expiration: str | None = None, priority: int =
 # ------------------------------------------------------------------ what is in it
 
 
-def test_what_it_says_of_itself(plane):
-    queue = plane.queue(7, "näme", True)
+def test_what_it_says_of_itself(engine):
+    queue = engine.queue(7, "näme", True)
     assert (queue.id, queue.name, queue.durable, queue.retired) == (7, "näme", True, False)
     assert (queue.ready_count, queue.unacked_count, queue.consumer_count) == (0, 0, 0)
     assert "näme" in repr(queue)
 
 
-def test_queues_that_do_not_last_have_numbers_of_their_own(plane):
-    one, two = plane.queue(0, "a", False), plane.queue(0, "b", False)
+def test_queues_that_do_not_last_have_numbers_of_their_own(engine):
+    one, two = engine.queue(0, "a", False), engine.queue(0, "b", False)
     assert one.id != two.id
     assert min(one.id, two.id) >= 2**31
 
@@ -58,14 +58,14 @@ def test_a_purge_makes_no_dead_letters(queue, peer, graves):
     assert graves.found == []
 
 
-def test_retire_says_how_many_were_ready_and_frees_everything(plane, queue, peer):
+def test_retire_says_how_many_were_ready_and_frees_everything(engine, queue, peer):
     send(peer, *map(str, range(1000)))
     for _ in range(10):
         peer.get(queue, no_ack=False)
     assert queue.retire() == 990
     assert queue.retired
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
-    assert sum(segment.live for segment in plane.transient.segments if segment) == 0
+    assert sum(segment.live for segment in engine.logs.transient.segments if segment) == 0
 
 
 def test_a_requeued_message_is_where_it_was(queue, peer):
@@ -80,108 +80,108 @@ def test_a_requeued_message_is_where_it_was(queue, peer):
 # ------------------------------------------------------------------ time to live
 
 
-def test_a_message_expires_wherever_it_stands(plane, queue, peer, graves):
-    now = plane.now_ms
+def test_a_message_expires_wherever_it_stands(engine, queue, peer, graves):
+    now = engine.clock.now_ms
     send(peer, "stays")
     send(peer, "goes", expiration="10")
     send(peer, "later", expiration="20")
-    assert plane.next_due_ms == now + 10
-    plane.now_ms = now + 9
-    plane.run()
+    assert engine.next_due_ms == now + 10
+    engine.clock.now_ms = now + 9
+    engine.run()
     assert queue.ready_count == 3
-    plane.now_ms = now + 10
-    plane.run()
-    assert (queue.ready_count, plane.expired) == (2, 1)
-    assert plane.next_due_ms == now + 20
-    plane.now_ms = now + 1000
+    engine.clock.now_ms = now + 10
+    engine.run()
+    assert (queue.ready_count, engine.queues.expired) == (2, 1)
+    assert engine.next_due_ms == now + 20
+    engine.clock.now_ms = now + 1000
     assert peer.drain(queue) == [b"stays"]
     assert graves.found == [
         ("expired", "", "q", properties(expiration=text, priority=0), body)
         for text, body in (("10", b"goes"), ("20", b"later"))
     ]
-    assert plane.next_due_ms == 0
+    assert engine.next_due_ms == 0
 
 
-def test_what_is_out_does_not_expire_but_is_not_delivered_again(plane, queue, peer):
+def test_what_is_out_does_not_expire_but_is_not_delivered_again(engine, queue, peer):
     send(peer, "a", expiration="10")
     peer.get(queue, no_ack=False)
-    plane.now_ms += 50
-    plane.run()
+    engine.clock.now_ms += 50
+    engine.run()
     assert queue.unacked_count == 1
     peer.channels[2].consume(queue, "c", True, 0, 0)
     peer.feed(nack(1, 1))
     assert peer.deliveries() == []
-    assert (queue.ready_count, plane.expired) == (0, 1)
+    assert (queue.ready_count, engine.queues.expired) == (0, 1)
 
 
-def test_what_comes_back_in_time_still_expires(plane, queue, peer):
+def test_what_comes_back_in_time_still_expires(engine, queue, peer):
     send(peer, "a", expiration="10")
     for tag in range(1, 4):
         peer.get(queue, no_ack=False)
         peer.feed(nack(1, tag))
-        plane.run()
-    plane.now_ms += 10
-    plane.run()
-    assert (queue.ready_count, plane.expired) == (0, 1)
+        engine.run()
+    engine.clock.now_ms += 10
+    engine.run()
+    assert (queue.ready_count, engine.queues.expired) == (0, 1)
 
 
-def test_at_once_or_never(plane, queue, peer):
+def test_at_once_or_never(engine, queue, peer):
     send(peer, "never", expiration="0")
-    plane.run()
-    assert (queue.ready_count, plane.expired) == (0, 1)
+    engine.run()
+    assert (queue.ready_count, engine.queues.expired) == (0, 1)
     peer.channel.consume(queue, "c", False, 0, 1)
     send(peer, "at once", "never", expiration="0")
     assert peer.bodies() == [b"at once"]
-    assert (queue.ready_count, plane.expired) == (0, 2)
+    assert (queue.ready_count, engine.queues.expired) == (0, 2)
 
 
-def test_the_queues_own_time_to_live(plane, queue, peer):
+def test_the_queues_own_time_to_live(engine, queue, peer):
     queue.set_message_ttl(100)
     send(peer, "queue's")
     send(peer, "own", expiration="50")
     send(peer, "too long", expiration="5000")
-    plane.now_ms += 50
-    plane.run()
+    engine.clock.now_ms += 50
+    engine.run()
     assert queue.ready_count == 2
-    plane.now_ms += 50
-    plane.run()
+    engine.clock.now_ms += 50
+    engine.run()
     assert queue.ready_count == 0
     queue.set_message_ttl(None)
     send(peer, "for ever")
-    assert plane.next_due_ms == 0
+    assert engine.next_due_ms == 0
 
 
 @pytest.mark.parametrize("text", ["5", "+5", "0005", "0" * 40 + "5"])
-def test_expirations_that_are_numbers(plane, queue, peer, text):
+def test_expirations_that_are_numbers(engine, queue, peer, text):
     """RabbitMQ reads them as Erlang reads an integer."""
     send(peer, "x", expiration=text)
     assert peer.faults == []
-    assert plane.next_due_ms == plane.now_ms + 5
+    assert engine.next_due_ms == engine.clock.now_ms + 5
 
 
-def test_minus_nothing_is_nothing(plane, queue, peer):
+def test_minus_nothing_is_nothing(engine, queue, peer):
     send(peer, "x", expiration="-0")
-    plane.run()
+    engine.run()
     assert peer.faults == []
     assert queue.ready_count == 0
 
 
-def test_messages_of_a_deleted_queue_do_not_expire(plane, queue, peer):
+def test_messages_of_a_deleted_queue_do_not_expire(engine, queue, peer):
     send(peer, "a", expiration="10")
     queue.retire()
-    plane.now_ms += 100
-    plane.run()
-    assert plane.expired == 0
+    engine.clock.now_ms += 100
+    engine.run()
+    assert engine.queues.expired == 0
 
 
 # ------------------------------------------------------------------ limits
 
 
 @pytest.mark.parametrize("limit", [{"max_length": 3}, {"max_bytes": 5}])
-def test_over_the_limit_the_oldest_go(plane, queue, peer, graves, limit):
+def test_over_the_limit_the_oldest_go(engine, queue, peer, graves, limit):
     queue.set_limits(**limit)
     send(peer, *"abcdefg")
-    plane.run()
+    engine.run()
     left = [b"e", b"f", b"g"] if "max_length" in limit else [b"c", b"d", b"e", b"f", b"g"]
     assert queue.ready_count == len(left)
     assert peer.drain(queue) == left
@@ -189,7 +189,7 @@ def test_over_the_limit_the_oldest_go(plane, queue, peer, graves, limit):
     assert graves.bodies == [b"a", b"b", b"c", b"d"][: 7 - len(left)]
 
 
-def test_what_is_out_does_not_count(plane, queue, peer):
+def test_what_is_out_does_not_count(engine, queue, peer):
     queue.set_limits(max_length=2)
     peer.channel.consume(queue, "c", False, 0, 3)
     send(peer, *"abcdef")
@@ -198,14 +198,14 @@ def test_what_is_out_does_not_count(plane, queue, peer):
     peer.feed(nack(1, 3))
     assert queue.ready_count == 2
     peer.connection.close_channel(1)
-    other = Peer(plane)
+    other = Peer(engine)
     assert other.drain(queue) == [b"e", b"f"]
 
 
-def test_no_room_at_all(plane, queue, peer, graves):
+def test_no_room_at_all(engine, queue, peer, graves):
     queue.set_limits(max_length=0)
     send(peer, "a")
-    plane.run()
+    engine.run()
     assert graves.bodies == [b"a"]
     peer.channel.consume(queue, "c", True, 0, 0)
     send(peer, "b")
@@ -213,7 +213,7 @@ def test_no_room_at_all(plane, queue, peer, graves):
 
 
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
-def test_a_full_queue_refuses(plane, queue, peer, graves, overflow):
+def test_a_full_queue_refuses(engine, queue, peer, graves, overflow):
     queue.set_limits(max_length=2, overflow=overflow)
     peer.channel.select_confirm()
     send(peer, *"abcd")
@@ -235,24 +235,24 @@ def test_a_limit_of_bytes_refuses_what_does_not_fit(queue, peer):
     assert peer.drain(queue) == [b"abc", b"hi"]
 
 
-def test_a_message_for_two_queues_reaches_the_one_with_room(plane, queue, peer):
-    full = plane.queue(0, "full", False)
+def test_a_message_for_two_queues_reaches_the_one_with_room(engine, queue, peer):
+    full = engine.queue(0, "full", False)
     full.set_limits(max_length=0, overflow="reject-publish")
-    peer.session.sources["x"] = plane.route_cache("x", lambda key, raw: [queue, full], True)
+    peer.session.sources["x"] = engine.route_cache("x", lambda key, raw: [queue, full], True)
     peer.channel.select_confirm()
     peer.feed(publish(1, "k", b"x", exchange="x"))
     assert peer.events() == [Confirm(1, 1, False, refused=True)]
     assert (queue.ready_count, full.ready_count) == (1, 0)
 
 
-def test_a_new_limit_holds_for_what_is_there(plane, queue, peer):
+def test_a_new_limit_holds_for_what_is_there(engine, queue, peer):
     send(peer, *"abc")
     queue.set_limits(max_length=1)
-    plane.run()
+    engine.run()
     assert peer.drain(queue) == [b"c"]
     queue.set_limits()
     send(peer, *"abc")
-    plane.run()
+    engine.run()
     assert queue.ready_count == 3
 
 
@@ -285,14 +285,14 @@ def test_priorities_come_before_messages(queue, peer):
         queue.set_priorities(3)
 
 
-def test_purge_and_time_to_live_with_priorities(plane, queue, peer):
+def test_purge_and_time_to_live_with_priorities(engine, queue, peer):
     queue.set_priorities(2)
     send(peer, *"abc", priority=1)
     assert queue.purge() == 3
     send(peer, "d", priority=1, expiration="5")
     send(peer, "e", priority=2)
-    plane.now_ms += 5
-    plane.run()
+    engine.clock.now_ms += 5
+    engine.run()
     assert peer.drain(queue) == [b"e"]
 
 
@@ -331,13 +331,13 @@ def test_without_dead_letters_it_is_gone(queue, peer):
     assert peer.drain(queue) == [b"y"]
 
 
-def test_every_way_back_counts(plane, queue, peer, graves):
+def test_every_way_back_counts(engine, queue, peer, graves):
     queue.set_delivery_limit(3, False)
     send(peer, "x")
     give_back(peer, queue)
     peer.get(queue, no_ack=False)
     peer.channel.recover()
-    other = Peer(plane, {"q": queue})
+    other = Peer(engine, {"q": queue})
     other.get(queue, no_ack=False)
     other.connection.lost()
     assert (queue.ready_count, graves.found) == (1, [])

@@ -9,21 +9,21 @@ from tests.engine.session_fake import Peer
 from tests.storage.format_v1 import IN_TX, PUBLISH, SETTLE, read_records
 
 from leporid.amqp.properties import decode_properties
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 
 
-def again(disk, arrange, later_ms: int = 0) -> tuple[Plane, Queue, Peer]:
+def again(disk, arrange, later_ms: int = 0) -> tuple[Engine, Queue, Peer]:
     """The same disk after a crash, with one durable queue that `arrange` gives its arguments."""
     queues: list[Queue] = []
 
-    def declare(plane: Plane) -> None:
-        plane.wall_ms += later_ms
-        queues.append(plane.queue(1, "d", True))
+    def declare(engine: Engine) -> None:
+        engine.clock.wall_ms += later_ms
+        queues.append(engine.queue(1, "d", True))
         arrange(queues[0])
 
-    plane, _, _ = recover(disk.copy(), declare, durable_segment_bytes=4096)
-    return plane, queues[0], Peer(plane, {"d": queues[0]})
+    engine, _, _ = recover(disk.copy(), declare, durable_segment_bytes=4096)
+    return engine, queues[0], Peer(engine, {"d": queues[0]})
 
 
 def send(peer: Peer, *texts: str, priority: int = 0, expiration: str | None = None) -> None:
@@ -32,12 +32,12 @@ def send(peer: Peer, *texts: str, priority: int = 0, expiration: str | None = No
         peer.feed(publish(1, "d", text.encode(), raw=raw))
 
 
-def test_priorities(plane, disk, peer):
-    peer.queues["d"] = plane.queue(1, "d", True)
+def test_priorities(engine, disk, peer):
+    peer.queues["d"] = engine.queue(1, "d", True)
     peer.queues["d"].set_priorities(5)
     for number, priority in enumerate((1, 9, 0, 5, 1)):
         send(peer, f"{number}", priority=priority)
-    disk.sync(plane)
+    disk.sync(engine)
     _, queue, reader = again(disk, lambda queue: queue.set_priorities(5))
     assert queue.ready_count == 5
     got = reader.get(queue, no_ack=False)
@@ -48,86 +48,86 @@ def test_priorities(plane, disk, peer):
     assert reader.drain(queue) == [b"1", b"3", b"new", b"0", b"4", b"2"]
 
 
-def test_a_maximal_length(plane, disk, peer):
-    peer.queues["d"] = plane.queue(1, "d", True)
+def test_a_maximal_length(engine, disk, peer):
+    peer.queues["d"] = engine.queue(1, "d", True)
     send(peer, *"abcdef")
-    disk.sync(plane)
+    disk.sync(engine)
     graves = []
 
     def arrange(queue: Queue) -> None:
         queue.set_limits(max_length=2)
         queue.dead_letters = lambda *message: graves.append(message)
 
-    plane, queue, reader = again(disk, arrange)
-    plane.run()
+    engine, queue, reader = again(disk, arrange)
+    engine.run()
     assert reader.drain(queue) == [b"e", b"f"]
     assert [message[-1] for message in graves] == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_time_to_live_of_the_queue(plane, disk, peer):
-    peer.queues["d"] = queue = plane.queue(1, "d", True)
+def test_a_time_to_live_of_the_queue(engine, disk, peer):
+    peer.queues["d"] = queue = engine.queue(1, "d", True)
     queue.set_message_ttl(1000)
     send(peer, "old")
     send(peer, "own", expiration="300")
-    plane.wall_ms += 600
+    engine.clock.wall_ms += 600
     send(peer, "new")
-    disk.sync(plane)
-    plane, queue, _ = again(disk, lambda queue: queue.set_message_ttl(1000), later_ms=1200)
-    plane.run()
+    disk.sync(engine)
+    engine, queue, _ = again(disk, lambda queue: queue.set_message_ttl(1000), later_ms=1200)
+    engine.run()
     assert queue.ready_count == 1
-    plane.now_ms += 399
-    plane.run()
+    engine.clock.now_ms += 399
+    engine.run()
     assert queue.ready_count == 1
-    plane.now_ms += 1
-    plane.run()
+    engine.clock.now_ms += 1
+    engine.run()
     assert queue.ready_count == 0
 
 
-def test_what_expired_meanwhile_goes_in_the_order_in_which_it_did(plane, disk, peer):
-    peer.queues["d"] = plane.queue(1, "d", True)
+def test_what_expired_meanwhile_goes_in_the_order_in_which_it_did(engine, disk, peer):
+    peer.queues["d"] = engine.queue(1, "d", True)
     for expiration in (900, 200, 500, 10_000, 400):
         send(peer, f"{expiration}", expiration=f"{expiration}")
-    disk.sync(plane)
+    disk.sync(engine)
     graves = []
 
     def arrange(queue: Queue) -> None:
         queue.dead_letters = lambda *message: graves.append(message)
 
-    plane, queue, reader = again(disk, arrange, later_ms=1000)
+    engine, queue, reader = again(disk, arrange, later_ms=1000)
     reader.channel.consume(queue, "c", True, 0, 0)
     assert reader.bodies() == [b"10000"]
     assert [message[-1] for message in graves] == [b"200", b"400", b"500", b"900"]
-    assert plane.expired == 4
+    assert engine.queues.expired == 4
 
 
-def test_a_clock_that_was_set_back(plane, disk, peer):
-    peer.queues["d"] = plane.queue(1, "d", True)
+def test_a_clock_that_was_set_back(engine, disk, peer):
+    peer.queues["d"] = engine.queue(1, "d", True)
     send(peer, "a", expiration="1000")
-    disk.sync(plane)
-    plane, queue, _ = again(disk, lambda queue: None, later_ms=-5000)
-    plane.run()
+    disk.sync(engine)
+    engine, queue, _ = again(disk, lambda queue: None, later_ms=-5000)
+    engine.run()
     assert queue.ready_count == 1
-    assert plane.next_due_ms > plane.now_ms
+    assert engine.next_due_ms > engine.clock.now_ms
 
 
-def test_a_dead_letter_and_its_end_after_a_crash(plane, disk, peer):
+def test_a_dead_letter_and_its_end_after_a_crash(engine, disk, peer):
     """One of the two is there, wherever the write was cut."""
-    queues = {name: plane.queue(number, name, True) for number, name in enumerate("dg", 1)}
+    queues = {name: engine.queue(number, name, True) for number, name in enumerate("dg", 1)}
     peer.queues.update(queues)
-    queues["d"].dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    queues["d"].dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [queues["g"]], exchange, key, raw, body
     )
     peer.feed(publish(1, "d", b"x", raw=PERSISTENT))
-    disk.sync(plane)
+    disk.sync(engine)
     peer.get(queues["d"], no_ack=False)
     peer.feed(nack(1, 1, requeue=False))
-    disk.begin(plane)
+    disk.begin(engine)
     assert disk.job is not None
     total = sum(len(data) for *_, data in disk.job[1])
     for written in range(total + 1):
         found: dict[str, Queue] = {}
 
-        def declare(again: Plane, found: dict[str, Queue] = found) -> None:
+        def declare(again: Engine, found: dict[str, Queue] = found) -> None:
             found.update(
                 (name, again.queue(number, name, True)) for number, name in enumerate("dg", 1)
             )
@@ -138,24 +138,24 @@ def test_a_dead_letter_and_its_end_after_a_crash(plane, disk, peer):
     assert counts == (0, 1)
 
 
-def test_a_dead_letter_whose_sectors_were_lost_leaves_its_message_where_it_was(plane, disk, peer):
+def test_a_dead_letter_whose_sectors_were_lost_leaves_its_message_where_it_was(engine, disk, peer):
     """Power went while both were written: the letter's end is on disk, the letter is not."""
-    queues = {name: plane.queue(number, name, True) for number, name in enumerate("dg", 1)}
+    queues = {name: engine.queue(number, name, True) for number, name in enumerate("dg", 1)}
     peer.queues.update(queues)
-    queues["d"].dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    queues["d"].dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [queues["g"]], exchange, key, raw, body
     )
     peer.feed(publish(1, "d", b"x" * 600, raw=PERSISTENT))
-    disk.sync(plane)
+    disk.sync(engine)
     peer.get(queues["d"], no_ack=False)
     peer.feed(nack(1, 1, requeue=False))
-    disk.begin(plane)
+    disk.begin(engine)
     for lose in range(4):
         sectors = iter(range(10))
         left = disk.crashed(10**6, lost=lambda at=lose, sectors=sectors: next(sectors) == at)
         found: dict[str, Queue] = {}
 
-        def declare(again: Plane, found: dict[str, Queue] = found) -> None:
+        def declare(again: Engine, found: dict[str, Queue] = found) -> None:
             found.update(
                 (name, again.queue(number, name, True)) for number, name in enumerate("dg", 1)
             )
@@ -164,26 +164,26 @@ def test_a_dead_letter_whose_sectors_were_lost_leaves_its_message_where_it_was(p
         assert found["d"].ready_count + found["g"].ready_count == 1
 
 
-def test_dead_letters_fill_segments_and_none_is_lost_or_doubled(plane, disk, peer):
+def test_dead_letters_fill_segments_and_none_is_lost_or_doubled(engine, disk, peer):
     """A segment without room for a letter and the end of its original is left as it is."""
-    queues = {name: plane.queue(number, name, True) for number, name in enumerate("dg", 1)}
+    queues = {name: engine.queue(number, name, True) for number, name in enumerate("dg", 1)}
     peer.queues.update(queues)
-    queues["d"].dead_letters = lambda reason, exchange, key, raw, body: plane.publish(
+    queues["d"].dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [queues["g"]], exchange, key, raw, body
     )
     for number in range(120):
         send(peer, f"{number}" + "x" * (number * 37 % 900))
-    disk.sync(plane)
+    disk.sync(engine)
     for _ in range(120):
         peer.get(queues["d"], no_ack=False)
     peer.feed(nack(1, 0, multiple=True, requeue=False))
-    disk.sync(plane)
+    disk.sync(engine)
     records = [each for _, file in sorted(disk.files.items()) for each in read_records(file)]
     assert [each.kind for each in records if each.flags & IN_TX] == [PUBLISH, SETTLE] * 120
-    disk.settle(plane)
+    disk.settle(engine)
     found: dict[str, Queue] = {}
 
-    def declare(again: Plane) -> None:
+    def declare(again: Engine) -> None:
         found.update((name, again.queue(number, name, True)) for number, name in enumerate("dg", 1))
 
     recover(disk.copy(), declare, durable_segment_bytes=4096)
@@ -197,7 +197,7 @@ def counts(broker: Broker) -> list[tuple[bytes, bool, int]]:
     """Of everything in the queue, which keeps it: redelivered, and how often it came back."""
     queue = broker.queues["q"]
     queue.set_delivery_limit(None, True)
-    reader = Peer(broker.plane)
+    reader = Peer(broker.engine)
     found = []
     while (got := reader.get(queue, no_ack=False)) is not None:
         headers = decode_properties(got.raw).headers
@@ -221,7 +221,7 @@ def test_an_orderly_stop_keeps_how_often_a_message_came_back():
     for body in (b"a", b"b", b"c"):
         broker.send("q", body)
     returned(broker, 3)
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.stop()
     found = counts(broker)
     assert found == [(b"a", True, 3), (b"b", False, 0), (b"c", False, 0)]
@@ -234,10 +234,10 @@ def test_after_a_crash_they_count_from_the_last_orderly_stop():
     for body in (b"a", b"b"):
         broker.send("q", body)
     returned(broker, 2)
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.stop()
     returned(broker, 5)
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.restart()
     assert counts(broker) == [(b"a", True, 2), (b"b", True, 0)]
 
@@ -245,7 +245,7 @@ def test_after_a_crash_they_count_from_the_last_orderly_stop():
 def test_a_message_that_may_have_been_delivered_has_all_its_returns_left():
     broker = Broker()
     broker.send("q", b"x")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.restart()
     broker.queues["q"].set_delivery_limit(1, True)
     returned(broker, 1)
@@ -266,7 +266,7 @@ def test_counts_of_very_many():
         broker.peer.feed(ack(1, tag) if tag % 7 == 0 else nack(1, tag))
     for _ in range(300):
         broker.peer.get(queue, no_ack=False)
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.stop()
     numbers = [number for number in range(700) if (number + 1) % 7]
     assert counts(broker) == [

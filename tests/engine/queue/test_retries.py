@@ -8,9 +8,9 @@ from tests.engine.frames import PERSISTENT, Delivery, ack, nack, properties, pub
 from tests.engine.restarts import Broker
 
 
-def deliver(plane, peer, later_ms: int = 0) -> list[tuple[int, bytes]]:
+def deliver(engine, peer, later_ms: int = 0) -> list[tuple[int, bytes]]:
     """What is delivered that much later: tags and bodies."""
-    plane.now_ms += later_ms
+    engine.clock.now_ms += later_ms
     return [(each.tag, each.body) for each in peer.deliveries()]
 
 
@@ -22,27 +22,27 @@ def held(queue, peer):
     return queue
 
 
-def test_each_return_holds_a_message_for_longer(plane, held, peer):
+def test_each_return_holds_a_message_for_longer(engine, held, peer):
     peer.feed(publish(2, "q", b"x"))
-    assert deliver(plane, peer) == [(1, b"x")]
+    assert deliver(engine, peer) == [(1, b"x")]
     for tag, delay_ms in enumerate((100, 200, 250, 250), 1):
         peer.feed(nack(1, tag))
-        assert plane.next_due_ms == plane.now_ms + delay_ms
+        assert engine.next_due_ms == engine.clock.now_ms + delay_ms
         assert (held.ready_count, held.unacked_count, held.held_count) == (0, 0, 1)
-        assert deliver(plane, peer, delay_ms - 1) == []
-        assert deliver(plane, peer, 1) == [(tag + 1, b"x")]
+        assert deliver(engine, peer, delay_ms - 1) == []
+        assert deliver(engine, peer, 1) == [(tag + 1, b"x")]
     peer.feed(ack(1, 5))
     assert (held.ready_count, held.unacked_count, held.held_count) == (0, 0, 0)
 
 
-def test_what_is_held_keeps_nobody_waiting_and_comes_back_to_its_place(plane, queue, peer):
+def test_what_is_held_keeps_nobody_waiting_and_comes_back_to_its_place(engine, queue, peer):
     queue.set_retries("all", 100, 100)
     for text in (b"a", b"b", b"c"):
         peer.feed(publish(2, "q", text))
     assert peer.get(queue, no_ack=False).body == b"a"
     peer.feed(nack(1, 1))
     assert peer.get(queue).body == b"b"
-    plane.now_ms += 100
+    engine.clock.now_ms += 100
     assert peer.drain(queue) == [b"a", b"c"]
 
 
@@ -76,44 +76,44 @@ def test_what_counts_as_failed(queue, peer, kind, rejected, nacked, recovered, c
     assert seen == [rejected, nacked, recovered, closed]
 
 
-def test_it_is_in_its_priority_again(plane, queue, peer):
+def test_it_is_in_its_priority_again(engine, queue, peer):
     queue.set_priorities(2)
     queue.set_retries("all", 100, 100)
     for text, priority in ((b"a", 1), (b"b", 1), (b"low", 0)):
         peer.feed(publish(2, "q", text, raw=properties(priority=priority)))
     peer.get(queue, no_ack=False)
     peer.feed(nack(1, 1))
-    plane.now_ms += 100
+    engine.clock.now_ms += 100
     assert peer.drain(queue) == [b"a", b"b", b"low"]
 
 
-def test_it_does_not_expire_before_it_is_ready_again(plane, queue, peer, graves):
+def test_it_does_not_expire_before_it_is_ready_again(engine, queue, peer, graves):
     queue.set_retries("all", 100, 100)
     peer.feed(publish(2, "q", b"x", raw=properties(expiration="30")))
     peer.get(queue, no_ack=False)
     peer.feed(nack(1, 1))
-    plane.now_ms += 99
-    plane.run()
+    engine.clock.now_ms += 99
+    engine.run()
     assert (queue.held_count, graves.found) == (1, [])
-    plane.now_ms += 1
-    plane.run()
+    engine.clock.now_ms += 1
+    engine.run()
     assert (queue.held_count, graves.bodies) == (0, [b"x"])
     assert graves.found[0][0] == "expired"
 
 
-def test_what_comes_back_late_dies_in_the_order_of_expiry(plane, queue, peer, graves):
+def test_what_comes_back_late_dies_in_the_order_of_expiry(engine, queue, peer, graves):
     queue.set_retries("all", 10, 10)
     raw = properties(expiration="5")
     for text in (b"a", b"b"):
         peer.feed(publish(2, "q", text, raw=raw))
     assert peer.get(queue, no_ack=False).body == b"a"
     peer.feed(nack(1, 1))
-    plane.now_ms += 20
-    plane.run()
+    engine.clock.now_ms += 20
+    engine.run()
     assert graves.bodies == [b"a", b"b"]
 
 
-def test_it_counts_against_the_limits_of_its_queue(plane, queue, peer, graves):
+def test_it_counts_against_the_limits_of_its_queue(engine, queue, peer, graves):
     queue.set_retries("all", 100, 100)
     queue.set_limits(max_length=2)
     for text in (b"a", b"b"):
@@ -121,14 +121,14 @@ def test_it_counts_against_the_limits_of_its_queue(plane, queue, peer, graves):
     peer.get(queue, no_ack=False)
     peer.feed(nack(1, 1))
     peer.feed(publish(2, "q", b"c"))
-    plane.run()
+    engine.run()
     assert graves.bodies == [b"b"]
     assert (queue.ready_count, queue.held_count) == (1, 1)
     queue.set_limits(max_bytes=0)
-    plane.run()
+    engine.run()
     assert (queue.ready_count, queue.held_count) == (0, 1)
-    plane.now_ms += 100
-    plane.run()
+    engine.clock.now_ms += 100
+    engine.run()
     assert graves.bodies == [b"b", b"c", b"a"]
 
 
@@ -143,7 +143,7 @@ def test_what_is_over_the_limit_goes_when_a_message_is_held(queue, peer):
     assert (queue.ready_count, queue.held_count) == (0, 1)
 
 
-def test_a_queue_full_of_held_messages_refuses_others(plane, queue, peer):
+def test_a_queue_full_of_held_messages_refuses_others(engine, queue, peer):
     queue.set_retries("all", 100, 100)
     queue.set_limits(max_length=1, overflow="reject-publish")
     peer.channels[2].select_confirm()
@@ -152,48 +152,48 @@ def test_a_queue_full_of_held_messages_refuses_others(plane, queue, peer):
     peer.feed(nack(1, 1) + publish(2, "q", b"b"))
     (refused,) = [event for event in peer.events() if getattr(event, "refused", False)]
     assert refused.tag == 2
-    plane.now_ms += 100
-    plane.run()
+    engine.clock.now_ms += 100
+    engine.run()
     assert peer.drain(queue) == [b"a"]
 
 
-def test_purge_takes_what_is_held(plane, queue, peer):
+def test_purge_takes_what_is_held(engine, queue, peer):
     queue.set_retries("all", 100, 100)
     peer.feed(publish(2, "q") * 2)
     peer.get(queue, no_ack=False)
     peer.feed(nack(1, 1))
     assert queue.purge() == 2
-    assert (queue.held_count, plane.timed_out) == (0, 0)
-    plane.now_ms += 100
-    plane.run()
+    assert (queue.held_count, engine.queues.timed_out) == (0, 0)
+    engine.clock.now_ms += 100
+    engine.run()
     assert queue.ready_count == 0
 
 
-def test_a_queue_that_is_deleted_takes_it_along(plane, queue, peer):
+def test_a_queue_that_is_deleted_takes_it_along(engine, queue, peer):
     queue.set_retries("all", 100, 100)
     peer.feed(publish(2, "q"))
     peer.get(queue, no_ack=False)
     peer.feed(nack(1, 1))
     assert queue.retire() == 1
-    plane.now_ms += 100
-    plane.run()
-    assert plane.next_due_ms == 0
+    engine.clock.now_ms += 100
+    engine.run()
+    assert engine.next_due_ms == 0
 
 
-def test_too_many_returns_end_it(plane, queue, peer, graves):
+def test_too_many_returns_end_it(engine, queue, peer, graves):
     queue.set_retries("all", 100, 100)
     queue.set_delivery_limit(1, True)
     peer.feed(publish(2, "q", b"x"))
     for tag in (1, 2):
         peer.get(queue, no_ack=False)
         peer.feed(nack(1, tag))
-        plane.now_ms += 100
-        plane.run()
+        engine.clock.now_ms += 100
+        engine.run()
     assert [each[0] for each in graves.found] == ["delivery_limit"]
     assert (queue.held_count, queue.ready_count, queue.unacked_count) == (0, 0, 0)
 
 
-def test_timers_of_what_was_purged_are_forgotten(plane, queue, peer):
+def test_timers_of_what_was_purged_are_forgotten(engine, queue, peer):
     queue.set_retries("all", 10**9, 10**9)
 
     def once() -> None:
@@ -203,7 +203,7 @@ def test_timers_of_what_was_purged_are_forgotten(plane, queue, peer):
         peer.feed(nack(1, 0, multiple=True))
         queue.purge()
         peer.take()
-        plane.run()
+        engine.run()
 
     once()
     before = allocated_bytes()

@@ -23,28 +23,28 @@ def test_any_order_of_return_is_the_order_of_arrival(queue, peer, seed, prioriti
     assert peer.drain(queue) == [b"%d" % number for number in range(200)]
 
 
-def test_what_expires_among_the_returned_is_passed_over(plane, queue, peer):
+def test_what_expires_among_the_returned_is_passed_over(engine, queue, peer):
     raw = b"\x01\x00\x0210"  # expiration
     for number in range(6):
         peer.feed(publish(1, "q", b"%d" % number, raw=raw if number % 2 else b"\x00\x00"))
     for _ in range(6):
         assert peer.channel.get(queue, False)
     peer.feed(nack(1, 0, multiple=True))
-    plane.now_ms += 10
-    plane.run()
+    engine.clock.now_ms += 10
+    engine.run()
     assert peer.drain(queue) == [b"0", b"2", b"4"]
 
 
-def test_what_expired_leaves_nothing_in_the_order_of_priorities(plane, queue, peer):
+def test_what_expired_leaves_nothing_in_the_order_of_priorities(engine, queue, peer):
     """Nobody ever takes from this queue, and it is never empty."""
     queue.set_priorities(3)
     queue.set_message_ttl(10)
     before = allocated_bytes()
     for _ in range(100):
         for _ in range(1000):
-            plane.publish([queue], "", "q", b"\0\0", b"")
-        plane.now_ms += 6
-        plane.run()
+            engine.publish([queue], "", "q", b"\0\0", b"")
+        engine.clock.now_ms += 6
+        engine.run()
     assert 0 < queue.ready_count <= 2000
     assert allocated_bytes() - before < 400_000
     assert len(peer.drain(queue)) == 1000

@@ -12,10 +12,10 @@ def bodies(queue):
     return [body for _, _, _, body in snapshot(queue)]
 
 
-def test_exchange_key_properties_and_body_are_as_they_were(plane, queue):
-    plane.publish([queue], "the exchange", "ключ", b"\x10\x00\x02", b"the body")
-    plane.publish([queue], "", "", b"\0\0", b"")
-    assert snapshot(queue) == plane.snapshot(queue)
+def test_exchange_key_properties_and_body_are_as_they_were(engine, queue):
+    engine.publish([queue], "the exchange", "ключ", b"\x10\x00\x02", b"the body")
+    engine.publish([queue], "", "", b"\0\0", b"")
+    assert snapshot(queue) == snapshot(queue)
     assert snapshot(queue) == [
         ("the exchange", "ключ", b"\x10\x00\x02", b"the body"),
         ("", "", b"\0\0", b""),
@@ -26,14 +26,14 @@ def test_an_empty_queue_has_none(queue):
     assert snapshot(queue) == []
 
 
-def test_it_is_all_in_order_over_many_blocks(plane, queue):
+def test_it_is_all_in_order_over_many_blocks(engine, queue):
     for number in range(1_000):
-        plane.publish([queue], "x", "k", b"\0\0", b"%d" % number)
+        engine.publish([queue], "x", "k", b"\0\0", b"%d" % number)
     assert bodies(queue) == [b"%d" % number for number in range(1_000)]
     assert queue.ready_count == 1_000
 
 
-def test_what_is_delivered_or_gone_is_not_there(plane, queue, peer: Peer):
+def test_what_is_delivered_or_gone_is_not_there(engine, queue, peer: Peer):
     peer.feed(b"".join(publish(1, "q", b"%d" % number) for number in range(4)))
     peer.channel.consume(queue, "c", False, 0, 2)
     assert len(peer.deliveries()) == 2
@@ -42,16 +42,16 @@ def test_what_is_delivered_or_gone_is_not_there(plane, queue, peer: Peer):
     assert bodies(queue) == [b"3"]
 
 
-def test_what_is_over_the_limit_is_not_there(plane, queue):
+def test_what_is_over_the_limit_is_not_there(engine, queue):
     queue.set_limits(max_length=2, max_bytes=None, overflow="drop-head")
     for number in range(5):
-        plane.publish([queue], "x", "k", b"\0\0", b"%d" % number)
-    plane.run()
+        engine.publish([queue], "x", "k", b"\0\0", b"%d" % number)
+    engine.run()
     assert bodies(queue) == [b"3", b"4"]
 
 
-def test_durable_records_are_read_as_well(plane, disk):
-    other, queue = plane.queue(7, "durable", True), plane.queue(0, "q", False)
-    plane.publish([other, queue], "x", "k", PERSISTENT, b"kept")
-    disk.sync(plane)
+def test_durable_records_are_read_as_well(engine, disk):
+    other, queue = engine.queue(7, "durable", True), engine.queue(0, "q", False)
+    engine.publish([other, queue], "x", "k", PERSISTENT, b"kept")
+    disk.sync(engine)
     assert snapshot(queue) == [("x", "k", PERSISTENT, b"kept")]

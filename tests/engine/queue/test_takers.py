@@ -63,13 +63,13 @@ def test_those_without_credit_are_passed_over_and_come_back_last(queue, peer):
     assert takers(peer) == "cba"
 
 
-def test_a_single_active_consumer(plane, queue, peer):
+def test_a_single_active_consumer(engine, queue, peer):
     queue.set_single_active_consumer(True)
-    other = Peer(plane)
+    other = Peer(engine)
     first = peer.channel.consume(queue, "a", False, 0, 2)
     other.channel.consume(queue, "b", False, 0, 0)
     send(peer, 5)
-    plane.run()
+    engine.run()
     assert takers(peer) == "aa"
     assert takers(other) == ""
     peer.feed(ack(1, 1))
@@ -81,9 +81,9 @@ def test_a_single_active_consumer(plane, queue, peer):
     assert takers(other) == "bb"
 
 
-def test_the_active_consumer_that_is_lost_gives_back_to_the_next(plane, queue, peer):
+def test_the_active_consumer_that_is_lost_gives_back_to_the_next(engine, queue, peer):
     queue.set_single_active_consumer(True)
-    other = Peer(plane)
+    other = Peer(engine)
     peer.channel.consume(queue, "a", False, 0, 0)
     other.channel.consume(queue, "b", False, 0, 0)
     send(peer, 3)
@@ -92,13 +92,13 @@ def test_the_active_consumer_that_is_lost_gives_back_to_the_next(plane, queue, p
     assert [(each.consumer, each.redelivered) for each in other.deliveries()] == [("b", True)] * 3
 
 
-def test_a_thousand_consumers_share_evenly(plane, queue, peer):
-    peers = [Peer(plane) for _ in range(10)]
+def test_a_thousand_consumers_share_evenly(engine, queue, peer):
+    peers = [Peer(engine) for _ in range(10)]
     for each in peers:
         for number in range(100):
             each.channel.consume(queue, f"{number}", False, 0, 2)
     send(peer, 3000)
-    plane.run()
+    engine.run()
     shares = Counter(
         (at, each.consumer) for at, one in enumerate(peers) for each in one.deliveries()
     )

@@ -14,37 +14,37 @@ def send(peer: Peer, ttl_ms: int, count: int = 1) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_goes_when_it_is_due(plane, queue, peer, seed):
+def test_each_goes_when_it_is_due(engine, queue, peer, seed):
     times = [1 + Random(seed).randrange(500) for _ in range(300)]
     times = Random(seed).sample(range(1, 1000), 300) + times
-    start = plane.now_ms
+    start = engine.clock.now_ms
     for each in times:
         send(peer, each)
     while times:
         due = min(times)
-        assert plane.next_due_ms == start + due
-        plane.now_ms = start + due - 1
-        plane.run()
+        assert engine.next_due_ms == start + due
+        engine.clock.now_ms = start + due - 1
+        engine.run()
         assert queue.ready_count == len(times)
-        plane.now_ms += 1
-        plane.run()
+        engine.clock.now_ms += 1
+        engine.run()
         times = [each for each in times if each > due]
         assert queue.ready_count == len(times)
-    assert plane.next_due_ms == 0
+    assert engine.next_due_ms == 0
 
 
-def test_what_is_due_together_dies_in_order_of_arrival(plane, queue, peer):
+def test_what_is_due_together_dies_in_order_of_arrival(engine, queue, peer):
     buried = []
     queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
     numbers = [b"%d" % number for number in range(100)]
     for number in numbers:
         peer.feed(publish(2, "q", number, raw=properties(expiration="5")))
-    plane.now_ms += 5
-    plane.run()
+    engine.clock.now_ms += 5
+    engine.run()
     assert buried == numbers
 
 
-def test_timers_of_what_is_gone_are_forgotten_in_time(plane, queue, peer):
+def test_timers_of_what_is_gone_are_forgotten_in_time(engine, queue, peer):
     """Otherwise a day's messages with a day to live would be remembered, though long settled."""
     peer.channel.consume(queue, "c", True, 0, 0)
     send(peer, 50_000)
@@ -54,29 +54,29 @@ def test_timers_of_what_is_gone_are_forgotten_in_time(plane, queue, peer):
         assert len(peer.deliveries()) >= 100
     send(peer, 70_000)
     peer.deliveries()
-    assert plane.next_due_ms in (0, plane.now_ms + 60_000, plane.now_ms + 70_000)
+    assert engine.next_due_ms in (0, engine.clock.now_ms + 60_000, engine.clock.now_ms + 70_000)
 
 
-def test_pruning_keeps_those_that_will_ring(plane, queue, peer):
+def test_pruning_keeps_those_that_will_ring(engine, queue, peer):
     send(peer, 500)
     send(peer, 900)
     assert peer.channel.get(queue, False)
     for _ in range(30):
         send(peer, 60_000, 100)
-        plane.run()
+        engine.run()
         queue.purge() if queue.ready_count > 2000 else None
     left = queue.ready_count
-    plane.now_ms += 900
-    plane.run()
+    engine.clock.now_ms += 900
+    engine.run()
     assert queue.ready_count <= left
     peer.feed(nack(1, 1))
-    plane.run()
-    plane.now_ms += 60_000
-    plane.run()
+    engine.run()
+    engine.clock.now_ms += 60_000
+    engine.run()
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
 
 
-def test_messages_that_share_a_timer_die_one_by_one(plane, queue, peer):
+def test_messages_that_share_a_timer_die_one_by_one(engine, queue, peer):
     """Those of a queue with a time to live do, whatever becomes of some of them."""
     queue.set_message_ttl(1000)
     peer.feed(b"".join(publish(2, "q", b"%d" % number) for number in range(1000)))
@@ -88,30 +88,30 @@ def test_messages_that_share_a_timer_die_one_by_one(plane, queue, peer):
     pair = b"".join(publish(2, "q", raw=properties(expiration=ttl)) for ttl in ("5000", "5001"))
     for _ in range(50):  # so many that timers of what is gone are looked for
         peer.feed(pair * 50)
-        plane.run()
+        engine.run()
         peer.take()
     peer.channel.cancel(consumer)
     for tag in range(301, 801):
         peer.feed(nack(1, tag))
-    plane.now_ms += 999
-    plane.run()
-    assert (queue.ready_count, queue.unacked_count, plane.expired) == (500, 200, 0)
-    plane.now_ms += 1
-    plane.run()
-    assert (queue.ready_count, queue.unacked_count, plane.expired) == (0, 200, 500)
+    engine.clock.now_ms += 999
+    engine.run()
+    assert (queue.ready_count, queue.unacked_count, engine.queues.expired) == (500, 200, 0)
+    engine.clock.now_ms += 1
+    engine.run()
+    assert (queue.ready_count, queue.unacked_count, engine.queues.expired) == (0, 200, 500)
     for tag in range(801, 1001):
         peer.feed(nack(1, tag))
-    plane.run()
-    assert (queue.ready_count, queue.unacked_count, plane.expired) == (0, 0, 700)
+    engine.run()
+    assert (queue.ready_count, queue.unacked_count, engine.queues.expired) == (0, 0, 700)
 
 
-def test_a_message_that_goes_back_and_forth_has_one_timer(plane, queue, peer):
+def test_a_message_that_goes_back_and_forth_has_one_timer(engine, queue, peer):
     send(peer, 1000)
     for tag in range(1, 3001):
         assert peer.channel.get(queue, False)
         peer.take()
         peer.feed(nack(1, tag))
-    plane.now_ms += 1000
-    plane.run()
-    assert (queue.ready_count, plane.expired) == (0, 1)
-    assert plane.next_due_ms == 0
+    engine.clock.now_ms += 1000
+    engine.run()
+    assert (queue.ready_count, engine.queues.expired) == (0, 1)
+    assert engine.next_due_ms == 0

@@ -22,7 +22,7 @@ from tests.engine.frames import (
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.queue.lease import Lease
 from leporid.engine.queue.unique_queue import UniqueQueue, dedup_key
 
@@ -39,8 +39,8 @@ def raw(
 
 
 @pytest.fixture
-def unique(plane: Plane, peer: Peer) -> UniqueQueue:
-    queue = peer.queues["u"] = plane.unique_queue(0, "u", False)
+def unique(engine: Engine, peer: Peer) -> UniqueQueue:
+    queue = peer.queues["u"] = engine.unique_queue(0, "u", False)
     assert isinstance(queue, UniqueQueue)
     return queue
 
@@ -111,17 +111,19 @@ def test_a_message_is_not_enqueued_twice(unique: UniqueQueue, peer: Peer):
     assert unique.known == 2
 
 
-def test_its_publisher_gets_a_confirm_and_no_return(unique: UniqueQueue, peer: Peer, plane: Plane):
+def test_its_publisher_gets_a_confirm_and_no_return(
+    unique: UniqueQueue, peer: Peer, engine: Engine
+):
     peer.channel.select_confirm()
     for _ in range(2):
         peer.feed(publish(1, "u", b"x", raw=raw("a"), mandatory=True))
     events = peer.events()
     assert not any(isinstance(event, Returned) for event in events)
     assert [event.tag for event in events if isinstance(event, Confirm)][-1] == 2
-    assert (plane.unroutable, plane.published, unique.ready_count) == (0, 1, 1)
+    assert (engine.queues.unroutable, engine.queues.published, unique.ready_count) == (0, 1, 1)
 
 
-def test_a_key_is_free_when_its_message_has_left(unique: UniqueQueue, peer: Peer, plane: Plane):
+def test_a_key_is_free_when_its_message_has_left(unique: UniqueQueue, peer: Peer, engine: Engine):
     send(peer, "a", b"1")
     got = peer.get(unique, no_ack=False)
     assert got is not None
@@ -142,25 +144,25 @@ def test_a_key_is_free_when_its_message_has_left(unique: UniqueQueue, peer: Peer
     assert bodies(unique) == [b"5"]
 
 
-def test_what_expires_or_is_dropped_frees_its_key(unique: UniqueQueue, peer: Peer, plane: Plane):
+def test_what_expires_or_is_dropped_frees_its_key(unique: UniqueQueue, peer: Peer, engine: Engine):
     peer.feed(publish(2, "u", b"1", raw=raw("a", expiration="100")))
-    plane.now_ms += 100
-    plane.run()
+    engine.clock.now_ms += 100
+    engine.run()
     send(peer, "a", b"2")
     unique.set_limits(max_length=1)
     send(peer, "b", b"3")
-    plane.run()
+    engine.run()
     assert bodies(unique) == [b"3"]
     send(peer, "a", b"4")
-    plane.run()
+    engine.run()
     assert bodies(unique) == [b"4"]
 
 
 def test_a_dead_letter_that_comes_back_is_no_duplicate(
-    unique: UniqueQueue, peer: Peer, plane: Plane
+    unique: UniqueQueue, peer: Peer, engine: Engine
 ):
     def back(reason: str, exchange: str, key: str, properties: bytes, body: bytes) -> None:
-        plane.publish([unique], exchange, key, properties, body + b"+")
+        engine.publish([unique], exchange, key, properties, body + b"+")
 
     unique.dead_letters = back
     send(peer, "a", b"1")
@@ -168,7 +170,7 @@ def test_a_dead_letter_that_comes_back_is_no_duplicate(
         got = peer.get(unique, no_ack=False)
         assert got is not None
         peer.feed(nack(1, got.tag, requeue=False))
-        plane.run()
+        engine.run()
     assert bodies(unique) == [b"1++"]
     send(peer, "a", b"2")
     assert unique.ready_count == 1
@@ -177,21 +179,21 @@ def test_a_dead_letter_that_comes_back_is_no_duplicate(
 
 
 def test_many_dead_letters_at_once_free_their_keys_once(
-    unique: UniqueQueue, peer: Peer, plane: Plane
+    unique: UniqueQueue, peer: Peer, engine: Engine
 ):
     found: list[bytes] = []
     unique.dead_letters = lambda *letter: found.append(letter[-1])
     for number in range(3000):
         peer.feed(publish(2, "u", b"%d" % number, raw=raw(f"k{number}", expiration="100")))
-    plane.now_ms += 100
+    engine.clock.now_ms += 100
     while len(found) < 3000:
-        plane.run()
+        engine.run()
     assert (unique.known, unique.ready_count, unique.unacked_count) == (0, 0, 0)
 
 
-def test_other_queues_get_what_one_has_already(unique: UniqueQueue, peer: Peer, plane: Plane):
-    other = plane.queue(0, "o", False)
-    peer.session.sources["both"] = plane.route_cache("both", lambda *_: [unique, other], True)
+def test_other_queues_get_what_one_has_already(unique: UniqueQueue, peer: Peer, engine: Engine):
+    other = engine.queue(0, "o", False)
+    peer.session.sources["both"] = engine.route_cache("both", lambda *_: [unique, other], True)
     for body in (b"1", b"2"):
         peer.feed(publish(2, "k", body, raw=raw("a"), exchange="both"))
     assert bodies(unique) == [b"1"]
@@ -243,8 +245,8 @@ def test_in_a_transaction_a_full_queue_buries_no_duplicate(unique: UniqueQueue, 
 class Unique(Broker):
     """With one queue, u, that takes nothing twice."""
 
-    def declare(self, plane: Plane) -> None:
-        self.queues["u"] = plane.unique_queue(1, "u", True)
+    def declare(self, engine: Engine) -> None:
+        self.queues["u"] = engine.unique_queue(1, "u", True)
 
     def publish(self, key: str | None, body: bytes, mode: int = 2) -> None:
         self.send("u", body, raw(key, mode=mode))
@@ -260,11 +262,11 @@ def test_a_duplicate_is_confirmed_when_the_first_is_on_disk():
     broker = Unique(names="u")
     broker.peer.channel.select_confirm()
     broker.publish("a", b"1")
-    other = Peer(broker.plane, broker.queues)
+    other = Peer(broker.engine, broker.queues)
     other.channel.select_confirm()
     other.feed(publish(1, "u", b"2", raw=raw("a", mode=2)))
     assert not [event for event in other.events() if isinstance(event, Confirm)]
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     assert [event.tag for event in other.events() if isinstance(event, Confirm)] == [1]
 
 
@@ -276,8 +278,8 @@ def test_what_is_in_the_queue_is_known_after_a_restart(orderly: bool):
     broker.publish("transient", b"gone", mode=1)
     for _ in range(5):
         broker.peer.get(broker.queue)
-    broker.plane.run()
-    broker.disk.sync(broker.plane)
+    broker.engine.run()
+    broker.disk.sync(broker.engine)
     broker.stop() if orderly else broker.restart()
     assert broker.queue.known == 15
     for number in range(20):
@@ -293,11 +295,11 @@ def test_what_is_in_the_queue_is_known_after_a_restart(orderly: bool):
 def test_a_message_that_came_twice_through_a_crash_is_known_until_both_have_left():
     broker = Unique(names="u")
     broker.publish("a", b"1")
-    broker.disk.sync(broker.plane)
+    broker.disk.sync(broker.engine)
     broker.peer.get(broker.queue)  # settled, but the log does not say so yet
     broker.publish("a", b"2")
     disk = broker.disk.copy()
-    assert broker.disk.begin(broker.plane)
+    assert broker.disk.begin(broker.engine)
     assert broker.disk.job is not None
     record = broker.disk.job[1][0][3]
     size = int.from_bytes(record[:4], "little")
@@ -349,8 +351,8 @@ def test_against_a_list(events):
             broker.queue.purge()
             ready = []
         elif what == "restart":
-            broker.plane.run()
-            broker.disk.sync(broker.plane)
+            broker.engine.run()
+            broker.disk.sync(broker.engine)
             broker.stop() if value else broker.restart()
             ready = [entry for entry in sorted(ready + taken) if entry[2]]
             taken, leases = [], []

@@ -10,7 +10,7 @@ from tests.engine.session_fake import Peer
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 from leporid.engine.routing.conditional_routes import ConditionalRoute
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.selector import Selector
@@ -24,19 +24,19 @@ def selector(text: str) -> Selector:
 class World:
     """An exchange whose one route is made of filters, and two queues."""
 
-    def __init__(self, plane: Plane, peer: Peer) -> None:
-        self.plane, self.peer = plane, peer
-        self.a, self.b, self.c = (plane.queue(0, name, False) for name in "abc")
+    def __init__(self, engine: Engine, peer: Peer) -> None:
+        self.engine, self.peer = engine, peer
+        self.a, self.b, self.c = (engine.queue(0, name, False) for name in "abc")
         self.asked = 0
         self.always: list[object] = []
         self.filtered: list[tuple[Filter, object]] = []
-        self.source = plane.route_cache("x", self.resolve, True)
+        self.source = engine.route_cache("x", self.resolve, True)
         peer.session.sources["x"] = self.source
 
     def resolve(self, key: str, raw: bytes | None) -> ConditionalRoute:
         assert raw is None
         self.asked += 1
-        return self.plane.conditional_route(self.always, self.filtered)
+        return self.engine.conditional_route(self.always, self.filtered)
 
     def goes(self, key: str = "k", **headers: Value) -> str:
         raw = encode_properties(Properties(headers=headers))
@@ -46,8 +46,8 @@ class World:
 
 
 @pytest.fixture
-def world(plane, peer) -> World:
-    return World(plane, peer)
+def world(engine, peer) -> World:
+    return World(engine, peer)
 
 
 def test_each_message_is_asked_for_and_each_key_once(world):
@@ -80,12 +80,12 @@ def test_what_was_asked_is_counted(world):
     world.filtered = [(selector("n > 1"), world.a), (selector("m = 'x'"), world.b)]
     world.goes(n=2)
     world.goes(n="text", m="x")
-    plane = world.plane
-    assert (plane.filters_asked, plane.filters_evaluated) == (4, 3)
-    assert (plane.filters_matched, plane.filters_failed) == (2, 1)
-    plane.note_filtered(5, 2, 1)
-    assert (plane.filters_asked, plane.filters_evaluated) == (9, 8)
-    assert (plane.filters_matched, plane.filters_failed) == (4, 2)
+    engine = world.engine
+    assert (engine.publishing.filters.asked, engine.publishing.filters.evaluated) == (4, 3)
+    assert (engine.publishing.filters.matched, engine.publishing.filters.type_errors) == (2, 1)
+    engine.publishing.filters.note(5, 5, 2, 1)
+    assert (engine.publishing.filters.asked, engine.publishing.filters.evaluated) == (9, 8)
+    assert (engine.publishing.filters.matched, engine.publishing.filters.type_errors) == (4, 2)
 
 
 def test_a_route_that_is_forgotten_is_made_again(world):
@@ -101,7 +101,7 @@ def test_a_route_that_is_forgotten_is_made_again(world):
 
 
 def test_routes_with_and_without_filters_side_by_side(world):
-    plain = world.plane.route_cache("plain", lambda key, raw: [world.c], True)
+    plain = world.engine.route_cache("plain", lambda key, raw: [world.c], True)
     world.peer.session.sources["plain"] = plain
     world.filtered = [(selector("n > 1"), world.a)]
     for _ in range(3):
@@ -116,13 +116,13 @@ def test_routes_with_and_without_filters_side_by_side(world):
 class Deciding(World):
     """An exchange whose routes are found out by which filters a message passes."""
 
-    def __init__(self, plane: Plane, peer: Peer) -> None:
-        super().__init__(plane, peer)
+    def __init__(self, engine: Engine, peer: Peer) -> None:
+        super().__init__(engine, peer)
         self.filters = [selector("n > 1"), selector("n > 2"), selector("m = 'x'")]
 
     def resolve(self, key: str, raw: bytes | None) -> object:  # type: ignore[override]
         if raw is None:
-            return self.plane.filter_outcomes(self.filters)
+            return self.engine.filter_outcomes(self.filters)
         self.asked += 1
         passed = [one.matches_message("x", key, raw) for one in self.filters]
         queues = self.a, self.b, self.c
@@ -130,8 +130,8 @@ class Deciding(World):
 
 
 @pytest.fixture
-def deciding(plane, peer) -> Deciding:
-    return Deciding(plane, peer)
+def deciding(engine, peer) -> Deciding:
+    return Deciding(engine, peer)
 
 
 def test_messages_that_pass_the_same_filters_are_asked_about_once(deciding):
@@ -162,21 +162,25 @@ def test_what_was_found_out_is_forgotten_with_the_route(deciding):
 def test_what_is_known_by_heart_is_counted_too(deciding):
     """Who finds it out asks, and counts, by itself."""
     deciding.goes(n=2)
-    assert deciding.plane.filters_asked == 0
+    assert deciding.engine.publishing.filters.asked == 0
     deciding.goes(n=2)
-    plane = deciding.plane
-    assert (plane.filters_asked, plane.filters_evaluated, plane.filters_matched) == (3, 2, 1)
+    engine = deciding.engine
+    assert (
+        engine.publishing.filters.asked,
+        engine.publishing.filters.evaluated,
+        engine.publishing.filters.matched,
+    ) == (3, 2, 1)
     assert deciding.source.counters.asked == 3
 
 
 @pytest.mark.slow
-def test_outcomes_are_bounded(plane, peer):
-    world = Deciding(plane, peer)
+def test_outcomes_are_bounded(engine, peer):
+    world = Deciding(engine, peer)
     world.filters = [selector(f"h{n} = 1") for n in range(20)]
     world.resolve = lambda key, raw: (  # type: ignore[method-assign]
-        plane.filter_outcomes(world.filters) if raw is None else [world.a]
+        engine.filter_outcomes(world.filters) if raw is None else [world.a]
     )
-    world.source = plane.route_cache("x", world.resolve, True)
+    world.source = engine.route_cache("x", world.resolve, True)
     peer.session.sources["x"] = world.source
     epoch = world.source.epoch
     for number in range(80_000):

@@ -11,12 +11,12 @@ from tests.engine.frames import properties, publish, table
 class Routes:
     """Answers for an exchange, and counts what it is asked."""
 
-    def __init__(self, plane, peer, cacheable: bool = True) -> None:
+    def __init__(self, engine, peer, cacheable: bool = True) -> None:
         self.asked: Counter[str] = Counter()
         self.raws: list[bytes | None] = []
         self.queues: dict[str, list] = {}
         self.peer = peer
-        self.source = plane.route_cache("x", self.resolve, cacheable)
+        self.source = engine.route_cache("x", self.resolve, cacheable)
         peer.session.sources["x"] = self.source
 
     def resolve(self, key: str, raw: bytes | None) -> list:
@@ -30,8 +30,8 @@ class Routes:
 
 
 @pytest.fixture
-def routes(plane, peer):
-    return Routes(plane, peer)
+def routes(engine, peer):
+    return Routes(engine, peer)
 
 
 def test_each_key_is_asked_for_once(routes, queue):
@@ -90,8 +90,8 @@ def test_keys_without_end(routes, queue):
     assert set(routes.asked.values()) <= {1, 2}
 
 
-def test_keys_that_differ_in_one_byte(routes, plane):
-    queues = {bytes((65 + at,)) * 20: plane.queue(0, str(at), False) for at in range(20)}
+def test_keys_that_differ_in_one_byte(routes, engine):
+    queues = {bytes((65 + at,)) * 20: engine.queue(0, str(at), False) for at in range(20)}
     for key, queue in queues.items():
         routes.queues[key.decode()] = [queue]
     for _ in range(3):
@@ -100,8 +100,8 @@ def test_keys_that_differ_in_one_byte(routes, plane):
     assert set(routes.asked.values()) == {1}
 
 
-def test_where_headers_count_every_message_is_asked_for(plane, peer, queue):
-    routes = Routes(plane, peer, cacheable=False)
+def test_where_headers_count_every_message_is_asked_for(engine, peer, queue):
+    routes = Routes(engine, peer, cacheable=False)
     routes.queues = {"k": [queue]}
     raw = properties(headers=table(a=b"V"))
     routes.send("k", "k", raw=raw)
@@ -122,12 +122,12 @@ def test_an_exchange_may_begin_and_cease_to_look_at_headers(routes, queue):
     assert routes.raws == [None, b"\x00\x00", b"\x00\x00", None]
 
 
-def test_a_retired_source_is_not_used(routes, plane, peer, queue):
+def test_a_retired_source_is_not_used(routes, engine, peer, queue):
     routes.queues = {"k": [queue]}
     routes.send("k")
     routes.source.retire()
     assert routes.source.retired
-    other = Routes(plane, peer)
+    other = Routes(engine, peer)
     other.send("k")
     assert other.asked == {"k": 1}
     assert queue.ready_count == 1
@@ -143,8 +143,8 @@ def test_a_key_that_is_no_text_is_a_fault_of_the_channel(routes, peer):
     assert not routes.asked
 
 
-def test_channels_of_one_connection_may_use_many_exchanges(plane, peer, queue):
-    one, two = Routes(plane, peer), Routes(plane, peer)
+def test_channels_of_one_connection_may_use_many_exchanges(engine, peer, queue):
+    one, two = Routes(engine, peer), Routes(engine, peer)
     peer.session.sources.update(one=one.source, two=two.source)
     one.queues = {"k": [queue]}
     for _ in range(3):

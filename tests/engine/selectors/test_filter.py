@@ -24,19 +24,19 @@ EMPTY = encode_properties(Properties())
 @pytest.fixture
 def stream() -> Stream:
     """A hundred messages whose header n counts them, every tenth with tag A."""
-    plane, disk = make_plane(), Disk()
-    disk.attach(plane)
-    stream: Stream = plane.stream(1, "s")
+    engine, disk = make_plane(), Disk()
+    disk.attach(engine)
+    stream: Stream = engine.stream(1, "s")
     stream.set_retention(segment_bytes=4096)
-    peer = Peer(plane, {"s": stream})
+    peer = Peer(engine, {"s": stream})
     for number in range(100):
         headers: dict[str, Value] = {"n": number}
         if number % 10 == 0:
             headers["x-tag"] = "A"
         raw = encode_properties(Properties(headers=headers, delivery_mode=2))
         peer.feed(publish(1, "s", bytes(100), raw=raw))
-    disk.sync(plane)
-    plane.run()
+    disk.sync(engine)
+    engine.run()
     return stream
 
 

@@ -11,7 +11,7 @@ def test_a_cut_write_takes_only_what_nobody_was_told_of():
     world.send(*numbered(5))
     world.sync()
     world.send(*numbered(30, 5, size=150))
-    assert world.disk.begin(world.plane)
+    assert world.disk.begin(world.engine)
     ((_, writes, _),) = world.disk.stream_work
     files = world.disk.streams[STREAM]
     for cut in range(0, sum(len(data) for *_, data in writes), 61):

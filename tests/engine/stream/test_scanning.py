@@ -168,9 +168,9 @@ def test_without_credit_nothing_is_looked_at():
     world.sync()
     wanting = Wanting(world, by("n = 1"), prefetch=3)
     assert len(wanting.peer.deliveries()) == 3
-    world.plane.run()
+    world.engine.run()
     assert world.stream.filtering == (0, 3, 3, 0)
-    assert not world.plane.busy
+    assert not world.engine.busy
 
 
 def test_type_errors_are_counted():
@@ -215,10 +215,10 @@ def test_a_turn_ends_although_there_is_more_to_look_at(large: World):
     assert wanting.turn() == 0
     looked = large.stream.filtering[1] - before
     assert 0 < looked < 60_000
-    assert large.plane.busy
+    assert large.engine.busy
     assert 2 <= wanting.turns() < 20
     assert wanting.got == [120_000]
-    assert not large.plane.busy
+    assert not large.engine.busy
 
 
 def test_a_costly_expression_looks_at_less_each_turn(large: World):
@@ -236,27 +236,27 @@ def test_a_costly_expression_looks_at_less_each_turn(large: World):
 def test_readers_share_a_turn_and_none_waits_for_another_to_end(large: World):
     crowd = [Wanting(large, by("n = 2")) for _ in range(20)]
     before = large.stream.filtering[1]
-    large.plane.run()
+    large.engine.run()
     assert large.stream.filtering[1] - before < 60_000
     assert {wanting.reader.offset > 0 for wanting in crowd} == {True}
     places = [wanting.reader.offset for wanting in crowd]
     assert max(places) < 2 * min(places)
     for wanting in crowd:
         wanting.peer.channel.cancel(wanting.reader)
-    large.plane.run()
-    assert not large.plane.busy
+    large.engine.run()
+    assert not large.engine.busy
 
 
 def test_more_readers_than_a_turn_has_room_for_come_one_after_another(large: World):
     crowd = [Wanting(large, by("n = 2")) for _ in range(150)]
-    large.plane.run()
+    large.engine.run()
     assert 0 in {wanting.reader.offset for wanting in crowd}
-    large.plane.run()
+    large.engine.run()
     assert 0 not in {wanting.reader.offset for wanting in crowd}
     for wanting in crowd:
         wanting.peer.connection.lost()
-    large.plane.run()
-    assert not large.plane.busy
+    large.engine.run()
+    assert not large.engine.busy
 
 
 def test_summaries_make_it_one_turn(large: World):

@@ -7,7 +7,7 @@ from tests.engine.frames import PERSISTENT, Confirm, properties, publish
 from tests.engine.session_fake import Peer, make_plane
 from tests.engine.stream_world import STREAM, World, numbered
 
-from leporid.engine.plane import Plane
+from leporid.engine.engine import Engine
 
 
 def test_offsets_begin_at_zero_and_are_dense():
@@ -44,8 +44,8 @@ def test_it_is_there_after_a_restart():
 
 def test_a_message_goes_to_queues_and_streams_alike():
     world = World()
-    queue = world.plane.queue(1, "q", True)
-    world.peer.session.sources["e"] = world.plane.route_cache(
+    queue = world.engine.queue(1, "q", True)
+    world.peer.session.sources["e"] = world.engine.route_cache(
         "e", lambda key, raw: [queue, world.stream], True
     )
     world.peer.feed(publish(1, "k", b"both", exchange="e", raw=PERSISTENT))
@@ -76,9 +76,9 @@ def test_the_rest_of_the_properties_is_as_it_was(raw):
     world = World()
     world.peer.feed(publish(1, "s", b"x", raw=raw))
     world.sync()
-    reader = Peer(world.plane, {"s": world.stream})
+    reader = Peer(world.engine, {"s": world.stream})
     reader.channel.consume_stream(world.stream, "r", 1, 0)
-    world.plane.run()
+    world.engine.run()
     (event,) = reader.deliveries()
     found = event.raw
     at = found.index(b"x-stream-offsetl") - 5
@@ -98,8 +98,8 @@ def test_a_time_is_found_exactly(segment_bytes):
     times = []
     for number in range(700):
         if number % 7 == 0:
-            world.plane.wall_ms += number % 3
-        times.append(world.plane.wall_ms)
+            world.engine.clock.wall_ms += number % 3
+        times.append(world.engine.clock.wall_ms)
         world.send(b"x" * 50)
     world.sync()
     for wanted in range(times[0] - 1, times[-1] + 2):
@@ -112,10 +112,10 @@ def test_a_time_is_found_exactly(segment_bytes):
 def test_time_does_not_go_back_in_a_stream():
     world = World()
     world.send(b"a")
-    world.plane.wall_ms -= 1000
+    world.engine.clock.wall_ms -= 1000
     world.send(b"b")
     world.sync()
-    assert world.stream.offset_for(world.plane.wall_ms + 1000) == 0
+    assert world.stream.offset_for(world.engine.clock.wall_ms + 1000) == 0
 
 
 def test_an_empty_stream():
@@ -150,13 +150,13 @@ def test_old_segments_go_although_nobody_writes():
     world = World(segment_bytes=4096, max_age_ms=60_000)
     world.send(*numbered(40, size=400))
     world.sync()
-    world.plane.now_ms += 50_000
-    world.plane.wall_ms += 50_000
-    world.plane.run()
+    world.engine.clock.now_ms += 50_000
+    world.engine.clock.wall_ms += 50_000
+    world.engine.run()
     assert world.stream.first == 0
-    world.plane.now_ms += 20_000
-    world.plane.wall_ms += 20_000
-    world.plane.run()
+    world.engine.clock.now_ms += 20_000
+    world.engine.clock.wall_ms += 20_000
+    world.engine.run()
     assert 0 < world.stream.first < 40
     world.sync()
     assert len(world.disk.streams[STREAM]) == 1
@@ -166,15 +166,15 @@ def test_nothing_goes_that_a_reader_is_on():
     world = World(segment_bytes=4096, max_bytes=5_000)
     world.send(*numbered(3, size=100))
     world.sync()
-    slow = Peer(world.plane, {"s": world.stream})
+    slow = Peer(world.engine, {"s": world.stream})
     reader = slow.channel.consume_stream(world.stream, "slow", 1, 0)
     for number in range(60):
         world.send(b"%d" % number + bytes(400))
         world.sync()
     assert world.stream.first == 0
     slow.channel.cancel(reader)
-    world.plane.now_ms += 5000
-    world.plane.run()
+    world.engine.clock.now_ms += 5000
+    world.engine.run()
     assert world.stream.first > 0
 
 
@@ -198,15 +198,15 @@ def test_a_deleted_stream_leaves_nothing():
     world.send(b"a")
     world.sync()
     world.send(b"b")
-    assert world.disk.begin(world.plane)
+    assert world.disk.begin(world.engine)
     world.stream.retire()
-    world.disk.complete(world.plane)
-    world.disk.sync(world.plane)
+    world.disk.complete(world.engine)
+    world.disk.sync(world.engine)
     assert STREAM not in world.disk.streams
 
 
 def test_incarnations_differ():
-    plane: Plane = make_plane()
-    plane.incarnation_prefix = "d1"
-    assert plane.stream(5, "s").incarnation == "d1-5"
-    assert plane.stream(6, "s").incarnation == "d1-6"
+    engine: Engine = make_plane()
+    engine.streams.incarnation_prefix = "d1"
+    assert engine.stream(5, "s").incarnation == "d1-5"
+    assert engine.stream(6, "s").incarnation == "d1-6"

@@ -112,8 +112,8 @@ def test_what_a_window_shows_outlives_retention_and_mapping():
         assert world.stream.first == 0
         assert (oldest := world.stream.log.segments[0]) is not None
         assert not oldest.mapped
-    world.plane.now_ms += 1000  # retention looks once a second, and when a segment is full
-    world.plane.run()
+    world.engine.clock.now_ms += 1000  # retention looks once a second, and when a segment is full
+    world.engine.run()
     assert world.stream.first > 0
 
 

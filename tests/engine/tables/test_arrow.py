@@ -44,7 +44,7 @@ def made(*messages: tuple[str, str, bytes, bytes]) -> World:
     """A stream of messages: exchange, key, properties, body."""
     world = World()
     for exchange, key, properties, body in messages:
-        world.plane.publish([world.stream], exchange, key, properties, body)
+        world.engine.publish([world.stream], exchange, key, properties, body)
     world.sync()
     return world
 

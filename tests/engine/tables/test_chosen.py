@@ -44,12 +44,12 @@ def offsets(world: World, first: int = 0, rows_max: int = 10**6, **filters: Any)
 def test_by_exchange_key_and_time():
     world = World()
     world.peer.session.sources |= {
-        name: world.plane.route_cache(name, lambda *_: [world.stream], True) for name in "ef"
+        name: world.engine.route_cache(name, lambda *_: [world.stream], True) for name in "ef"
     }
     for at in range(20):
         world.peer.feed(publish(1, f"k{at}", exchange="fe"[at % 2]))
     world.sync()
-    now = world.plane.wall_ms
+    now = world.engine.clock.wall_ms
     assert offsets(world, routing_key=b"k1") == [1]
     assert offsets(world, routing_key_prefix=b"k1", exchange=b"f") == [10, 12, 14, 16, 18]
     assert offsets(world, routing_key_prefix=b"k10 and more") == []
@@ -108,9 +108,9 @@ def test_the_same_as_one_by_one(runs, first, rows_max):
 
 
 def test_of_a_queue():
-    plane = make_plane()
-    queue = plane.queue(0, "q", False)
-    peer = Peer(plane, {"q": queue})
+    engine = make_plane()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue})
     for number in range(10):
         peer.feed(publish(1, "q", b"%d" % number, raw=raw_of({"n": number})))
     browse = Browse(queue)

@@ -14,7 +14,7 @@ from tests.engine.tables.test_arrow import rows_of
 from tests.management.arrows import stream_of
 
 from leporid.amqp.errors import NotFound
-from leporid.engine.connection.interceptor import Interceptor
+from leporid.engine.publishing.interceptor import Interceptor
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.tables.publisher import Publisher
 from leporid.engine.tables.rows import Rows, encode
@@ -31,8 +31,8 @@ def encoded(columns: dict[str, Any], types: dict[str, Any] | None = None) -> Row
 
 
 def publisher(world: World, *queues: Any, **producer: Any) -> Publisher:
-    source = world.plane.route_cache("e", lambda key, raw: queues if key != "lost" else [], True)
-    return Publisher(world.plane, lambda name: source, **producer)
+    source = world.engine.route_cache("e", lambda key, raw: queues if key != "lost" else [], True)
+    return Publisher(world.engine.publishing, lambda name: source, **producer)
 
 
 texts = st.none() | st.text(max_size=20)
@@ -85,7 +85,7 @@ def test_what_is_published_is_read_back(rows):
 
 def test_rows_are_counted_by_what_became_of_them():
     world = World()
-    queue = world.plane.queue(0, "q", False)
+    queue = world.engine.queue(0, "q", False)
     queue.set_limits(max_length=1, max_bytes=None, overflow="reject-publish")
     one = publisher(world, queue)
     rows = encoded({"body": ["a", "b", "c"], "routing_key": ["k", "lost", "k"]})
@@ -102,9 +102,9 @@ def test_durable_messages_have_a_generation_to_wait_for():
     world = World()
     one = publisher(world, world.stream)
     one.publish(encoded({"body": ["a"]}), 0, 1)
-    assert one.generation == world.plane.generation > world.plane.synced
-    assert world.disk.sync(world.plane)
-    assert one.generation <= world.plane.synced
+    assert one.generation == world.engine.logs.generation > world.engine.logs.synced
+    assert world.disk.sync(world.engine)
+    assert one.generation <= world.engine.logs.synced
 
 
 def test_duplicates_are_waited_for_too():
@@ -116,7 +116,7 @@ def test_duplicates_are_waited_for_too():
     again.publish(rows, 0, 3)
     assert (again.accepted, again.duplicates) == (1, 2)
     # The first time is not on disk yet, either.
-    assert again.generation == world.plane.generation
+    assert again.generation == world.engine.logs.generation
     world.sync()
     assert world.stream.end == 3
 
@@ -124,8 +124,8 @@ def test_duplicates_are_waited_for_too():
 def test_a_route_that_changed_is_asked_for_again():
     world = World()
     queues: list[Any] = [world.stream]
-    source = world.plane.route_cache("e", lambda key, raw: list(queues), True)
-    one = Publisher(world.plane, lambda name: source)
+    source = world.engine.route_cache("e", lambda key, raw: list(queues), True)
+    one = Publisher(world.engine.publishing, lambda name: source)
     rows = encoded({"body": ["a", "b"]})
     one.publish(rows, 0, 1)
     queues.clear()
@@ -136,15 +136,15 @@ def test_a_route_that_changed_is_asked_for_again():
 
 def test_filters_of_bindings_are_asked_for_each_row():
     world = World()
-    late = world.plane.queue(0, "late", False)
+    late = world.engine.queue(0, "late", False)
     filtered = [
         (Selector(program("routing_key = 'a' AND delay > '5'").code), world.stream),
         (Selector(program("routing_key = 'a' AND exchange = 'e'").code), late),
     ]
-    source = world.plane.route_cache(
-        "e", lambda key, raw: world.plane.conditional_route([], filtered), True
+    source = world.engine.route_cache(
+        "e", lambda key, raw: world.engine.conditional_route([], filtered), True
     )
-    one = Publisher(world.plane, lambda name: source)
+    one = Publisher(world.engine.publishing, lambda name: source)
     rows = encoded(
         {
             "body": ["1", "2", "3"],
@@ -166,13 +166,13 @@ def test_an_exchange_that_is_gone_is_a_fault():
         raise NotFound(f"no exchange '{name}'")
 
     with pytest.raises(NotFound, match="no exchange 'e'"):
-        Publisher(world.plane, nothing).publish(encoded({"body": ["a"]}), 0, 1)
+        Publisher(world.engine.publishing, nothing).publish(encoded({"body": ["a"]}), 0, 1)
 
 
 @pytest.mark.parametrize("producer", [{}, {"producer": b"p", "sequence": 1}])
 def test_what_comes_to_a_private_queue_only_is_unroutable_and_there(producer):
     world = World()
-    private = world.plane.queue(0, "private", False)
+    private = world.engine.queue(0, "private", False)
     private.private = True
     publishing = publisher(world, private, **producer)
     publishing.publish(encoded({"body": [b"x", b"y"], "routing_key": ["k", "k"]}), 0, 100)
@@ -182,8 +182,8 @@ def test_what_comes_to_a_private_queue_only_is_unroutable_and_there(producer):
 
 def test_rows_are_intercepted_as_messages_are():
     world = World()
-    world.plane.wall_ms = 5_999
-    world.plane.interceptor = Interceptor(
+    world.engine.clock.wall_ms = 5_999
+    world.engine.publishing.interceptor = Interceptor(
         timestamp="keep", message_id="off", random_bytes=lambda size: bytes(size)
     )
     columns = {

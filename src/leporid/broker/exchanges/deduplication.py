@@ -20,7 +20,7 @@ from leporid.broker.exchanges.fanout import FanoutRouter
 from leporid.broker.exchanges.message import Message
 
 if TYPE_CHECKING:
-    from leporid.engine.queue.exchange_cache import Cache
+    from leporid.engine.queue.exchange_cache import ExchangeCache
 
 SIZE_ARGUMENT: Final = "x-cache-size"
 TTL_ARGUMENT: Final = "x-cache-ttl"
@@ -57,7 +57,7 @@ class DeduplicationRouter(FanoutRouter):
         self.cache_size = size
         self.ttl_ms = ttl_ms
         self.lasting = lasting
-        self.cache: Cache | None = None
+        self.cache: ExchangeCache | None = None
 
     @classmethod
     def declared(

@@ -11,7 +11,7 @@ from typing import Final
 
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
-from leporid.engine.queue.delays import delay_of
+from leporid.engine.internal.delays import delay_of
 from leporid.engine.selectors.filter import Filter
 
 _NONE: Final[Mapping[str, Value]] = {}

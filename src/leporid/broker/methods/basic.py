@@ -185,7 +185,9 @@ def _start(
         read = vhost.reader_offsets(queue.name).get(reader)
         if read is not None:
             return read + 1
-    return streams.start_offset(stream, arguments.get(streams.OFFSET, "next"), vhost.plane.wall_ms)
+    return streams.start_offset(
+        stream, arguments.get(streams.OFFSET, "next"), vhost.engine.clock.wall_ms
+    )
 
 
 def _limits_channel(channel: ChannelState) -> bool:

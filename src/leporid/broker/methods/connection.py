@@ -134,7 +134,7 @@ def tune_ok(session: Session, method: ConnectionTuneOk) -> None:
     session.phase = Phase.OPENING
     session.channel_max = method.channel_max
     session.heartbeat_s = method.heartbeat
-    session.connection.frame_max = method.frame_max
+    session.connection.output.frame_max = method.frame_max
 
 
 def _check_tuned(name: str, value: int, low: int, high: int) -> None:

@@ -6,15 +6,18 @@ cdef class Channel  # before the modules that know it, too
 
 from leporid.engine.connection.assembly cimport Assembly
 from leporid.engine.connection.confirms cimport Confirms
+from leporid.engine.connection.connections cimport Connections
+from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.connection.credit cimport ChannelCredit
-from leporid.engine.connection.late_acks cimport LateAcks
-from leporid.engine.connection.unacked cimport UnackedDeliveries
-from leporid.engine.connection.outbox cimport Outbox
-from leporid.engine.plane cimport Plane
+from leporid.engine.connection.output cimport Output
+from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.connection.sender cimport Sender
-from leporid.engine.routing.route_cache cimport Route
-from leporid.engine.queue.takers cimport Taker
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.routing.route cimport Route
+from leporid.engine.routing.route_cache cimport LastRoute
+from leporid.engine.wire.message cimport Message
 from leporid.engine.wire.wire cimport Props
 
 cdef enum:
@@ -23,26 +26,29 @@ cdef enum:
     SETTLE_REQUEUE = 2              # those from here on requeue: the consumer did not want it now,
     SETTLE_FAIL = 3                 # or it failed (RabbitMQ: basic.reject, the end of a channel)
 
-cdef class Channel(Sender):
+cdef class Channel:
     cdef readonly uint16_t number
     cdef readonly bint closing      # refused: only close and close-ok are heard
     cdef readonly bint closed
     cdef readonly bint confirming
     cdef readonly bint transactional
-    cdef readonly bint flowing
     cdef public uint32_t prefetch_count
     cdef readonly uint32_t unacked_count
     cdef uint32_t global_limit
     cdef readonly ChannelCredit global_credit   # None: there never was such a limit
     cdef uint32_t outstanding       # unsettled deliveries to consumers, for the global limit
-    cdef Plane plane
-    cdef Outbox out
+    cdef Connections connections
+    cdef Publishing publishing
+    cdef Queues queues
+    cdef Logs logs
+    cdef Output out
+    cdef LastRoute last
     cdef object session
     cdef list consumers
     cdef uint64_t delivery_tag
     cdef UnackedDeliveries unacked
     cdef Confirms confirms
-    cdef bint unconfirmed           # stands in plane.confirming
+    cdef bint unconfirmed           # stands in connections.confirming
     cdef list tx_publishes
     cdef uint64_t tx_bytes
     cdef list tx_settles
@@ -56,11 +62,21 @@ cdef class Channel(Sender):
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1
-    cdef int accept(self, Route route, const uint8_t *names, size_t names_len,
-                    const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                    size_t body_len, Props *props, bint mandatory, uint8_t flags) except -1
-    cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
-                       size_t properties_len, const uint8_t *body, size_t body_len) except -1
+    cdef int find_routes(self, const Message *message) except -1
+    cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
+                    uint8_t flags) except -1
+    cdef int give_back(self, const Message *message) except -1
     cdef bint confirm(self) except -1
     cdef int forget_consumers(self) except -1
     cdef int shut(self) except -1
+    cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
+    cdef int take_back(self, size_t at) except -1
+    cdef int requeue_upto(self, ssize_t upto, int how) except -1
+    cdef int give_back_unsettled(self, int how) except -1
+    cdef int refuse_streams(self, ssize_t upto) except -1
+    cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1
+    cdef int settle_at(self, size_t at, int how) except -1
+    cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer taker, int how) except -1
+    cdef bint append_all(self, list publishes, list acks) except -1
+    cdef list routed_publishes(self, list reserving)
+    cdef Route routed_anew(self, Route route, bytes names, bytes properties)

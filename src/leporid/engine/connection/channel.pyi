@@ -3,10 +3,10 @@
 
 from typing import Any, TypeAlias
 
+from leporid.engine.connection.connections import Connections
 from leporid.engine.connection.consumer import Consumer
 from leporid.engine.connection.credit import ChannelCredit, Credit
-from leporid.engine.connection.outbox import Outbox
-from leporid.engine.connection.sender import Sender
+from leporid.engine.connection.output import Output
 from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.stream.choice import Choice
@@ -17,13 +17,15 @@ _Queue: TypeAlias = Any
 _Consumer: TypeAlias = Any
 _Credit: TypeAlias = Any
 
-class Channel(Sender):
+class Channel:
     """One channel of a connection; made by `Connection.open_channel`."""
 
     prefetch_count: int
     """For consumers made from now on; 0: no limit."""
 
-    def __init__(self, out: Outbox, number: int, session: object) -> None: ...
+    def __init__(
+        self, connections: Connections, out: Output, number: int, session: object
+    ) -> None: ...
     @property
     def number(self) -> int: ...
     @property
@@ -36,10 +38,6 @@ class Channel(Sender):
     def confirming(self) -> bool: ...
     @property
     def transactional(self) -> bool: ...
-    @property
-    def flowing(self) -> bool:
-        """The client wants deliveries."""
-
     @property
     def unacked_count(self) -> int:
         """Unsettled deliveries, to consumers or by basic.get."""
@@ -65,7 +63,7 @@ class Channel(Sender):
         timeout_requeues: bool | None = None,
         filter: Filter | None = None,  # noqa: A002 - the engine's word
     ) -> Consumer:
-        """Start a consumer; deliveries begin with the next `Plane.run`.
+        """Start a consumer; deliveries begin with the next `Engine.run`.
 
         It gets what its filter lets pass. Its timeout, and what becomes of what is overdue, are
         its queue's unless they are given.
@@ -103,9 +101,6 @@ class Channel(Sender):
 
     def get(self, queue: _Queue, no_ack: bool) -> bool:
         """Write basic.get-ok and the next message; False when the queue is empty."""
-
-    def set_flow(self, active: bool) -> None:
-        """Stop or go on delivering."""
 
     def recover(self) -> None:
         """Everything unsettled goes back to its place."""

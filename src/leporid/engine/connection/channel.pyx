@@ -1,43 +1,58 @@
 """A channel: publishing with confirms and transactions, deliveries and their settling.
 
-Responsible for delivery tags, for credit (prefetch), for the order of confirms and for what a
-closing channel gives back. It does not know how frames are cut from a stream of bytes, nor what
-may be declared. Invariants: `unacked` is sorted by tag; a confirm leaves only after every publish
-before it was confirmed too, and after the generation of each was synced.
+Responsible for delivery tags, for credit (prefetch), for the order of confirms, for which
+deliveries an ack, a nack or a recover means, and for what a closing channel gives back. It does not
+know how frames are cut from a stream of bytes, nor what may be declared, nor what a queue does with
+what comes back.
+
+Invariants: what is taken out of `unacked` is settled, given back, or kept for its commit, once; a
+confirm leaves only after every publish before it was confirmed too, and after the generation of each
+was synced; between the first fact of a transaction and its COMMIT nothing else is appended.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.ref cimport Py_DECREF
 
-from leporid.engine.connection.judged_stream_consumer cimport stream_consumer
-from leporid.engine.stream.choice cimport Choice
-from leporid.engine.connection.consumer cimport Consumer
-from leporid.engine.queue.delays cimport postponed
 from leporid.engine.connection.confirms cimport Confirms, Pending
+from leporid.engine.connection.connections cimport Connections
+from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.connection.credit cimport ChannelCredit, Credit
-from leporid.engine.queue.unique_queue cimport without_duplicates
-from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.connection.late_acks cimport LateAcks
 from leporid.engine.connection.group_retries cimport GroupRetries
-from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
-from leporid.engine.connection.unacked cimport UnackedDeliveries
-from leporid.engine.connection.outbox cimport Outbox
-from leporid.engine.queue.queue cimport Queue
+from leporid.engine.connection.judged_stream_consumer cimport stream_consumer
+from leporid.engine.connection.output cimport Output
 from leporid.engine.connection.stream_consumer cimport StreamConsumer
-from leporid.engine.connection.sender cimport Sender, open_queues
-from leporid.engine.connection.settling cimport drop_unsettled, give_back_unsettled, recover
-from leporid.engine.routing.route_cache cimport Route, RouteCache, make_route
-from leporid.engine.log.storing cimport store
-from leporid.engine.stream.stream cimport Stream
 from leporid.engine.connection.timeouts cimport timeout_of
-from leporid.engine.connection.transaction cimport commit, rollback
+from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries, UnackedDelivery
+from leporid.engine.internal.delays cimport postponed
+from leporid.engine.log.facts cimport append_commit, flush_settles
+from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.queue.dead_lettering cimport DeadLettering
+from leporid.engine.queue.exchange_cache cimport ExchangeCache
+from leporid.engine.queue.index cimport DELIVERIES_MAX, UNACKED, Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.routing.route cimport (
+    Route, all_queues, make_route, reserve, without_duplicates,
+)
+from leporid.engine.routing.route_cache cimport LastRoute, RouteCache
+from leporid.engine.selecting.filtered_consumers cimport selection_of
+from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.stream.choice cimport Choice
+from leporid.engine.stream.stream cimport Stream
+from leporid.engine.wire.message cimport (
+    Message, body_bytes, key_in, message_of, names_bytes, properties_bytes, routing_key,
+    set_properties,
+)
 from leporid.engine.wire.wire cimport (
-    HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, walk_properties,
+    HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, Record, Target, parse_ttl,
+    walk_properties,
 )
 
 from leporid.amqp.errors import (
-    NotImplementedFault, PreconditionFailed, ResourceError, SyntaxFault,
+    Fault, NotImplementedFault, PreconditionFailed, ResourceError, SyntaxFault,
 )
 from leporid.engine.wire.rewrites import copies_of, invalid_expiration, with_reply_to
 
@@ -52,15 +67,19 @@ cdef enum:
     TX_BYTES_MAX = 512 * 1024 * 1024
 
 
-cdef class Channel(Sender):
+cdef class Channel:
     """One channel of a connection; made by `Connection.open_channel`."""
 
-    def __cinit__(self, Outbox out, uint16_t number, session):
+    def __cinit__(self, Connections connections not None, Output out not None, uint16_t number,
+                  session):
         self.out = out
-        self.plane = out.plane
+        self.connections = connections
+        self.publishing = connections.publishing
+        self.queues = connections.queues
+        self.logs = connections.logs
+        self.last = LastRoute()
         self.number = number
         self.session = session
-        self.flowing = True
         self.consumers = []
         self.tx_publishes = []
         self.tx_settles = []
@@ -92,7 +111,7 @@ cdef class Channel(Sender):
 
     def consume(self, Queue queue not None, str tag, bint no_ack, int priority, uint32_t prefetch,
                 timeout_ms=None, timeout_requeues=None, Filter filter=None):
-        """Start a consumer; deliveries begin with the next `Plane.run`.
+        """Start a consumer; deliveries begin with the next `Engine.run`.
 
         It gets what its filter lets pass. Its timeout, and what becomes of what is overdue, are
         its queue's unless they are given.
@@ -102,11 +121,14 @@ cdef class Channel(Sender):
             consumer.timeout_ms = timeout_ms
         if timeout_requeues is not None:
             consumer.timeout_requeues = timeout_requeues
-        consumer.filter = filter
+        if filter is not None:
+            consumer.filter = filter
+            selection_of(queue, self.connections.searches)
         self.consumers.append(consumer)
         queue.attach(consumer)
         if not no_ack:
-            self.plane.timeouts.watch(self, timeout_of(self.plane, queue, consumer))
+            self.connections.timeouts.watch(
+                self, timeout_of(self.connections, queue, consumer))
         return consumer
 
     def credit(self, uint32_t limit):
@@ -147,24 +169,20 @@ cdef class Channel(Sender):
             self.consumers.remove(consumer)
             forget(self, consumer)
 
-    def drop_unsettled(self, Consumer consumer not None):
-        """What a consumer of a stream has not settled is nobody's; settling it is no fault."""
-        drop_unsettled(self, consumer)
-
     def get(self, Queue queue not None, bint no_ack):
         """Write basic.get-ok and the next message; False when the queue is empty."""
         cdef uint64_t seq
         cdef Slot *slot
-        self.plane.work()
+        self.queues.work()
         slot = queue.pop(&seq)
         if slot == NULL:
             return False
         self.delivery_tag += 1
-        self.plane.got += 1
+        self.queues.got += 1
         if slot.deliveries:
-            self.plane.redelivered += 1
+            self.queues.redelivered += 1
         self.out.write_got(self.number, self.delivery_tag, slot.deliveries > 0,
-                           <uint32_t> queue.ready_count, self.plane.record(slot.position),
+                           <uint32_t> queue.ready_count, self.logs.record(slot.position),
                            queue.counted, slot.deliveries & DELIVERIES_MAX)
         if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
@@ -172,31 +190,197 @@ cdef class Channel(Sender):
             queue.settle(seq, slot)
         else:
             self.unacked_count += 1
-            self.unacked.add(self.delivery_tag, seq, queue, None, self.plane.now_ms)
-            self.plane.timeouts.watch(self, timeout_of(self.plane, queue, None))
+            self.unacked.add(self.delivery_tag, seq, queue, None, self.logs.clock.now_ms)
+            self.connections.timeouts.watch(
+                self, timeout_of(self.connections, queue, None))
         return True
 
-    def set_flow(self, bint active):
-        """channel.flow from the client: stop or go on delivering."""
-        cdef Consumer consumer
-        self.flowing = active
-        if not active:
-            return
-        for consumer in self.consumers:
-            consumer.resume()
-            if consumer.credit is not None:
-                consumer.credit.freed()
-        if self.global_credit is not None:
-            self.global_credit.freed()
+    # ------------------------------------------------------------- settling
+
+    cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:
+        """basic.ack, basic.reject, basic.nack (RabbitMQ's basic.nack)."""
+        cdef ssize_t upto
+        cdef size_t at
+        if multiple and tag == 0:
+            upto = <ssize_t> self.unacked.end - 1
+        else:
+            upto = self.unacked.find(tag)
+            if upto < 0:
+                if not self.late_acks.has(tag):
+                    raise PreconditionFailed(f"unknown delivery tag {tag}")
+                if not multiple:
+                    return 0
+                upto = self.unacked.upto(tag)
+        if how >= SETTLE_REQUEUE:
+            self.keep_rejected(self.unacked.start if multiple else upto, upto)
+        if multiple and how >= SETTLE_REQUEUE and not self.transactional:
+            return self.requeue_upto(upto, how)
+        if multiple:
+            at = self.unacked.start
+            self.unacked.walks += 1
+            while <ssize_t> at <= upto:
+                if self.unacked.entries[at].queue != NULL:
+                    self.settle_at(at, how)
+                at += 1
+            self.unacked.walks -= 1
+        else:
+            self.settle_at(upto, how)
+        self.unacked.trim()
+        return 0
+
+    cdef int take_back(self, size_t at) except -1:
+        """A delivery is overdue and goes back alone; settling it later is no fault, once."""
+        cdef bint transactional = self.transactional
+        self.late_acks.add(self.unacked.entries[at].tag)
+        self.transactional = False
+        self.settle_at(at, SETTLE_REQUEUE)
+        self.transactional = transactional
+        return 0
 
     def recover(self):
         """basic.recover with requeue: everything unsettled goes back to its place."""
-        recover(self)
+        cdef ssize_t last = <ssize_t> self.unacked.end - 1
+        self.refuse_streams(last)
+        self.requeue_upto(last, SETTLE_REQUEUE)
+
+    cdef int requeue_upto(self, ssize_t upto, int how) except -1:
+        """Give back all deliveries up to one of the unacked, not only when a transaction commits.
+
+        Queue by queue and consumer by consumer, in the order of their names and tags as in RabbitMQ,
+        and offered again before the next one's goes back: a queue may have room for either, and not for
+        both.
+        """
+        cdef Queue queue
+        cdef ssize_t at
+        cdef UnackedDelivery taken
+        cdef dict given = {}
+        self.unacked.walks += 1
+        for at in range(<ssize_t> self.unacked.start, upto + 1):
+            if self.unacked.entries[at].queue != NULL:
+                taken = self.unacked.take(at)
+                consumer = <object> taken.consumer if taken.consumer != NULL else None
+                given.setdefault((<object> taken.queue, consumer), []).append(taken.seq)
+                Py_DECREF(<object> taken.queue)
+                if consumer is not None:
+                    Py_DECREF(consumer)
+        self.unacked.walks -= 1
+        self.unacked.trim()
+        for queue, consumer in sorted(given, key=name_and_tag):
+            self.queues.offer()
+            queue.deliver()  # what the one before gave back
+            for seq in given[queue, consumer]:
+                self.settle_entry(queue, seq, consumer, how)
+        return 0
+
+    def drop_unsettled(self, Consumer consumer not None):
+        """What a consumer of a stream has not settled is nobody's; settling it is no fault."""
+        cdef size_t at
+        cdef bint transactional = self.transactional
+        (<StreamConsumer?> consumer).retries = None     # it is not given back
+        self.transactional = False
+        self.unacked.walks += 1
+        for at in range(self.unacked.start, self.unacked.end):
+            if self.unacked.entries[at].consumer == <void *> consumer:
+                self.late_acks.add(self.unacked.entries[at].tag)
+                self.settle_at(at, SETTLE_REQUEUE)
+        self.unacked.walks -= 1
+        self.unacked.trim()
+        self.transactional = transactional
+        settles, self.tx_settles = self.tx_settles, []
+        for kept in settles:
+            if kept[3] is consumer:
+                self.settle_entry(kept[1], kept[2], consumer, SETTLE_REQUEUE)
+            else:
+                self.tx_settles.append(kept)
+
+    cdef int give_back_unsettled(self, int how) except -1:
+        """The channel ends, or fails: all it had goes back, now and not at a commit."""
+        cdef size_t at
+        cdef bint transactional = self.transactional
+        self.transactional = False
+        self.unacked.walks += 1
+        for at in range(self.unacked.start, self.unacked.end):
+            if self.unacked.entries[at].queue != NULL:
+                self.settle_at(at, how)
+        self.unacked.walks -= 1
+        self.unacked.trim()
+        self.transactional = transactional
+        return 0
+
+    cdef int refuse_streams(self, ssize_t upto) except -1:
+        """What is read from a stream is not delivered again."""
+        cdef ssize_t at
+        cdef Queue queue
+        for at in range(<ssize_t> self.unacked.start, upto + 1):
+            if self.unacked.entries[at].queue != NULL:
+                queue = <Queue> self.unacked.entries[at].queue
+                if type(queue) is Stream:
+                    raise NotImplementedFault("basic.recover not supported by stream queues "
+                                              f"{(<Stream> queue).title}")
+        return 0
+
+    cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1:
+        """What goes back into a stream gives credit, and is for who reads there next in that name.
+
+        At once, also in a transaction: one that is rolled back has a message read twice at worst.
+        """
+        cdef ssize_t at
+        cdef StreamConsumer reader
+        for at in range(first, last + 1):
+            if self.unacked.entries[at].queue == NULL or self.unacked.entries[at].consumer == NULL:
+                continue
+            if type(<object> self.unacked.entries[at].queue) is Stream:
+                reader = <StreamConsumer> self.unacked.entries[at].consumer
+                if reader.retries is None:
+                    reader.leave_to_next(self.unacked.entries[at].seq)
+        return 0
+
+    cdef int settle_at(self, size_t at, int how) except -1:
+        """Settle one delivery of the unacked; in a transaction, when it commits."""
+        cdef UnackedDelivery taken = self.unacked.take(at)
+        cdef Queue queue = <Queue> taken.queue
+        cdef Consumer consumer = None
+        Py_DECREF(queue)
+        if taken.consumer != NULL:
+            consumer = <Consumer> taken.consumer
+            Py_DECREF(consumer)
+        if self.transactional:
+            self.tx_settles.append((taken.tag, queue, taken.seq, consumer, taken.since_ms, how))
+            return 0
+        return self.settle_entry(queue, taken.seq, consumer, how)
+
+    cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer taker,
+                          int how) except -1:
+        """Settle what is out of the unacked, and have its credit used."""
+        cdef Slot *slot
+        self.unacked_count -= 1
+        if taker is not None:
+            taker.unacked_count -= 1
+            if taker.credit is not None:
+                taker.credit.give_one()
+            self.outstanding -= 1
+            if self.global_limit:
+                self.global_credit.freed()
+            if taker.level is None and taker.active:
+                taker.resume()
+        if queue.retired:
+            return 0
+        slot = queue.slot_of(seq)
+        if slot == NULL or slot.state != UNACKED:
+            if type(queue) is Stream:
+                if how == SETTLE_ACK:
+                    self.queues.acked += 1
+                elif taker is not None and (<StreamConsumer> taker).retries is not None:
+                    return (<StreamConsumer> taker).retries.take_back(taker, seq, how)
+            return 0
+        if how >= SETTLE_REQUEUE:
+            return queue.requeue(seq, slot, how == SETTLE_FAIL)
+        self.queues.acked += 1
+        if how == SETTLE_DROP:
+            return queue.drop(seq, slot, "rejected")
+        return queue.settle(seq, slot)
 
     # ------------------------------------------------------------- publishing
-
-    cdef RouteCache routes_of_exchange(self, str name):
-        return self.session.route_cache(name)
 
     def select_confirm(self):
         """confirm.select: publishes from now on are numbered from 1."""
@@ -212,29 +396,33 @@ cdef class Channel(Sender):
         """
         cdef const uint8_t *key = method + 1 + method[0]
         cdef const uint8_t *bits = key + 1 + key[0]
-        cdef size_t names_len = bits - method
+        cdef Message message
         cdef Props props
         cdef Route route = None, later = None
         cdef uint64_t ttl_ms = 0
         cdef list keys = None  # of CC and BCC; few have them, so none is made for all
-        # Each keeps the bytes alive that `properties` may point to from there on.
+        # Each keeps the bytes alive that the message may point to from there on.
         cdef bytes intercepted, changed, copied
+        cdef bytes before
         if walk_properties(properties, properties_len, &props):
             raise SyntaxFault("malformed content header: properties or headers do not parse")
         if bits[0] & IMMEDIATE_BIT:
             raise NotImplementedFault("immediate=true")
+        message.names, message.names_len = method, bits - method
+        message.properties, message.properties_len = properties, properties_len
+        message.body, message.body_len = body, body_len
         self.deepest = 0
-        if self.plane.interceptor is not None:
-            intercepted = self.plane.interceptor.intercept(properties, properties_len,
-                                                           self.plane.wall_ms)
-            properties = <const uint8_t *> PyBytes_AS_STRING(intercepted)
-            properties_len = len(intercepted)
-        self.find_routes(method)
+        if self.publishing.interceptor is not None:
+            intercepted = self.publishing.interceptor.intercept(
+                properties, properties_len, self.logs.clock.wall_ms)
+            set_properties(&message, intercepted)
+        if not self.last.is_to(&message):
+            self.find_routes(&message)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
-            later = postponed(self.routes, &props, self.plane.wall_ms)
+            later = postponed(self.last.routes, &props, self.logs.clock.wall_ms)
         # What is to wait is routed when it is due: only then does an exchange remember it, or draw.
         if later is None:
-            route = self.route_of(key, properties, properties_len)
+            route = self.last.route_of(&message)
         if props.user_id != NULL and user_id and (
                 props.user_id_len != len(user_id)
                 or memcmp(props.user_id, PyBytes_AS_STRING(user_id), props.user_id_len)):
@@ -244,87 +432,80 @@ cdef class Channel(Sender):
                 f"'{user_id.decode('utf-8', 'replace')}'")
         if props.reply_to != NULL and props.reply_to_len == len(REPLY_TO) and not memcmp(
                 props.reply_to, PyBytes_AS_STRING(REPLY_TO), props.reply_to_len):
-            changed = with_reply_to(properties[:properties_len],
+            changed = with_reply_to(properties_bytes(&message),
                                     self.session.reply_address(self.number))
-            properties, properties_len = <const uint8_t *> PyBytes_AS_STRING(changed), len(changed)
+            set_properties(&message, changed)
         if parse_ttl(&props, &ttl_ms) == TTL_INVALID:
             raise invalid_expiration(props.expiration[:props.expiration_len])
         if props.marks & (HAS_CC | HAS_BCC):
-            copied, keys = copies_of(properties[:properties_len])
+            before = properties_bytes(&message)
+            copied, keys = copies_of(before)
             if keys and later is None:
-                text = key[1:1 + key[0]].decode("utf-8", "surrogateescape")
+                keys = [routing_key(&message), *keys]
                 route = make_route(self.session.copies(
-                    self.routes, self.routes.name, [text, *keys], copied))
-                route.keys, route.with_bcc = [text, *keys], properties[:properties_len]
+                    self.last.routes, self.last.routes.name, keys, copied))
+                route.keys, route.with_bcc = keys, before
             if later is None:  # else BCC is needed once more
-                properties = <const uint8_t *> PyBytes_AS_STRING(copied)
-                properties_len = len(copied)
+                set_properties(&message, copied)
         if later is not None:
-            self.routes.check(key + 1, key[0], keys or [])
+            self.last.routes.check(key + 1, key[0], keys or [])
             route = later
         if self.transactional:
-            self.tx_bytes += names_len + properties_len + body_len
+            self.tx_bytes += message.names_len + message.properties_len + body_len
             if self.tx_bytes > TX_BYTES_MAX:
                 raise ResourceError(f"a transaction may publish {TX_BYTES_MAX} bytes")
             self.tx_publishes.append((
-                route, method[:names_len], properties[:properties_len], body[:body_len],
+                route, names_bytes(&message), properties_bytes(&message), body_bytes(&message),
                 bits[0] & MANDATORY_BIT))
             return 0
-        return self.accept(route, method, names_len, properties, properties_len, body, body_len,
-                           &props, bits[0] & MANDATORY_BIT, 0)
+        return self.accept(route, &message, &props, bits[0] & MANDATORY_BIT, 0)
 
-    cdef int accept(self, Route route, const uint8_t *names, size_t names_len,
-                    const uint8_t *properties, size_t properties_len, const uint8_t *body,
-                    size_t body_len, Props *props, bint mandatory, uint8_t flags) except -1:
-        """A message whose route is known: into its queues, back, or refused."""
-        cdef bint durable = (route.apart is not None
-                             or props.delivery_mode == 2 and route.durable)
-        cdef list refusing_queues = None
-        if route.deduplicates:
-            route = without_duplicates(route, props)
-        if route.unroutable:
-            self.plane.unroutable += not route.duplicate
-            if mandatory and not route.duplicate:
-                self.give_back(names, names_len, properties, properties_len, body, body_len)
-        elif route.refusing:
-            refusing_queues = []
-            route = open_queues(route, body_len, refusing_queues)
-            self.tx_refused = self.tx_refused or (flags and route.refused)
-        if route.queues or route.apart is not None:
-            self.deepest = store(
-                self.plane, route, names, names_len, properties, properties_len, body,
-                body_len, props, flags)
-        if refusing_queues and flags:
-            # Nothing is appended between the facts of a transaction.
-            self.tx_letters.append((refusing_queues, names[:names_len], properties[:properties_len],
-                                    body[:body_len]))
-        elif refusing_queues:
-            self.plane.dead_lettering.dead_letter_refused(refusing_queues, names[:names_len],
-                                            properties[:properties_len], body[:body_len])
-        if not self.confirming:
-            return 0
-        if self.confirms.add(self.plane.generation if durable else 0, route.refused) and durable:
-            self.plane.awaited = True
-        if not self.unconfirmed:
-            self.unconfirmed = True
-            self.plane.confirming.append(self)
+    cdef int find_routes(self, const Message *message) except -1:
+        """Another exchange than before, or the first."""
+        try:
+            name = message.names[1:1 + message.names[0]].decode()
+        except UnicodeDecodeError:
+            raise SyntaxFault("the exchange's name is not valid UTF-8") from None
+        self.last.routes = self.session.route_cache(name)
+        self.last.route = None
         return 0
 
-    cdef int give_back(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
-                       size_t properties_len, const uint8_t *body, size_t body_len) except -1:
+    cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
+                    uint8_t flags) except -1:
+        """A message whose route is known: into its queues, back, or refused."""
+        cdef bint durable = (route.own_records is not None
+                             or props.delivery_mode == 2 and route.durable)
+        route = self.publishing.publish(route, message, props, flags, None, 0,
+                                        self.tx_letters if flags else None)
+        self.deepest = self.publishing.deepest
+        if route.refused:
+            self.tx_refused = self.tx_refused or flags
+        elif mandatory and route.unroutable and not route.duplicate:
+            self.give_back(message)
+        if not self.confirming:
+            return 0
+        if self.confirms.add(self.logs.generation if durable else 0, route.refused) and durable:
+            self.logs.awaited = True
+        if not self.unconfirmed:
+            self.unconfirmed = True
+            self.connections.confirming.append(self)
+        return 0
+
+    cdef int give_back(self, const Message *message) except -1:
         """basic.return: mandatory, and no queue was found (AMQP 0-9-1 1.8.3.11)."""
-        cdef bytes head = b"\x00\x3c\x00\x32\x01\x38\x08NO_ROUTE" + names[:names_len]
-        self.plane.returned += 1
+        cdef bytes head = b"\x00\x3c\x00\x32\x01\x38\x08NO_ROUTE" + names_bytes(message)
+        self.queues.returned += 1
         self.out.write_method(self.number, <const uint8_t *> PyBytes_AS_STRING(head), len(head))
-        return self.out.write_content(self.number, properties, properties_len, body, body_len)
+        return self.out.write_content(self.number, message.properties, message.properties_len,
+                                      message.body, message.body_len)
 
     cdef bint confirm(self) except -1:
         """Tell the publisher what is synced; returns whether something is left."""
         cdef Pending found
-        while self.confirms.next(self.plane.synced, &found):
+        while self.confirms.next(self.logs.synced, &found):
             if self.closing or self.closed:
                 continue
-            self.plane.confirmed += found.upto - self.confirms.settled
+            self.queues.confirmed += found.upto - self.confirms.settled
             if found.refused:
                 self.out.write_settled(self.number, 120, found.upto, False)
             else:
@@ -343,14 +524,151 @@ cdef class Channel(Sender):
     def commit(self):
         """tx.commit: all of the transaction that no queue refuses, or after a crash none.
 
-        Returns the generation to wait for; 0 for none. `tx_refused` tells whether a queue refused
-        something.
+        The facts of one transaction lie next to each other in one segment and count only when the
+        COMMIT fact after them is there, so nothing else is appended between them. What a queue is
+        too full for is left out, as by RabbitMQ, and `tx_refused` is set. Returns the generation to
+        wait for, 0 for none.
         """
-        return commit(self)
+        cdef Logs logs = self.logs
+        cdef DeadLettering dead_lettering = self.queues.dead_lettering
+        cdef ExchangeCache cache
+        cdef Message message
+        cdef list reserving = []
+        cdef uint64_t settles = logs.settles
+        cdef bint durable
+        self.tx_refused = False
+        # What is delivered may have dead letters made, whose facts must not come between those of
+        # the transaction; a full queue would do this before it refuses.
+        self.queues.offer()
+        publishes = self.routed_publishes(reserving)
+        acks, others = [], []
+        for settle in self.tx_settles:
+            (acks if is_fact(settle) else others).append(settle)
+        self.tx_publishes, self.tx_settles, self.tx_bytes = [], [], 0
+        try:
+            durable = self.append_all(publishes, acks)
+        finally:
+            # What came to no queue in the end may come again.
+            for cache in reserving:
+                cache.reserved.clear()
+            letters, self.tx_letters = self.tx_letters, []
+        for refusing, names, properties, body in letters:
+            message = message_of(names, properties, body)
+            dead_lettering.dead_letter_refused(refusing, &message)
+        for _, queue, seq, consumer, _, how in others:
+            # What answers the commit promises them, so none waits for another turn.
+            dead_lettering.count = 0
+            self.settle_entry(queue, seq, consumer, how)
+        if self.tx_refused:
+            # The channel will be closed: as in RabbitMQ, what it requeued came before.
+            self.queues.work()
+        if durable or letters:
+            logs.dirty = True
+            return max(logs.generation, logs.settles_generation)
+        return logs.settles_generation if logs.settles != settles else 0
+
+    cdef bint append_all(self, list publishes, list acks) except -1:
+        """Append what is whole or not there after a crash; returns whether anything lasts."""
+        cdef Log log = self.logs.durable
+        cdef Route route
+        cdef Message message
+        cdef Props props
+        cdef size_t size = 2 * sizeof(Record)
+        cdef bytes names, properties, body
+        cdef Queue queue
+        cdef uint64_t before
+        cdef bint durable = False
+        for route, names, properties, body, _ in publishes:
+            # That what a duplicate is one of is on disk is promised as well.
+            durable = durable or route.durable or route.duplicate or route.own_records is not None
+            # One record for the queues, and one for each that keeps its own.
+            size += (1 + len(route.own_records or ())) * (
+                sizeof(Record) + sizeof(Target) + 8 + len(names) + len(body)
+                + len(route.with_bcc or properties))
+            size += len(route.queues) * sizeof(Target)
+            if route.caching or route.refusing:
+                # What caches forget for it; and what is settled of a queue whose consumers take
+                # without acknowledging, which a queue that may be full lets them do first.
+                size += len(route.queues) * (2 * sizeof(Record) + 32)
+        for _, queue, _, _, _, _ in acks:
+            durable = durable or queue.durable
+            size += 2 * sizeof(Record) + 32
+        if durable:
+            flush_settles(self.logs, 0)
+            log.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
+        before = log.appended
+        for route, names, properties, body, mandatory in publishes:
+            message = message_of(names, properties, body)
+            walk_properties(message.properties, message.properties_len, &props)
+            self.accept(route, &message, &props, mandatory, FLAG_IN_TX)
+        for _, queue, seq, consumer, _, _ in acks:
+            self.settle_entry(queue, seq, consumer, SETTLE_ACK)
+        if durable:
+            flush_settles(self.logs, FLAG_IN_TX)
+            append_commit(self.logs, <uint32_t> (log.appended - before), COMMIT_PUBLISHES)
+        return durable
+
+    cdef list routed_publishes(self, list reserving):
+        """What a commit publishes, with the routes of now: they may have changed meanwhile."""
+        cdef Queue queue
+        cdef Route route
+        cdef Props props
+        cdef bytes names, properties, body, with_bcc
+        publishes = []
+        for route, names, properties, body, mandatory in self.tx_publishes:
+            with_bcc = route.with_bcc
+            if route.caching:
+                walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+                                &props)
+                route = without_duplicates(self.routed_anew(route, names, properties), &props)
+            else:
+                route = make_route([queue for queue in all_queues(route)
+                                    if not queue.retired])
+            route.with_bcc = with_bcc
+            if route.refusing:
+                for queue in route.queues:
+                    # What consumers are given of a backlog without acknowledging it is settled
+                    # before the size of the transaction is known.
+                    queue.deliver()
+            if route.caching:
+                reserve(route, properties, reserving)
+            publishes.append((route, names, properties, body, mandatory))
+        return publishes
+
+    cdef Route routed_anew(self, Route route, bytes names, bytes properties):
+        """Where a message of a transaction goes, by what the exchanges remember at its commit."""
+        cdef Py_ssize_t split = 1 + <unsigned char> names[0]
+        cdef list keys = route.keys
+        exchange = names[1:split].decode()
+        if keys is None:
+            keys = [names[split + 1:].decode("utf-8", "surrogateescape")]
+        try:
+            return make_route(self.session.copies(None, exchange, keys, properties))
+        except Fault:
+            # The exchange is gone: the message goes where it would have gone.
+            return make_route([queue for queue in all_queues(route)
+                               if not (<Queue> queue).retired])
 
     def rollback(self):
         """tx.rollback: publishes are forgotten; what was settled is unsettled again."""
-        rollback(self)
+        cdef size_t at
+        cdef UnackedDelivery taken
+        self.tx_publishes, self.tx_bytes = [], 0
+        settles, self.tx_settles = self.tx_settles, []
+        if not settles:
+            return
+        entries = [(tag, seq, queue, consumer, since_ms)
+                   for tag, queue, seq, consumer, since_ms, _ in settles]
+        for at in range(self.unacked.start, self.unacked.end):
+            taken = self.unacked.entries[at]
+            if taken.queue != NULL:
+                entries.append((taken.tag, taken.seq, <object> taken.queue,
+                                <object> taken.consumer if taken.consumer != NULL else None,
+                                taken.since_ms))
+        self.unacked.forget()
+        entries.sort(key=_tag_of)
+        for tag, seq, queue, consumer, since_ms in entries:
+            self.unacked.add(tag, seq, queue, consumer, since_ms)
 
     # ------------------------------------------------------------- closing
 
@@ -367,15 +685,14 @@ cdef class Channel(Sender):
         """Give everything back: consumers end, what is unsettled is requeued."""
         if self.closed:
             return 0
-        self.plane.timeouts.forget(self)
+        self.connections.timeouts.forget(self)
         self.forget_consumers()
         self.rollback()
         self.transactional = False
-        give_back_unsettled(self, SETTLE_FAIL)
+        self.give_back_unsettled(SETTLE_FAIL)
         self.assembly = None
         self.closed = True
-        self.routes = None
-        self.route = None
+        self.last = None
         return 0
 
 
@@ -387,3 +704,27 @@ cdef int forget(Channel channel, Consumer consumer) except -1:
     if channel.global_credit is not None:
         channel.global_credit.forget(consumer)
     return 0
+
+
+cdef tuple name_and_tag(tuple given):
+    """Sorts as RabbitMQ does: what was got, by basic.get, before what was consumed."""
+    cdef Queue queue = given[0]
+    cdef Consumer consumer = given[1]
+    return queue.name, consumer is not None, "" if consumer is None else consumer.tag
+
+
+cdef bint is_fact(tuple settle):
+    """Whether a settle is one fact of the log: no requeue, and without a dead letter.
+
+    Others come after COMMIT, as they may append facts of their own: a crash may double a dead
+    letter, and loses none. Publishes come before them, as in RabbitMQ: what goes back may fill a
+    queue.
+    """
+    cdef Queue queue = settle[1]
+    cdef int how = settle[5]
+    return how < SETTLE_REQUEUE and not (how == SETTLE_DROP and (
+        queue.dead_letters is not None or type(queue) is Stream))
+
+
+def _tag_of(entry):
+    return entry[0]

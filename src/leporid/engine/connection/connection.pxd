@@ -3,24 +3,40 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.connection.channel cimport Channel
-from leporid.engine.connection.peer cimport Peer
+from leporid.engine.connection.connections cimport Connections
+from leporid.engine.connection.output cimport Output
+from leporid.engine.log.logs cimport Logs
 
-cdef class Connection(Peer):
-    cdef readonly bint greeted          # the protocol header came
-    cdef readonly bint broken           # frames cannot be told apart any more: nothing is heard
+cdef class Connection:
+    cdef Connections connections
+    cdef Logs logs
+    cdef readonly Output output
+    cdef public object session
+    cdef public bytes user_id
+    cdef readonly dict channels
+    cdef readonly bint closing      # connection.close was sent or came: only class 10 is heard
+    cdef readonly bint awaits_eof   # both have closed: the peer is to close the socket
+    cdef readonly bint finished     # to be closed when the output is sent
+    cdef readonly bint is_lost
+    cdef Channel last_channel
+    cdef uint64_t held              # the generation that this peer waits for; 0: none
+    cdef list held_frames
+    cdef readonly bint greeted      # the protocol header came
+    cdef readonly bint broken       # frames cannot be told apart any more: nothing is heard
     cdef readonly bint published
     cdef public uint64_t last_received_ms
     cdef readonly uint64_t received_bytes
-    cdef uint8_t *rest                  # bytes received and not yet handled
+    cdef uint8_t *rest              # bytes received and not yet handled
     cdef size_t rest_len
-    cdef size_t lead                    # of the inbox, before what is read now
+    cdef size_t lead                # of the inbox, before what is read now
     cdef uint64_t settle_generation     # of the newest durable settle
-    cdef size_t skip                    # bytes to come of a frame that does not matter
-    cdef size_t at                      # of the frame that is next, in the scan under way
+    cdef size_t skip                # bytes to come of a frame that does not matter
+    cdef size_t at                  # of the frame that is next, in the scan under way
     cdef uint64_t deepest
-    cdef bint paused                    # input waits here: for output to leave, or for dead_lettering
-    cdef bint awaits_letters                    # it settled what is not buried yet
-    cdef int drop_buffers(self) except -1
+    cdef bint paused                # input waits: for output, or letters
+    cdef bint awaits_letters        # for what it settled
+    cdef int resume_input(self) except -1
+    cdef int release(self) except -1
     cdef int keep_rest(self, const uint8_t *p, size_t n) except -1
     cdef int handle(self, uint8_t *p, size_t n) except -1
     cdef bint scan(self, uint8_t *p, size_t n) except -1

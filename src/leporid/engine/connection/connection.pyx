@@ -1,9 +1,10 @@
 """A connection: cuts frames from bytes, does what every message needs, hands on the rest.
 
-Responsible for framing (AMQP 0-9-1 4.2), and for holding a peer's input back while something it
-asked for is on its way to the disk. It does not know sockets, and not what a declare or a login
-means: such methods go to the session. Invariants: a length that a peer named is compared with a
-limit before anything is kept for it; after `broken` nothing of the input counts.
+Responsible for framing (AMQP 0-9-1 4.2), for the channels, and for holding a peer back while
+something it asked for is on its way to the disk. It does not know sockets, and not what a declare or
+a login means: such methods go to the session. Invariants: a length that a peer named is compared
+with a limit before anything is kept for it; after `broken` nothing of the input counts; while
+`held`, nothing that `send` was given has left.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -19,8 +20,8 @@ from leporid.engine.connection.assembly cimport (
 from leporid.engine.connection.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_FAIL, SETTLE_REQUEUE, Channel,
 )
-from leporid.engine.connection.peer cimport Peer
-from leporid.engine.connection.settling cimport settle
+from leporid.engine.connection.connections cimport Connections
+from leporid.engine.connection.output cimport OUTPUT_LOW_BYTES, Output
 from leporid.engine.wire.wire cimport load16, load32, load64
 
 from leporid.amqp.errors import Fault, FrameError, UnexpectedFrame
@@ -53,21 +54,24 @@ OWN_HEADER = b"AMQP\x00\x00\x09\x01"
 SNIPPET_BYTES = 16
 
 
-cdef class Connection(Peer):
-    """One peer. The server reads into `read_view`, says `received`, and sends `outgoing`."""
+cdef class Connection:
+    """One peer. The server reads into `read_view`, says `received`, sends what is in `output` and
+    says `sent`."""
+
+    def __cinit__(self, Connections connections not None, session=None):
+        self.connections = connections
+        self.logs = connections.logs
+        self.output = Output(connections, self)
+        self.session = session
+        self.channels = {}
+        self.held_frames = []
+        self.user_id = b""
 
     def __dealloc__(self):
         free(self.rest)
 
-    cdef int drop_buffers(self) except -1:
-        Peer.drop_buffers(self)
-        free(self.rest)
-        self.rest = NULL
-        self.rest_len = 0
-        return 0
-
     def __repr__(self):
-        return (f"<Connection channels={len(self.channels)} pending={self.out_end - self.out_start}"
+        return (f"<Connection channels={len(self.channels)} pending={self.output.pending_bytes}"
                 f"{' held' if self.held else ''}{' closing' if self.closing else ''}>")
 
     # ------------------------------------------------------------- input
@@ -77,11 +81,11 @@ cdef class Connection(Peer):
         """Whether the server should read from this peer now."""
         if self.held or self.paused or self.finished or self.is_lost:
             return False
-        if self.plane.publishers_blocked and self.published and not self.closing:
+        if self.connections.publishers_blocked and self.published and not self.closing:
             return False
         if self.awaits_eof:
-            return self.out_end - self.out_start < OUTPUT_STOP_CLOSED_BYTES
-        return self.out_end - self.out_start < OUTPUT_STOP_BYTES
+            return self.output.out_end - self.output.out_start < OUTPUT_STOP_CLOSED_BYTES
+        return self.output.out_end - self.output.out_start < OUTPUT_STOP_BYTES
 
     def read_view(self):
         """Where to read to, at most one turn's bytes; `received` must be called next."""
@@ -90,20 +94,20 @@ cdef class Connection(Peer):
             turn = TURN_BYTES_DEEP if self.deepest > BACKLOG_DEEP else TURN_BYTES_BACKLOG
         self.lead = self.rest_len
         if self.rest_len:
-            memcpy(self.plane.inbox, self.rest, self.rest_len)
+            memcpy(self.connections.inbox, self.rest, self.rest_len)
             free(self.rest)
             self.rest = NULL
             self.rest_len = 0
-        turn = min(turn, self.plane.inbox_bytes - self.lead)
-        return PyMemoryView_FromMemory(<char *> self.plane.inbox + self.lead, turn, PyBUF_WRITE)
+        turn = min(turn, self.connections.inbox_bytes - self.lead)
+        return PyMemoryView_FromMemory(<char *> self.connections.inbox + self.lead, turn, PyBUF_WRITE)
 
     def received(self, size_t count):
         """`count` bytes were read to `read_view`; handles every whole frame among them."""
         self.received_bytes += count
-        self.plane.received_bytes += count
+        self.connections.received_bytes += count
         if count:
-            self.last_received_ms = self.plane.now_ms
-        self.handle(self.plane.inbox, self.lead + count)
+            self.last_received_ms = self.connections.clock.now_ms
+        self.handle(self.connections.inbox, self.lead + count)
 
     def feed(self, bytes data):
         """The same for bytes from anywhere, of any length."""
@@ -183,7 +187,7 @@ cdef class Connection(Peer):
         while n - self.at >= 7:
             if self.held or self.finished or self.broken:
                 return True
-            if self.out_end - self.out_start > OUTPUT_STOP_BYTES:
+            if self.output.out_end - self.output.out_start > OUTPUT_STOP_BYTES:
                 self.paused = True
                 return True
             frame = p + self.at
@@ -192,12 +196,12 @@ cdef class Connection(Peer):
             size = load32(frame + 3)
             # The payload alone may have `frame_max` octets: some clients (AMQPStorm, rabbitpy) take
             # it for the payload's limit, and RabbitMQ accepts that.
-            if size > self.frame_max:
+            if size > self.output.frame_max:
                 self.last_channel = None
                 self.at = n
                 raise FrameError(
                     f"type {kind}, all octets = <<>>: "
-                    f"{{frame_too_large,{size},{self.frame_max - 8}}}")
+                    f"{{frame_too_large,{size},{self.output.frame_max - 8}}}")
             if n - self.at < size + 8:
                 if self.closing and size > CLOSE_SIZE_MAX:
                     self.skip = size + 8 - (n - self.at)
@@ -246,9 +250,9 @@ cdef class Connection(Peer):
         self.greeted = True
         if header not in PROTOCOL_HEADERS:
             own = OWN_HEADER
-            answer = self.room(8)
+            answer = self.output.room(8)
             memcpy(answer, <char *> own, 8)
-            self.out_end += 8
+            self.output.out_end += 8
             self.session.on_stranger(header)
             self.finish()
             return False
@@ -259,7 +263,7 @@ cdef class Connection(Peer):
                        uint8_t *payload, uint32_t size) except -1:
         """A method frame at `at`; returns WAIT when it cannot be handled yet."""
         cdef uint32_t ids
-        cdef uint64_t noted
+        cdef uint64_t settles
         if size < 4:
             self.at += size + 8
             raise FrameError(f"type 1, {snippet(payload[:size])}: unknown_frame")
@@ -291,22 +295,22 @@ cdef class Connection(Peer):
                 channel.assembly = Assembly(ids & 0xffff, payload[:size])
                 return 0
             if self.awaits_letters:
-                if self.plane.dead_lettering.waiting:
+                if self.connections.queues.dead_lettering.waiting:
                     self.paused = True
-                    self.plane.resuming.append(self)
+                    self.connections.resuming.append(self)
                     return WAIT
                 self.awaits_letters = False
-                self.settle_generation = self.plane.noted_by
-            if self.settle_generation > self.plane.synced and ids != BASIC_GET:
+                self.settle_generation = self.logs.settles_generation
+            if self.settle_generation > self.logs.synced and ids != BASIC_GET:
                 # An answer after a settle means that the settle is safe.
                 self.hold(self.settle_generation)
                 return WAIT
         self.at += size + 8
-        self.plane.work()  # what was published before is in its queues, and delivered, by now
-        noted = self.plane.noted
+        self.connections.queues.work()  # what was published before is in its queues, and delivered, by now
+        settles = self.logs.settles
         self.session.on_method(number, payload[:size])
-        if self.plane.noted != noted:  # a purge, or a get without acks
-            self.settle_generation = self.plane.noted_by
+        if self.logs.settles != settles:  # a purge, or a get without acks
+            self.settle_generation = self.logs.settles_generation
         return 0
 
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1:
@@ -321,7 +325,7 @@ cdef class Connection(Peer):
         cdef uint8_t *body
         cdef uint32_t header_size, body_size
         cdef uint64_t length
-        cdef uint32_t payload_max = self.frame_max  # as in `scan`
+        cdef uint32_t payload_max = self.output.frame_max  # as in `scan`
         # class 2, method 2, ticket 2, exchange, routing key, bits 1
         if size < 9 or <uint32_t> method[6] + 9 > size or (
                 <uint32_t> method[6] + method[7 + method[6]] + 9 != size):
@@ -347,7 +351,7 @@ cdef class Connection(Peer):
                                         body, 0, self.user_id)
                         self.deepest = max(self.deepest, channel.deepest)
                         return 0
-                    if length <= payload_max and length <= self.plane.message_bytes_max:
+                    if length <= payload_max and length <= self.connections.message_bytes_max:
                         if n - after < 7:
                             return WAIT
                         body_size = load32(body + 3)
@@ -375,7 +379,7 @@ cdef class Connection(Peer):
             self.last_channel = None
             raise UnexpectedFrame("expected method frame, got non method frame instead")
         whole, channel.assembly = channel.assembly, None
-        if not whole.take(kind, payload, size, self.plane.message_bytes_max):
+        if not whole.take(kind, payload, size, self.connections.message_bytes_max):
             channel.assembly = whole
             return 0
         if whole.method_id != BASIC_PUBLISH_METHOD:
@@ -391,7 +395,7 @@ cdef class Connection(Peer):
 
     cdef int take_settle(self, Channel channel, uint16_t method, const uint8_t *payload,
                          uint32_t size) except -1:
-        cdef uint64_t noted = self.plane.noted
+        cdef uint64_t settles = self.logs.settles
         cdef uint64_t tag
         cdef bint multiple = False
         cdef int how = SETTLE_ACK
@@ -406,29 +410,129 @@ cdef class Connection(Peer):
             multiple = payload[12] & 1
             how = SETTLE_REQUEUE if payload[12] & 2 else SETTLE_DROP
         try:
-            settle(channel, tag, multiple, how)
+            channel.settle(tag, multiple, how)
         except Fault as fault:
             raise basic_fault(method, fault)
-        if self.plane.noted != noted:
-            self.settle_generation = self.plane.noted_by
-        self.awaits_letters = self.awaits_letters or how != SETTLE_ACK and self.plane.dead_lettering.waiting
+        if self.logs.settles != settles:
+            self.settle_generation = self.logs.settles_generation
+        if how != SETTLE_ACK and self.connections.queues.dead_lettering.waiting:
+            self.awaits_letters = True
         return 0
 
-    cdef int drained(self) except -1:
-        if self.paused:
-            self.paused = False
-            self.plane.resuming.append(self)
-        return 0
+    def sent(self, size_t count):
+        """The first `count` bytes of the output have left."""
+        self.output.sent(count)
+        if self.output.out_end - self.output.out_start < OUTPUT_LOW_BYTES:
+            if self.paused:
+                self.paused = False
+                self.connections.resuming.append(self)
+            self.output.resume_stalled()
 
     cdef int resume_input(self) except -1:
         cdef size_t lead = self.rest_len
         if lead:
-            memcpy(self.plane.inbox, self.rest, lead)
+            memcpy(self.connections.inbox, self.rest, lead)
             free(self.rest)
             self.rest = NULL
             self.rest_len = 0
-            self.handle(self.plane.inbox, lead)
+            self.handle(self.connections.inbox, lead)
         return 0
+
+    # ------------------------------------------------------------- what the session can do
+
+    def send(self, uint16_t channel, bytes method not None):
+        """One method frame; `method` is its payload."""
+        if self.held:
+            self.held_frames.append((channel, method))
+        elif not self.is_lost:
+            self.output.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
+
+    def send_content(self, uint16_t channel, bytes method not None, bytes properties not None,
+                     bytes body not None):
+        """A method with content."""
+        self.output.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
+        self.output.write_content(channel, <const uint8_t *> PyBytes_AS_STRING(properties),
+                           len(properties), <const uint8_t *> PyBytes_AS_STRING(body), len(body))
+
+    def send_heartbeat(self):
+        """An empty frame, so that the peer knows that we live (AMQP 0-9-1 4.2.7)."""
+        self.output.write_heartbeat()
+
+    def hold(self, uint64_t generation):
+        """Until that generation is synced, what `send` is given stays here and no input counts."""
+        if generation <= self.logs.synced or self.is_lost:
+            return
+        self.logs.awaited = True
+        if not self.held:
+            self.connections.held.append(self)
+        self.held = max(self.held, generation)
+
+    cdef int release(self) except -1:
+        """The generation is synced: send what waited, handle what came meanwhile."""
+        self.held = 0
+        if self.is_lost:
+            return 0
+        frames, self.held_frames = self.held_frames, []
+        for channel, method in frames:
+            self.send(channel, method)
+        self.resume_input()
+        return self.output.touch()
+
+    def open_channel(self, uint16_t number):
+        """The engine's state of a channel; the session has checked that it may be opened."""
+        cdef Channel channel = Channel(self.connections, self.output, number, self.session)
+        self.channels[number] = channel
+        self.last_channel = None
+        return channel
+
+    def close_channel(self, uint16_t number):
+        """Forget a channel: consumers end, what is unsettled is requeued."""
+        cdef Channel channel = self.channels.pop(number, None)
+        self.last_channel = None
+        if channel is not None:
+            channel.shut()
+
+    def refuse_channel(self, uint16_t number):
+        """channel.close was sent: until the peer's close-ok nothing else counts on it."""
+        cdef Channel channel = self.channels.get(number)
+        if channel is not None:
+            channel.shut()
+            channel.closing = True
+
+    def shut(self):
+        """connection.close was sent or came: channels give everything back, class 10 is heard."""
+        cdef Channel channel
+        self.closing = True
+        for channel in self.channels.values():
+            channel.shut()
+            channel.closing = True
+        self.channels = {}
+        self.last_channel = None
+
+    def await_eof(self):
+        """Both sides have closed the connection; closing the socket is the peer's part (AMQP 0-9-1
+        4.2.2, and RabbitMQ). What was sent before comes meanwhile, as do connection.close methods
+        of a peer with several threads, each of which waits for an answer."""
+        self.awaits_eof = True
+        self.output.touch()
+
+    def finish(self):
+        """Nothing more is heard; the server closes the socket when the output is sent."""
+        self.closing = self.finished = True
+        self.output.touch()
+
+    def lost(self):
+        """The socket is gone."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.session.on_lost()  # first: it notes what was settled, which is forgotten below
+        self.shut()
+        self.held_frames = []
+        self.output.drop_buffers()
+        free(self.rest)
+        self.rest = NULL
+        self.rest_len = 0
 
 
 def undecodable(arguments):

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
+cdef class Consumer     # before the modules that know it, too
+
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.credit cimport Credit, WaitingConsumers
 from leporid.engine.queue.queue cimport Queue

@@ -9,8 +9,8 @@ from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.connection.channel cimport Channel
+from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, Output
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
-from leporid.engine.connection.outbox cimport OUTPUT_HIGH_BYTES, Outbox
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Taker
 from leporid.engine.wire.wire cimport Record
@@ -45,15 +45,11 @@ cdef class Consumer(Taker):
         return 0
 
     cdef bint can_take(self):
-        cdef Channel channel = self.channel
-        cdef Outbox out = channel.out
-        if out.out_end - out.out_start > OUTPUT_HIGH_BYTES or not channel.flowing:
-            return has_room(self)
-        if self.prefetch and self.unacked_count >= self.prefetch:
+        if not has_room(self):
             return False
         if self.credit is not None:
             return self.has_credit()
-        return not channel.global_limit or has_channel_credit(self)
+        return not self.channel.global_limit or has_channel_credit(self)
 
     cdef bint has_credit(self):
         """Whether the limits that it shares let it take; if not, it waits for the first of them."""
@@ -64,13 +60,13 @@ cdef class Consumer(Taker):
 
     cdef int take(self, uint64_t seq, Slot *slot) except -1:
         cdef Channel channel = self.channel
-        cdef Record *record = channel.plane.record(slot.position)
+        cdef Record *record = channel.logs.record(slot.position)
         cdef uint64_t tag = channel.delivery_tag + 1
         if not self.replies:
             channel.delivery_tag = tag
-        channel.plane.delivered += 1
+        channel.queues.delivered += 1
         if slot.deliveries:
-            channel.plane.redelivered += 1
+            channel.queues.redelivered += 1
         # As in RabbitMQ, the first delivery says nothing; basic.get says 0.
         if self.queue.counted and slot.deliveries & DELIVERIES_MAX:
             channel.out.write_counted(
@@ -90,7 +86,7 @@ cdef class Consumer(Taker):
                 self.credit.take_one()
             channel.outstanding += 1
             channel.unacked_count += 1
-            channel.unacked.add(tag, seq, self.queue, self, channel.plane.now_ms)
+            channel.unacked.add(tag, seq, self.queue, self, channel.logs.clock.now_ms)
         return 0
 
     cdef int resume(self) except -1:
@@ -108,11 +104,9 @@ cdef class Consumer(Taker):
 cdef bint has_room(Consumer consumer):
     """Whether its connection, its channel and its own prefetch let it take."""
     cdef Channel channel = consumer.channel
-    cdef Outbox out = channel.out
+    cdef Output out = channel.out
     if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
         out.stalled[consumer] = None
-        return False
-    if not channel.flowing:
         return False
     return not consumer.prefetch or consumer.unacked_count < consumer.prefetch
 

@@ -6,9 +6,9 @@ cdef class Credit   # before the modules that know it, too
 
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.queue.takers cimport Taker, Takers
+from leporid.engine.queue.takers cimport SharedCredit, Taker, Takers
 
-cdef class Credit:
+cdef class Credit(SharedCredit):
     cdef readonly uint32_t limit
     cdef readonly uint32_t used
     cdef readonly uint64_t asked    # how often anybody was asked whether it takes
@@ -16,7 +16,7 @@ cdef class Credit:
     cdef Takers waiting             # a WaitingQueue for each queue, in the order of their turns
     cdef dict queues                # the same by queue
     cdef dict groups                # WaitingConsumers by filter group and priority
-    cdef bint pending               # stands in plane.offers
+    cdef bint pending               # stands in queues.offers
     cdef Queue granted              # whose consumers are offered a delivery now,
     cdef uint64_t granted_tag       # which this channel's next one uses up
     cdef Queue last                 # whose consumer took this channel's delivery of that tag
@@ -30,7 +30,6 @@ cdef class Credit:
     cdef int give_one(self) except -1
     cdef int freed(self) except -1
     cdef int release(self) except -1
-    cdef int offer(self) except -1
 
 cdef class ChannelCredit(Credit):
     pass

@@ -4,9 +4,9 @@
 from typing import final
 
 from leporid.engine.connection.channel import Channel
-from leporid.engine.queue.takers import Taker
+from leporid.engine.queue.takers import SharedCredit, Taker
 
-class Credit:
+class Credit(SharedCredit):
     """So many unsettled deliveries; made by `Channel.credit`."""
 
     def __init__(self, channel: Channel, limit: int = 0) -> None: ...

@@ -9,20 +9,20 @@ which also stands for them in the queue's make_due while there is credit and not
 message that comes has all of them asked.
 
 Invariant: while there is credit, whoever waits for it is offered it before the turn ends
-(`plane.offers`), and nobody else takes it before.
+(`queues.offers`), and nobody else takes it before.
 """
 
 from libc.stdint cimport uint32_t
 
 from leporid.engine.connection.channel cimport Channel
-from leporid.engine.connection.unacked cimport UnackedDeliveries
-from leporid.engine.connection.outbox cimport OUTPUT_HIGH_BYTES, Outbox
 from leporid.engine.connection.consumer cimport Consumer
+from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, Output
+from leporid.engine.connection.unacked cimport UnackedDeliveries
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Level, Taker, Takers, leave_ring
 
 
-cdef class Credit:
+cdef class Credit(SharedCredit):
     """So many unsettled deliveries; made by `Channel.credit`."""
 
     def __cinit__(self, Channel channel not None, uint32_t limit=0):
@@ -128,7 +128,7 @@ cdef class Credit:
         """There may be credit again."""
         if not self.pending and self.waiting.levels and self.available():
             self.pending = True
-            self.channel.plane.offers.append(self)
+            self.channel.queues.offers.append(self)
         return 0
 
     cdef int release(self) except -1:
@@ -153,9 +153,9 @@ cdef class Credit:
         """
         cdef WaitingQueue found
         cdef Taker taker
-        cdef Outbox out = self.channel.out
+        cdef Output out = self.channel.out
         self.pending = False
-        while self.waiting.levels and self.available() and self.channel.flowing:
+        while self.waiting.levels and self.available():
             found = <WaitingQueue> (<Level> self.waiting.levels[0]).head
             if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
                 out.stalled[found] = None
@@ -201,9 +201,9 @@ cdef class WaitingConsumers(Taker):
 
     cdef bint can_take(self):
         """Never itself; while there is credit, one that waits takes its place in the make_due."""
-        cdef Outbox out = self.credit.channel.out
+        cdef Output out = self.credit.channel.out
         cdef Taker first
-        if not self.members.levels or not self.credit.channel.flowing:
+        if not self.members.levels:
             return False
         if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
             out.stalled[self] = None

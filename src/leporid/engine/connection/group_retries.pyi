@@ -7,7 +7,7 @@ from leporid.engine.queue.timed_queue import TimedQueue
 from leporid.engine.stream.choice import Choice
 
 class GroupRetries(TimedQueue):
-    """What waits for another attempt in one group; made by `Plane.group_retries`."""
+    """What waits for another attempt in one group; made by `Engine.group_retries`."""
 
     choice: Choice | None
     """What the group wants; None: everything."""

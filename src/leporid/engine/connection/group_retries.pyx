@@ -13,19 +13,20 @@ keeps so many and no more.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.queue.index cimport DELIVERIES_MAX, HELD, UNACKED, Slot
-from leporid.engine.queue.republish cimport republish
 from leporid.engine.connection.channel cimport SETTLE_DROP, SETTLE_FAIL
-from leporid.engine.plane cimport Plane
+from leporid.engine.connection.stream_consumer cimport StreamConsumer
+from leporid.engine.queue.index cimport DELIVERIES_MAX, HELD, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.takers cimport Taker
 from leporid.engine.queue.timed_queue cimport TimedQueue
-from leporid.engine.routing.route_cache cimport make_route
-from leporid.engine.log.storing cimport enqueue
+from leporid.engine.routing.route cimport make_route
 from leporid.engine.stream.choice cimport Tally, outcome_of
-from leporid.engine.connection.stream_consumer cimport StreamConsumer
 from leporid.engine.stream.stream cimport Cursor, Stream
-from leporid.engine.wire.wire cimport Props, Record, Target, walk_properties
+from leporid.engine.wire.message cimport (
+    Message, body_bytes, message_in, names_bytes, properties_bytes, set_properties,
+)
+from leporid.engine.wire.wire cimport Props, Record, walk_properties
 
 from collections import deque
 
@@ -41,11 +42,11 @@ cdef enum:
 
 
 cdef class GroupRetries(TimedQueue):
-    """What waits for another attempt in one group; made by `Plane.group_retries`."""
+    """What waits for another attempt in one group; made by `Engine.group_retries`."""
 
-    def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
+    def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
         self.returned_now = deque()
-        self.inside = make_route([self])
+        self.route = make_route([self])
         self.counted = True
 
     def __repr__(self):
@@ -69,10 +70,9 @@ cdef class GroupRetries(TimedQueue):
 
     # ------------------------------------------------------------- coming back
 
-    cdef int take_back(self, object given, uint64_t offset, int how) except -1:
+    cdef int take_back(self, StreamConsumer reader, uint64_t offset, int how) except -1:
         """A member gave back a message that it had from a stream."""
-        cdef StreamConsumer reader = <StreamConsumer> given
-        cdef uint64_t at_ms = self.plane.now_ms
+        cdef uint64_t at_ms = self.queues.clock.now_ms
         if self.retired or (how == SETTLE_DROP and self.dead_letters is None):
             return 0
         if how == SETTLE_FAIL:
@@ -87,13 +87,13 @@ cdef class GroupRetries(TimedQueue):
 
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1:
         """A member gave back what it had from here; until its turn the entry is nobody's."""
-        self.returned_now.append((None, seq, self.plane.now_ms))
+        self.returned_now.append((None, seq, self.queues.clock.now_ms))
         return self.have_kept()
 
     cdef int have_kept(self) except -1:
         """Have what came back kept when that is due."""
         cdef uint64_t at_ms = self.returned_now[0][2]
-        if at_ms <= self.plane.now_ms:
+        if at_ms <= self.queues.clock.now_ms:
             self.make_due()
         else:
             self.set_alarm(at_ms)
@@ -105,7 +105,7 @@ cdef class GroupRetries(TimedQueue):
         most = min(most, <size_t> KEPT_MAX)
         while self.returned_now:
             given, number, at_ms = self.returned_now[0]
-            if at_ms > self.plane.now_ms:
+            if at_ms > self.queues.clock.now_ms:
                 break
             if not most:
                 return True
@@ -123,16 +123,12 @@ cdef class GroupRetries(TimedQueue):
         self.wake()
         return False
 
-    cdef int keep(self, object given, uint64_t offset, int how) except -1:
+    cdef int keep(self, StreamConsumer reader, uint64_t offset, int how) except -1:
         """Copy a message from its stream, or make a dead letter of it; its reader is past it."""
-        cdef StreamConsumer reader = <StreamConsumer> given
         cdef Stream stream = <Stream> reader.queue
-        cdef Plane plane = self.plane
         cdef Cursor cursor
-        cdef Record *record = NULL
-        cdef const uint8_t *names
-        cdef const uint8_t *properties
-        cdef const uint8_t *body
+        cdef const Record *record = NULL
+        cdef Message message
         if self.retired or stream.retired:
             return 0
         if offset >= stream.first:
@@ -141,33 +137,30 @@ cdef class GroupRetries(TimedQueue):
         if record == NULL or cursor.offset != offset:
             self.missed += 1
             return 0
-        names = <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
-        properties = names + record.names_len
+        message = message_in(record)
         if how == SETTLE_DROP or self.delivery_limit < 1:
             if self.dead_letters is None:
                 self.dropped += 1
                 return 0
-            changed = self.stamp(properties[:record.properties_len], stream.name, offset, 0)
-            body = properties + record.properties_len
-            plane.dead_lettering.hand_over(self, names[:record.names_len], changed,
-                                    body[:record.body_len],
-                                    "rejected" if how == SETTLE_DROP else "delivery_limit")
+            self.queues.dead_lettering.hand_over(
+                self, names_bytes(&message),
+                self.stamp(properties_bytes(&message), stream.name, offset, 0),
+                body_bytes(&message), "rejected" if how == SETTLE_DROP else "delivery_limit")
         else:
             self.retried += 1
-            plane.requeued += 1
+            self.queues.requeued += 1
             self.store_copy(
-                record, self.stamp(properties[:record.properties_len], stream.name, offset, 1), 1)
-        plane.dirty = True
-        reader.kept_generation = plane.generation
+                &message, self.stamp(properties_bytes(&message), stream.name, offset, 1), 1)
+        self.logs.dirty = True
+        reader.kept_generation = self.logs.generation
         return 0
 
     cdef int keep_again(self, uint64_t seq) except -1:
         """An entry came back: a copy takes its place, or it is a dead letter."""
         cdef Slot *slot = self.index.slot_of(seq)
         cdef uint64_t count
-        cdef Record *record
-        cdef const uint8_t *names
-        cdef const uint8_t *properties
+        cdef bytes changed
+        cdef Message message
         cdef Props props
         if slot == NULL or slot.state != UNACKED:
             return 0
@@ -175,38 +168,31 @@ cdef class GroupRetries(TimedQueue):
         if count > <uint64_t> self.delivery_limit:
             return self.drop(seq, slot, "delivery_limit")
         self.retried += 1
-        self.plane.requeued += 1
-        record = self.plane.record(slot.position)
-        names = <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
-        properties = names + record.names_len
-        changed = self.stamp(properties[:record.properties_len], None, 0, count)
+        self.queues.requeued += 1
+        message = message_in(self.logs.record(slot.position))
+        changed = self.stamp(properties_bytes(&message), None, 0, count)
         self.entering = count
-        walk_properties(<const uint8_t *> PyBytes_AS_STRING(changed), len(changed), &props)
+        set_properties(&message, changed)
+        walk_properties(message.properties, message.properties_len, &props)
         props.delivery_mode, props.expiration = PERSISTENT, NULL
-        republish(self, seq, self.inside, names, record.names_len,
-                <const uint8_t *> PyBytes_AS_STRING(changed), len(changed),
-                properties + record.properties_len, record.body_len, &props, None, None)
+        self.publishing.republish(self, seq, self.route, &message, &props, None, None)
         return 0
 
-    cdef int store_copy(self, const Record *record, bytes properties, uint64_t count) except -1:
-        cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
-                                     + record.targets * sizeof(Target))
+    cdef int store_copy(self, const Message *original, bytes properties, uint64_t count) except -1:
+        cdef Message message = original[0]
         cdef Props props
-        cdef uint64_t published = self.plane.published
-        walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties), &props)
+        set_properties(&message, properties)
+        walk_properties(message.properties, message.properties_len, &props)
         props.delivery_mode, props.expiration = PERSISTENT, NULL
         self.entering = count
-        enqueue(self.plane, self.inside, names, record.names_len,
-                <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                names + record.names_len + record.properties_len, record.body_len, &props, 0,
-                None, 0)
-        self.plane.published = published    # it was counted when it came to the stream
+        # It was counted as published when it came to the stream.
+        self.queues.append([self], self.durable, &message, &props, 0, None, 0)
         return 0
 
     # ------------------------------------------------------------- waiting
 
     cdef uint64_t delay_of(self, uint64_t count):
-        """How long a message is held that came back so often: as in `retries`."""
+        """How long a message is held that came back so often: as in `Queue.hold`."""
         return min(self.retry_min_ms * count, self.retry_max_ms)
 
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
@@ -215,34 +201,32 @@ cdef class GroupRetries(TimedQueue):
         Queue.push(self, position, body_len, priority)
         slot = self.index.slot_of(seq)
         slot.deliveries = min(self.entering, <uint64_t> DELIVERIES_MAX)
-        return self.hold_until(seq, slot, self.plane.now_ms + self.delay_of(self.entering))
+        return self.hold_until(seq, slot, self.queues.clock.now_ms + self.delay_of(self.entering))
 
     cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1:
         """A ready entry is held until that moment."""
-        cdef uint32_t body_len = self.plane.record(slot.position).body_len
+        cdef uint32_t body_len = self.logs.record(slot.position).body_len
         slot.state = HELD
         self.ready_count -= 1
         self.ready_bytes -= body_len
         self.held_count += 1
         self.held_bytes += body_len
-        self.plane.retries.count += 1
-        return self.plane.retries.timers.push(at_ms, self.id, seq)
+        return self.queues.hold(at_ms, self.id, seq)
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
         return 0  # nothing expires in a stream either
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
         """Its count, and the rest of the time for which it is held."""
-        cdef Record *record = self.plane.record(position)
-        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
-                                          + record.targets * sizeof(Target) + record.names_len)
+        cdef const Record *record = self.logs.record(position)
+        cdef Message message = message_in(record)
         cdef Slot *slot = self.index.slot_of(seq)
         cdef uint64_t due_ms
-        slot.deliveries = min(<uint64_t> self.count_of(properties[:record.properties_len]),
+        slot.deliveries = min(<uint64_t> self.count_of(properties_bytes(&message)),
                               <uint64_t> DELIVERIES_MAX)
         due_ms = record.timestamp_ms + self.delay_of(slot.deliveries)
-        if due_ms > self.plane.wall_ms:
-            self.hold_until(seq, slot, self.plane.now_ms + due_ms - self.plane.wall_ms)
+        if due_ms > self.queues.clock.wall_ms:
+            self.hold_until(seq, slot, self.queues.clock.now_ms + due_ms - self.queues.clock.wall_ms)
         return 0
 
     # ------------------------------------------------------------- going
@@ -261,7 +245,7 @@ cdef class GroupRetries(TimedQueue):
                 break
             slot = self.pop(&seq)
             if (self.choice is not None and
-                    outcome_of(self.choice, self.plane.record(slot.position), &tally) != 1):
+                    outcome_of(self.choice, self.logs.record(slot.position), &tally) != 1):
                 self.filtered += 1
                 self.settle(seq, slot)
                 left -= 1

@@ -12,9 +12,9 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.queue.verdict_batch cimport BATCH_MESSAGES_MAX, content_of, batch_frame
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.stream_consumer cimport StreamConsumer, send_next
+from leporid.engine.selecting.verdicts cimport VerdictBatch
 from leporid.engine.stream.scanning cimport Scan, find_next
 from leporid.engine.stream.stream cimport Cursor, Stream
 from leporid.engine.wire.wire cimport Record
@@ -54,8 +54,9 @@ cdef class JudgedStreamConsumer(StreamConsumer):
 
     # ------------------------------------------------------------- delivering
 
-    cdef int fill(self, Stream stream) except -1:
+    cdef int fill(self) except -1:
         """Send what passed, while there is credit, and look for more to ask about."""
+        cdef Stream stream = <Stream> self.queue
         cdef Record *record
         while not self.waiting and self.first < self.asked:
             if not self.can_take():
@@ -68,10 +69,8 @@ cdef class JudgedStreamConsumer(StreamConsumer):
             send_next(self, stream, record)
             self.first += 1
         self.stand()
-        if (not self.scanning and self.ahead.offset < stream.end
-                and self.end - self.first < AHEAD_MESSAGES):
-            self.scanning = True
-            self.channel.plane.scanning.append(self)
+        if self.ahead.offset < stream.end and self.end - self.first < AHEAD_MESSAGES:
+            stream.streams.scanning[self] = None
         return 0
 
     cdef int stand(self) except -1:
@@ -104,7 +103,7 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         self.looked = scan.looked
         self.stand()
         if self.asked < self.end:
-            self.channel.plane.judging[self] = None
+            self.channel.connections.verdicts.asking[self] = None
         return scan.work
 
     cdef int make_room(self) except -1:
@@ -124,26 +123,22 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         once there are `bytes_max` bytes.
         """
         cdef Stream stream = <Stream> self.queue
-        cdef const Record *records[BATCH_MESSAGES_MAX]
+        cdef VerdictBatch batch = VerdictBatch(min(most, self.end - self.asked), bytes_max)
         cdef const Record *record
         cdef Cursor place
-        cdef size_t count = 0, size = 0
         if self.out:
             raise ValueError("a batch is out already")
-        most = min(most, min(<size_t> BATCH_MESSAGES_MAX, self.end - self.asked))
-        while self.active and count < most and size < bytes_max:
-            place = self.places[self.asked + count]
+        while self.active and batch.has_room():
+            place = self.places[self.asked + batch.count]
             record = stream.look(&place)
             if record == NULL:
                 break
-            records[count] = record
-            size += content_of(record)
-            count += 1
-        if not count:
+            batch.add(record)
+        if not batch.count:
             return None
-        frame = batch_frame(records, <uint32_t> count)
-        self.out = count  # not before: there may be no memory for the frame
-        return frame, count
+        frame = batch.frame()
+        self.out = batch.count  # not before: there may be no memory for the frame
+        return frame, batch.count
 
     def judged(self, bytes verdicts not None):
         """The batch is judged: what has a 1 is delivered, in order, the rest passed over."""

@@ -1,10 +1,12 @@
 """A consumer of a stream."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 
-from leporid.engine.stream.choice cimport Choice
+cdef class StreamConsumer   # before the modules that know it, too
+
 from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.connection.group_retries cimport GroupRetries
+from leporid.engine.stream.choice cimport Choice
 from leporid.engine.stream.stream cimport Cursor, Stream
 from leporid.engine.wire.wire cimport Record
 
@@ -14,7 +16,6 @@ cdef class StreamConsumer(Consumer):
     cdef bint waiting               # for credit, or for its output to drain
     cdef Choice choice              # what it wants; None: everything
     cdef uint64_t looked            # no summary rules out what comes before
-    cdef bint scanning              # stands in plane.scanning
     cdef bint found                 # the cursor is at a message that it wants
     cdef bint rejected              # something is to be read again by who comes next
     cdef uint64_t rejected_offset   # the first of it
@@ -23,7 +24,5 @@ cdef class StreamConsumer(Consumer):
     cdef readonly uint64_t kept_generation
     cdef int leave_to_next(self, uint64_t offset) except -1
     cdef uint64_t unsettled_offset(self) except? 0
-    cdef int64_t look_for(self, int64_t work) except? -1
-    cdef int fill(self, Stream stream) except -1
 
 cdef int send_next(StreamConsumer reader, Stream stream, const Record *record) except -1

@@ -94,15 +94,22 @@ cdef class StreamConsumer(Consumer):
         self.waiting = False
         if self.found:
             self.look_for(1)
-        return self.fill(<Stream> self.queue)
+        return self.fill()
 
-    cdef int fill(self, Stream stream) except -1:
+    cdef int resume(self) except -1:
+        self.waiting = False
+        return Consumer.resume(self)
+
+    cdef uint64_t position(self) except? 0:
+        return self.cursor.offset
+
+    cdef int fill(self) except -1:
         """Send what is there, while there is credit."""
+        cdef Stream stream = <Stream> self.queue
         cdef Record *record
         if self.choice is not None:
-            if not self.scanning and not self.waiting and self.cursor.offset < stream.end:
-                self.scanning = True
-                self.channel.plane.scanning.append(self)
+            if not self.waiting and self.cursor.offset < stream.end:
+                stream.streams.scanning[self] = None
             return 0
         while not self.waiting and self.cursor.offset < stream.end:
             if not self.can_take():
@@ -154,7 +161,7 @@ cdef inline int give(StreamConsumer self, Stream stream, const Record *record) e
     """Send the message that the cursor is at."""
     cdef Channel channel = self.channel
     channel.delivery_tag += 1
-    channel.plane.delivered += 1
+    channel.queues.delivered += 1
     stream.delivered += 1
     channel.out.write_from_stream(
         channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
@@ -166,7 +173,7 @@ cdef inline int give(StreamConsumer self, Stream stream, const Record *record) e
         channel.outstanding += 1
         channel.unacked_count += 1
         channel.unacked.add(channel.delivery_tag, self.cursor.offset, stream, self,
-                           channel.plane.now_ms)
+                           channel.logs.clock.now_ms)
     return 0
 
 

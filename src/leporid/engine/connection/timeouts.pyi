@@ -3,10 +3,10 @@
 
 from typing import final
 
-from leporid.engine.plane import Plane
+from leporid.engine.connection.connections import Connections
 
 @final
 class Timeouts:
-    """The channels of one plane that have something to lose."""
+    """The channels that have something to lose; used by the engine only."""
 
-    def __init__(self, plane: Plane) -> None: ...
+    def __init__(self, connections: Connections) -> None: ...

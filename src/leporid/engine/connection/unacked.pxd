@@ -18,6 +18,13 @@ cdef class UnackedDeliveries:
                  uint64_t since_ms) except -1
     cdef ssize_t find(self, uint64_t tag)
     cdef ssize_t upto(self, uint64_t tag)
+    cdef size_t above(self, uint64_t tag) noexcept
     cdef UnackedDelivery take(self, size_t at)
     cdef void trim(self)
     cdef void forget(self)
+
+cdef class LateAcks:
+    cdef dict tags                  # not settled since; None until there is one
+    cdef uint64_t upto              # up to here, which ones is not known any more
+    cdef int add(self, uint64_t tag) except -1
+    cdef bint has(self, uint64_t tag) except -1

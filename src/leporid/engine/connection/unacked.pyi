@@ -6,3 +6,7 @@ from typing import final
 @final
 class UnackedDeliveries:
     """Unsettled deliveries, found by tag; used by the engine only."""
+
+@final
+class LateAcks:
+    """Deliveries that were taken back; used by the engine only."""

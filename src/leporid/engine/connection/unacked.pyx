@@ -1,4 +1,4 @@
-"""The unacked of a channel: what it delivered and has not settled.
+"""Unacked deliveries of a channel: what it delivered and has not settled.
 
 It does not know what settling means. Entries are in order of their tags; a settled one leaves a
 hole that goes when the unacked needs room, so one old delivery does not keep the place of all that
@@ -11,6 +11,10 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+
+cdef enum:
+    # Of more than these, the oldest are not told from any other that is as old.
+    LATE_ACKS_MAX = 4096
 
 
 cdef class UnackedDeliveries:
@@ -72,18 +76,18 @@ cdef class UnackedDeliveries:
             middle = low + <size_t> (tag - self.entries[low].tag)
             if self.entries[middle].tag == tag:
                 return <ssize_t> middle if self.entries[middle].queue != NULL else -1
-        while low < high:
-            middle = (low + high) // 2
-            if self.entries[middle].tag < tag:
-                low = middle + 1
-            else:
-                high = middle
+        low = self.above(tag - 1)
         if low < self.end and self.entries[low].tag == tag:
             return <ssize_t> low if self.entries[low].queue != NULL else -1
         return -1
 
     cdef ssize_t upto(self, uint64_t tag):
         """Where the last delivery up to a tag stands, settled or not; -1 when there is none."""
+        cdef size_t low = self.above(tag)
+        return <ssize_t> low - 1 if low > self.start else -1
+
+    cdef size_t above(self, uint64_t tag) noexcept:
+        """Where the first delivery with a higher tag stands, settled or not."""
         cdef size_t low = self.start, high = self.end, middle
         while low < high:
             middle = (low + high) // 2
@@ -91,7 +95,7 @@ cdef class UnackedDeliveries:
                 low = middle + 1
             else:
                 high = middle
-        return <ssize_t> low - 1 if low > self.start else -1
+        return low
 
     cdef UnackedDelivery take(self, size_t at):
         """Make a hole; the caller owns the references of what is returned."""
@@ -108,3 +112,30 @@ cdef class UnackedDeliveries:
             self.holes -= 1
         if self.start == self.end:
             self.start = self.end = 0
+
+
+cdef class LateAcks:
+    """Deliveries that were taken back, each of which may be settled late: once, that is no fault.
+
+    What it remembers has a bound; beyond, it forgives more than was taken back, never less.
+    """
+
+    cdef int add(self, uint64_t tag) except -1:
+        """A delivery is taken back."""
+        if self.tags is None:
+            self.tags = {}
+        self.tags[tag] = None
+        if len(self.tags) > LATE_ACKS_MAX:
+            oldest = next(iter(self.tags))
+            del self.tags[oldest]
+            self.upto = max(self.upto, <uint64_t> oldest)
+        return 0
+
+    cdef bint has(self, uint64_t tag) except -1:
+        """Whether a delivery was taken back that is being settled now."""
+        if self.tags is None:
+            return False
+        if tag not in self.tags:
+            return 0 < tag <= self.upto
+        del self.tags[tag]
+        return True

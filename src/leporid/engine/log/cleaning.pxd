@@ -1,8 +1,8 @@
 """Cleaning of the logs."""
 
 from leporid.engine.log.log cimport Segment
-from leporid.engine.plane cimport Plane
+from leporid.engine.log.logs cimport Logs
 
-cdef int clean(Plane plane) except -1
-cdef int compact(Plane plane) except -1
-cdef int relocate(Plane plane, Segment segment) except -1
+cdef int clean(Logs logs) except -1
+cdef int compact(Logs logs) except -1
+cdef int relocate(Logs logs, Segment segment) except -1

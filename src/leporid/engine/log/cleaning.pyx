@@ -7,16 +7,14 @@ restart. It does not know files; storage deletes what is in `dropped`. Invariant
 before what it was copied from is dropped.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.facts cimport append_ranges
-from leporid.engine.queue.index cimport GONE, Slot
 from leporid.engine.log.log cimport (
     DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment,
 )
-from leporid.engine.plane cimport Plane
-from leporid.engine.queue.queue cimport Queue
+from leporid.engine.log.logs cimport Entries, Logs
+from leporid.engine.wire.message cimport Message, content_of, message_in, targets_of
 from leporid.engine.wire.wire cimport Range, Record, Target
 
 cdef enum:
@@ -32,35 +30,35 @@ cdef enum:
     COMPACT_SHARE = 16
 
 
-cdef bint droppable(Plane plane, Segment segment) except -1:
+cdef bint droppable(Logs logs, Segment segment) except -1:
     """Nothing refers to it, and no fact in it is needed for a segment that still exists."""
     if not segment.sealed or segment.written != segment.used:
         return False
     if segment.drop_after:
-        return segment.drop_after <= plane.synced
+        return segment.drop_after <= logs.synced
     if segment.live:
         return False
     for number in segment.pins:
-        if number != segment.number and plane.durable.find(number) is not None:
+        if number != segment.number and logs.durable.find(number) is not None:
             return False
     return True
 
 
-cdef int clean(Plane plane) except -1:
+cdef int clean(Logs logs) except -1:
     """Drop segments that nobody needs; copy the rest of a mostly dead log forward."""
     cdef Segment segment
     cdef Segment oldest = None
     cdef uint64_t live = 0, total = 0
-    progress = plane.idle_segments
-    plane.idle_segments = False
+    progress = logs.idle_segments
+    logs.idle_segments = False
     while progress:
         progress = False
-        for segment in plane.segments:
-            if droppable(plane, segment):
-                plane.durable.drop(segment)
-                plane.dropped.append(segment.number)
+        for segment in logs.segments:
+            if droppable(logs, segment):
+                logs.durable.drop(segment)
+                logs.dropped.append(segment.number)
                 progress = True
-    for segment in plane.segments:
+    for segment in logs.segments:
         total += segment.used
         if segment.total:
             live += segment.used * segment.live // segment.total
@@ -68,26 +66,26 @@ cdef int clean(Plane plane) except -1:
                 and segment.written == segment.used and segment.live * 2 < segment.total + 1):
             oldest = segment
     if oldest is not None and (
-            total > 2 * live + SLACK_SEGMENTS * plane.durable.segment_bytes
-            or plane.durable.active.number - oldest.number > SPAN_MAX):
-        relocate(plane, oldest)
-    if plane.dropped:
-        plane.dirty = True
+            total > 2 * live + SLACK_SEGMENTS * logs.durable.segment_bytes
+            or logs.durable.active.number - oldest.number > SPAN_MAX):
+        relocate(logs, oldest)
+    if logs.dropped:
+        logs.dirty = True
     return 0
 
 
-cdef int compact(Plane plane) except -1:
+cdef int compact(Logs logs) except -1:
     """Copy together what is left of mostly dead transient segments.
 
     Otherwise a queue that keeps one message in ten thousand keeps the memory of all of them.
     """
-    cdef Log log = plane.transient
+    cdef Log log = logs.transient
     cdef Segment segment
     cdef uint64_t live = 0, total = 0
     cdef size_t slack = TRANSIENT_SLACK_SEGMENTS * log.segment_bytes
-    if log.bytes <= slack or plane.now_ms - plane.compacted_ms < COMPACT_EVERY_MS:
+    if log.bytes <= slack or logs.clock.now_ms - logs.compacted_ms < COMPACT_EVERY_MS:
         return 0
-    plane.compacted_ms = plane.now_ms
+    logs.compacted_ms = logs.clock.now_ms
     sparse = []
     for segment in log.segments:
         if segment is None or not segment.total:
@@ -99,22 +97,20 @@ cdef int compact(Plane plane) except -1:
     if total <= 2 * live + slack:
         return 0
     for segment in sparse[:max(COMPACT_SEGMENTS, len(sparse) // COMPACT_SHARE)]:
-        copy_records(plane, log, segment)
+        copy_records(logs, log, segment)
         if not segment.live:
             log.drop(segment)
     return 0
 
 
-cdef int copy_records(Plane plane, Log log, Segment segment) except -1:
+cdef int copy_records(Logs logs, Log log, Segment segment) except -1:
     """Append every record of a segment that an entry refers to again."""
     cdef size_t at = SEGMENT_HEADER_BYTES
     cdef Record *record
     cdef Target *target
-    cdef Queue queue
-    cdef Slot *slot
     cdef uint64_t position
     cdef uint32_t i, number = segment.number
-    cdef list queues
+    cdef list live
     if log.durable:
         number |= DURABLE_BIT
     while at < segment.used:
@@ -126,63 +122,51 @@ cdef int copy_records(Plane plane, Log log, Segment segment) except -1:
         at += record.size
         if record.kind != KIND_PUBLISH:
             continue
-        target = <Target *> (<uint8_t *> record + sizeof(Record))
-        queues = []
+        target = targets_of(record)
+        live = []
         for i in range(record.targets):
-            queue = plane.queues.get(target[i].queue)
-            if queue is None:
-                continue
-            slot = queue.slot_of(target[i].seq)
-            if slot != NULL and slot.state != GONE and slot.position == position:
-                queues.append((queue, target[i].seq))
-        if queues:
-            copy_record(log, segment, record, queues)
+            if logs.entries.refers(target[i].queue, target[i].seq, position):
+                live.append((target[i].queue, target[i].seq))
+        if live:
+            copy_record(logs.entries, log, segment, record, live)
     return 0
 
 
-cdef int copy_record(Log log, Segment segment, Record *record, list queues) except -1:
+cdef int copy_record(Entries entries, Log log, Segment segment, Record *record,
+                     list live) except -1:
     """Append a record again, for these (queue, sequence number) alone."""
-    cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
-    cdef uint32_t body_len = record.body_len if has_readers(queues) else 0
-    cdef size_t rest = record.names_len + record.properties_len + body_len
-    cdef size_t size = (sizeof(Record) + len(queues) * sizeof(Target) + rest + 7) & ~<size_t> 7
-    cdef Record *copy = log.begin(size)
-    cdef Target *kept = <Target *> (<uint8_t *> copy + sizeof(Record))
-    cdef Queue queue
+    cdef Message message = message_in(record)
+    cdef Record *copy
+    cdef Target *kept
     cdef uint64_t position
-    memset(<uint8_t *> copy + size - 8, 0, 8)
-    memcpy(copy, record, sizeof(Record))
-    copy.size = <uint32_t> size
-    copy.flags = 0
-    copy.targets = <uint16_t> len(queues)
-    copy.body_len = body_len
-    for queue, seq in queues:
-        kept.queue = queue.id
-        kept.seq = seq
+    cdef uint32_t body_lost = 0
+    if not has_readers(entries, live):
+        body_lost = record.body_len
+        message.body_len = 0
+    copy = log.begin_message(&message, len(live), record.timestamp_ms)
+    kept = targets_of(copy)
+    for queue, seq in live:
+        kept.queue, kept.seq = queue, seq
         kept += 1
-    memcpy(kept, target + record.targets, rest)
     position = log.finish(copy)
     if log.durable:
         log.active.pins.add(segment.number)
-    log.hold(position, <uint32_t> len(queues))
-    for queue, seq in queues:
-        queue.slot_of(seq).position = position
+    log.hold(position, <uint32_t> len(live))
+    for queue, seq in live:
+        entries.move(queue, seq, position, body_lost)
         segment.live -= 1
-        if not body_len:
-            queue.ready_bytes -= record.body_len
     return 0
 
 
-cdef bint has_readers(list queues) except -1:
+cdef bint has_readers(Entries entries, list live) except -1:
     """Whether the message is still in a queue, not only known to caches of exchanges."""
-    cdef Queue queue
-    for queue, _ in queues:
-        if not (queue.remembers and queue.private):
+    for queue, _ in live:
+        if entries.needs_body(queue):
             return True
     return False
 
 
-cdef int relocate(Plane plane, Segment segment) except -1:
+cdef int relocate(Logs logs, Segment segment) except -1:
     """Append again what is still needed of a segment, which then may go.
 
     That is every record with a live entry, for the queues where it is live, and every SETTLE
@@ -194,7 +178,7 @@ cdef int relocate(Plane plane, Segment segment) except -1:
     cdef uint32_t *head
     cdef uint32_t i, count
     cdef bytes scratch
-    copy_records(plane, plane.durable, segment)
+    copy_records(logs, logs.durable, segment)
     while at < segment.used:
         if at in segment.holes:
             at = segment.holes[at]
@@ -202,20 +186,20 @@ cdef int relocate(Plane plane, Segment segment) except -1:
         record = <Record *> (segment.base + at)
         at += record.size
         if record.kind == KIND_SETTLE:
-            head = <uint32_t *> (<uint8_t *> record + sizeof(Record))
-            if head[0] not in plane.queues:
+            head = <uint32_t *> content_of(record)
+            if not logs.entries.has_queue(head[0]):
                 continue
             scratch = (<uint8_t *> (head + 2))[:head[1] * sizeof(Range)]
             ranges = <Range *> <char *> scratch
             count = 0
             for i in range(head[1]):
                 if (ranges[i].segment != segment.number
-                        and plane.durable.find(ranges[i].segment) is not None):
+                        and logs.durable.find(ranges[i].segment) is not None):
                     ranges[count] = ranges[i]
                     count += 1
             if count:
-                append_ranges(plane, KIND_SETTLE, 0, head[0], ranges, count)
+                append_ranges(logs, KIND_SETTLE, 0, head[0], ranges, count)
     assert segment.live == 0, f"{segment!r} is still referred to after it was copied"
-    segment.drop_after = plane.generation
-    plane.dirty = plane.idle_segments = True
+    segment.drop_after = logs.generation
+    logs.dirty = logs.idle_segments = True
     return 0

@@ -2,14 +2,23 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.plane cimport Plane
+from leporid.engine.log.logs cimport Logs
 from leporid.engine.wire.wire cimport Range
 
-cdef int flush_settles(Plane plane, uint8_t flags) except -1
-cdef int append_ranges(Plane plane, uint8_t kind, uint8_t flags, uint32_t queue, Range *ranges,
+cdef class SettledRanges:
+    cdef Logs logs
+    cdef uint32_t queue
+    cdef bint listed                # stands in logs.unsettled
+    cdef bint retired               # the queue is gone: nobody wants to know any more
+    cdef Range *ranges
+    cdef uint32_t count, capacity
+    cdef int note(self, uint64_t position, uint64_t seq) except -1
+
+cdef int flush_settles(Logs logs, uint8_t flags) except -1
+cdef int append_ranges(Logs logs, uint8_t kind, uint8_t flags, uint32_t queue, const Range *ranges,
                        uint32_t count) except -1
-cdef int append_commit(Plane plane, uint32_t count, uint32_t purpose) except -1
-cdef int make_room(Plane plane, size_t targets, size_t content) except -1
-cdef bint settle_with_letter(Plane plane, uint32_t queue, uint64_t position,
+cdef int append_commit(Logs logs, uint32_t count, uint32_t purpose) except -1
+cdef int append_clean(Logs logs) except -1
+cdef int make_room(Logs logs, size_t targets, size_t content) except -1
+cdef bint settle_with_letter(Logs logs, uint32_t queue, uint64_t position,
                              uint64_t seq) except -1
-cdef int mark_clean(Plane plane) except -1

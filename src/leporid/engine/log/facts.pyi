@@ -1,1 +1,9 @@
-# Nothing of facts.pyx is seen by Python.
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of facts.pyx."""
+
+from leporid.engine.log.logs import Logs
+
+class SettledRanges:
+    """What was settled of one queue and is not in the log yet; used by the engine only."""
+
+    def __init__(self, logs: Logs, queue: int) -> None: ...

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.buffer cimport Py_buffer
 
+from leporid.engine.wire.message cimport Message
 from leporid.engine.wire.wire cimport Record
 
 cdef enum:
@@ -21,6 +22,25 @@ cdef enum:
     FLAG_PRODUCED = 2               # the last target is a producer and its sequence number
     SEGMENT_HEADER_BYTES = 64
     DURABLE_BIT = 0x80000000        # of a position's upper half
+    # Of a queue's number: that it is the backlog of the one without this bit; and the first of
+    # those that the definitions do not know, and that a restart forgets.
+    BACKLOG_BIT = 0x40000000
+    TRANSIENT_IDS = 0x80000000
+
+cdef extern from *:
+    """
+    #define NO_LIMIT UINT64_MAX
+    """
+    uint64_t NO_LIMIT
+
+
+cdef inline uint32_t segment_number(uint64_t position) noexcept nogil:
+    """In which segment of its log a record lies."""
+    return <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
+
+
+cdef inline bint is_durable(uint64_t position) noexcept nogil:
+    return position >> 63
 
 cdef class Log
 
@@ -60,6 +80,10 @@ cdef class Log:
     cdef int spare_memory_count
     cdef uint32_t seed
     cdef Record *begin(self, size_t size) except NULL
+    cdef Record *begin_message(self, const Message *message, size_t targets,
+                               uint64_t timestamp_ms) except NULL
+    cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
+                            uint64_t timestamp_ms) except NULL
     cdef uint64_t finish(self, Record *record)
     cdef void free_spare(self)
     cdef void amend(self, uint8_t flags)

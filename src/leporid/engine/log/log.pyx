@@ -6,12 +6,13 @@ each sealed one. Invariant: a segment with a live entry keeps its bytes at `base
 segment number and byte offset, and stays valid until its last entry is released.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 from cpython.buffer cimport PyObject_GetBuffer, PyBuffer_Release, PyBUF_SIMPLE
 from posix.mman cimport mmap, munmap, MAP_ANONYMOUS, MAP_PRIVATE, MAP_FAILED, PROT_READ, PROT_WRITE
 
-from leporid.engine.wire.wire cimport Record, crc32c, header_check
+from leporid.engine.wire.message cimport Message, record_bytes
+from leporid.engine.wire.wire cimport Record, Target, crc32c, header_check
 
 
 MAGIC = b"LEPSEG1\n"
@@ -148,6 +149,41 @@ cdef class Log:
             segment = self.active
         return <Record *> (segment.base + segment.used)
 
+    cdef Record *begin_message(self, const Message *message, size_t targets,
+                               uint64_t timestamp_ms) except NULL:
+        """A record of a message; the caller fills in its targets, and flags if it has some."""
+        cdef size_t size = record_bytes(
+            targets, message.names_len + message.properties_len + message.body_len)
+        cdef Record *record = self.begin(size)
+        cdef uint8_t *p = <uint8_t *> record + sizeof(Record) + targets * sizeof(Target)
+        memset(<uint8_t *> record + size - 8, 0, 8)
+        record.size = <uint32_t> size
+        record.kind = KIND_PUBLISH
+        record.flags = 0
+        record.targets = <uint16_t> targets
+        record.properties_len = <uint32_t> message.properties_len
+        record.timestamp_ms = timestamp_ms
+        record.body_len = <uint32_t> message.body_len
+        record.names_len = <uint16_t> message.names_len
+        memcpy(p, message.names, message.names_len)
+        p += message.names_len
+        memcpy(p, message.properties, message.properties_len)
+        memcpy(p + message.properties_len, message.body, message.body_len)
+        return record
+
+    cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
+                            uint64_t timestamp_ms) except NULL:
+        """A record of anything else, all zeros after its header; `content_of` is to be filled."""
+        cdef size_t size = record_bytes(0, content)
+        cdef Record *record = self.begin(size)
+        memset(record, 0, size)
+        record.size = <uint32_t> size
+        record.kind = kind
+        record.flags = flags
+        record.timestamp_ms = timestamp_ms
+        record.body_len = <uint32_t> content
+        return record
+
     cdef uint64_t finish(self, Record *record):
         """Append what `begin` gave and the caller filled; returns its position."""
         cdef Segment segment = self.active
@@ -213,22 +249,19 @@ cdef class Log:
         return self.segments[index]
 
     cdef Record *at(self, uint64_t position):
-        cdef uint32_t number = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
-        cdef Segment segment = <Segment> self.segments[number - self.first]
+        cdef Segment segment = <Segment> self.segments[segment_number(position) - self.first]
         return <Record *> (segment.base + <uint32_t> position)
 
     cdef int hold(self, uint64_t position, uint32_t entries) except -1:
         """Count entries that refer to the record at that position."""
-        cdef uint32_t number = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
-        cdef Segment segment = <Segment> self.segments[number - self.first]
+        cdef Segment segment = <Segment> self.segments[segment_number(position) - self.first]
         segment.live += entries
         segment.total += entries
         return 0
 
     cdef int release(self, uint64_t position) except -1:
         """An entry is gone; returns 1 when that leaves a durable segment without any."""
-        cdef uint32_t number = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
-        cdef Segment segment = <Segment> self.segments[number - self.first]
+        cdef Segment segment = <Segment> self.segments[segment_number(position) - self.first]
         segment.live -= 1
         if segment.live:
             return 0

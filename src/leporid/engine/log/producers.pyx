@@ -9,10 +9,11 @@ Invariant: a producer that is forgotten is the one that published longest ago.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.log.log cimport KIND_PRODUCER, Log
+from leporid.engine.wire.message cimport content_of, targets_of
 from leporid.engine.wire.wire cimport Record, Target
 
 cdef enum:
@@ -80,15 +81,9 @@ cdef class Producers:
 
         The number is of what is on disk already: the fact may survive a write that is lost.
         """
-        cdef size_t body = 12 + len(producer.reference)
-        cdef size_t size = (sizeof(Record) + body + 7) & ~<size_t> 7
-        cdef Record *record = log.begin(size)
-        cdef uint8_t *p = <uint8_t *> record + sizeof(Record)
-        memset(record, 0, size)
-        record.size = <uint32_t> size
-        record.kind = KIND_PRODUCER
-        record.timestamp_ms = timestamp_ms
-        record.body_len = <uint32_t> body
+        cdef Record *record = log.begin_fact(
+            KIND_PRODUCER, 0, 12 + len(producer.reference), timestamp_ms)
+        cdef uint8_t *p = content_of(record)
         memcpy(p, &producer.number, 4)
         memcpy(p + 4, &producer.safe, 8)
         memcpy(p + 12, PyBytes_AS_STRING(producer.reference), len(producer.reference))
@@ -114,7 +109,7 @@ cdef class Producers:
 
     cdef int learn(self, const Record *record) except -1:
         """A fact was read."""
-        cdef const uint8_t *p = <const uint8_t *> record + sizeof(Record)
+        cdef const uint8_t *p = content_of(record)
         cdef uint32_t number
         cdef uint64_t next
         cdef bytes reference
@@ -140,8 +135,7 @@ cdef class Producers:
 
     cdef int meet(self, const Record *record) except -1:
         """A record of a producer was read."""
-        cdef const Target *target = <const Target *> (
-            <const uint8_t *> record + sizeof(Record)) + (record.targets - 1)
+        cdef const Target *target = targets_of(record) + record.targets - 1
         cdef Producer producer = self.by_number.get(target.queue)
         if producer is not None:
             producer.next = producer.closing = max(producer.next, target.seq + 1)

@@ -3,11 +3,10 @@
 from libc.stdint cimport uint8_t, uint32_t
 
 from leporid.engine.log.log cimport Log, Segment
-from leporid.engine.plane cimport Plane
-from leporid.engine.queue.queue cimport Queue
+from leporid.engine.log.logs cimport Logs
 
 cdef class Replay:
-    cdef Plane plane
+    cdef Logs logs
     cdef Log log
     cdef bint clean                 # the newest record is CLEAN
     cdef set damaged                # numbers of segments that had something set aside
@@ -25,6 +24,5 @@ cdef class Replay:
     cdef int undo(self, Segment segment, const uint8_t *base, list facts, report) except -1
     cdef int apply_one(self, Segment segment, const uint8_t *base, size_t at, report) except -1
     cdef void meet(self, uint32_t queue)
-    cdef Queue queue_of(self, uint32_t number)
 
 cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t used) noexcept

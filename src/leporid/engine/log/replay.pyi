@@ -3,13 +3,13 @@
 
 from typing_extensions import Buffer
 
+from leporid.engine.log.logs import Logs
 from leporid.engine.log.reports import SegmentReport
-from leporid.engine.plane import Plane
 
 class Replay:
-    """Applies segments to a plane, oldest first; without one it only verifies them."""
+    """Applies segments, oldest first; of None it only verifies them."""
 
-    def __init__(self, of: Plane | object | None) -> None: ...
+    def __init__(self, of: Logs | object | None) -> None: ...
     @property
     def highest_queue_id(self) -> int:
         """Of the durable queues that facts are about."""

@@ -6,21 +6,17 @@ and reported. It does not open files. Invariant: a fact applied twice changes no
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 from leporid.engine.log.cleaning cimport relocate
+from leporid.engine.log.facts cimport append_commit
 from leporid.engine.log.log cimport (
-    COMMIT_REPLACES, DURABLE_BIT, FLAG_IN_TX, FLAG_PRODUCED, KIND_CLEAN, KIND_COMMIT,
+    BACKLOG_BIT, COMMIT_REPLACES, DURABLE_BIT, FLAG_IN_TX, FLAG_PRODUCED, KIND_CLEAN, KIND_COMMIT,
     KIND_DELIVERED, KIND_LAST, KIND_PRODUCER, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES,
-    Segment,
+    TRANSIENT_IDS, Segment,
 )
-from leporid.engine.plane cimport Plane
-from leporid.engine.queue.backlog cimport BACKLOG_BIT, backlog_of
-from leporid.engine.queue.queue cimport Queue
-from leporid.engine.queue.restore cimport (
-    apply_delivered, apply_publish, apply_settle, finish_restore,
-)
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.wire.message cimport content_bytes, content_of, targets_of
 from leporid.engine.wire.wire cimport Range, Record, Target, crc32c, header_check
 
 from leporid.engine.log.log import FORMAT_VERSION, MAGIC
@@ -29,7 +25,6 @@ from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnre
 
 cdef enum:
     SECTOR_BYTES = 512              # what a disk writes whole or not at all
-    TRANSIENT_IDS = 0x80000000      # of queues that no restart brings back
 
 # No other record with these lengths is as short as this, and CLEAN is shorter.
 cdef size_t COMMIT_BYTES = sizeof(Record) + 8
@@ -48,8 +43,8 @@ cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
         return False
     if record.check != header_check(record, seed):
         return False
-    need = (sizeof(Record) + <uint64_t> record.targets * sizeof(Target) + record.names_len
-            + record.properties_len + record.body_len)
+    need = (sizeof(Record) + <uint64_t> record.targets * sizeof(Target)
+            + <uint64_t> content_bytes(record))
     return need <= record.size < need + 8
 
 
@@ -83,15 +78,15 @@ cdef uint32_t count_before(const uint8_t *base, list pending, size_t at) except?
 
 
 cdef class Replay:
-    """Applies segments to a plane, oldest first; with `plane=None` it only verifies them.
+    """Applies segments, oldest first; of None it only verifies them.
 
     Durable queues must have been made before. After the last segment call `finish`.
     """
 
     def __cinit__(self, of):
-        if isinstance(of, Plane):
-            self.plane = of
-            self.log = self.plane.durable
+        if isinstance(of, Logs):
+            self.logs = of
+            self.log = self.logs.durable
         self.damaged = set()
         self.last = (0, 0)
 
@@ -181,7 +176,7 @@ cdef class Replay:
                 pending.append(at)
                 continue
             if record.kind == KIND_COMMIT:
-                words = <const uint32_t *> (base + at + sizeof(Record))
+                words = <const uint32_t *> content_of(record)
                 whole = words[0] <= count_before(base, pending, at)
                 replaces = words[1] == COMMIT_REPLACES
                 first = 0   # of a client's, whatever may be of it
@@ -273,62 +268,45 @@ cdef class Replay:
 
     cdef int apply_one(self, Segment segment, const uint8_t *base, size_t at, report) except -1:
         cdef const Record *record = <const Record *> (base + at)
-        cdef const Target *target = <const Target *> (base + at + sizeof(Record))
-        cdef const uint32_t *head = <const uint32_t *> target
-        cdef Range *ranges = <Range *> (head + 2)
-        cdef Queue queue
+        cdef const Target *target = targets_of(record)
+        cdef const uint32_t *words = <const uint32_t *> content_of(record)
+        cdef const Range *ranges = <const Range *> (words + 2)
         cdef uint64_t position
         cdef uint32_t i
         if record.kind == KIND_PUBLISH:
             report.publishes += 1
             for i in range(record.targets):
                 self.meet(target[i].queue)
-            if self.plane is None:
+            if self.logs is None:
                 return 0
             if record.flags & FLAG_PRODUCED:
-                self.plane.producers.meet(record)
+                self.logs.producers.meet(record)
             position = <uint64_t> (segment.number | DURABLE_BIT) << 32 | at
             for i in range(record.targets):
-                if target[i].queue >= TRANSIENT_IDS:
-                    continue  # some other queue has that number by now
-                queue = self.queue_of(target[i].queue)
-                if queue is not None:
-                    apply_publish(queue, target[i].seq, position)
+                if target[i].queue < TRANSIENT_IDS:  # else some other queue has that number by now
+                    self.logs.entries.restore_entry(target[i].queue, target[i].seq, position)
         elif record.kind == KIND_PRODUCER:
-            if self.plane is not None:
-                self.plane.producers.learn(record)
+            if self.logs is not None:
+                self.logs.producers.learn(record)
         elif record.kind == KIND_SETTLE or record.kind == KIND_DELIVERED:
-            if record.body_len < 8 or record.body_len != 8 + head[1] * sizeof(Range):
+            if record.body_len < 8 or record.body_len != 8 + words[1] * sizeof(Range):
                 raise AssertionError(f"record at {at} has a good checksum and a wrong length")
             report.settles += record.kind == KIND_SETTLE
-            self.meet(head[0])
-            if self.plane is None:
+            self.meet(words[0])
+            if self.logs is None:
                 return 0
-            queue = self.queue_of(head[0])
-            for i in range(head[1]):
-                if record.kind == KIND_SETTLE and ranges[i].segment != segment.number:
+            for i in range(words[1]):
+                if record.kind == KIND_DELIVERED:
+                    self.logs.entries.restore_delivered(words[0], &ranges[i])
+                    continue
+                if ranges[i].segment != segment.number:
                     segment.pins.add(ranges[i].segment)
-                if queue is None:
-                    continue
-                if record.kind == KIND_SETTLE:
-                    apply_settle(queue, &ranges[i])
-                    continue
-                apply_delivered(queue, &ranges[i])
+                self.logs.entries.restore_settled(words[0], &ranges[i])
         return 0
 
     cdef void meet(self, uint32_t queue):
         if queue < TRANSIENT_IDS:
             self.highest_queue_id = max(self.highest_queue_id, queue & ~<uint32_t> BACKLOG_BIT)
-
-    cdef Queue queue_of(self, uint32_t number):
-        """The queue of a number, None without one; definitions do not know backlogs."""
-        cdef Queue queue = self.plane.queues.get(number)
-        cdef Queue behind
-        if queue is None and number & BACKLOG_BIT and number < TRANSIENT_IDS:
-            behind = self.plane.queues.get(number ^ BACKLOG_BIT)
-            if behind is not None:
-                queue = backlog_of(behind)
-        return queue
 
     def finish(self, bint missing=False):
         """Every segment was applied; returns whether the broker had been shut down in order.
@@ -338,26 +316,14 @@ cdef class Replay:
         Args:
             missing: a segment could not be read at all, so the end may not be the end.
         """
-        cdef Queue queue
-        cdef Segment segment
-        cdef Record *record
         self.clean = self.clean and not missing
-        for queue in self.plane.queues.values():
-            if queue.durable:
-                finish_restore(queue, not self.clean)
-        self.plane.idle_segments = True
+        self.logs.entries.end_replay(not self.clean)
+        self.logs.idle_segments = True
         if self.damaged:
-            self.plane.producers.doubt()
+            self.logs.producers.doubt()
         for number in self.damaged:
             # What is left of a damaged segment moves, so that its damage is reported once.
-            segment = self.plane.durable.find(number)
-            relocate(self.plane, segment)
+            relocate(self.logs, self.log.find(number))
         # An empty commit: the newest record is not CLEAN any more, should this run end badly.
-        record = self.plane.durable.begin(sizeof(Record) + 8)
-        memset(record, 0, sizeof(Record) + 8)
-        record.size = sizeof(Record) + 8
-        record.kind = KIND_COMMIT
-        record.body_len = 8
-        self.plane.durable.finish(record)
-        self.plane.note_change()
+        append_commit(self.logs, 0, 0)
         return self.clean

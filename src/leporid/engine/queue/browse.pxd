@@ -3,12 +3,12 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.queue.index cimport Slot
-from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
+from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.window cimport Window
 
 cdef class QueueWindow(Window):
-    cdef Plane plane
+    cdef Logs logs
     cdef uint32_t room                  # of `entries`
     cdef uint64_t newest                # upper half of the last position that was pinned
     cdef set pinned

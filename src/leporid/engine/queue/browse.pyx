@@ -15,8 +15,8 @@ from libc.stdlib cimport malloc, realloc
 
 from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, UNACKED, Block, Slot
 from leporid.engine.log.log cimport DURABLE_BIT, Log, Segment
+from leporid.engine.log.logs cimport Logs
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
-from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.log.window cimport Entry, Window
 
@@ -26,8 +26,8 @@ cdef enum:
     ROWS_FIRST = 16
 
 
-cdef Segment segment_at(Plane plane, uint64_t upper):
-    cdef Log log = plane.durable if upper & DURABLE_BIT else plane.transient
+cdef Segment segment_at(Logs logs, uint64_t upper):
+    cdef Log log = logs.durable if upper & DURABLE_BIT else logs.transient
     return log.find(<uint32_t> upper & ~<uint32_t> DURABLE_BIT)
 
 
@@ -51,7 +51,7 @@ cdef class QueueWindow(Window):
         cdef Entry *entry
         cdef void *grown
         cdef uint64_t position = slot.position
-        cdef uint32_t size = self.plane.record(position).size
+        cdef uint32_t size = self.logs.record(position).size
         if self.rows and self.bytes + size > bytes_max:
             return False
         if self.rows == self.room:
@@ -63,7 +63,7 @@ cdef class QueueWindow(Window):
         if position >> 32 != self.newest:
             self.pin(position >> 32)
         entry = &self.entries[self.rows]
-        entry.record = self.plane.record(position)
+        entry.record = self.logs.record(position)
         entry.seq = seq
         entry.redelivered = redelivered
         entry.unacked = slot.state == UNACKED
@@ -77,7 +77,7 @@ cdef class QueueWindow(Window):
         if upper in self.pinned:
             return 0
         self.pinned.add(upper)
-        segment = segment_at(self.plane, upper)
+        segment = segment_at(self.logs, upper)
         segment.readers += 1
         segment.live += 1
         return 0
@@ -88,12 +88,12 @@ cdef class QueueWindow(Window):
         cdef Segment segment
         pinned, self.pinned = self.pinned, set()
         for upper in pinned:
-            segment = segment_at(self.plane, upper)
+            segment = segment_at(self.logs, upper)
             segment.readers -= 1
-            self.plane.release(upper << 32)
+            self.logs.release(upper << 32)
             if upper & DURABLE_BIT and segment.live * 2 < segment.total + 1:
                 # Cleaning comes after a sync, and may have passed this one over.
-                self.plane.dirty = True
+                self.logs.dirty = True
         self.rows = 0
 
 
@@ -123,7 +123,7 @@ cdef class Browse:
         cdef const Slot *slot
         cdef uint64_t stop
         cdef uint32_t looked = 0
-        window.plane = self.queue.plane
+        window.logs = self.queue.logs
         while not self.done and looked < SLOTS_MAX:
             looked += BLOCK_SLOTS
             block = self.queue.index.block_from(self.at // BLOCK_SLOTS)

@@ -6,7 +6,7 @@ from typing import final
 
 @final
 class DeadLettering:
-    """The dead letters of one plane; used by the engine only."""
+    """The dead letters of one engine; used by the engine only."""
 
     @property
     def waiting(self) -> deque[object]:

@@ -1,26 +1,30 @@
-"""Dead letters: what leaves a queue without having been acknowledged is made into one.
+"""Dead-lettering: what leaves a queue without having been acknowledged is made into a dead letter.
 
 Responsible for how many of them a turn has, and for the end of what a letter was made of. It does
 not know where letters go: the queue's `dead_letters` does. Invariant: an entry ends in the log
 only together with its letter, or after the letter is on disk.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.log.facts cimport settle_with_letter
-from leporid.engine.queue.index cimport GONE, READY, UNACKED, Slot
-from leporid.engine.plane cimport Plane
+from leporid.engine.log.log cimport is_durable
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.queue.index cimport GONE, READY, Slot
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.wire.wire cimport Record, Target
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.wire.message cimport (
+    Message, body_bytes, message_in, names_bytes, properties_bytes,
+)
 
 from collections import deque
 
 
 cdef class DeadLettering:
-    """The dead letters of one plane."""
+    """The dead letters of all queues."""
 
-    def __cinit__(self, Plane plane):
-        self.plane = plane
+    def __cinit__(self, Queues queues):
+        self.logs = queues.logs
         self.waiting = deque()
         self.overfull = {}
         self.refused = deque()
@@ -30,7 +34,7 @@ cdef class DeadLettering:
         return f"<DeadLettering waiting={len(self.waiting)}>"
 
     cdef int turn(self) except -1:
-        """Bury what earlier turns could not, in the order in which it died."""
+        """Dead-letter what earlier turns could not, in the order in which it left its queue."""
         cdef Queue queue
         cdef Slot *slot
         self.count = 0
@@ -45,48 +49,34 @@ cdef class DeadLettering:
                 queue.wake()
         return 0
 
-    cdef bint put_off(self, object queue) except -1:
+    cdef bint put_off(self, Queue queue) except -1:
         """Whether so many are waiting that a queue keeps what it would drop; it is told when."""
         if len(self.waiting) < WAITING_MAX:
             return False
         self.overfull[queue] = None
         return True
 
-    cdef int dead_letter(self, object given, uint64_t seq, Slot *slot, str reason) except -1:
+    cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1:
         """Hand a message that leaves a queue unacknowledged to the queue's dead letters."""
-        cdef Queue queue = <Queue> given
-        cdef Plane plane = self.plane
-        cdef Record *record
-        cdef const uint8_t *names
-        cdef const uint8_t *properties
-        cdef const uint8_t *body
+        cdef Logs logs = self.logs
+        cdef Message message
         cdef uint64_t letters, in_streams
         if self.count >= LETTERS_MAX:
-            return self.dead_letter_later(queue, seq, slot, reason)
+            # This turn had its dead letters: until one to come the entry is nobody's.
+            if slot.state == READY:
+                queue.take(slot)
+            self.waiting.append((queue, seq, reason))
+            return 0
         self.count += 1
-        letters, in_streams = plane.durable.appended, plane.appended_to_streams
-        record = plane.record(slot.position)
-        names = (<const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target))
-        properties = names + record.names_len
-        body = properties + record.properties_len
-        self.replacing = queue.durable and slot.position >> 63
-        self.hand_over(queue, names[:record.names_len], properties[:record.properties_len],
-                       body[:record.body_len], reason)
+        letters, in_streams = logs.durable.appended, logs.stream_messages
+        message = message_in(logs.record(slot.position))
+        self.replacing = queue.durable and is_durable(slot.position)
+        self.hand_over(queue, names_bytes(&message), properties_bytes(&message),
+                       body_bytes(&message), reason)
         self.replacing = False
         return self.end_with_letter(queue, seq, letters, in_streams)
 
-    cdef int dead_letter_later(self, object given, uint64_t seq, Slot *slot, str reason) except -1:
-        """This turn had its dead letters: until one to come the entry is nobody's."""
-        cdef Queue queue = <Queue> given
-        if slot.state == READY:
-            slot.state = UNACKED
-            queue.ready_count -= 1
-            queue.unacked_count += 1
-            queue.ready_bytes -= self.plane.record(slot.position).body_len
-        self.waiting.append((queue, seq, reason))
-        return 0
-
-    cdef int end_with_letter(self, object given, uint64_t seq, uint64_t letters,
+    cdef int end_with_letter(self, Queue queue, uint64_t seq, uint64_t letters,
                              uint64_t in_streams) except -1:
         """End an entry whose letter was published since the logs had that many records.
 
@@ -94,29 +84,25 @@ cdef class DeadLettering:
         doubles it. One in a stream is on disk before the entry's end is in the log, so a crash may
         double it. (Within one write a power cut may keep what was written last.)
         """
-        cdef Queue queue = <Queue> given
-        cdef Plane plane = self.plane
+        cdef Logs logs = self.logs
         cdef Slot *slot = queue.slot_of(seq)    # what was published may have moved it
-        if queue.durable and slot.position >> 63:
-            if plane.appended_to_streams == in_streams and plane.durable.appended == letters:
-                queue.note_settled(slot.position, seq)  # it went nowhere that lasts
-            elif (plane.appended_to_streams != in_streams
-                    or plane.durable.appended != letters + 1
-                    or not settle_with_letter(plane, queue.id, slot.position, seq)):
+        if queue.durable and is_durable(slot.position):
+            if logs.stream_messages == in_streams and logs.durable.appended == letters:
+                queue.settled.note(slot.position, seq)  # it went nowhere that lasts
+            elif (logs.stream_messages != in_streams or logs.durable.appended != letters + 1
+                    or not settle_with_letter(logs, queue.id, slot.position, seq)):
                 self.defer(queue, slot.position, seq)
         return queue.forget(seq, slot)
 
-    cdef int hand_over(self, object given, bytes names, bytes properties, bytes body,
+    cdef int hand_over(self, Queue queue, bytes names, bytes properties, bytes body,
                        str reason) except -1:
         """Give a message, which may never have been in the queue, to the queue's dead letters."""
-        cdef Queue queue = <Queue> given
         cdef Py_ssize_t split = 1 + <unsigned char> names[0]
         queue.dead_letters(reason, names[1:split].decode(), names[split + 1:].decode(),
                            properties, body)
         return 0
 
-    cdef int dead_letter_refused(self, list queues, bytes names, bytes properties,
-                          bytes body) except -1:
+    cdef int dead_letter_refused(self, list queues, const Message *message) except -1:
         """Make dead letters of a message for queues that were full (RabbitMQ, x-overflow).
 
         Where they go there may be such a queue again, so they are made one after the other.
@@ -124,7 +110,8 @@ cdef class DeadLettering:
         cdef Queue queue
         cdef uint32_t left = REFUSED_MAX
         for queue in queues:
-            self.refused.append((queue, names, properties, body))
+            self.refused.append((queue, names_bytes(message), properties_bytes(message),
+                                 body_bytes(message)))
         if self.handing or not queues:
             return 0
         self.handing = True
@@ -138,13 +125,13 @@ cdef class DeadLettering:
             self.handing = False
         return 0
 
-    cdef int defer(self, object queue, uint64_t position, uint64_t seq) except -1:
+    cdef int defer(self, Queue queue, uint64_t position, uint64_t seq) except -1:
         """Settled, but to be noted only when everything of this generation is on disk."""
-        cdef Plane plane = self.plane
-        plane.noted += 1
-        plane.noted_by = plane.generation + 1
-        self.deferred.append((plane.generation, queue, position, seq))
-        plane.dirty = True
+        cdef Logs logs = self.logs
+        logs.settles += 1
+        logs.settles_generation = logs.generation + 1
+        self.deferred.append((logs.generation, queue, position, seq))
+        logs.dirty = True
         return 0
 
     cdef int end_sync(self, uint64_t generation) except -1:
@@ -156,6 +143,6 @@ cdef class DeadLettering:
                 self.deferred.append(entry)
                 continue
             queue = entry[1]
-            queue.note_settled(entry[2], entry[3])
-            self.plane.dirty = True
+            queue.settled.note(entry[2], entry[3])
+            self.logs.dirty = True
         return 0

@@ -1,10 +1,10 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of cache.pyx."""
+"""Types of exchange_cache.pyx."""
 
 from leporid.engine.queue.unique_queue import UniqueQueue
 
-class Cache(UniqueQueue):
-    """What one exchange remembers; made by `Plane.cache`."""
+class ExchangeCache(UniqueQueue):
+    """What one exchange remembers; made by `Engine.cache`."""
 
     def set_cache(self, size: int, ttl_ms: int | None) -> None:
         """How many messages are remembered, and for how long; None: as long as there is room."""

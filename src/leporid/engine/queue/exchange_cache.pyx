@@ -12,22 +12,13 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.connection.channel cimport Channel
-from leporid.engine.queue.unique_queue cimport UniqueQueue, key_of, props_of
-from leporid.engine.wire.fields cimport as_integer, find_header
+from leporid.engine.log.log cimport NO_LIMIT, Segment, is_durable, segment_number
 from leporid.engine.queue.index cimport Slot
-from leporid.engine.log.log cimport DURABLE_BIT, Segment
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.routing.route_cache cimport Route, make_route
+from leporid.engine.queue.unique_queue cimport UniqueQueue, key_of
+from leporid.engine.wire.fields cimport as_integer, find_header
+from leporid.engine.wire.message cimport properties_in
 from leporid.engine.wire.wire cimport Props, Record, walk_properties
-
-from leporid.amqp.errors import Fault
-
-cdef extern from *:
-    """
-    #define NO_LIMIT UINT64_MAX
-    """
-    uint64_t NO_LIMIT
 
 cdef const char *TTL_HEADER = b"x-cache-ttl"
 
@@ -44,8 +35,8 @@ cdef extern from "wire.h" nogil:
     int64_t TTL_MS_MAX
 
 
-cdef class Cache(UniqueQueue):
-    """What one exchange remembers; made by `Plane.cache`."""
+cdef class ExchangeCache(UniqueQueue):
+    """What one exchange remembers; made by `Engine.cache`."""
 
     def __cinit__(self, *_):
         self.private = True
@@ -53,7 +44,7 @@ cdef class Cache(UniqueQueue):
         self.cache_ttl = NO_LIMIT
 
     def __repr__(self):
-        return f"<Cache {self.name!r} known={len(self.keys)}>"
+        return f"<ExchangeCache {self.name!r} known={len(self.keys)}>"
 
     def set_cache(self, size, ttl_ms):
         """How many messages are remembered, and for how long; None: for as long as there is
@@ -81,7 +72,7 @@ cdef class Cache(UniqueQueue):
         if found is None:
             return False
         slot = self.slot_of(found)
-        if slot.expires_at_ms and slot.expires_at_ms <= self.plane.now_ms:
+        if slot.expires_at_ms and slot.expires_at_ms <= self.queues.clock.now_ms:
             self.expire(found)  # its timer has not rung yet in this turn
             return False
         return True
@@ -89,7 +80,7 @@ cdef class Cache(UniqueQueue):
     cdef int enter(self, uint64_t seq, uint64_t position) except -1:
         cdef Props props
         cdef bytes key
-        if props_of(self.plane.record(position), &props) == 0:
+        if properties_in(self.logs.record(position), &props) == 0:
             key = key_of(&props)
             if key is not None:
                 self.keys[key] = seq
@@ -99,7 +90,7 @@ cdef class Cache(UniqueQueue):
     cdef int leave(self, uint64_t seq, uint64_t position) except -1:
         cdef Props props
         cdef bytes key
-        if props_of(self.plane.record(position), &props) == 0:
+        if properties_in(self.logs.record(position), &props) == 0:
             key = key_of(&props)
             if key is not None and self.keys.get(key) == seq:
                 del self.keys[key]
@@ -112,8 +103,8 @@ cdef class Cache(UniqueQueue):
         cdef uint64_t ttl_ms
         cdef uint64_t seq = self.next_seq
         UniqueQueue.push(self, position, body_len, priority)
-        weigh(self, position, WEIGHT_DURABLE if position >> 63 else WEIGHT_TRANSIENT)
-        props_of(self.plane.record(position), &props)
+        weigh(self, position, WEIGHT_DURABLE if is_durable(position) else WEIGHT_TRANSIENT)
+        properties_in(self.logs.record(position), &props)
         ttl_ms = self.ttl_of(&props)
         if ttl_ms != NO_LIMIT:
             Queue.set_ttl(self, seq, ttl_ms)
@@ -140,64 +131,27 @@ cdef class Cache(UniqueQueue):
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
         """What is left of its time; wall time counted while nobody ran."""
-        cdef Record *record = self.plane.record(position)
+        cdef Record *record = self.logs.record(position)
         cdef Props props
         cdef uint64_t ttl_ms, over_ms
         self.enter(seq, position)
         if record.body_len:
             weigh(self, position, WEIGHT_RESTORED)
-        props_of(record, &props)
+        properties_in(record, &props)
         ttl_ms = self.ttl_of(&props)
         if ttl_ms == NO_LIMIT:
             return 0
         over_ms = record.timestamp_ms + ttl_ms
-        ttl_ms = over_ms - self.plane.wall_ms if over_ms > self.plane.wall_ms else 0
+        ttl_ms = over_ms - self.queues.clock.wall_ms if over_ms > self.queues.clock.wall_ms else 0
         return Queue.set_ttl(self, seq, ttl_ms)
 
 
 cdef int weigh(Queue queue, uint64_t position, uint32_t entries) except -1:
     """Count entries that are no more, so that cleaning thinks less of a segment."""
-    cdef uint32_t number = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
     cdef Segment segment
-    if position >> 63:
-        segment = queue.plane.durable.find(number)
+    if is_durable(position):
+        segment = queue.logs.durable.find(segment_number(position))
     else:
-        segment = queue.plane.transient.find(number)
+        segment = queue.logs.transient.find(segment_number(position))
     segment.total += entries
-    return 0
-
-
-# ------------------------------------------------------------------ transactions
-
-
-cdef Route routed_anew(Channel channel, Route route, bytes names, bytes properties):
-    """Where a message of a transaction goes, by what the exchanges remember at its commit."""
-    cdef Py_ssize_t split = 1 + <unsigned char> names[0]
-    cdef list keys = route.keys
-    exchange = names[1:split].decode()
-    if keys is None:
-        keys = [names[split + 1:].decode("utf-8", "surrogateescape")]
-    try:
-        return make_route(channel.session.copies(None, exchange, keys, properties))
-    except Fault:
-        # The exchange is gone: the message goes where it would have gone.
-        return make_route([queue for queue in route.queues + (route.apart or [])
-                           if not (<Queue> queue).retired])
-
-
-cdef int reserve(Route route, bytes properties, list reserving) except -1:
-    """This message will be remembered: another one of the same transaction is a duplicate.
-
-    Caches that this is said to are added to `reserving`.
-    """
-    cdef Props props
-    cdef Queue queue
-    cdef bytes key
-    walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties), &props)
-    key = key_of(&props)
-    for queue in route.queues:
-        if queue.remembers and queue.private and key is not None:
-            (<Cache> queue).reserved.add(key)
-            reserving.append(queue)
-    route.decided = True
     return 0

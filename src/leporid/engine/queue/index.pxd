@@ -15,7 +15,6 @@ cdef enum:
 ctypedef struct Slot:               # 24 bytes
     uint64_t position
     uint64_t expires_at_ms
-    uint32_t tag_hash
     uint16_t deliveries             # how many, and MAYBE_DELIVERED; 0: the next is the first
     uint8_t state
     uint8_t priority
@@ -25,7 +24,7 @@ ctypedef struct Block:
     uint32_t live                   # slots that are not GONE
     Slot slots[BLOCK_SLOTS]
 
-ctypedef struct Place:
+ctypedef struct BlockEntry:
     uint64_t number
     Block *block                    # NULL when all its slots are gone
 
@@ -37,11 +36,12 @@ cdef class BlockPool:
 
 cdef class Index:
     cdef BlockPool pool
-    cdef Place *places
+    cdef BlockEntry *places
     cdef size_t place_start, place_end, place_capacity, place_holes
     cdef Block *tail
     cdef Block *block_of(self, uint64_t seq)
     cdef Slot *slot_of(self, uint64_t seq)
+    cdef size_t place_from(self, uint64_t number) noexcept
     cdef Block *block_from(self, uint64_t number)
     cdef Slot *append(self, uint64_t seq) except NULL
     cdef Slot *insert(self, uint64_t seq) except NULL

@@ -57,7 +57,7 @@ cdef class Index:
 
     cdef Block *block_of(self, uint64_t seq):
         cdef uint64_t number = seq // BLOCK_SLOTS, guess
-        cdef size_t low = self.place_start, high = self.place_end, middle
+        cdef size_t low = self.place_start, high = self.place_end
         if self.tail != NULL and self.tail.number == number:
             return self.tail
         if low == high or number < self.places[low].number:
@@ -65,12 +65,7 @@ cdef class Index:
         guess = number - self.places[low].number
         if guess < high - low and self.places[low + guess].number == number:
             return self.places[low + guess].block
-        while low < high:
-            middle = (low + high) // 2
-            if self.places[middle].number < number:
-                low = middle + 1
-            else:
-                high = middle
+        low = self.place_from(number)
         if low < self.place_end and self.places[low].number == number:
             return self.places[low].block
         return NULL
@@ -81,8 +76,8 @@ cdef class Index:
             return NULL
         return &block.slots[seq % BLOCK_SLOTS]
 
-    cdef Block *block_from(self, uint64_t number):
-        """The first block of that number or a higher one; NULL when there is none."""
+    cdef size_t place_from(self, uint64_t number) noexcept:
+        """Where the first block of that number or a higher one stands."""
         cdef size_t low = self.place_start, high = self.place_end, middle
         while low < high:
             middle = (low + high) // 2
@@ -90,6 +85,11 @@ cdef class Index:
                 low = middle + 1
             else:
                 high = middle
+        return low
+
+    cdef Block *block_from(self, uint64_t number):
+        """The first block of that number or a higher one; NULL when there is none."""
+        cdef size_t low = self.place_from(number)
         while low < self.place_end and self.places[low].block == NULL:
             low += 1
         return self.places[low].block if low < self.place_end else NULL
@@ -139,7 +139,7 @@ cdef class Index:
     cdef Block *insert_block(self, uint64_t number) except NULL:
         cdef Block *block
         cdef size_t at, count, kept
-        cdef Place *grown
+        cdef BlockEntry *grown
         block = self.pool.take()
         block.number = number
         if self.place_end == self.place_capacity:
@@ -152,11 +152,11 @@ cdef class Index:
                         kept += 1
                 self.place_start, self.place_end, self.place_holes = 0, kept, 0
             elif self.place_start * 2 > self.place_capacity:
-                memmove(self.places, self.places + self.place_start, count * sizeof(Place))
+                memmove(self.places, self.places + self.place_start, count * sizeof(BlockEntry))
                 self.place_start, self.place_end = 0, count
             else:
-                grown = <Place *> realloc(
-                    self.places, max(8, self.place_capacity * 2) * sizeof(Place))
+                grown = <BlockEntry *> realloc(
+                    self.places, max(8, self.place_capacity * 2) * sizeof(BlockEntry))
                 if grown == NULL:
                     self.pool.give(block)
                     raise MemoryError("no memory for a queue's index")
@@ -169,20 +169,14 @@ cdef class Index:
             self.places[at - 1].block = block  # only replay comes back to a freed block
             self.place_holes -= 1
             return block
-        memmove(self.places + at + 1, self.places + at, (self.place_end - at) * sizeof(Place))
+        memmove(self.places + at + 1, self.places + at, (self.place_end - at) * sizeof(BlockEntry))
         self.places[at].number = number
         self.places[at].block = block
         self.place_end += 1
         return block
 
     cdef int free_block(self, Block *block) except -1:
-        cdef size_t low = self.place_start, high = self.place_end, middle
-        while low < high:
-            middle = (low + high) // 2
-            if self.places[middle].number < block.number:
-                low = middle + 1
-            else:
-                high = middle
+        cdef size_t low = self.place_from(block.number)
         while low < self.place_end and self.places[low].block != block:
             low += 1
         self.places[low].block = NULL

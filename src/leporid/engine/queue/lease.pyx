@@ -25,7 +25,7 @@ cdef class Lease:
         cdef Slot *slot
         cdef uint64_t seq
         self.queue = queue
-        queue.plane.work()  # consumers that wait were there before
+        queue.queues.work()  # consumers that wait were there before
         most = self.most = min(most, queue.ready_count)
         self.numbers = <uint64_t *> malloc(max(<uint64_t> 1, most) * sizeof(uint64_t))
         if self.numbers == NULL:
@@ -40,11 +40,11 @@ cdef class Lease:
         """An entry was taken, and is its own."""
         cdef Queue queue = self.queue
         if slot.deliveries:
-            queue.plane.redelivered += 1
+            queue.queues.redelivered += 1
         if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
         queue.delivered += 1
-        queue.plane.delivered += 1
+        queue.queues.delivered += 1
         self.numbers[self.count] = seq
         self.count += 1
 
@@ -59,10 +59,7 @@ cdef class Lease:
             slot = queue.slot_of(seq)
             if slot == NULL or slot.state != READY:
                 continue
-            slot.state = UNACKED
-            queue.ready_count -= 1
-            queue.unacked_count += 1
-            queue.ready_bytes -= queue.plane.record(slot.position).body_len
+            queue.take(slot)
             self.note(seq, slot)
         return self.count < self.most
 
@@ -84,7 +81,7 @@ cdef class Lease:
         cdef Slot *slot
         if self.ended or self.queue.retired or at > end or end > self.count:
             raise ValueError(f"{self!r} does not show {at} to {end}")
-        window.plane = self.queue.plane
+        window.logs = self.queue.logs
         window.first = window.end = at
         while window.end < end and window.rows < rows_max:
             slot = self.queue.slot_of(self.numbers[window.end])
@@ -116,6 +113,6 @@ cdef class Lease:
             if requeue:
                 self.queue.requeue(self.numbers[at], slot, False)
             else:
-                self.queue.plane.acked += 1
+                self.queue.queues.acked += 1
                 self.queue.settle(self.numbers[at], slot)
         return 0

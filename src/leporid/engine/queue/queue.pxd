@@ -4,13 +4,17 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef class Queue    # before the modules that know it, too
 
+from leporid.engine.log.facts cimport SettledRanges
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport Index, Slot
+from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
-from leporid.engine.plane cimport Plane
-from leporid.engine.queue.takers cimport Taker, Takers
+from leporid.engine.queue.takers cimport Selection, Taker, Takers
 from leporid.engine.queue.timers cimport Timer
-from leporid.engine.queue.filtered_consumers cimport FilteredConsumers
-from leporid.engine.wire.wire cimport Range
+from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.wire cimport Props, Range
 
 cdef enum:
     DROP_HEAD = 0
@@ -25,7 +29,8 @@ cdef class Queue:
     cdef readonly bint durable
     cdef readonly bint retired
     cdef readonly bint remembers        # the keys of its messages: it is a UniqueQueue
-    cdef bint apart                     # keeps a record of its own of each message
+    cdef bint own_record                # of each message: `append_message` takes it
+    cdef bint routes_again              # and sends it on as it was published, with BCC
     cdef readonly uint64_t ready_count
     cdef readonly uint64_t unacked_count
     cdef readonly uint64_t ready_bytes
@@ -47,28 +52,32 @@ cdef class Queue:
     cdef uint64_t retry_min_ms, retry_max_ms
     cdef uint64_t timeout_ms            # of its consumers; NO_LIMIT: it says nothing
     cdef bint timeout_requeues          # what is overdue goes back alone
-    cdef Plane plane
+    cdef Queues queues
+    cdef Logs logs
+    cdef SettledRanges settled          # what is not in the log yet
     cdef Index index
     cdef Takers takers
-    cdef FilteredConsumers selection                  # of consumers that have filters; None: nobody has
+    cdef Selection selection            # of consumers that have filters; None: nobody has
+    cdef readonly FilterCounters counters   # of what filters were asked here; None: nothing
     cdef Queue backlog                  # what waits for room here; None: nothing ever did
     cdef public object given_up         # (reason): told what did so in vain; None: nobody is
-    cdef bint listed                    # stands in plane.listed
+    cdef bint listed                    # stands in queues.ready_queues
     cdef uint64_t head_seq              # without priorities: from here on nothing was delivered
-    cdef SequenceHeap returned                 # ready again, before head_seq
-    cdef list lanes                     # with priorities: an SequenceHeap for each
-    cdef Range *ranges                  # settled, not yet in the log
-    cdef uint32_t range_count, range_capacity
-    cdef bint settling
+    cdef SequenceHeap returned          # ready again, before head_seq
+    cdef list lanes                     # with priorities: a SequenceHeap for each
     cdef Slot *slot_of(self, uint64_t seq)
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1
+    cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
+                            Producer producer, uint64_t sequence) except -1
     cdef Slot *pop(self, uint64_t *seq) except? NULL
+    cdef int take(self, Slot *slot) except -1
     cdef Slot *first_of(self, SequenceHeap order, uint64_t *seq)
     cdef int settle(self, uint64_t seq, Slot *slot) except -1
     cdef int forget(self, uint64_t seq, Slot *slot) except -1
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1
     cdef int come_back(self, uint64_t seq, Slot *slot) except -1
+    cdef int hold(self, uint64_t seq, Slot *slot) except -1
     cdef int let_go(self, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1
     cdef int prune(self, SequenceHeap order) except -1
@@ -76,10 +85,10 @@ cdef class Queue:
     cdef int expire(self, uint64_t seq) except -1
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
     cdef bint shorten(self, Timer *due)
-    cdef int note_settled(self, uint64_t position, uint64_t seq) except -1
     cdef bint over_limit(self)
     cdef bint refuses(self, uint32_t body_len) except -1
     cdef bint is_full(self, uint32_t body_len)
+    cdef bint admits(self, uint32_t body_len) except -1
     cdef int drop_excess(self) except -1
     cdef int deliver(self) except -1
     cdef int delivered_some(self) except -1
@@ -89,3 +98,8 @@ cdef class Queue:
     cdef int resume(self, Taker taker) except -1
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1
     cdef int drop_all(self, uint8_t state) except -1
+    cdef int restore(self, uint64_t seq, uint64_t position) except -1
+    cdef int restore_settled(self, const Range *which) except -1
+    cdef int restore_delivered(self, const Range *which) except -1
+    cdef int end_restore(self, bint redelivered) except -1
+    cdef int append_delivered(self) except -1

@@ -4,7 +4,8 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from leporid.engine.plane import Plane
+from leporid.engine.queue.queues import Queues
+from leporid.engine.selectors.filter_counters import FilterCounters
 
 OVERFLOW: Final[dict[str, int]]
 RETRIES: Final[dict[str, int]]
@@ -17,7 +18,7 @@ class _DeadLetters(Protocol):
     ) -> None: ...
 
 class Queue:
-    """One queue's entries; made by `Plane.queue`."""
+    """One queue's entries; made by `Engine.queue`."""
 
     dead_letters: _DeadLetters | None
     """Called with each message that leaves without having been acknowledged."""
@@ -28,10 +29,14 @@ class Queue:
     private: bool
     """It is the broker's own: what comes to no other queue is unroutable all the same."""
 
-    def __init__(self, plane: Plane, queue_id: int, name: str, durable: bool) -> None: ...
+    def __init__(self, queues: Queues, queue_id: int, name: str, durable: bool) -> None: ...
     @property
     def remembers(self) -> bool:
         """Whether it knows the keys of its messages, and takes none twice."""
+
+    @property
+    def counters(self) -> FilterCounters | None:
+        """What filters were asked about its messages; None: there were none."""
 
     @property
     def id(self) -> int:

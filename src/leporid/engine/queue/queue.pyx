@@ -12,26 +12,22 @@ filters those from there on were never delivered; with priorities, every READY e
 lane of its priority. ready_count and unacked_count equal the number of slots in that state.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
+from leporid.engine.log.facts cimport SettledRanges, append_ranges
+from leporid.engine.log.log cimport KIND_DELIVERED, NO_LIMIT, is_durable, segment_number
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport (
-    BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Block, Index, Slot,
+    BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, MAYBE_DELIVERED, READY, UNACKED, Block, Index, Slot,
 )
-from leporid.engine.log.log cimport DURABLE_BIT
+from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
-from leporid.engine.plane cimport Plane
 from leporid.engine.queue.takers cimport Taker, Takers
-from leporid.engine.queue.filtered_consumers cimport FilteredConsumers
+from leporid.engine.wire.message cimport Message, properties_in
 from leporid.engine.wire.wire cimport (
-    TTL_SET, Props, Range, Record, Target, parse_ttl, walk_properties,
+    RANGE_COUNT_BITS, RANGE_COUNT_MAX, TTL_SET, Props, Range, Record, parse_ttl,
 )
-
-cdef extern from *:
-    """
-    #define NO_LIMIT UINT64_MAX
-    """
-    uint64_t NO_LIMIT
 
 cdef enum:
     ORDER_SLACK = 1024              # of entries that are gone, before it is worth looking for them
@@ -43,21 +39,20 @@ RETRIES = {"disabled": 0, "returned": HOLD_RETURNED, "failed": HOLD_FAILED,
 
 
 cdef class Queue:
-    """One queue's entries; made by `Plane.queue`."""
+    """One queue's entries; made by `Engine.queue`."""
 
-    def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
-        self.plane = plane
+    def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
+        self.queues = queues
+        self.logs = queues.logs
         self.id = queue_id
         self.name = name
         self.durable = durable
-        self.index = Index(plane.blocks)
+        self.settled = SettledRanges(queues.logs, queue_id)
+        self.index = Index(queues.blocks)
         self.takers = Takers()
         self.returned = SequenceHeap()
         self.length_limit = self.bytes_limit = self.ttl = self.timeout_ms = NO_LIMIT
         self.delivery_limit = DELIVERIES_MAX
-
-    def __dealloc__(self):
-        free(self.ranges)
 
     def __repr__(self):
         return (f"<Queue {self.name!r} ready={self.ready_count} unacked={self.unacked_count} "
@@ -108,7 +103,7 @@ cdef class Queue:
         self.timeout_ms = NO_LIMIT if timeout_ms is None else timeout_ms
         self.timeout_requeues = requeues
         if self.consumer_count or self.unacked_count:
-            self.plane.timeouts.changed = True
+            self.queues.timeouts_changed = True
 
     def set_priorities(self, int highest):
         """Messages leave by priority first, 0 to `highest`; only while the queue is empty."""
@@ -133,7 +128,6 @@ cdef class Queue:
         self.next_seq += 1
         slot.position = position
         slot.expires_at_ms = 0
-        slot.tag_hash = 0
         slot.deliveries = 0
         slot.state = READY
         slot.priority = 0
@@ -149,11 +143,16 @@ cdef class Queue:
             self.wake()
         return 0
 
+    cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
+                            Producer producer, uint64_t sequence) except -1:
+        """Append a message to a queue that keeps a record of its own (`own_record`)."""
+        raise NotImplementedError
+
     cdef void wake(self):
-        """Have the plane look whether somebody can take, or something must go."""
+        """Have the engine look whether somebody can take, or something must go."""
         if not self.listed and self.ready_count:
             self.listed = True
-            self.plane.listed.append(self)
+            self.queues.ready_queues.append(self)
 
     cdef Slot *pop(self, uint64_t *seq) except? NULL:
         """The next ready entry, now UNACKED; NULL when there is none."""
@@ -179,13 +178,17 @@ cdef class Queue:
                 self.head_seq += 1
                 if slot.state != READY:
                     slot = NULL
-        if slot == NULL:
-            return NULL
+        if slot != NULL:
+            self.take(slot)
+        return slot
+
+    cdef int take(self, Slot *slot) except -1:
+        """A ready entry is somebody's, until it is settled or comes back."""
         slot.state = UNACKED
         self.ready_count -= 1
         self.unacked_count += 1
-        self.ready_bytes -= self.plane.record(slot.position).body_len
-        return slot
+        self.ready_bytes -= self.logs.record(slot.position).body_len
+        return 0
 
     cdef Slot *first_of(self, SequenceHeap order, uint64_t *seq):
         cdef Slot *slot
@@ -198,8 +201,8 @@ cdef class Queue:
 
     cdef int settle(self, uint64_t seq, Slot *slot) except -1:
         """An entry is done with: forget it, and say so in the log if it was durable."""
-        if self.durable and slot.position >> 63:
-            self.note_settled(slot.position, seq)
+        if self.durable and is_durable(slot.position):
+            self.settled.note(slot.position, seq)
         return self.forget(seq, slot)
 
     cdef int forget(self, uint64_t seq, Slot *slot) except -1:
@@ -210,43 +213,18 @@ cdef class Queue:
             self.let_go(slot)
         else:
             self.ready_count -= 1
-            self.ready_bytes -= self.plane.record(position).body_len
+            self.ready_bytes -= self.logs.record(position).body_len
         slot.state = GONE
         if slot.expires_at_ms:
-            self.plane.timed_count -= 1
-        self.plane.release(position)
+            self.queues.timed_count -= 1
+        self.logs.release(position)
         return self.index.leave(seq)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
         """An entry leaves without having been acknowledged: to the dead letters, if there are."""
         if self.dead_letters is None:
             return self.settle(seq, slot)
-        return self.plane.dead_lettering.dead_letter(self, seq, slot, reason)
-
-    cdef int note_settled(self, uint64_t position, uint64_t seq) except -1:
-        cdef uint32_t segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
-        cdef Range *last
-        cdef void *grown
-        self.plane.noted += 1
-        self.plane.noted_by = max(self.plane.noted_by, self.plane.generation)
-        if self.range_count:
-            last = &self.ranges[self.range_count - 1]
-            if last.segment == segment and last.first + last.count == seq:
-                last.count += 1
-                return 0
-        if self.range_count == self.range_capacity:
-            self.range_capacity = max(4, self.range_capacity * 2)
-            grown = realloc(self.ranges, self.range_capacity * sizeof(Range))
-            if grown == NULL:
-                raise MemoryError("no memory to note settled messages")
-            self.ranges = <Range *> grown
-        last = &self.ranges[self.range_count]
-        last.segment, last.first, last.count = segment, seq, 1
-        self.range_count += 1
-        if not self.settling:
-            self.settling = True
-            self.plane.settling.append(self)
-        return 0
+        return self.queues.dead_lettering.dead_letter(self, seq, slot, reason)
 
     cdef int stand(self, uint64_t seq, Slot *slot) except -1:
         """A ready entry stands in the order of its priority, or of those that came back."""
@@ -279,17 +257,32 @@ cdef class Queue:
         """
         if slot.deliveries & DELIVERIES_MAX > self.delivery_limit:
             return self.drop(seq, slot, "delivery_limit")
-        self.plane.requeued += 1
+        self.queues.requeued += 1
         if self.retries & (HOLD_FAILED if failed else HOLD_RETURNED):
-            return self.plane.retries.hold(self, seq, slot)
+            return self.hold(seq, slot)
         self.unacked_count -= 1
         return self.come_back(seq, slot)
+
+    cdef int hold(self, uint64_t seq, Slot *slot) except -1:
+        """An unacked entry is nobody's for a while: the longer, the more often it came back.
+
+        It is not delivered and does not expire before it is ready again, but counts against the
+        limits (RabbitMQ, delayed retries).
+        """
+        cdef uint64_t times = max(1, slot.deliveries & DELIVERIES_MAX)
+        slot.state = HELD
+        self.unacked_count -= 1
+        self.held_count += 1
+        self.held_bytes += self.logs.record(slot.position).body_len
+        self.queues.hold(self.queues.clock.now_ms + min(self.retry_min_ms * times,
+                                                        self.retry_max_ms), self.id, seq)
+        return self.drop_excess()
 
     cdef int let_go(self, Slot *slot) except -1:
         """An entry is held no more."""
         self.held_count -= 1
-        self.held_bytes -= self.plane.record(slot.position).body_len
-        self.plane.retries.count -= 1
+        self.held_bytes -= self.logs.record(slot.position).body_len
+        self.queues.held_count -= 1
         return 0
 
     cdef int come_back(self, uint64_t seq, Slot *slot) except -1:
@@ -297,13 +290,13 @@ cdef class Queue:
         self.stand(seq, slot)
         slot.state = READY
         self.ready_count += 1
-        self.ready_bytes += self.plane.record(slot.position).body_len
+        self.ready_bytes += self.logs.record(slot.position).body_len
         if self.selection is not None:
             self.selection.came_back(seq)
         if slot.expires_at_ms:
             # Its timer rang meanwhile, or will make_due.
-            if slot.expires_at_ms <= self.plane.now_ms:
-                self.plane.timers.push(slot.expires_at_ms, self.id, seq)
+            if slot.expires_at_ms <= self.queues.clock.now_ms:
+                self.queues.timers.push(slot.expires_at_ms, self.id, seq)
         self.drop_excess()  # before anybody takes it again, as in RabbitMQ
         self.wake()
         return 0
@@ -311,54 +304,26 @@ cdef class Queue:
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
         """The entry expires that much later; 0: unless it is delivered in this turn."""
         cdef Slot *slot = &self.index.block_of(seq).slots[seq % BLOCK_SLOTS]
-        self.plane.timed_count += 1
-        slot.expires_at_ms = self.plane.now_ms + ttl_ms
+        self.queues.timed_count += 1
+        slot.expires_at_ms = self.queues.clock.now_ms + ttl_ms
         if ttl_ms:
-            self.plane.timers.add(slot.expires_at_ms, self.id, seq)
+            self.queues.timers.add(slot.expires_at_ms, self.id, seq)
         else:
-            self.plane.zero_ttl.append((self, seq))
+            self.queues.zero_ttl.append((self, seq))
         return 0
-
-    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
-        """What is left of its time to live, and its priority; wall time counted while nobody
-        ran."""
-        cdef Record *record = self.plane.record(position)
-        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
-                                          + record.targets * sizeof(Target) + record.names_len)
-        cdef Props props
-        cdef Slot *slot = self.index.slot_of(seq)
-        cdef uint64_t ttl_ms = NO_LIMIT, over_ms
-        if walk_properties(properties, record.properties_len, &props):
-            return 0
-        if parse_ttl(&props, &ttl_ms) != TTL_SET:
-            ttl_ms = NO_LIMIT
-        ttl_ms = min(ttl_ms, self.ttl)
-        if self.lanes is not None:
-            slot.priority = min(props.priority, self.max_priority)
-            (<SequenceHeap> self.lanes[slot.priority]).push(seq)
-        if ttl_ms == NO_LIMIT:
-            return 0
-        over_ms = record.timestamp_ms + ttl_ms
-        if over_ms > self.plane.wall_ms:
-            return self.set_ttl(seq, over_ms - self.plane.wall_ms)
-        # It was over while nobody ran: due in the past, so that the first turn keeps the order.
-        self.plane.timed_count += 1
-        slot.expires_at_ms = self.plane.now_ms - min(self.plane.now_ms - 1,
-                                                     self.plane.wall_ms - over_ms)
-        return self.plane.timers.push(slot.expires_at_ms, self.id, seq)
 
     cdef int expire(self, uint64_t seq) except -1:
         """Drop an entry if it is ready and its time is over; returns whether it was dropped."""
         cdef Slot *slot = self.index.slot_of(seq)
         if slot == NULL or slot.state != READY or not slot.expires_at_ms:
             return 0
-        if slot.expires_at_ms > self.plane.now_ms:
+        if slot.expires_at_ms > self.queues.clock.now_ms:
             return 0
         self.drop(seq, slot, "expired")
         return 1
 
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms):
-        """Whether a timer of the plane's still means something."""
+        """Whether a timer of the queues' still means something."""
         cdef Slot *slot = self.index.slot_of(seq)
         return slot != NULL and slot.state != GONE and slot.expires_at_ms == at_ms
 
@@ -386,9 +351,13 @@ cdef class Queue:
         """
         if not self.is_full(body_len):
             return False
-        self.plane.offer()
+        self.queues.offer()
         self.deliver()
         return self.is_full(body_len)
+
+    cdef bint admits(self, uint32_t body_len) except -1:
+        """Whether a message more has room."""
+        return not self.is_full(body_len)
 
     cdef bint is_full(self, uint32_t body_len):
         """Whether a message more would be over a limit, and is refused for it."""
@@ -401,7 +370,7 @@ cdef class Queue:
         cdef Slot *slot
         cdef uint64_t seq
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
-            if self.dead_letters is not None and self.plane.dead_lettering.put_off(self):
+            if self.dead_letters is not None and self.queues.dead_lettering.put_off(self):
                 break
             slot = self.pop(&seq)
             if slot == NULL:
@@ -454,8 +423,8 @@ cdef class Queue:
         if self.backlog is not None:
             self.backlog.retire()
             self.backlog = None
-        self.plane.queues.pop(self.id, None)
-        self.plane.counters.pop(self.id, None)
+        self.settled.retired = True
+        self.queues.by_id.pop(self.id, None)
         return count
 
     # ------------------------------------------------------------- consumers
@@ -464,8 +433,6 @@ cdef class Queue:
         self.consumer_count += 1
         taker.home = self.takers
         if taker.filter is not None:
-            if self.selection is None:
-                self.selection = FilteredConsumers(self)
             self.selection.attach(taker)
         self.takers.attach(taker)
         self.wake()
@@ -510,3 +477,129 @@ cdef class Queue:
         if self.backlog is not None:
             self.backlog.wake()
         return 0
+
+    # ------------------------------------------------------------- restart
+
+    cdef int restore(self, uint64_t seq, uint64_t position) except -1:
+        """The log has a record for an entry; one that comes twice is the same entry."""
+        cdef Slot *slot = self.index.insert(seq)
+        if slot.state == GONE:
+            self.index.enter(seq)
+        else:
+            # The newer record is a copy: it must not go before what it was copied from.
+            self.logs.durable.find(segment_number(position)).pins.add(
+                segment_number(slot.position))
+            self.logs.release(slot.position)
+        slot.position = position
+        slot.state = READY
+        self.logs.durable.hold(position, 1)
+        self.next_seq = max(self.next_seq, seq + 1)
+        return 0
+
+    cdef int restore_settled(self, const Range *which) except -1:
+        """The log says that these entries have ended."""
+        cdef uint64_t seq
+        cdef Slot *slot
+        self.next_seq = max(self.next_seq, which.first + which.count)
+        for seq in range(which.first, which.first + which.count):
+            slot = self.index.slot_of(seq)
+            if slot == NULL or slot.state == GONE:
+                continue
+            if segment_number(slot.position) != which.segment:
+                continue  # the number's entry is a newer one, or was copied forward since
+            slot.state = GONE
+            self.logs.release(slot.position)
+            self.index.leave(seq)
+        return 0
+
+    cdef int restore_delivered(self, const Range *which) except -1:
+        """How often these were delivered, as far as it is known: never less than before."""
+        cdef uint64_t seq
+        cdef Slot *slot
+        cdef uint16_t deliveries = max(1, which.count >> RANGE_COUNT_BITS)
+        for seq in range(which.first, which.first + (which.count & RANGE_COUNT_MAX)):
+            slot = self.index.slot_of(seq)
+            if slot != NULL and slot.state != GONE:
+                slot.deliveries = max(deliveries, slot.deliveries)
+        return 0
+
+    cdef int end_restore(self, bint redelivered) except -1:
+        """The log was read: everything is ready, as if the queue had never been away."""
+        cdef Block *block = self.index.block_from(0)
+        cdef uint32_t at
+        self.head_seq = block.number * BLOCK_SLOTS if block != NULL else self.next_seq
+        while block != NULL:
+            for at in range(BLOCK_SLOTS):
+                if block.slots[at].state == READY:
+                    self.ready_count += 1
+                    self.ready_bytes += self.logs.record(block.slots[at].position).body_len
+                    if redelivered:
+                        block.slots[at].deliveries |= MAYBE_DELIVERED
+                    self.restore_entry(block.number * BLOCK_SLOTS + at, block.slots[at].position)
+            block = self.index.block_from(block.number + 1)
+        self.index.end_restore(self.next_seq)
+        self.wake()
+        return 0
+
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
+        """What is left of its time to live, and its priority; wall time counted while nobody
+        ran."""
+        cdef Record *record = self.logs.record(position)
+        cdef Props props
+        cdef Slot *slot = self.index.slot_of(seq)
+        cdef uint64_t ttl_ms = NO_LIMIT, over_ms
+        if properties_in(record, &props):
+            return 0
+        if parse_ttl(&props, &ttl_ms) != TTL_SET:
+            ttl_ms = NO_LIMIT
+        ttl_ms = min(ttl_ms, self.ttl)
+        if self.lanes is not None:
+            slot.priority = min(props.priority, self.max_priority)
+            (<SequenceHeap> self.lanes[slot.priority]).push(seq)
+        if ttl_ms == NO_LIMIT:
+            return 0
+        over_ms = record.timestamp_ms + ttl_ms
+        if over_ms > self.queues.clock.wall_ms:
+            return self.set_ttl(seq, over_ms - self.queues.clock.wall_ms)
+        # It was over while nobody ran: due in the past, so that the first turn keeps the order.
+        self.queues.timed_count += 1
+        slot.expires_at_ms = self.queues.clock.now_ms - min(self.queues.clock.now_ms - 1,
+                                                     self.queues.clock.wall_ms - over_ms)
+        return self.queues.timers.push(slot.expires_at_ms, self.id, seq)
+
+    cdef int append_delivered(self) except -1:
+        """Have the log say what was delivered and is not settled, for the next start."""
+        cdef Range[BLOCK_SLOTS] ranges
+        cdef Block *block = self.index.block_from(0) if self.durable else NULL
+        cdef uint32_t count
+        while block != NULL:
+            count = delivered_ranges(block, ranges)
+            if count:
+                append_ranges(self.logs, KIND_DELIVERED, 0, self.id, ranges, count)
+            block = self.index.block_from(block.number + 1)
+        return 0
+
+
+cdef uint32_t delivered_ranges(const Block *block, Range *ranges) noexcept nogil:
+    """What was delivered of a block, as DELIVERED has it: neighbours that are alike in one range.
+
+    A range's `count` has how often in its upper half.
+    """
+    cdef const Slot *slot
+    cdef uint64_t first = block.number * BLOCK_SLOTS
+    cdef uint32_t count = 0, at, segment, alike
+    for at in range(BLOCK_SLOTS):
+        slot = &block.slots[at]
+        if slot.state == GONE or not slot.deliveries or not is_durable(slot.position):
+            continue
+        segment = segment_number(slot.position)
+        alike = ranges[count - 1].count & RANGE_COUNT_MAX if count else 0
+        if (alike and ranges[count - 1].segment == segment
+                and ranges[count - 1].first + alike == first + at
+                and ranges[count - 1].count >> RANGE_COUNT_BITS == slot.deliveries):
+            ranges[count - 1].count += 1
+            continue
+        ranges[count].segment, ranges[count].first = segment, first + at
+        ranges[count].count = <uint32_t> slot.deliveries << RANGE_COUNT_BITS | 1
+        count += 1
+    return count

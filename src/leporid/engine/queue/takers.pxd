@@ -1,6 +1,6 @@
 """Those who take from a queue, and whose turn it is."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from leporid.engine.queue.index cimport Slot
 
@@ -20,6 +20,9 @@ cdef class Taker:
     cdef int take(self, uint64_t seq, Slot *slot) except -1
     cdef int resume(self) except -1
     cdef int offered(self) except -1
+    cdef int fill(self) except -1
+    cdef int64_t look_for(self, int64_t work) except? -1
+    cdef uint64_t position(self) except? 0
 
 cdef class Level:
     cdef Takers takers              # whose make_due this is
@@ -36,5 +39,16 @@ cdef class Takers:
     cdef int enter(self, Taker taker) except -1
     cdef int choose(self) except -1
     cdef Taker turn(self)
+
+cdef class Selection:
+    cdef uint64_t ends[256]         # with priorities: the last entry of each, and one
+    cdef int attach(self, Taker taker) except -1
+    cdef bint detach(self, Taker taker) except -1
+    cdef int deliver(self) except -1
+    cdef int came_back(self, uint64_t seq) except -1
+    cdef int purged(self) except -1
+
+cdef class SharedCredit:
+    cdef int offer(self) except -1
 
 cdef int leave_ring(Taker taker) except -1

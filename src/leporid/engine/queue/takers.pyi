@@ -24,3 +24,9 @@ class Level:
 
 class Takers:
     """All takers of one queue; used by the engine only."""
+
+class Selection:
+    """Chooses messages for consumers that have filters; used by the engine only."""
+
+class SharedCredit:
+    """Credit that several consumers wait for; used by the engine only."""

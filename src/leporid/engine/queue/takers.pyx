@@ -1,4 +1,4 @@
-"""Consumers of one queue: round robin among those of the same priority that can take.
+"""Consumers of one queue, as it sees them: round robin among those of the same priority that can take.
 
 Those of a queue know each other through its `Takers`; they take turns with those of their `home`,
 which is that, unless they want some of the messages only (`selection`).
@@ -9,7 +9,7 @@ all of them again. Invariant: whoever can take stands in the make_due of its pri
 there (`WaitingConsumers`); with a single active consumer only that one does.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from leporid.engine.queue.index cimport Slot
 
@@ -29,6 +29,20 @@ cdef class Taker:
 
     cdef int offered(self) except -1:
         """It waited for credit, and there is some: take one entry, or let the next one have it."""
+        raise NotImplementedError
+
+    # Of a stream, which stays as it is: who reads it takes copies.
+
+    cdef int fill(self) except -1:
+        """There may be more to read: take what there is credit for."""
+        raise NotImplementedError
+
+    cdef int64_t look_for(self, int64_t work) except? -1:
+        """Look for what its filter wants, while work may be done; returns the rest of it."""
+        raise NotImplementedError
+
+    cdef uint64_t position(self) except? 0:
+        """The offset that it needs next; the stream keeps what comes from there on."""
         raise NotImplementedError
 
 
@@ -129,3 +143,36 @@ cdef int leave_ring(Taker taker) except -1:
     taker.next = taker.previous = None
     taker.level = None
     return 0
+
+
+cdef class Selection:
+    """Chooses the messages of one queue for consumers that have filters, and for the others then,
+    too. Its queue tells it what changes."""
+
+    cdef int attach(self, Taker taker) except -1:
+        """A consumer with a filter comes; it is not among its queue's yet."""
+        raise NotImplementedError
+
+    cdef bint detach(self, Taker taker) except -1:
+        """A consumer with a filter has left; returns whether it was the last of all."""
+        raise NotImplementedError
+
+    cdef int deliver(self) except -1:
+        """Give ready entries to consumers in turn, as far as a turn goes."""
+        raise NotImplementedError
+
+    cdef int came_back(self, uint64_t seq) except -1:
+        """An entry is ready again."""
+        raise NotImplementedError
+
+    cdef int purged(self) except -1:
+        """No entry is ready."""
+        raise NotImplementedError
+
+
+cdef class SharedCredit:
+    """Credit that several consumers wait for."""
+
+    cdef int offer(self) except -1:
+        """There is some: let those that wait take."""
+        raise NotImplementedError

@@ -2,14 +2,14 @@
 
 from libc.stdint cimport uint64_t
 
-from leporid.engine.plane cimport Plane
 from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.queues cimport Queues
 
 cdef class TimedQueue(Queue):
-    cdef uint64_t alarm_ms              # of the one timer that is set in the plane; 0: none
-    cdef bint is_due                   # stands in plane.is_due
+    cdef uint64_t alarm_ms              # of the one timer that is set for it; 0: none
+    cdef bint is_due                    # stands in queues.due_queues
     cdef void set_alarm(self, uint64_t at_ms)
     cdef void make_due(self)
     cdef bint turn(self, size_t most) except -1
 
-cdef int run_timed(Plane plane) except -1
+cdef int run_timed(Queues queues) except -1

@@ -8,6 +8,11 @@ ctypedef struct Timer:                # 24 bytes
     uint32_t queue
     uint32_t count                  # entries from `seq` on that are due then
 
+cdef enum:
+    STALE_SLACK = 1024              # timers of what is gone, before it is worth looking for them
+
+ctypedef bint (*IsCurrent)(object owner, Timer *timer) except -1
+
 cdef class Timers:
     cdef Timer *heap
     cdef readonly size_t count
@@ -16,7 +21,8 @@ cdef class Timers:
     cdef int add(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
     cdef int close(self) except -1
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
-    cdef int insert(self, Timer due) except -1
+    cdef int insert(self, Timer timer) except -1
     cdef Timer pop(self)
     cdef uint64_t next_ms(self)
-    cdef void rebuild(self)
+    cdef bint is_stale(self, uint64_t current)
+    cdef int prune(self, IsCurrent is_current, object owner) except -1

@@ -44,11 +44,11 @@ cdef class Timers:
 
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
         """A timer for an entry, by itself."""
-        cdef Timer due
-        due.at_ms, due.seq, due.queue, due.count = at_ms, seq, queue, 1
-        return self.insert(due)
+        cdef Timer timer
+        timer.at_ms, timer.seq, timer.queue, timer.count = at_ms, seq, queue, 1
+        return self.insert(timer)
 
-    cdef int insert(self, Timer due) except -1:
+    cdef int insert(self, Timer timer) except -1:
         cdef size_t at, parent
         cdef void *grown
         if self.count == self.capacity:
@@ -61,11 +61,11 @@ cdef class Timers:
         self.count += 1
         while at:
             parent = (at - 1) // 2
-            if is_before(&self.heap[parent], &due):
+            if is_before(&self.heap[parent], &timer):
                 break
             self.heap[at] = self.heap[parent]
             at = parent
-        self.heap[at] = due
+        self.heap[at] = timer
         return 0
 
     cdef Timer pop(self):
@@ -81,12 +81,23 @@ cdef class Timers:
         """When the first is due; far beyond any time when there is none."""
         return self.heap[0].at_ms if self.count else UINT64_MAX
 
-    cdef void rebuild(self):
-        """SequenceHeap the first `count` structs again, after somebody filtered them."""
-        cdef size_t at = self.count // 2
+    cdef bint is_stale(self, uint64_t current):
+        """Whether most timers mean nothing any more, if so many still do."""
+        return self.count > STALE_SLACK + 2 * current
+
+    cdef int prune(self, IsCurrent is_current, object owner) except -1:
+        """Forget the timers that mean nothing any more, as their owner says."""
+        cdef size_t at, kept = 0
+        for at in range(self.count):
+            if is_current(owner, &self.heap[at]):
+                self.heap[kept] = self.heap[at]
+                kept += 1
+        self.count = kept
+        at = kept // 2
         while at:
             at -= 1
-            sift(self.heap, self.count, at)
+            sift(self.heap, kept, at)
+        return 0
 
 
 cdef void sift(Timer *heap, size_t count, size_t at) noexcept:

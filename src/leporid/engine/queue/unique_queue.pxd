@@ -3,8 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.routing.route_cache cimport Route
-from leporid.engine.wire.wire cimport Props, Record
+from leporid.engine.wire.wire cimport Props
 
 cdef class UniqueQueue(Queue):
     cdef dict keys                      # how many entries have each
@@ -13,7 +12,4 @@ cdef class UniqueQueue(Queue):
     cdef int enter(self, uint64_t seq, uint64_t position) except -1
     cdef int leave(self, uint64_t seq, uint64_t position) except -1
 
-cdef int props_of(const Record *record, Props *props) noexcept nogil
 cdef bytes key_of(const Props *props)
-cdef Route without_duplicates(Route route, const Props *props)
-cdef list without_caches(list queues)

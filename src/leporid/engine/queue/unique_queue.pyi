@@ -7,7 +7,7 @@ def dedup_key(properties: bytes) -> bytes | None:
     """What a message with these encoded properties is compared by; None: it is not compared."""
 
 class UniqueQueue(Queue):
-    """A queue of which no two messages have the same key; made by `Plane.unique_queue`."""
+    """A queue of which no two messages have the same key; made by `Engine.unique_queue`."""
 
     @property
     def known(self) -> int:

@@ -18,8 +18,8 @@ from hashlib import blake2b
 from leporid.engine.wire.fields cimport as_integer, as_real, find_header
 from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.routing.route_cache cimport Route, narrowed
-from leporid.engine.wire.wire cimport Props, Record, Target, walk_properties
+from leporid.engine.wire.message cimport properties_in
+from leporid.engine.wire.wire cimport Props, walk_properties
 
 cdef enum:
     # Longer ones are remembered by their hash: a queue of a million must not keep a million times
@@ -64,43 +64,8 @@ def dedup_key(bytes properties not None):
     return key_of(&props)
 
 
-cdef int props_of(const Record *record, Props *props) noexcept nogil:
-    """The properties of a message that was stored."""
-    return walk_properties(
-        <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)
-        + record.names_len, record.properties_len, props)
-
-
-cdef Route without_duplicates(Route route, const Props *props):
-    """The route without the queues that have such a message already."""
-    cdef bytes key = key_of(props)
-    cdef Queue queue
-    cdef Route left
-    cdef list taking = []
-    cdef bint duplicate = False
-    for queue in route.queues:
-        # What a transaction publishes was compared with caches before it was put together.
-        if queue.remembers and key is not None and not (route.decided and queue.private) and (
-                <UniqueQueue> queue).holds(key):
-            duplicate = True
-        else:
-            taking.append(queue)
-    left = narrowed(route, taking)
-    if left.unroutable:
-        # Nobody has it, so nobody need be kept from having it twice.
-        left.queues = without_caches(left.queues)
-    left.duplicate = left.duplicate or duplicate
-    return left
-
-
-cdef list without_caches(list queues):
-    """Those in which messages are, not only what is known of them."""
-    cdef Queue queue
-    return [queue for queue in queues if not (queue.remembers and queue.private)]
-
-
 cdef class UniqueQueue(Queue):
-    """A queue of which no two messages have the same key; made by `Plane.unique_queue`."""
+    """A queue of which no two messages have the same key; made by `Engine.unique_queue`."""
 
     def __cinit__(self, *_):
         self.remembers = True
@@ -123,7 +88,7 @@ cdef class UniqueQueue(Queue):
         """An entry is here, whose key counts from now on."""
         cdef Props props
         cdef bytes key
-        if props_of(self.plane.record(position), &props) == 0:
+        if properties_in(self.logs.record(position), &props) == 0:
             key = key_of(&props)
             if key is not None:
                 # Twice only after a crash: the first was settled, and that is not on disk.
@@ -134,7 +99,7 @@ cdef class UniqueQueue(Queue):
         """An entry's key counts no more."""
         cdef Props props
         cdef bytes key
-        if props_of(self.plane.record(position), &props) == 0:
+        if properties_in(self.logs.record(position), &props) == 0:
             key = key_of(&props)
             if key is not None:
                 count = self.keys[key] - 1

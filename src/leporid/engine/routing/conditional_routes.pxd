@@ -3,15 +3,15 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.plane cimport Plane
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.selectors.selector_set cimport SelectorSet
-from leporid.engine.routing.route_cache cimport Route
+from leporid.engine.routing.route cimport Route
+from leporid.engine.wire.message cimport Message
 
 cdef class ConditionalRoute:
     cdef object __weakref__
-    cdef Plane plane
+    cdef FilterCounters totals
     cdef readonly bint amended      # it has other filters than it was made of
     cdef list always                # queues of every message
     cdef frozenset everywhere       # the same
@@ -29,15 +29,13 @@ cdef class ConditionalRoute:
     cdef Route otherwise            # of a message that passes no filter
     cpdef int add(self, Filter wanted, Queue queue) except -1
     cpdef int remove(self, Filter wanted, Queue queue) except -1
-    cdef Route route_of(self, FilterCounters counters, const uint8_t *names, size_t names_len,
-                        const uint8_t *properties, size_t properties_len)
+    cdef Route route_of(self, FilterCounters counters, const Message *message)
 
 cdef class FilterOutcomes:
     cdef object __weakref__
-    cdef Plane plane
+    cdef FilterCounters totals
     cdef SelectorSet members
     cdef uint64_t evaluated, failed     # of the last message
     cdef uint32_t count                 # that it passed
-    cdef bytes passed_by(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
-                         size_t properties_len)
+    cdef bytes passed_by(self, const Message *message)
     cdef int note(self, FilterCounters counters) except -1

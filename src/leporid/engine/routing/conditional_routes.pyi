@@ -3,15 +3,18 @@
 
 from collections.abc import Iterable
 
-from leporid.engine.plane import Plane
 from leporid.engine.queue.queue import Queue
 from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter_counters import FilterCounters
 
 class ConditionalRoute:
-    """Where one key leads, if some of its bindings have filters; made by `Plane.conditional_route`."""
+    """Where one key leads, if some of its bindings have filters."""
 
     def __init__(
-        self, plane: Plane, queues: Iterable[Queue], filtered: Iterable[tuple[Filter, Queue]]
+        self,
+        totals: FilterCounters,
+        queues: Iterable[Queue],
+        filtered: Iterable[tuple[Filter, Queue]],
     ) -> None: ...
     @property
     def amended(self) -> bool:
@@ -24,6 +27,6 @@ class ConditionalRoute:
         """A queue does not, any more, for this filter's sake."""
 
 class FilterOutcomes:
-    """Filters that decide where the messages of a key go; made by `Plane.filter_outcomes`."""
+    """Filters that decide where the messages of a key go; made by `Engine.filter_outcomes`."""
 
-    def __init__(self, plane: Plane, filters: Iterable[Filter]) -> None: ...
+    def __init__(self, totals: FilterCounters, filters: Iterable[Filter]) -> None: ...

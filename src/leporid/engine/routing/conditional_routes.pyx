@@ -11,24 +11,26 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.routing.route cimport Route, make_route
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.selectors.filter_counters cimport FilterCounters
-from leporid.engine.queue.queue cimport Queue
 from leporid.engine.selectors.selector_set cimport SelectorSet
-from leporid.engine.routing.route_cache cimport Route, make_route
+from leporid.engine.wire.message cimport Message
+
 
 
 cdef class ConditionalRoute:
-    """Where one key leads, if some of its bindings have filters; made by `Plane.conditional_route`.
+    """Where one key leads, if some of its bindings have filters; made by `Engine.conditional_route`.
 
     Args:
-        plane: counts what is asked here.
+        totals: count what is asked here, beside other exchanges.
         queues: of every message.
         filtered: (filter, queue), none of them among `queues`; a queue may be there several times.
     """
 
-    def __cinit__(self, Plane plane not None, queues, filtered):
-        self.plane = plane
+    def __cinit__(self, FilterCounters totals not None, queues, filtered):
+        self.totals = totals
         self.always = list(queues)
         self.everywhere = frozenset(self.always)
         self.members = SelectorSet()
@@ -105,20 +107,17 @@ cdef class ConditionalRoute:
             del self.places[queue]
         return 0
 
-    cdef Route route_of(self, FilterCounters counters, const uint8_t *names, size_t names_len,
-                        const uint8_t *properties, size_t properties_len):
+    cdef Route route_of(self, FilterCounters counters, const Message *message):
         """Where one message goes; `counters` are those of where it came in."""
         cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
-        cdef uint32_t count = self.members.match(names, names_len, properties, properties_len)
+        cdef uint32_t count = self.members.match(
+            message.names, message.names_len, message.properties, message.properties_len)
         cdef uint32_t at, place = 0
         cdef list queues
         cdef Route route
         evaluated = self.members.set.evaluated - evaluated
         failed = self.members.set.failed - failed
-        self.plane.filters_asked += self.members.set.count
-        self.plane.filters_evaluated += evaluated
-        self.plane.filters_matched += count
-        self.plane.filters_failed += failed
+        self.totals.note(self.members.set.count, evaluated, count, failed)
         counters.note(self.members.set.count, evaluated, count, failed)
         if not count:
             return self.otherwise
@@ -139,19 +138,19 @@ cdef class ConditionalRoute:
 
 
 cdef class FilterOutcomes:
-    """Filters that decide where the messages of a key go; made by `Plane.filter_outcomes`.
+    """Filters that decide where the messages of a key go; made by `Engine.filter_outcomes`.
 
     Not only to which queues, as those of a conditional route: one between exchanges decides about all that lies
     behind, and who passes none may go to an alternate exchange. Where messages go that pass the
     same filters is found out once, by whoever knows bindings.
 
     Args:
-        plane: counts what is asked here.
+        totals: count what is asked here, beside other exchanges.
         filters: all that may matter to a message of that key.
     """
 
-    def __cinit__(self, Plane plane not None, filters):
-        self.plane = plane
+    def __cinit__(self, FilterCounters totals not None, filters):
+        self.totals = totals
         self.members = SelectorSet()
         for each in filters:
             self.members.add(each)
@@ -159,12 +158,12 @@ cdef class FilterOutcomes:
     def __repr__(self):
         return f"<FilterOutcomes filters={len(self.members)}>"
 
-    cdef bytes passed_by(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
-                         size_t properties_len):
+    cdef bytes passed_by(self, const Message *message):
         """The numbers of the filters that a message passes: equal for equal ones."""
         cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
         cdef bytes found
-        self.count = self.members.match(names, names_len, properties, properties_len)
+        self.count = self.members.match(
+            message.names, message.names_len, message.properties, message.properties_len)
         self.evaluated = self.members.set.evaluated - evaluated
         self.failed = self.members.set.failed - failed
         found = PyBytes_FromStringAndSize(<const char *> self.members.matched,
@@ -175,10 +174,7 @@ cdef class FilterOutcomes:
 
     cdef int note(self, FilterCounters counters) except -1:
         """Count the last message."""
-        self.plane.filters_asked += self.members.set.count
-        self.plane.filters_evaluated += self.evaluated
-        self.plane.filters_matched += self.count
-        self.plane.filters_failed += self.failed
+        self.totals.note(self.members.set.count, self.evaluated, self.count, self.failed)
         return counters.note(self.members.set.count, self.evaluated, self.count, self.failed)
 
 

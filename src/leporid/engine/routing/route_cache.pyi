@@ -4,16 +4,12 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
-from leporid.engine.queue.delays import Delays
+from leporid.engine.internal.delays import Delays
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.filter_counters import FilterCounters
 
-@final
-class Route:
-    """Where one key leads; used by the engine only."""
-
 class RouteCache:
-    """One exchange as publishers see it; made by `Plane.route_cache`."""
+    """One exchange as publishers see it; made by `Engine.route_cache`."""
 
     cacheable: bool
     """False: asked for every message, with its properties."""
@@ -65,3 +61,7 @@ class RouteCache:
 
     def retire(self) -> None:
         """The exchange was deleted."""
+
+@final
+class LastRoute:
+    """The exchange and the route of a publisher's last message; used by the engine only."""

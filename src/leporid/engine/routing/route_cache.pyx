@@ -7,14 +7,15 @@ plane would answer now; whoever changes a binding calls `forget` on every exchan
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
-from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from leporid.engine.routing.conditional_routes cimport FilterOutcomes, ConditionalRoute
-from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
+from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterOutcomes
+from leporid.engine.routing.route cimport Route, make_route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
-from leporid.engine.queue.queue cimport DROP_HEAD, Queue
+from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
+from leporid.engine.wire.message cimport Message, key_in, properties_bytes
 
-from leporid.amqp.errors import PreconditionFailed, ResourceError
+from leporid.amqp.errors import PreconditionFailed
 
 keep_secret()
 
@@ -29,46 +30,6 @@ cdef enum:
     # beside the lists of who passed and who gets it. Past it, all are forgotten and asked again.
     OUTCOMES_BYTES_MAX = 32 * 1024 * 1024
     OUTCOME_BYTES = 500
-    TARGETS_MAX = 65534             # that one record can name, with its producer
-
-
-cdef class Route:
-    """Where one key leads."""
-
-
-cdef Route make_route(object queues):
-    cdef Route route = Route()
-    cdef Queue queue
-    route.queues = []
-    route.unroutable = True
-    for queue in queues:
-        if not queue.private:
-            route.unroutable = False
-        if queue.apart:
-            if route.apart is None:
-                route.apart = []
-            route.apart.append(queue)
-            continue
-        route.queues.append(queue)
-        if queue.durable:
-            route.durable = True
-        if queue.overflow != DROP_HEAD:
-            route.refusing = True
-        if queue.remembers:
-            route.deduplicates = True
-            route.caching = route.caching or queue.private
-    if len(route.queues) > TARGETS_MAX:
-        raise ResourceError(
-            f"a message may go to {TARGETS_MAX} queues, and would go to {len(route.queues)}")
-    return route
-
-
-cdef Route narrowed(Route route, list queues):
-    """The same route with some of its queues; it still says why others were left out."""
-    cdef Route left = make_route(queues + (route.apart or []))
-    left.duplicate, left.decided, left.refused = route.duplicate, route.decided, route.refused
-    left.with_bcc = route.with_bcc
-    return left
 
 
 cdef str text_of(bytes key):
@@ -79,7 +40,7 @@ cdef str text_of(bytes key):
 
 
 cdef class RouteCache:
-    """One exchange as publishers see it; made by `Plane.route_cache`."""
+    """One exchange as publishers see it; made by `Engine.route_cache`."""
 
     def __cinit__(self, str name, resolver, bint cacheable):
         self.name = name
@@ -158,29 +119,25 @@ cdef class RouteCache:
         self.retired = True
         self.clear()
 
-    cdef Route route_of(self, const uint8_t *names, size_t names_len, const uint8_t *key,
-                        size_t size, const uint8_t *properties, size_t properties_len):
-        """Where a message goes; `names` are those of its record, its key is among them."""
-        cdef Route route = self.lookup(key, size, properties, properties_len)
+    cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size):
+        """Where a message goes that has that routing key."""
+        cdef Route route = self.lookup(message, key, size)
         if route.conditional is not None:
-            return (<ConditionalRoute> route.conditional).route_of(self.counters, names, names_len, properties,
-                                                properties_len)
+            return (<ConditionalRoute> route.conditional).route_of(self.counters, message)
         if route.by_filters is not None:
-            return self.outcome_of(route, names, names_len, properties, properties_len)
+            return self.outcome_of(route, message)
         return route
 
-    cdef Route outcome_of(self, Route route, const uint8_t *names, size_t names_len,
-                          const uint8_t *properties, size_t properties_len):
+    cdef Route outcome_of(self, Route route, const Message *message):
         """Where a message goes by the filters that it passes; asked for once for the same ones."""
         cdef FilterOutcomes outcomes = <FilterOutcomes> route.by_filters
-        cdef bytes passed = outcomes.passed_by(names, names_len, properties, properties_len)
+        cdef bytes passed = outcomes.passed_by(message)
         cdef Route outcome = route.outcomes.get(passed)
         if outcome is not None:
             outcomes.note(self.counters)
             return outcome
         # The control plane asks the filters once more, and counts that.
-        outcome = self.ask(route.key, PyBytes_FromStringAndSize(<const char *> properties,
-                                                                properties_len))
+        outcome = self.ask(route.key, properties_bytes(message))
         outcome.key = None              # it is not that of all messages with this key
         self.outcomes_bytes += OUTCOME_BYTES + len(passed) + 8 * len(outcome.queues)
         if self.outcomes_bytes > OUTCOMES_BYTES_MAX:
@@ -189,14 +146,12 @@ cdef class RouteCache:
             route.outcomes[passed] = outcome
         return outcome
 
-    cdef Route lookup(self, const uint8_t *key, size_t size, const uint8_t *properties,
-                      size_t properties_len):
+    cdef Route lookup(self, const Message *message, const uint8_t *key, size_t size):
         """The route of a key; asks the control plane when it is not remembered."""
         cdef uint64_t h, at
         cdef Route route
         if not self.cacheable:
-            return self.ask(PyBytes_FromStringAndSize(<const char *> key, size),
-                            PyBytes_FromStringAndSize(<const char *> properties, properties_len))
+            return self.ask(key[:size], properties_bytes(message))
         h = hash_hidden(key, size)
         at = h & self.mask
         while True:
@@ -208,7 +163,7 @@ cdef class RouteCache:
                     and memcmp(PyBytes_AS_STRING(route.key), key, size) == 0):
                 return route
             at = (at + 1) & self.mask
-        route = self.ask(PyBytes_FromStringAndSize(<const char *> key, size), None)
+        route = self.ask(key[:size], None)
         route.hash = h
         self.remember(route)
         return route
@@ -255,3 +210,29 @@ cdef class RouteCache:
         self.table[at] = route
         self.count += 1
         return 0
+
+
+cdef class LastRoute:
+    """The exchange and the route of a publisher's last message; the usual one repeats itself."""
+
+    cdef bint is_to(self, const Message *message):
+        """Whether a message goes to the same exchange, which still exists."""
+        cdef RouteCache routes = self.routes
+        return (routes is not None and not routes.retired
+                and len(routes.raw_name) == message.names[0]
+                and memcmp(PyBytes_AS_STRING(routes.raw_name), message.names + 1,
+                           message.names[0]) == 0)
+
+    cdef Route route_of(self, const Message *message):
+        """Where a message goes from that exchange."""
+        cdef RouteCache routes = self.routes
+        cdef Route route = self.route
+        cdef const uint8_t *key = key_in(message)
+        if (route is not None and self.epoch == routes.epoch and len(route.key) == key[0]
+                and memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0]) == 0):
+            return route
+        route = routes.route_of(message, key + 1, key[0])
+        if route.key is not None and routes.cacheable:
+            self.route = route
+            self.epoch = routes.epoch
+        return route

@@ -1,10 +1,11 @@
 """What a reader of a stream wants of it."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.offset_index cimport Summary
-from leporid.engine.wire.wire cimport Record, Target
+from leporid.engine.wire.message cimport Message, message_in
+from leporid.engine.wire.wire cimport Record
 
 cdef struct Tally:
     # What became of the messages of a stream.
@@ -51,10 +52,9 @@ cdef inline int64_t work_of(Choice choice, const Record *record) noexcept nogil:
 
 cdef inline int outcome_of(Choice choice, const Record *record, Tally *tally) noexcept nogil:
     """What a filter says of a message, counted."""
-    cdef const uint8_t *names = (<const uint8_t *> record + sizeof(Record)
-                                 + record.targets * sizeof(Target))
-    cdef int outcome = choice.filter.matches(names, record.names_len, names + record.names_len,
-                                             record.properties_len)
+    cdef Message message = message_in(record)
+    cdef int outcome = choice.filter.matches(message.names, message.names_len,
+                                             message.properties, message.properties_len)
     tally.evaluated += 1
     tally.matched += outcome == 1
     tally.type_errors += outcome < 0

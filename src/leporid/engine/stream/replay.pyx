@@ -7,28 +7,20 @@ Invariant: what was readable before keeps its offset; what nobody was told of ma
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.log cimport (
-    FLAG_PRODUCED, KIND_PRODUCER, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Segment,
+    FLAG_PRODUCED, KIND_PRODUCER, KIND_PUBLISH, KIND_SYNCED, NO_LIMIT, SEGMENT_HEADER_BYTES,
+    Segment,
 )
 from leporid.engine.log.producers cimport Producers
 from leporid.engine.log.replay cimport Replay, is_unwritten
 from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex, has_tag, is_due
 from leporid.engine.stream.stream cimport Stream, offset_of
-from leporid.engine.wire.wire cimport Record, Target
-
-cdef extern from *:
-    """
-    #define NO_LIMIT UINT64_MAX
-    """
-    uint64_t NO_LIMIT
+from leporid.engine.wire.message cimport Message, content_of, message_in, targets_of
+from leporid.engine.wire.wire cimport Record
 
 
 cdef enum:
     # More messages than a segment of 16 MiB can hold.
     OFFSETS_IN_A_SEGMENT = 1 << 20
-
-
-cdef inline uint32_t target_of(const Record *record) noexcept:
-    return (<Target *> (<uint8_t *> record + sizeof(Record))).queue
 
 
 cdef class StreamReplay(Replay):
@@ -66,10 +58,10 @@ cdef class StreamReplay(Replay):
             record = <Record *> (base + at)
             report.records += 1
             if record.kind == KIND_SYNCED and record.body_len == 16:
-                offset = (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[0]
+                offset = (<uint64_t *> content_of(record))[0]
                 self.certain = max(self.certain, offset)
                 stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
-                offset = (<uint64_t *> (<uint8_t *> record + sizeof(Record)))[1]
+                offset = (<uint64_t *> content_of(record))[1]
                 if offset > stream.next_seq:
                     self.miss(base, at, offset, report)
             if record.kind == KIND_PRODUCER:
@@ -78,7 +70,7 @@ cdef class StreamReplay(Replay):
                 self.good_end = at + record.size
                 continue
             offset = offset_of(record)
-            if offset < stream.next_seq or target_of(record) != stream.id:
+            if offset < stream.next_seq or targets_of(record).queue != stream.id:
                 segment.holes[at] = at + record.size  # of a write that was given up
                 continue
             if offset > stream.next_seq:
@@ -96,12 +88,11 @@ cdef class StreamReplay(Replay):
 
     cdef int sum_up(self, const Record *record) except -1:
         """Have the newest batch say what tags a message has, as when it was appended."""
-        cdef const uint8_t *properties = (<const uint8_t *> record + sizeof(Record)
-                                          + record.targets * sizeof(Target) + record.names_len)
+        cdef Message message = message_in(record)
         cdef OffsetIndex places = self.stream.places
-        cdef bint tagged = has_tag(properties, record.properties_len)
+        cdef bint tagged = has_tag(message.properties, message.properties_len)
         if tagged or places.summaries != NULL:
-            places.note(properties, record.properties_len, tagged)
+            places.note(message.properties, message.properties_len, tagged)
         return 0
 
     cdef int miss(self, const uint8_t *base, size_t at, uint64_t offset, report) except -1:

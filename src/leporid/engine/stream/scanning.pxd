@@ -3,8 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from leporid.engine.stream.choice cimport Choice
-from leporid.engine.plane cimport Plane
-from leporid.engine.stream.stream cimport Cursor, Stream
+from leporid.engine.stream.stream cimport Cursor, Stream, Streams
 from leporid.engine.wire.wire cimport Record
 
 cdef struct Scan:
@@ -13,4 +12,4 @@ cdef struct Scan:
     int64_t work                    # that may still be done
 
 cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL
-cdef int scan(Plane plane) except -1
+cdef int scan(Streams streams) except -1

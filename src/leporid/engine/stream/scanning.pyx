@@ -12,10 +12,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from leporid.engine.stream.choice cimport Choice, Tally, add_tally, outcome_of, work_of
 from leporid.engine.log.log cimport KIND_PUBLISH, Segment
+from leporid.engine.queue.takers cimport Taker
 from leporid.engine.stream.offset_index cimport OffsetIndex
-from leporid.engine.plane cimport Plane
-from leporid.engine.connection.stream_consumer cimport StreamConsumer
-from leporid.engine.stream.stream cimport Cursor, Stream, offset_of
+from leporid.engine.stream.stream cimport Cursor, Stream, Streams, offset_of
 from leporid.engine.wire.wire cimport Record
 
 cdef extern from *:
@@ -30,28 +29,26 @@ cdef enum:
     PREFETCH_BYTES = 512
 
 
-cdef int scan(Plane plane) except -1:
+cdef int scan(Streams streams) except -1:
     """Let readers with a filter look for what they want; once a turn."""
-    cdef StreamConsumer reader
+    cdef Taker reader
     cdef int64_t left = WORK_A_TURN, share, given, rest
-    cdef list readers, later = []
-    readers, plane.scanning = plane.scanning, []
+    cdef list later = []
+    readers, streams.scanning = streams.scanning, {}
     share = max(<int64_t> WORK_LEAST, WORK_A_TURN // <int64_t> len(readers))
     for reader in readers:
-        reader.scanning = False
         if not reader.active:
             continue
         if left <= 0:
-            plane.scanning.append(reader)
-            reader.scanning = True
+            streams.scanning[reader] = None
             continue
         given = min(left, share)
         rest = reader.look_for(given)
         left -= given - rest
         if rest <= 0:
             later.append(reader)
-            reader.scanning = True
-    plane.scanning += later
+    for reader in later:
+        streams.scanning[reader] = None
     return 0
 
 
@@ -82,7 +79,7 @@ cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
         if record != NULL:
             break
     add_tally(&stream.tally, &tally)
-    add_tally(&stream.plane.filtered, &tally)
+    add_tally(&stream.streams.filtered, &tally)
     return record
 
 

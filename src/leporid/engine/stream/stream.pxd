@@ -2,12 +2,16 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.stream.choice cimport Tally
+cdef class Streams  # before the modules that know it, too
+
 from leporid.engine.log.log cimport Log, Segment
-from leporid.engine.stream.offset_index cimport OffsetIndex
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.wire.wire cimport Record, Target
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.stream.choice cimport Tally
+from leporid.engine.stream.offset_index cimport OffsetIndex
+from leporid.engine.wire.message cimport Message, targets_of
+from leporid.engine.wire.wire cimport Props, Record
 
 cdef struct Cursor:
     # Where a reader is: the next message it wants is at this place or behind it.
@@ -16,6 +20,7 @@ cdef struct Cursor:
     uint32_t at
 
 cdef class Stream(Queue):
+    cdef Streams streams
     cdef readonly uint64_t first        # offset of the oldest message
     cdef readonly uint64_t end          # messages below are on disk, and may be read
     cdef readonly uint64_t last_chunk   # first offset of the newest sync that brought something
@@ -36,13 +41,9 @@ cdef class Stream(Queue):
     cdef uint64_t closing               # `end` after the sync under way
     cdef uint64_t closing_ms
     cdef Cursor closing_place
-    cdef bint unsynced                  # stands in plane.unsynced
+    cdef bint unsynced                  # stands in streams.unsynced
     cdef uint64_t max_bytes, max_age_ms
     cdef size_t segment_bytes_max
-    cdef int append_message(self, const uint8_t *names, size_t names_len,
-                            const uint8_t *properties, size_t properties_len,
-                            const uint8_t *body, size_t body_len, uint8_t marks,
-                            Producer producer, uint64_t sequence) except -1
     cdef int touch(self) except -1
     cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                   uint32_t at) except -1
@@ -56,6 +57,22 @@ cdef class Stream(Queue):
     cdef int map_sealed(self) except -1
     cdef int retain(self) except -1
 
+cdef class Streams:
+    cdef Queues queues
+    cdef readonly dict by_id
+    cdef public str incarnation_prefix  # of this data directory; given by the server
+    cdef public object map_segment      # (stream id, number) -> buffer of the file
+    cdef list unsynced                  # streams with something for the next sync
+    cdef list syncing                   # those of the sync under way
+    cdef list dropped                   # ids of streams whose files may go
+    cdef dict scanning                  # readers that look for what they want, in order
+    cdef Tally filtered                 # what readers with a filter made of all streams
+    cdef uint64_t retained_ms
+    cdef Stream add(self, uint32_t queue_id, str name)
+    cdef int retain(self) except -1
+    cdef list begin_sync(self)
+    cdef int end_sync(self, object streams) except -1
+
 
 cdef inline uint64_t offset_of(const Record *record) noexcept nogil:
-    return (<const Target *> (<const uint8_t *> record + sizeof(Record))).seq
+    return targets_of(record).seq

@@ -3,15 +3,18 @@
 
 from collections.abc import Callable
 
+from typing_extensions import Buffer
+
 from leporid.engine.log.log import Log
 from leporid.engine.log.producers import Producers
 from leporid.engine.queue.queue import Queue
+from leporid.engine.queue.queues import Queues
 from leporid.engine.stream.choice import Choice
 from leporid.engine.stream.offset_index import OffsetIndex
 from leporid.engine.stream.window import StreamWindow
 
 class Stream(Queue):
-    """A stream: a queue that keeps its messages; made by `Plane.stream`."""
+    """A stream: a queue that keeps its messages; made by `Engine.stream`."""
 
     on_synced: Callable[[], None] | None
     """Called when `end` moved; while it is set, appends do not wait to be synced."""
@@ -96,3 +99,20 @@ class Stream(Queue):
 
     def drop_before(self, number: int) -> None:
         """Forget the segments below that number."""
+
+class Streams:
+    """What all streams share; made by `Engine`."""
+
+    map_segment: Callable[[int, int], Buffer] | None
+    """The file of a stream's segment: stream id, segment number."""
+    incarnation_prefix: str
+    """Of this data directory; a part of every stream's incarnation."""
+
+    def __init__(self, queues: Queues, incarnation_prefix: str) -> None: ...
+    @property
+    def by_id(self) -> dict[int, Stream]:
+        """Those that there are."""
+
+    @property
+    def filtering(self) -> tuple[int, int, int, int]:
+        """What filters made of all streams there were, as each of them has it."""

@@ -1,7 +1,7 @@
 """A stream: a log of its own, read by offset, whose messages stay until retention drops them.
 
 Responsible for offsets, for what may be read, for finding an offset or a time, and for retention.
-It knows no connections: who reads over AMQP is in `reader`, ranges for others are `window`s. It is
+It knows no connections: who reads over AMQP is a `Taker`, ranges for others are `window`s. It is
 a Queue so that bindings and consumers treat it as one; the index of entries stays empty.
 
 Invariants: offsets are dense, begin at 0 and are never given twice; what anybody may read is on
@@ -9,40 +9,35 @@ disk, so that no crash can give its offset to another message; a segment that so
 its bytes.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.stream.choice cimport Choice, Tally, add_tally, tally_of
 from leporid.engine.log.log cimport (
-    DURABLE_BIT, FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment,
+    FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, NO_LIMIT, SEGMENT_HEADER_BYTES, Log, Segment,
+    segment_number,
 )
-from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex, is_due
-from leporid.engine.plane cimport Plane
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.connection.stream_consumer cimport StreamConsumer
+from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.takers cimport Taker
+from leporid.engine.stream.choice cimport Choice, Tally, add_tally, tally_of
+from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex, is_due
 from leporid.engine.stream.window cimport StreamWindow
-from leporid.engine.wire.wire cimport HAS_TAG, Record, Target
-
-cdef extern from *:
-    """
-    #define NO_LIMIT UINT64_MAX
-    """
-    uint64_t NO_LIMIT
+from leporid.engine.wire.message cimport Message, content_of, targets_of
+from leporid.engine.wire.wire cimport HAS_TAG, Props, Record, Target
 
 cdef enum:
     # A small stream takes little room; each further segment is twice as large, up to the limit.
     SEGMENT_BYTES_FIRST = 1024 * 1024
     SEGMENT_BYTES_MAX = 16 * 1024 * 1024
+    RETAIN_EVERY_MS = 1000
 
 
 cdef class Stream(Queue):
-    """One stream; made by `Plane.stream`."""
+    """One stream; made by `Engine.stream`."""
 
-    def __cinit__(self, Plane plane, uint32_t queue_id, str name, bint durable):
-        self.apart = True
-        self.log = Log(True, SEGMENT_BYTES_FIRST, plane.durable.seed ^ queue_id)
+    def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
+        self.own_record = True
+        self.log = Log(True, SEGMENT_BYTES_FIRST, queues.logs.durable.seed ^ queue_id)
         self.title = f"queue '{name}'"
         self.readers = []
         self.dropped = []
@@ -85,7 +80,7 @@ cdef class Stream(Queue):
     @property
     def incarnation(self):
         """Tells this stream from every other that had or will have its name."""
-        return f"{self.plane.incarnation_prefix}-{self.id}"
+        return f"{self.streams.incarnation_prefix}-{self.id}"
 
     @property
     def first_timestamp_ms(self):
@@ -134,7 +129,7 @@ cdef class Stream(Queue):
         cdef Tally more
         more.batches_skipped, more.evaluated, more.matched, more.type_errors = counts
         add_tally(&self.tally, &more)
-        add_tally(&self.plane.filtered, &more)
+        add_tally(&self.streams.filtered, &more)
 
     def window(self, uint64_t first, uint64_t end, uint32_t rows_max, uint64_t bytes_max,
                Choice choice=None):
@@ -153,61 +148,41 @@ cdef class Stream(Queue):
 
     # ------------------------------------------------------------- appending
 
-    cdef int append_message(self, const uint8_t *names, size_t names_len,
-                            const uint8_t *properties, size_t properties_len,
-                            const uint8_t *body, size_t body_len, uint8_t marks,
+    cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
                             Producer producer, uint64_t sequence) except -1:
-        """One message at the end, of a producer if there is one; readable when it is synced.
-
-        `marks` are those of its properties.
-        """
-        cdef int targets = 1 if producer is None else 2
-        cdef size_t size = (sizeof(Record) + targets * sizeof(Target) + names_len
-                            + properties_len + body_len + 7) & ~<size_t> 7
-        cdef Record *record = self.log.begin(size)
-        cdef Target *target = <Target *> (<uint8_t *> record + sizeof(Record))
-        cdef uint8_t *p = <uint8_t *> (target + targets)
+        """One message at the end, of a producer if there is one; readable when it is synced."""
+        cdef Record *record
+        cdef Target *target
+        cdef OffsetIndex places = self.places
         cdef uint64_t offset = self.next_seq, position
         cdef uint32_t segment
-        self.newest_ms = max(self.newest_ms, self.plane.wall_ms)
-        memset(<uint8_t *> record + size - 8, 0, 8)
-        record.size = <uint32_t> size
-        record.kind = KIND_PUBLISH
-        record.flags = 0
-        record.targets = <uint16_t> targets
-        record.properties_len = <uint32_t> properties_len
-        record.timestamp_ms = self.newest_ms
-        record.body_len = <uint32_t> body_len
-        record.names_len = <uint16_t> names_len
-        target.queue = self.id
-        target.seq = offset
+        self.newest_ms = max(self.newest_ms, self.queues.clock.wall_ms)
+        record = self.log.begin_message(message, 1 if producer is None else 2, self.newest_ms)
+        target = targets_of(record)
+        target.queue, target.seq = self.id, offset
         if producer is not None:
             record.flags = FLAG_PRODUCED
             target[1].queue, target[1].seq = producer.number, sequence
             producer.next = sequence + 1
-        memcpy(p, names, names_len)
-        p += names_len
-        memcpy(p, properties, properties_len)
-        memcpy(p + properties_len, body, body_len)
         position = self.log.finish(record)
         self.next_seq += 1
         self.published += 1
-        self.plane.appended_to_streams += 1
-        segment = <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
-        if is_due(self.places, offset, segment):
+        self.logs.stream_messages += 1
+        segment = segment_number(position)
+        if is_due(places, offset, segment):
             self.mark(offset, record.timestamp_ms, segment, <uint32_t> position)
-        if marks & HAS_TAG or self.places.summaries != NULL:
-            self.places.note(properties, properties_len, marks & HAS_TAG)
+        if props.marks & HAS_TAG or places.summaries != NULL:
+            places.note(message.properties, message.properties_len, props.marks & HAS_TAG)
         if self.consumer_count or self.on_synced is not None:
-            self.plane.awaited = True
+            self.logs.awaited = True
         return self.touch()
 
     cdef int touch(self) except -1:
         """Something of this stream belongs to the next sync."""
         if not self.unsynced:
             self.unsynced = True
-            self.plane.unsynced.append(self)
-        self.plane.dirty = True
+            self.streams.unsynced.append(self)
+        self.logs.dirty = True
         return 0
 
     # ------------------------------------------------------------- places
@@ -309,14 +284,8 @@ cdef class Stream(Queue):
         By that a start tells the loss of a write that did not finish from damage, and knows that
         there were offsets although their messages are damaged.
         """
-        cdef size_t size = sizeof(Record) + 16
-        cdef Record *record = self.log.begin(size)
-        cdef uint64_t *offsets = <uint64_t *> (<uint8_t *> record + sizeof(Record))
-        memset(record, 0, size)
-        record.size = <uint32_t> size
-        record.kind = KIND_SYNCED
-        record.timestamp_ms = self.newest_ms
-        record.body_len = 16
+        cdef Record *record = self.log.begin_fact(KIND_SYNCED, 0, 16, self.newest_ms)
+        cdef uint64_t *offsets = <uint64_t *> content_of(record)
         offsets[0], offsets[1] = self.end, self.next_seq
         self.log.finish(record)
         return 0
@@ -335,7 +304,7 @@ cdef class Stream(Queue):
         self.map_sealed()
         if self.log.active is not None and self.log.active.number != self.retained:
             self.retained = self.log.active.number
-            self.retain()  # a segment is full; what else may let one go, the plane looks after
+            self.retain()  # a segment is full; `Streams.retain` looks after what else lets one go
         if moved and not self.retired:
             self.wake()
             if self.on_synced is not None:
@@ -345,7 +314,7 @@ cdef class Stream(Queue):
     cdef int map_sealed(self) except -1:
         """Read what is sealed and written from its file, and give its memory back."""
         cdef Segment segment
-        if self.plane.map_stream_segment is None or self.retired:
+        if self.streams.map_segment is None or self.retired:
             return 0
         for number in list(self.unmapped):
             segment = self.log.find(number)
@@ -353,7 +322,7 @@ cdef class Stream(Queue):
                 if not segment.sealed or segment.written != segment.used or segment.readers:
                     continue
                 try:
-                    segment.adopt(self.plane.map_stream_segment(self.id, number), self.log)
+                    segment.adopt(self.streams.map_segment(self.id, number), self.log)
                 except OSError:
                     return 0  # no descriptor or mapping to be had: again after the next sync
             self.unmapped.discard(number)
@@ -362,10 +331,10 @@ cdef class Stream(Queue):
     cdef int retain(self) except -1:
         """Drop the oldest segments while the stream is too large or they are too old."""
         cdef Segment oldest
-        cdef StreamConsumer reader
+        cdef Taker reader
         cdef OffsetIndex places = self.places
         cdef size_t at
-        cdef uint64_t now = self.plane.wall_ms, total
+        cdef uint64_t now = self.queues.clock.wall_ms, total
         if self.max_bytes == NO_LIMIT and self.max_age_ms == NO_LIMIT or self.retired:
             return 0
         total = self.bytes
@@ -383,7 +352,7 @@ cdef class Stream(Queue):
                     or places.marks[at].timestamp_ms + self.max_age_ms > now):
                 break
             for reader in self.readers:
-                if reader.cursor.offset < places.marks[at].offset:
+                if reader.position() < places.marks[at].offset:
                     return 0
             total -= oldest.used
             self.drop_before(places.marks[at].segment)
@@ -406,7 +375,7 @@ cdef class Stream(Queue):
     cdef void wake(self):
         if not self.listed and self.readers:
             self.listed = True
-            self.plane.listed.append(self)
+            self.queues.ready_queues.append(self)
 
     cdef int attach(self, Taker taker) except -1:
         self.consumer_count += 1
@@ -420,17 +389,15 @@ cdef class Stream(Queue):
         return 0
 
     cdef int resume(self, Taker taker) except -1:
-        cdef StreamConsumer reader = <StreamConsumer> taker
-        reader.waiting = False
-        if reader.cursor.offset < self.end:
+        if taker.position() < self.end:
             self.wake()
         return 0
 
     cdef int deliver(self) except -1:
         """Let every reader have what it has credit for."""
-        cdef StreamConsumer reader
+        cdef Taker reader
         for reader in self.readers:
-            reader.fill(self)
+            reader.fill()
         return 0
 
     def purge(self):
@@ -440,8 +407,66 @@ cdef class Stream(Queue):
     def retire(self):
         """The stream was deleted; returns how many messages it had."""
         self.retired = True
-        self.plane.queues.pop(self.id, None)
-        self.plane.streams.pop(self.id, None)
-        self.plane.dropped_streams.append(self.id)
-        self.plane.dirty = True
+        self.queues.by_id.pop(self.id, None)
+        self.streams.by_id.pop(self.id, None)
+        self.streams.dropped.append(self.id)
+        self.logs.dirty = True
         return self.ready_count
+
+
+cdef class Streams:
+    """What all streams share."""
+
+    def __cinit__(self, Queues queues not None, str incarnation_prefix):
+        self.queues = queues
+        self.by_id = {}
+        self.incarnation_prefix = incarnation_prefix
+        self.unsynced = []
+        self.syncing = []
+        self.dropped = []
+        self.scanning = {}
+
+    def __repr__(self):
+        return f"<Streams {len(self.by_id)}>"
+
+    @property
+    def filtering(self):
+        """What filters made of all streams there were, as each of them has it."""
+        return tally_of(&self.filtered)
+
+    cdef Stream add(self, uint32_t queue_id, str name):
+        cdef Stream stream = Stream(self.queues, queue_id, name, True)
+        stream.streams = self
+        self.queues.by_id[queue_id] = self.by_id[queue_id] = stream
+        return stream
+
+    cdef int retain(self) except -1:
+        """Drop what is too old or too much; once a second, since streams that nobody writes to
+        age, too."""
+        cdef Stream stream
+        cdef uint64_t now_ms = self.queues.clock.now_ms
+        if now_ms - self.retained_ms < RETAIN_EVERY_MS:
+            return 0
+        self.retained_ms = now_ms
+        for stream in self.by_id.values():
+            stream.retain()
+        return 0
+
+    cdef list begin_sync(self):
+        """What storage has to do: (stream id, writes, drops); None for both: all its files go."""
+        cdef Stream stream
+        unsynced, self.unsynced = self.unsynced, []
+        self.syncing = [stream for stream in unsynced if not (<Stream> stream).retired]
+        work = [(<Stream> stream).begin_sync() for stream in self.syncing]
+        work += [(number, None, None) for number in self.dropped]
+        self.dropped = []
+        return work
+
+    cdef int end_sync(self, object streams) except -1:
+        """That is on disk."""
+        cdef Stream stream
+        written = {number: parts for number, parts, _ in streams}
+        syncing, self.syncing = self.syncing, []
+        for stream in syncing:
+            stream.end_sync(written[stream.id])
+        return 0

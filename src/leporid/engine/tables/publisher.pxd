@@ -1,17 +1,19 @@
 """Publishes rows that came as a table."""
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 
-from leporid.engine.plane cimport Plane
-from leporid.engine.connection.sender cimport Sender
-from leporid.engine.routing.route_cache cimport Route, RouteCache
+from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.routing.route cimport Route
+from leporid.engine.routing.route_cache cimport LastRoute, RouteCache
+from leporid.engine.wire.message cimport Message
 
-cdef class Publisher(Sender):
+cdef class Publisher:
     cdef readonly uint64_t accepted, duplicates, unroutable, refused
     cdef readonly uint64_t generation   # to wait for; 0: none
     cdef public list waiting        # (row, exchange, due_ms, number) of what waits; None: unasked
     cdef uint64_t row               # that comes next
-    cdef Plane plane
+    cdef Publishing publishing
+    cdef LastRoute last
     cdef object routes_of           # (name) -> RouteCache
     cdef bytes producer
     cdef uint64_t sequence          # of the next row
@@ -19,9 +21,6 @@ cdef class Publisher(Sender):
     cdef RouteCache spread_routes
     cdef uint64_t spread_epoch
     cdef uint64_t run, run_start    # the upper half of a sequence number, and its hash
-    cdef Route spread_route(self, const uint8_t *names, size_t names_len,
-                            const uint8_t *properties, size_t properties_len, uint64_t sequence)
+    cdef Route spread_route(self, const Message *message, uint64_t sequence)
     cdef uint64_t spread_number(self, uint64_t sequence) except? 0
-    cdef int publish_row(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
-                         size_t properties_len, const uint8_t *body, size_t body_len,
-                         uint64_t sequence, bint keyless) except -1
+    cdef int publish_row(self, Message *message, uint64_t sequence, bint keyless) except -1

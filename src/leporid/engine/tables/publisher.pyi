@@ -3,16 +3,15 @@
 
 from collections.abc import Callable
 
-from leporid.engine.connection.sender import Sender
-from leporid.engine.plane import Plane
+from leporid.engine.publishing.publishing import Publishing
 from leporid.engine.tables.rows import Rows
 
-class Publisher(Sender):
+class Publisher:
     """Publishes the rows of one request; used on the broker's thread."""
 
     def __init__(
         self,
-        plane: Plane,
+        publishing: Publishing,
         routes_of: Callable[[str], object],
         producer: bytes | None = ...,
         sequence: int = ...,

@@ -1,0 +1,38 @@
+"""What all connections share."""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+cdef class Connections  # before the modules that know it, too
+
+from leporid.engine.connection.timeouts cimport Timeouts
+from leporid.engine.log.logs cimport Clock, Logs
+from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.selecting.filtered_consumers cimport Searches
+from leporid.engine.selecting.verdicts cimport Verdicts
+from leporid.engine.stream.stream cimport Streams
+
+cdef class Connections:
+    cdef Logs logs
+    cdef Clock clock
+    cdef Queues queues
+    cdef Streams streams
+    cdef Publishing publishing
+    cdef Searches searches
+    cdef Verdicts verdicts
+    cdef Timeouts timeouts              # deliveries that nobody settles
+    cdef public bint publishers_blocked
+    cdef public uint64_t message_bytes_max
+    cdef public uint64_t consumer_timeout_ms    # of those that say nothing else; 0: none
+    cdef readonly uint64_t received_bytes, sent_bytes
+    cdef list touched                   # connections with output
+    cdef list confirming                # channels with unconfirmed publishes
+    cdef list held                      # connections that wait for a generation
+    cdef list resuming                  # connections whose input waited for output or dead letters
+    cdef uint8_t *inbox                 # where every connection reads to
+    cdef readonly size_t inbox_bytes
+    cdef void *spare_outputs[16]
+    cdef int spare_output_count
+    cdef int resume_input(self) except -1
+    cdef int confirm(self) except -1
+    cdef int end_sync(self, uint64_t generation) except -1

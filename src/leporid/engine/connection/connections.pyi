@@ -1,0 +1,32 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of connections.pyx."""
+
+from typing import Final
+
+from leporid.engine.connection.connection import Connection
+from leporid.engine.publishing.publishing import Publishing
+from leporid.engine.selecting.filtered_consumers import Searches
+from leporid.engine.stream.stream import Streams
+
+MESSAGE_BYTES_MAX: Final[int]
+
+class Connections:
+    """What all connections share; made by `Engine`."""
+
+    publishers_blocked: bool
+    """Do not read from connections that have published."""
+    message_bytes_max: int
+    consumer_timeout_ms: int
+    """How long a delivery may be unsettled whose queue and consumer say nothing; 0: for ever."""
+
+    def __init__(self, publishing: Publishing, streams: Streams, searches: Searches) -> None: ...
+    @property
+    def received_bytes(self) -> int: ...
+    @property
+    def sent_bytes(self) -> int: ...
+    @property
+    def inbox_bytes(self) -> int:
+        """Size of the buffer that every connection reads to."""
+
+    def take_touched(self) -> list[Connection]:
+        """Connections that have output or want to be closed, since the last call."""

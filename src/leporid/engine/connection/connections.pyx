@@ -1,0 +1,95 @@
+"""What all connections share: buffers, who waits for what, and what there is for them to use.
+
+Responsible for those that wait for the disk, for room, or to be confirmed. It does not know what
+any of them sends. Invariant: nothing that waits for a generation leaves before every byte and
+every definition of that generation is on disk.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from leporid.engine.connection.channel cimport Channel
+from leporid.engine.connection.connection cimport Connection
+from leporid.engine.connection.timeouts cimport Timeouts
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.selecting.filtered_consumers cimport Searches
+from leporid.engine.stream.stream cimport Streams
+
+# One message at most (RabbitMQ 3.13's max_message_size).
+MESSAGE_BYTES_MAX = 128 * 1024 * 1024
+
+cdef enum:
+    # Everything of one connection that may wait for its next frame (a method, a header and a body
+    # frame with a payload of 128 KiB) and one turn's reading behind it.
+    INBOX_BYTES = 512 * 1024
+
+
+cdef class Connections:
+    """All connections of one broker."""
+
+    def __cinit__(self, Publishing publishing not None, Streams streams not None,
+                  Searches searches not None):
+        self.publishing = publishing
+        self.streams = streams
+        self.searches = searches
+        self.verdicts = searches.verdicts
+        self.queues = publishing.queues
+        self.logs = publishing.logs
+        self.clock = publishing.logs.clock
+        self.timeouts = Timeouts(self)
+        self.message_bytes_max = MESSAGE_BYTES_MAX
+        self.touched = []
+        self.confirming = []
+        self.held = []
+        self.resuming = []
+        self.inbox_bytes = INBOX_BYTES
+        self.inbox = <uint8_t *> malloc(INBOX_BYTES)
+        if self.inbox == NULL:
+            raise MemoryError("no memory for the input buffer")
+
+    def __dealloc__(self):
+        free(self.inbox)
+        for at in range(self.spare_output_count):
+            free(self.spare_outputs[at])
+
+    def take_touched(self):
+        """Connections that have output or want to be closed, since the last call."""
+        touched, self.touched = self.touched, []
+        return touched
+
+    cdef int resume_input(self) except -1:
+        """What kept input of some waiting may be over."""
+        cdef Connection connection
+        resuming, self.resuming = self.resuming, []
+        for connection in resuming:
+            if not connection.is_lost:
+                connection.paused = False
+                connection.resume_input()
+                connection.output.touch()
+        return 0
+
+    cdef int confirm(self) except -1:
+        """Tell publishers what is on disk."""
+        cdef Channel channel
+        if not self.confirming:
+            return 0
+        waiting, self.confirming = self.confirming, []
+        for channel in waiting:
+            if channel.confirm():
+                self.confirming.append(channel)
+        return 0
+
+    cdef int end_sync(self, uint64_t generation) except -1:
+        """That generation is on disk: whoever waited for it goes on."""
+        cdef Connection connection
+        held, self.held = self.held, []
+        for connection in held:
+            if connection.is_lost:
+                continue
+            if connection.held > generation:
+                self.held.append(connection)
+                self.logs.awaited = True
+            else:
+                connection.release()
+        return 0

@@ -1,0 +1,50 @@
+"""Bytes that wait to be sent to one peer."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+from leporid.engine.connection.connections cimport Connections
+from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.wire cimport Record
+
+cdef enum:
+    OUTPUT_HIGH_BYTES = 192 * 1024
+    OUTPUT_LOW_BYTES = 64 * 1024
+    OUTPUT_USUAL_BYTES = 256 * 1024
+
+cdef class Output:
+    cdef Connections connections
+    cdef object owner               # the connection
+    cdef uint8_t *out
+    cdef size_t out_start, out_end, out_capacity
+    cdef uint8_t *scratch           # properties with a header more
+    cdef size_t scratch_len
+    cdef bint touched               # stands in connections.touched
+    cdef public uint32_t frame_max
+    cdef dict stalled               # takers that wait for this output to drain, each once
+    cdef public uint64_t last_sent_ms
+    cdef int touch(self) except -1
+    cdef int sent(self, size_t count) except -1
+    cdef int resume_stalled(self) except -1
+    cdef int drop_buffers(self) except -1
+    cdef uint8_t *room(self, size_t size) except NULL
+    cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                            uint64_t tag, bint redelivered, const Record *record) except -1
+    cdef int grow_scratch(self, size_t size) except -1
+    cdef int write_delivery_with(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                                 uint64_t tag, bint redelivered, const Record *record,
+                                 const uint8_t *field, uint64_t value) except -1
+    cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                               uint64_t tag, uint64_t offset, const Record *record) except -1
+    cdef int write_counted(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                           uint64_t tag, bint redelivered, const Record *record,
+                           uint64_t count) except -1
+    cdef int write_content_with(self, uint16_t channel, const Message *message,
+                                const uint8_t *field, uint64_t value) except -1
+    cdef int write_heartbeat(self) except -1
+    cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
+                       const Record *record, bint counted, uint64_t count) except -1
+    cdef int write_settled(self, uint16_t channel, uint16_t method, uint64_t tag,
+                           bint multiple) except -1
+    cdef int write_method(self, uint16_t channel, const uint8_t *payload, size_t size) except -1
+    cdef int write_content(self, uint16_t channel, const uint8_t *properties,
+                           size_t properties_len, const uint8_t *body, size_t body_len) except -1

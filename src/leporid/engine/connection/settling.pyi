@@ -1,1 +1,0 @@
-# Nothing of settling.pyx is seen by Python.

@@ -1,0 +1,154 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of engine.pyx."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from leporid.engine.connection.connection import Connection, _Session
+from leporid.engine.connection.connections import Connections
+from leporid.engine.connection.group_retries import GroupRetries
+from leporid.engine.internal.delays import Delays
+from leporid.engine.internal.verdict_queue import VerdictQueue
+from leporid.engine.log.logs import Clock, Logs
+from leporid.engine.publishing.publishing import Publishing
+from leporid.engine.queue.exchange_cache import ExchangeCache
+from leporid.engine.queue.queue import Queue
+from leporid.engine.queue.queues import Queues
+from leporid.engine.queue.unique_queue import UniqueQueue
+from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
+from leporid.engine.routing.route_cache import RouteCache
+from leporid.engine.selecting.filtered_consumers import Searches
+from leporid.engine.selecting.verdicts import Verdicts
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.stream.stream import Stream, Streams
+
+# Segment number, size of its file, offset, bytes.
+_Write: TypeAlias = tuple[int, int, int, memoryview | bytes]
+_StreamWork: TypeAlias = tuple[int, list[_Write] | None, list[int] | None]
+
+class Engine:
+    """The data plane of one broker; one thread uses it."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        durable_segment_bytes: int = ...,
+        transient_segment_bytes: int = ...,
+    ) -> None: ...
+    @property
+    def clock(self) -> Clock:
+        """The time; set at each turn."""
+
+    @property
+    def logs(self) -> Logs: ...
+    @property
+    def queues(self) -> Queues: ...
+    @property
+    def streams(self) -> Streams: ...
+    @property
+    def verdicts(self) -> Verdicts: ...
+    @property
+    def searches(self) -> Searches: ...
+    @property
+    def publishing(self) -> Publishing: ...
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def next_due_ms(self) -> int:
+        """When `run` must be called although nothing came; 0: never."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether `run` would find something to do."""
+
+    def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
+        """A new queue; the number is 0 for one that a restart forgets."""
+
+    def unique_queue(self, queue_id: int, name: str, durable: bool) -> UniqueQueue:
+        """A new queue that takes no message twice."""
+
+    def cache(
+        self, queue_id: int, name: str, durable: bool, *, size: int, ttl_ms: int | None
+    ) -> ExchangeCache:
+        """What an exchange remembers of messages, at most so many and for so long."""
+
+    def stream(self, queue_id: int, name: str) -> Stream:
+        """A new stream, made before replay."""
+
+    def delays(
+        self,
+        queue_id: int,
+        routes: object,
+        routed: Callable[[str, Sequence[str], bytes], Sequence[object]],
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
+    ) -> Delays:
+        """What waits in an exchange; made when something does, or before replay."""
+
+    def verdict_queue(
+        self,
+        queue_id: int,
+        name: str,
+        queue: object | None,
+        routed: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
+        elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
+    ) -> VerdictQueue:
+        """What of a binding waits for a filter class.
+
+        `queue` is None where an exchange is bound; `routed` gives its queues for (exchange, keys,
+        properties).
+        """
+
+    def group_retries(self, queue_id: int, name: str) -> GroupRetries:
+        """What members of a group gave back; made with its first option, or before replay."""
+
+    def route_cache(
+        self,
+        name: str,
+        resolve: Callable[[str, bytes | None], object],
+        cacheable: bool,
+    ) -> RouteCache:
+        """The cache of routes for one exchange."""
+
+    def conditional_route(
+        self, queues: Iterable[object], filtered: Iterable[tuple[Filter, object]]
+    ) -> ConditionalRoute:
+        """What a resolver answers for a key if some of its queues take some messages only.
+
+        Args:
+            queues: of every message.
+            filtered: None of the queues is among `queues`.
+        """
+
+    def filter_outcomes(self, filters: Iterable[Filter]) -> FilterOutcomes:
+        """What a resolver answers for a key if filters decide more than which queues take it."""
+
+    def connection(self, session: _Session | None = None) -> Connection:
+        """A new connection; set its `session` before it reads."""
+
+    def run(self) -> None:
+        """Expire, deliver and confirm what is due; after each turn."""
+
+    def publish(
+        self,
+        queues: Sequence[object],
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes,
+        producer: bytes | None = None,
+        sequence: int = 0,
+        elsewhere: Callable[[], Sequence[object]] | None = None,
+    ) -> bool:
+        """A message of the broker's own, such as a dead letter; returns whether it is new."""
+
+    def mark_clean(self) -> None:
+        """The last facts of an orderly shutdown."""
+
+    def begin_sync(self) -> tuple[int, list[_Write], list[int], list[_StreamWork]] | None:
+        """Close the generation: its number, writes, drops, streams; None when there is nothing."""
+
+    def end_sync(
+        self, generation: int, writes: list[_Write], streams: Sequence[_StreamWork] = ()
+    ) -> None:
+        """That generation is on disk."""

@@ -1,0 +1,250 @@
+"""The engine: the data plane of one broker, and the order in which its parts work.
+
+Responsible for making the parts and what the control plane asks for, for the order of work within a
+turn (`run`), and for the steps of a sync. It keeps nothing itself, never opens a file, reads a clock
+or draws a random number: the server sets `clock`, writes what `begin_sync` hands out and says
+`end_sync`.
+
+Invariant: nothing that waits for a generation (a confirm, a held answer) leaves before every byte
+and every definition of that generation is on disk.
+"""
+
+from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
+
+from leporid.engine.connection.connection cimport Connection
+from leporid.engine.connection.connections cimport Connections
+from leporid.engine.connection.group_retries cimport GroupRetries
+from leporid.engine.internal.backlog cimport make_backlog
+from leporid.engine.internal.delays cimport Delays
+from leporid.engine.internal.verdict_queue cimport VerdictQueue
+from leporid.engine.log.cleaning cimport clean, compact
+from leporid.engine.log.facts cimport append_clean, flush_settles
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.queue.exchange_cache cimport ExchangeCache
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.queue.timed_queue cimport run_timed
+from leporid.engine.queue.unique_queue cimport UniqueQueue
+from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterOutcomes
+from leporid.engine.routing.route cimport make_route
+from leporid.engine.routing.route_cache cimport RouteCache
+from leporid.engine.selecting.filtered_consumers cimport Searches
+from leporid.engine.selecting.verdicts cimport Verdicts
+from leporid.engine.stream.scanning cimport scan
+from leporid.engine.stream.stream cimport Streams
+from leporid.engine.wire.message cimport Message, message_of
+from leporid.engine.wire.wire cimport Props, walk_properties
+
+from functools import partial
+
+cdef enum:
+    TRANSIENT_SEGMENT_BYTES = 1024 * 1024
+    DURABLE_SEGMENT_BYTES = 16 * 1024 * 1024
+    CLEAN_EVERY_MS = 100
+
+
+def _make_backlog(Publishing publishing, Queue queue):
+    """What `Queues` makes backlogs with, which it does not know."""
+    return make_backlog(publishing, queue)
+
+
+cdef class Engine:
+    """The data plane of one broker; one thread uses it.
+
+    Args:
+        seed: any 32-bit number, different for each data directory; it makes records of another
+            log invalid in this one.
+    """
+
+    def __cinit__(self, uint32_t seed=0, *, size_t durable_segment_bytes=DURABLE_SEGMENT_BYTES,
+                  size_t transient_segment_bytes=TRANSIENT_SEGMENT_BYTES):
+        self.logs = Logs(seed, durable_segment_bytes, transient_segment_bytes)
+        self.clock = self.logs.clock
+        self.queues = Queues(self.logs)
+        self.streams = Streams(self.queues, f"{seed:08x}")
+        self.verdicts = Verdicts()
+        self.searches = Searches(self.verdicts)
+        self.publishing = Publishing(self.queues)
+        self.queues.make_backlog = partial(_make_backlog, self.publishing)
+        self.connections = Connections(self.publishing, self.streams, self.searches)
+
+    def __repr__(self):
+        return (f"<Engine generation={self.logs.generation} synced={self.logs.synced} "
+                f"queues={len(self.queues.by_id)}>")
+
+    # ------------------------------------------------------------- what there is
+
+    def queue(self, uint32_t queue_id, str name not None, bint durable):
+        """A queue; `queue_id` is the definition's, or 0 for one that a restart forgets.
+
+        Durable queues are made before replay, which gives them their messages.
+        """
+        return self.queues.add(Queue(self.queues, self.queues.id_of(queue_id), name, durable))
+
+    def unique_queue(self, uint32_t queue_id, str name not None, bint durable):
+        """A queue that takes no message twice (x-message-deduplication)."""
+        return self.queues.add(
+            UniqueQueue(self.queues, self.queues.id_of(queue_id), name, durable))
+
+    def cache(self, uint32_t queue_id, str name not None, bint durable, *, size, ttl_ms):
+        """What an exchange remembers; `size` and `ttl_ms` bound it (None: no time)."""
+        cdef ExchangeCache cache = ExchangeCache(
+            self.queues, self.queues.id_of(queue_id), name, durable)
+        cache.set_cache(size, ttl_ms)
+        return self.queues.add(cache)
+
+    def stream(self, uint32_t queue_id, str name not None):
+        """A stream; made before replay, which gives it its messages."""
+        return self.streams.add(queue_id, name)
+
+    def delays(self, uint32_t queue_id, RouteCache routes not None, routed not None,
+               elsewhere=None):
+        """What waits in an exchange; made when something does, or before replay.
+
+        Args:
+            queue_id: the definition's, or 0 for an exchange that a restart forgets.
+            routes: of the exchange.
+            routed: gives the queues for (exchange, keys, properties): of what it was published
+                to, which may be an exchange above.
+            elsewhere: gives those of its alternate exchange, for what full queues refuse.
+        """
+        cdef Delays delays = Delays(
+            self.queues, self.queues.id_of(queue_id), routes.name, queue_id != 0)
+        delays.publishing = self.publishing
+        delays.routes, delays.routed, delays.elsewhere = routes, routed, elsewhere
+        routes.delays = delays
+        return self.queues.add(delays)
+
+    def verdict_queue(self, uint32_t queue_id, str name not None, Queue queue, routed=None,
+                      elsewhere=None):
+        """What of a binding waits for a filter class; made with the binding, or before replay.
+
+        Args:
+            queue_id: the definition's, or 0 for a binding that a restart forgets.
+            queue: where it leads, or None for an exchange.
+            routed: gives the queues of that exchange for (exchange, keys, properties).
+            elsewhere: gives those of an alternate exchange, for what full queues refuse.
+        """
+        cdef VerdictQueue waiting = VerdictQueue(
+            self.queues, self.queues.id_of(queue_id), name, queue_id != 0)
+        waiting.publishing, waiting.verdicts = self.publishing, self.verdicts
+        waiting.routed, waiting.elsewhere = routed, elsewhere
+        waiting.way = None if queue is None else make_route([queue])
+        return self.queues.add(waiting)
+
+    def group_retries(self, uint32_t queue_id, str name not None):
+        """What members of a group gave back; made with its first option, or before replay."""
+        cdef GroupRetries retries = GroupRetries(self.queues, queue_id, name, True)
+        retries.publishing = self.publishing
+        return self.queues.add(retries)
+
+    def route_cache(self, str name not None, resolve, bint cacheable):
+        """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""
+        return RouteCache(name, resolve, cacheable)
+
+    def conditional_route(self, queues, filtered):
+        """What a resolver answers for a key if some of its queues take some messages only: queues
+        of every message; and (filter, queue), none of them among those."""
+        return ConditionalRoute(self.publishing.filters, queues, filtered)
+
+    def filter_outcomes(self, filters):
+        """What a resolver answers for a key if filters decide more than which queues take it."""
+        return FilterOutcomes(self.publishing.filters, filters)
+
+    def connection(self, session=None):
+        """A new connection; set its `session` before it reads."""
+        return Connection(self.connections, session)
+
+    # ------------------------------------------------------------- publishing
+
+    def publish(self, queues, str exchange not None, str key not None, bytes properties not None,
+                bytes body not None, bytes producer=None, uint64_t sequence=0, elsewhere=None):
+        """A message of the broker's own, such as a dead letter, straight into queues.
+
+        A queue that is full and refuses publishes gets it when it has room, unless it makes a dead
+        letter of it, or no queue takes it and `elsewhere()` has some. Returns whether it is new
+        anywhere; with a producer, what has it already leaves it out.
+        """
+        cdef Props props
+        cdef Message message
+        cdef bytes names = b"".join(
+            bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
+        message = message_of(names, properties, body)
+        if walk_properties(message.properties, message.properties_len, &props):
+            raise ValueError("properties do not parse")
+        self.publishing.publish_own(make_route(queues), &message, &props, producer, sequence,
+                                    elsewhere, self.queues.dead_lettering.replacing)
+        return self.publishing.fresh
+
+    # ------------------------------------------------------------- turns
+
+    def run(self):
+        """Expire, deliver and confirm what is due; after each turn."""
+        if self.ended:
+            return
+        self.queues.dead_lettering.turn()
+        self.connections.resume_input()
+        self.streams.retain()
+        self.queues.turn()
+        self.connections.timeouts.turn()
+        self.searches.turn()
+        self.queues.work()
+        if self.queues.due_queues:
+            run_timed(self.queues)
+            self.queues.work()
+        if self.streams.scanning:
+            scan(self.streams)
+        self.connections.confirm()
+        if self.logs.unsettled:
+            flush_settles(self.logs, 0)
+        compact(self.logs)
+
+    @property
+    def next_due_ms(self):
+        """When `run` must be called although nothing came; 0: never."""
+        cdef uint64_t earliest_ms = min(self.queues.next_due_ms,
+                                        self.connections.timeouts.timers.next_ms())
+        return 0 if earliest_ms == UINT64_MAX else earliest_ms
+
+    @property
+    def busy(self):
+        """Whether `run` would find something to do."""
+        return bool(self.queues.ready_queues or self.queues.offers or self.connections.resuming
+                    or self.queues.dead_lettering.waiting or self.queues.timeouts_changed
+                    or self.queues.due_queues or self.streams.scanning or self.searches.queues)
+
+    # ------------------------------------------------------------- sync
+
+    def mark_clean(self):
+        """The last facts of an orderly shutdown; no turn comes after it that would add others."""
+        flush_settles(self.logs, 0)
+        self.queues.append_delivered()
+        append_clean(self.logs)
+        self.ended = True
+
+    def begin_sync(self):
+        """Close the generation: (generation, writes, drops, streams), or None when there is
+        nothing to do.
+
+        `writes` are (segment number, file size, offset, bytes), oldest first; the bytes stay valid
+        until `end_sync`. `drops` are numbers of segments whose files go, after the writes.
+        `streams` are (stream id, writes, drops) of logs of their own; with None for both, the
+        stream is gone and all its files go, after the definitions say so.
+        """
+        if self.logs.unsettled:
+            flush_settles(self.logs, 0)
+        if not (self.logs.dirty or self.logs.awaited or self.logs.dropped):
+            return None
+        streams = self.streams.begin_sync()
+        return *self.logs.begin_sync(), streams
+
+    def end_sync(self, uint64_t generation, writes, streams=()):
+        """That generation is on disk."""
+        self.logs.end_sync(generation, writes)
+        self.streams.end_sync(streams)
+        self.queues.dead_lettering.end_sync(generation)
+        self.connections.end_sync(generation)
+        if self.clock.now_ms - self.logs.cleaned_ms >= CLEAN_EVERY_MS:
+            self.logs.cleaned_ms = self.clock.now_ms
+            clean(self.logs)

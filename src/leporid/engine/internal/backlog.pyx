@@ -1,0 +1,155 @@
+"""The backlog of a queue: what the broker itself sends to it while it is full and refuses more.
+
+Such a message (a delayed one that is due, a dead letter, one that a filter class let pass) has no
+publisher who could be told. It waits here, in order, until there is room: `wake` is called when
+the queue has delivered something, and a timer sees the rest. It does not know why a message was
+sent.
+
+A hidden queue, so that the log, replay, cleaning and checks treat what waits as they treat any
+message; replay makes it when it meets its id. Invariants: a message enters the queue and leaves
+the backlog in one transaction; messages beyond the limits, and those that waited too long, are
+counted by `given_up` of the queue.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, Slot
+from leporid.engine.queue.queue cimport REJECT_PUBLISH, REJECT_PUBLISH_DLX, Queue
+from leporid.engine.routing.route cimport Route, make_route
+from leporid.engine.wire.message cimport Message, message_in, properties_in
+from leporid.engine.wire.wire cimport Props, Record
+
+
+cdef Backlog make_backlog(Publishing publishing, Queue queue):
+    """The backlog of a queue that has none."""
+    cdef Backlog backlog = Backlog(
+        queue.queues, queue.id | BACKLOG_BIT, queue.name, queue.durable)
+    backlog.publishing, backlog.queue = publishing, queue
+    return backlog
+
+
+cdef class Backlog(TimedQueue):
+    """What waits for room in one queue; made by `make_backlog`."""
+
+    def __cinit__(self, *_):
+        self.pause_ms = PAUSE_MIN_MS
+
+    def __repr__(self):
+        return f"<Backlog {self.name!r} ready={self.ready_count}>"
+
+    # ------------------------------------------------------------- coming
+
+    cdef bint admits(self, uint32_t body_len) except -1:
+        """Whether a message may wait here; if not, that is counted."""
+        if not self.fits(body_len):
+            self.note_given_up("too_large")
+            return False
+        if (self.ready_count >= BACKLOG_MESSAGES_MAX
+                or self.ready_bytes + body_len > BACKLOG_BYTES_MAX):
+            self.note_given_up("backlog_full")
+            return False
+        return True
+
+    cdef bint fits(self, uint32_t body_len):
+        """Whether the queue could take such a message if it was empty."""
+        return self.queue.overflow != REJECT_PUBLISH or (
+            self.queue.length_limit > 0 and body_len <= self.queue.bytes_limit)
+
+    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
+        Queue.push(self, position, body_len, priority)
+        # Not a timer of the queues': `turn` looks at the head only, which is there the longest.
+        self.index.slot_of(self.next_seq - 1).expires_at_ms = self.queues.clock.now_ms + WAITING_MS_MAX
+        self.wake()
+        return 0
+
+    cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
+        """Time to live begins when a message enters the queue."""
+        return 0
+
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
+        cdef Slot *slot = self.index.slot_of(seq)
+        cdef uint64_t over_ms = self.logs.record(position).timestamp_ms + WAITING_MS_MAX
+        slot.deliveries = 0
+        slot.expires_at_ms = self.queues.clock.now_ms + max(over_ms, self.queues.clock.wall_ms + 1) \
+            - self.queues.clock.wall_ms
+        return 0
+
+    # ------------------------------------------------------------- going
+
+    cdef void wake(self):
+        """The queue may have room."""
+        if not self.ready_count or self.is_due:
+            return
+        if not self.queue.is_full(0):
+            self.make_due()
+        elif not self.alarm_ms:
+            self.set_alarm(self.queues.clock.now_ms + self.pause_ms)
+
+    cdef bint turn(self, size_t most) except -1:
+        """Send what there is room for, up to `most`; returns whether there is more."""
+        cdef uint64_t seq = 0
+        cdef size_t left = most
+        cdef Slot *slot = self.head(&seq)
+        cdef uint32_t body_len
+        while slot != NULL:
+            if not left:
+                return True
+            left -= 1
+            body_len = self.logs.record(slot.position).body_len
+            if slot.expires_at_ms <= self.queues.clock.now_ms:
+                self.give_up(seq, slot, "expired")
+            elif not self.fits(body_len):
+                self.give_up(seq, slot, "too_large")
+            elif self.queue.refuses(body_len) and not (
+                    self.queue.overflow == REJECT_PUBLISH_DLX
+                    and self.queue.dead_letters is not None):
+                break
+            else:
+                self.send(seq, slot)
+                self.pause_ms = PAUSE_MIN_MS
+            slot = self.head(&seq)
+        self.is_due = False
+        if slot != NULL:
+            self.set_alarm(self.queues.clock.now_ms + self.pause_ms)
+            self.pause_ms = min(2 * self.pause_ms, <uint64_t> PAUSE_MAX_MS)
+        return False
+
+    cdef Slot *head(self, uint64_t *seq):
+        """The message that waits the longest; NULL without one."""
+        cdef Slot *slot
+        while self.head_seq < self.next_seq:
+            slot = self.index.slot_of(self.head_seq)
+            if slot == NULL:
+                self.head_seq = (self.head_seq // BLOCK_SLOTS + 1) * BLOCK_SLOTS
+            elif slot.state == READY:
+                seq[0] = self.head_seq
+                return slot
+            else:
+                self.head_seq += 1
+        self.head_seq = self.next_seq
+        return NULL
+
+    cdef int send(self, uint64_t seq, Slot *slot) except -1:
+        """Have the queue take a message; if it is full, it makes a dead letter of it."""
+        cdef const Record *record = self.logs.record(slot.position)
+        cdef Message message = message_in(record)
+        cdef Route route = make_route([self.queue])
+        cdef Props props
+        properties_in(record, &props)
+        route.refusing = self.queue.overflow == REJECT_PUBLISH_DLX
+        self.publishing.republish(self, seq, route, &message, &props, None, None)
+        return 0
+
+    cdef int give_up(self, uint64_t seq, Slot *slot, str reason) except -1:
+        self.settle(seq, slot)
+        return self.note_given_up(reason)
+
+    cdef int note_given_up(self, str reason) except -1:
+        if self.queue.given_up is not None:
+            self.queue.given_up(reason)
+        return 0
+
+    cdef int forget(self, uint64_t seq, Slot *slot) except -1:
+        slot.expires_at_ms = 0          # no timer of the queues' is its own
+        return Queue.forget(self, seq, slot)

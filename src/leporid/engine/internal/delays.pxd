@@ -1,0 +1,37 @@
+"""The delayed messages of one exchange."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.timed_queue cimport TimedQueue
+from leporid.engine.queue.timers cimport Timers
+from leporid.engine.routing.route cimport Route
+from leporid.engine.routing.route_cache cimport RouteCache
+from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.text cimport Bytes
+from leporid.engine.wire.wire cimport Props
+
+cdef class Delays(TimedQueue):
+    cdef Publishing publishing
+    cdef readonly uint64_t fired        # since the start, and so are the next two
+    cdef readonly uint64_t cancelled
+    cdef readonly uint64_t unroutable   # of those that were fired
+    cdef RouteCache routes              # of the exchange
+    cdef object routed                  # (exchange, keys, properties) -> queues
+    cdef object elsewhere               # the same, of the alternate exchange
+    cdef public object on_unroutable    # (): told when something came to no queue; or None
+    cdef Route route                    # to here and nowhere else, for publishes
+    cdef Timers due                     # of every entry, and of some that are gone
+    cdef Bytes scratch
+    cdef int arm(self, uint64_t seq, uint64_t came_ms, const Props *props) except -1
+    cdef uint64_t on_clock(self, uint64_t due_ms)
+    cdef int prune_due(self) except -1
+    cdef int fire(self, uint64_t seq, Slot *slot) except -1
+    cdef Route way(self, const Message *message, list keys)
+    cdef uint64_t due_of(self, const Slot *slot) except? 0
+    cdef bint waits(self, uint64_t seq, uint64_t at_ms)
+    cdef list first(self, size_t limit)
+    cdef list following(self, size_t limit, uint64_t at_ms, uint64_t seq)
+
+cdef Route postponed(RouteCache routes, const Props *props, uint64_t came_ms)

@@ -1,0 +1,365 @@
+"""Delayed messages: those of one exchange that wait until they are due.
+
+A hidden queue, so that the log, replay, cleaning and checks treat what waits as they treat any
+message; only what leaves it does so by time. When an entry is due its message goes through the
+exchange like one that is published now, and ends in the same transaction: a crash neither loses
+nor doubles it. It does not know exchanges or bindings: `routes` and `routed` do.
+
+Invariants: an entry's moment follows from its record alone, so that replay needs nothing else;
+at most one timer counts for each of these queues, whatever waits in it.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.log.producers cimport Producer
+from leporid.engine.queue.index cimport READY, Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.queue.timed_queue cimport TimedQueue
+from leporid.engine.queue.timers cimport Timer, Timers
+from leporid.engine.routing.route cimport Route, make_route
+from leporid.engine.routing.route_cache cimport RouteCache
+from leporid.engine.wire.message cimport (
+    Message, body_bytes, exchange_name, key_in, message_in, properties_bytes, properties_in,
+    routing_key, set_properties,
+)
+from leporid.engine.wire.text cimport bytes_room
+from leporid.engine.wire.wire cimport (
+    HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, Props, Record, walk_properties,
+)
+
+from heapq import heappop, heappush, heapreplace
+
+from leporid.amqp.errors import Fault
+from leporid.engine.wire.rewrites import copies_of, invalid_moment
+
+cdef extern from "when.h" nogil:
+    int WHEN_NOW
+    int WHEN_INVALID
+    int WHEN_TOO_FAR
+    int NEGATED_BYTES
+    int find_delay(const Props *props, uint64_t came_ms, int64_t *due_ms)
+    int find_due(const Props *props, uint64_t came_ms, int delaying, int64_t *due_ms)
+    size_t negated(uint8_t *to, const uint8_t *properties, size_t n, const Props *props, int mark)
+
+cdef extern from *:
+    """
+    #define PAST_MS (1ull << 50)
+    #define FAR_MS (1ull << 60)
+    """
+    uint64_t PAST_MS        # added to moments here: one may lie before the clock began
+    uint64_t FAR_MS         # later than anything is due
+
+cdef enum:
+    STALE_SLACK = 1024          # of entries that are gone, before it is worth looking for them
+    # Clocks are cut to whole milliseconds: without one more, a message could be early by a part.
+    CLOCK_STEP_MS = 1
+    PERSISTENT = 2
+
+
+cdef Route postponed(RouteCache routes, const Props *props, uint64_t came_ms):
+    """Where a message is kept that is not due yet; None: it goes its way now.
+
+    Args:
+        routes: of the exchange that it was published to.
+    """
+    cdef int64_t due_ms
+    cdef int when
+    if not props.marks & HAS_DELIVER_AT and not routes.delaying:
+        return None
+    when = find_due(props, came_ms, routes.delaying, &due_ms)
+    if when == WHEN_INVALID or when == WHEN_TOO_FAR:
+        by_delay = find_due(props, came_ms, False, &due_ms) == WHEN_NOW
+        raise invalid_moment(props.headers[:props.headers_len],
+                             "x-delay" if by_delay else "x-deliver-at", when == WHEN_TOO_FAR)
+    if when == WHEN_NOW:
+        return None
+    if routes.delays is None:
+        if routes.make_delays is None:
+            return None
+        routes.make_delays()
+    return (<Delays> routes.delays).route
+
+
+def delay_of(bytes raw not None):
+    """How long an x-delayed-message exchange keeps a message with these properties; 0: it does not.
+
+    Raises:
+        PreconditionFailed: longer than anything may be kept.
+    """
+    cdef Props props
+    cdef int64_t due_ms
+    cdef int when
+    if walk_properties(<const uint8_t *> PyBytes_AS_STRING(raw), len(raw), &props):
+        return 0
+    # A moment that had not come yet was waited for where the message was published.
+    when = find_delay(&props, 0, &due_ms)
+    if when == WHEN_TOO_FAR:
+        raise invalid_moment(props.headers[:props.headers_len], "x-delay", True)
+    return 0 if when == WHEN_NOW else due_ms
+
+
+cdef class Delays(TimedQueue):
+    """The delayed messages of one exchange; made by `Engine.delays`."""
+
+    def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
+        self.own_record = self.routes_again = True
+        self.due = Timers()
+        self.route = make_route([self])
+
+    def __dealloc__(self):
+        free(self.scratch.data)
+
+    def __repr__(self):
+        return f"<Delays {self.name!r} count={self.ready_count}>"
+
+    # ------------------------------------------------------------- coming
+
+    cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
+                            Producer producer, uint64_t sequence) except -1:
+        """Keep a message until it is due.
+
+        It is kept on disk whatever its delivery mode, as a delay is a promise for later; its
+        time to live begins when it enters a queue.
+        """
+        cdef Props lasting = props[0]
+        lasting.delivery_mode = PERSISTENT
+        lasting.expiration = NULL
+        self.queues.append([self], self.durable, message, &lasting, flags, producer, sequence)
+        self.arm(self.next_seq - 1, self.queues.clock.wall_ms, props)
+        self.wake()
+        return 0
+
+    cdef int arm(self, uint64_t seq, uint64_t came_ms, const Props *props) except -1:
+        """Note when an entry is due."""
+        cdef int64_t due_ms = 0
+        cdef Slot *slot = self.index.slot_of(seq)
+        if find_due(props, came_ms, self.routes.delaying, &due_ms) == WHEN_NOW:
+            due_ms = came_ms
+        slot.expires_at_ms = self.on_clock(due_ms)
+        self.prune_due()
+        return self.due.push(slot.expires_at_ms, self.id, seq)
+
+    cdef uint64_t on_clock(self, uint64_t due_ms):
+        """A moment in Unix time on the clock that never jumps; what is overdue has its order."""
+        return PAST_MS + self.queues.clock.now_ms + CLOCK_STEP_MS + due_ms - self.queues.clock.wall_ms
+
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
+        """The same for one that comes back from the log; all are armed before the first `wake`."""
+        cdef const Record *record = self.logs.record(position)
+        cdef Props props
+        self.index.slot_of(seq).deliveries = 0
+        properties_in(record, &props)
+        return self.arm(seq, record.timestamp_ms, &props)
+
+    cdef void wake(self):
+        """Have the plane make_due when the first is due."""
+        if self.due.count:
+            self.set_alarm(max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS)
+
+    cdef bint waits(self, uint64_t seq, uint64_t at_ms):
+        """Whether there is an entry that is due then."""
+        cdef Slot *slot = self.index.slot_of(seq)
+        return slot != NULL and slot.state == READY and slot.expires_at_ms == at_ms
+
+    cdef int prune_due(self) except -1:
+        """Forget the moments of entries that are gone, if there are many."""
+        if self.due.count > STALE_SLACK + self.ready_count + self.ready_count // 4:
+            self.due.prune(still_waits, self)
+        return 0
+
+    # ------------------------------------------------------------- going
+
+    cdef bint turn(self, size_t most) except -1:
+        """Send up to `most` that are due on their way; returns whether there are more."""
+        cdef Timer due
+        while self.due.count and self.due.heap[0].at_ms <= PAST_MS + self.queues.clock.now_ms:
+            if not most:
+                return True
+            due = self.due.pop()
+            if self.waits(due.seq, due.at_ms):
+                self.fire(due.seq, self.index.slot_of(due.seq))
+                most -= 1
+        self.is_due = False
+        self.wake()
+        return False
+
+    cdef int fire(self, uint64_t seq, Slot *slot) except -1:
+        """Publish a message whose time has come, and end its entry."""
+        cdef const Record *record = self.logs.record(slot.position)
+        cdef Message message = message_in(record)
+        cdef Props props
+        cdef Route route
+        cdef bytes changed
+        cdef list keys = None
+        cdef uint8_t *to
+        cdef int mark
+        properties_in(record, &props)
+        # Negative, both say that they are over, wherever the message goes from here.
+        self.scratch.used = 0
+        if bytes_room(&self.scratch, 2 * message.properties_len + 3 * NEGATED_BYTES):
+            raise MemoryError("no memory for the properties of a delayed message")
+        to = self.scratch.data
+        for mark in (HAS_DELAY, HAS_DELIVER_AT):
+            if props.marks & mark:
+                message.properties_len = negated(to, message.properties, message.properties_len,
+                                                 &props, mark)
+                message.properties = to
+                to += message.properties_len
+                walk_properties(message.properties, message.properties_len, &props)
+        if props.marks & (HAS_CC | HAS_BCC):
+            changed, keys = copies_of(properties_bytes(&message))
+            set_properties(&message, changed)
+            keys = [routing_key(&message), *keys]
+            walk_properties(message.properties, message.properties_len, &props)
+        route = self.way(&message, keys)
+        route = self.publishing.republish(self, seq, route, &message, &props, self.elsewhere, keys)
+        self.fired += 1
+        if route is None or (route.unroutable and not route.refused and not route.duplicate):
+            self.unroutable += 1
+            if self.on_unroutable is not None:
+                self.on_unroutable()
+        return 0
+
+    cdef Route way(self, const Message *message, list keys):
+        """Where a message goes; `keys` if it has several. None: nobody knows, and nobody can be
+        told."""
+        cdef const uint8_t *key = key_in(message)
+        if keys is None and self.routes.cacheable:
+            try:
+                return self.routes.route_of(message, key + 1, key[0])
+            except Fault:
+                # An exchange asks publishers for strict keys, and this came from one above.
+                pass
+        try:
+            return make_route(self.routed(
+                exchange_name(message), [routing_key(message)] if keys is None else keys,
+                properties_bytes(message)))
+        except Fault:
+            return None
+
+    cdef int forget(self, uint64_t seq, Slot *slot) except -1:
+        slot.expires_at_ms = 0          # no timer of the queues' is its own
+        return Queue.forget(self, seq, slot)
+
+    def retire(self):
+        """The exchange was deleted, and what waited goes with it; returns how many that were."""
+        self.due = Timers()
+        return TimedQueue.retire(self)
+
+    # ------------------------------------------------------------- what the control plane asks
+
+    cdef uint64_t due_of(self, const Slot *slot) except? 0:
+        """When an entry is due, in Unix time; the same in every run of the broker."""
+        cdef const Record *record = self.logs.record(slot.position)
+        cdef Props props
+        cdef int64_t due_ms = 0
+        properties_in(record, &props)
+        if find_due(&props, record.timestamp_ms, self.routes.delaying, &due_ms) == WHEN_NOW:
+            return record.timestamp_ms
+        return <uint64_t> due_ms
+
+    def message(self, uint64_t seq):
+        """(due_ms, came_ms, exchange, key, body_bytes, properties) of what waits under a number;
+        None without one."""
+        cdef Slot *slot = self.index.slot_of(seq)
+        cdef const Record *record
+        cdef Message message
+        if slot == NULL or slot.state != READY:
+            return None
+        record = self.logs.record(slot.position)
+        message = message_in(record)
+        return (self.due_of(slot), record.timestamp_ms, readable(exchange_name(&message)),
+                readable(routing_key(&message)), record.body_len, properties_bytes(&message))
+
+    def content(self, uint64_t seq):
+        """(properties, body) of what waits under a number, which must be there."""
+        cdef Message message = message_in(
+            self.logs.record(self.index.slot_of(seq).position))
+        return properties_bytes(&message), body_bytes(&message)
+
+    def cancel(self, uint64_t seq):
+        """Drop what waits under a number; returns whether it was there."""
+        cdef Slot *slot = self.index.slot_of(seq)
+        if slot == NULL or slot.state != READY:
+            return False
+        self.settle(seq, slot)
+        self.cancelled += 1
+        self.prune_due()
+        return True
+
+    def upcoming(self, size_t limit, after=None):
+        """The numbers of what is due next, in the order in which it will be fired.
+
+        Args:
+            after: (due_ms, number) of the last one that is known already; it may be gone.
+        """
+        cdef uint64_t due_ms, seq, at_ms
+        cdef Slot *slot
+        if not limit:
+            return []
+        if after is None:
+            return self.first(limit)
+        due_ms, seq = after
+        slot = self.index.slot_of(seq)
+        if slot != NULL and slot.state == READY and self.due_of(slot) == due_ms:
+            return self.following(limit, slot.expires_at_ms, seq)
+        # Both clocks are cut to milliseconds, so where it stood is known to one or two.
+        at_ms = self.on_clock(min(due_ms, FAR_MS)) - 2 * CLOCK_STEP_MS
+        return self.following(limit, at_ms, 0)
+
+    cdef list first(self, size_t limit):
+        """Best first from the top of the heap, whose rest is never looked at."""
+        cdef size_t at
+        cdef list found = [], open = []
+        if self.due.count:
+            heappush(open, (self.due.heap[0].at_ms, self.due.heap[0].seq, 0))
+        while open and <size_t> len(found) < limit:
+            at_ms, seq, at = heappop(open)
+            if self.waits(seq, at_ms):
+                found.append(seq)
+            for at in range(2 * at + 1, min(2 * at + 3, self.due.count)):
+                heappush(open, (self.due.heap[at].at_ms, self.due.heap[at].seq, at))
+        return found
+
+    cdef list following(self, size_t limit, uint64_t at_ms, uint64_t seq):
+        """The first that come after a moment. What was listed before is passed over, and of the
+        rest of the heap no more is looked at than may be among them."""
+        cdef size_t at, depth = 1
+        cdef size_t[2 * 64] path        # two places for each level
+        cdef Timer *due
+        cdef uint64_t last_ms = ~<uint64_t> 0, last_seq = ~<uint64_t> 0
+        cdef list kept = []             # a heap, the last of them first
+        path[0] = 0
+        while depth:
+            depth -= 1
+            at = path[depth]
+            if at >= self.due.count:
+                continue
+            due = &self.due.heap[at]
+            if due.at_ms > last_ms or (due.at_ms == last_ms and due.seq >= last_seq):
+                continue                # and so is all that is below
+            path[depth], path[depth + 1] = 2 * at + 2, 2 * at + 1
+            depth += 2
+            if due.at_ms < at_ms or (due.at_ms == at_ms and due.seq <= seq):
+                continue
+            if not self.waits(due.seq, due.at_ms):
+                continue
+            if <size_t> len(kept) < limit:
+                heappush(kept, (-<object> due.at_ms, -<object> due.seq))
+            else:
+                heapreplace(kept, (-<object> due.at_ms, -<object> due.seq))
+            if <size_t> len(kept) == limit:
+                last_ms, last_seq = -kept[0][0], -kept[0][1]
+        return [-number for _, number in sorted(kept, reverse=True)]
+
+
+cdef bint still_waits(object given, Timer *timer) except -1:
+    return (<Delays> given).waits(timer.seq, timer.at_ms)
+
+
+cdef str readable(str text):
+    """For people: bytes that are no UTF-8 as a sign."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

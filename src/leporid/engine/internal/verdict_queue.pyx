@@ -1,0 +1,190 @@
+"""VerdictQueue: messages of one binding that wait for the verdicts of a filter class.
+
+A hidden queue, so that the log, replay, cleaning and checks treat what waits as they treat any
+message. Whoever asks the class takes a batch from the head and comes back with verdicts: what
+passes goes on to the destination of the binding, and ends here in the same transaction; the rest
+ends. It does not know who judges, nor bindings.
+
+Invariants: at most one batch is out, so what passes keeps its order; a message without a verdict
+stays; time to live begins where a message goes, not here; a queue gets a message once, also if
+several classes let it pass, or it had it without a verdict: the record names all who have it, and
+whoever lets it pass tells the others who are asked about it.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.queue.index cimport READY, UNACKED, Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.routing.route cimport Route, all_queues, make_route
+from leporid.engine.selecting.verdicts cimport VerdictBatch
+from leporid.engine.wire.message cimport (
+    Message, exchange_name, message_in, properties_bytes, properties_in, routing_key, targets_of,
+)
+from leporid.engine.wire.wire cimport HAS_CC, Props, Record, Target
+
+from leporid.amqp.errors import Fault
+from leporid.engine.wire.rewrites import copies_of
+
+
+cdef class VerdictQueue(Queue):
+    """What waits for one binding; made by `Engine.verdict_queue`."""
+
+    def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
+        self.asked = []
+        self.had = {}
+        self.limited = True             # so that `push` wakes: whatever comes must be judged
+
+    def __repr__(self):
+        return f"<VerdictQueue {self.name!r} ready={self.ready_count} judging={len(self.asked)}>"
+
+    cdef void wake(self):
+        """Have whoever asks the class know that there is something."""
+        if self.ready_count:
+            self.verdicts.asking[self] = None
+
+    cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
+        return 0
+
+    cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
+        self.index.slot_of(seq).deliveries = 0
+        return 0
+
+    # ------------------------------------------------------------- batches
+
+    def batch(self, size_t most, size_t bytes_max):
+        """The next messages as a frame for the filter server, and how many; None without any.
+
+        They wait for `judged` or `give_back`. There are at most `most` of them, and none is added
+        once there are `bytes_max` bytes.
+        """
+        cdef VerdictBatch batch = VerdictBatch(most, bytes_max)
+        cdef Slot *slot
+        cdef uint64_t seq
+        if self.asked:
+            raise ValueError("a batch is out already")
+        while batch.has_room():
+            slot = self.pop(&seq)
+            if slot == NULL:
+                break
+            self.asked.append(seq)
+            batch.add(self.logs.record(slot.position))
+        if not batch.count:
+            return None
+        try:
+            frame = batch.frame()
+        except MemoryError:
+            self.give_back()
+            raise
+        self.judging = True
+        return frame, batch.count
+
+    def judged(self, bytes verdicts not None):
+        """The batch is judged: what has a 1 goes on, in order, the rest ends."""
+        cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
+        cdef Slot *slot
+        cdef uint64_t seq
+        cdef size_t done = 0
+        if len(verdicts) != len(self.asked):
+            raise ValueError(f"{len(verdicts)} verdicts for {len(self.asked)} messages")
+        if self.way is not None:
+            # Anew: the queue's limits may have been set since.
+            self.way = make_route(all_queues(self.way))
+        try:
+            for seq in self.asked:
+                slot = self.index.slot_of(seq)
+                if slot != NULL and slot.state == UNACKED:
+                    if verdict[done]:
+                        self.go_on(seq, slot)
+                    else:
+                        self.dropped += 1
+                        self.had.pop(seq, None)
+                        self.settle(seq, slot)
+                done += 1
+        finally:
+            # All of them, unless there is a defect: then those that are left are asked about again.
+            del self.asked[:done]
+            self.give_back()
+
+    def give_back(self):
+        """Nobody judged what is left of the batch: it waits again, in its place."""
+        cdef Slot *slot
+        cdef uint64_t seq
+        asked, self.asked, self.judging = self.asked, [], False
+        for seq in asked:
+            slot = self.index.slot_of(seq)
+            if slot != NULL and slot.state == UNACKED:
+                self.unacked_count -= 1
+                self.come_back(seq, slot)
+
+    # ------------------------------------------------------------- going on
+
+    cdef int go_on(self, uint64_t seq, Slot *slot) except -1:
+        """Send a message that passed to the destination of the binding."""
+        cdef const Record *record = self.logs.record(slot.position)
+        cdef Message message = message_in(record)
+        cdef Props props
+        cdef Route route = self.way
+        cdef list others = [], keys = None
+        cdef bint alone = record.targets == 1
+        properties_in(record, &props)
+        if route is None:
+            keys = [routing_key(&message)]
+            if props.marks & HAS_CC:
+                keys += copies_of(properties_bytes(&message))[1]
+            try:
+                route = make_route(
+                    self.routed(exchange_name(&message), keys, properties_bytes(&message)))
+            except Fault:
+                pass                    # nobody knows, and nobody can be told
+        if route is not None and not alone:
+            others = self.others_of(record)
+            route = self.without_those_who_had_it(seq, record, route)
+            had = {queue.id for queue in all_queues(route)}
+        route = self.publishing.republish(
+            self, seq, route, &message, &props, self.elsewhere if alone else None, keys)
+        self.passed += 1
+        if route is None or (route.unroutable and not route.refused):
+            self.unroutable += route is None or not route.duplicate
+        for other, number in others:
+            (<VerdictQueue> other).note_had(number, had)
+        return 0
+
+    cdef list others_of(self, const Record *record):
+        """Where else a message waits for a verdict, and its numbers there."""
+        cdef const Target *target = targets_of(record)
+        cdef list found = []
+        cdef uint16_t at
+        for at in range(record.targets):
+            other = self.queues.by_id.get(target[at].queue)
+            if other is not self and type(other) is VerdictQueue:
+                found.append((other, target[at].seq))
+        return found
+
+    cdef Route without_those_who_had_it(self, uint64_t seq, const Record *record, Route route):
+        """A route without queues that had the message at once, or by somebody else's verdict."""
+        cdef const Target *target = targets_of(record)
+        cdef set had = self.had.pop(seq, None) or set()
+        cdef list queues = all_queues(route), left
+        cdef uint16_t at
+        for at in range(record.targets):
+            had.add(target[at].queue)
+        left = [queue for queue in queues if queue.id not in had]
+        if len(left) == len(queues):
+            return route
+        route = make_route(left)
+        route.duplicate = True
+        return route
+
+    cdef int note_had(self, uint64_t seq, set queues) except -1:
+        """Somebody else's verdict brought these queues a message that waits here, too."""
+        cdef Slot *slot = self.index.slot_of(seq)
+        if slot == NULL or slot.state != READY and slot.state != UNACKED:
+            return 0
+        if self.way is None:
+            self.had[seq] = self.had.get(seq, set()) | queues
+        elif all_queues(self.way)[0].id in queues:
+            self.settle(seq, slot)
+        return 0

@@ -1,0 +1,62 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of logs.pyx."""
+
+from collections.abc import Callable
+
+from typing_extensions import Buffer
+
+from leporid.engine.log.log import Log, Segment
+from leporid.engine.log.producers import Producers
+
+class Clock:
+    """The time, as the server has set it."""
+
+    now_ms: int
+    """Monotonic; set at each turn."""
+    wall_ms: int
+    """Unix time; set at each turn."""
+
+class Entries:
+    """What the log must know of entries; used by the engine only."""
+
+class Logs:
+    """Both logs, and sync generations; made by `Engine`."""
+
+    map_segment: Callable[[int], Buffer] | None
+    """Gives the file of a sealed segment."""
+
+    def __init__(
+        self, seed: int, durable_segment_bytes: int, transient_segment_bytes: int
+    ) -> None: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def transient(self) -> Log: ...
+    @property
+    def durable(self) -> Log: ...
+    @property
+    def producers(self) -> Producers:
+        """Those that say who they are, of messages to queues."""
+
+    @property
+    def generation(self) -> int:
+        """The one that what happens now belongs to."""
+
+    @property
+    def synced(self) -> int:
+        """The newest one that is on disk."""
+
+    @property
+    def dirty(self) -> bool:
+        """Something of this generation must reach the disk."""
+
+    @property
+    def awaited(self) -> bool:
+        """And somebody waits for it."""
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Segments of the durable log that exist, oldest first."""
+
+    def note_change(self) -> int:
+        """A definition changed; returns the generation it belongs to."""

@@ -1,1 +1,0 @@
-# Nothing of storing.pyx is seen by Python.

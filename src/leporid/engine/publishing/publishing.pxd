@@ -1,0 +1,33 @@
+"""The way of a message whose route is known."""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.publishing.interceptor cimport Interceptor
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.routing.route cimport Route
+from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.wire cimport Props
+
+cdef class Publishing:
+    cdef Logs logs
+    cdef Queues queues
+    cdef public Interceptor interceptor     # of what clients publish; None: nothing is changed
+    cdef readonly FilterCounters filters    # of all bindings
+    cdef uint64_t deepest           # ready messages of the longest consumed queue just published to
+    cdef bint fresh                 # what a producer published last was new anywhere
+    cdef Route publish(self, Route route, const Message *message, const Props *props,
+                       uint8_t flags, bytes producer, uint64_t sequence, list letters)
+    cdef Route publish_own(self, Route route, const Message *message, const Props *props,
+                           bytes producer, uint64_t sequence, object elsewhere, bint replaces)
+    cdef Route republish(self, Queue queue, uint64_t seq, Route route, const Message *message,
+                         const Props *props, object elsewhere, list keys)
+    cdef Route without_full_queues(self, Route route, size_t body_len, const Props *props,
+                                   list refusing, object elsewhere)
+    cdef int store(self, Route route, const Message *message, const Props *props,
+                   uint8_t flags) except -1
+    cdef int store_produced(self, Route route, const Message *message, const Props *props,
+                            bytes reference, uint64_t sequence) except -1
+    cdef Route remember_apart(self, Route route, const Message *message, const Props *props)

@@ -1,0 +1,274 @@
+"""Publishing: the one way of a message from a route to its log and its queues.
+
+Responsible for leaving out queues that have the message or are full, for its record in the log that
+its durability asks for and one in each log of its own, and for the dead letters of queues that were
+full. A publisher is told what was left out; what the broker itself sends has nobody who could be
+told, and waits for room instead. It does not look routes up, nor know who publishes.
+
+Invariants: what is sent on from a queue ends there in one transaction with what is stored, so that a
+crash neither loses nor doubles it; with a stream, as dead letters. Nothing that the broker sends is
+dropped because a queue is full, unless that queue's backlog is full, too.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.log.facts cimport make_room
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.log.producers cimport Producer
+from leporid.engine.queue.queue cimport REJECT_PUBLISH, REJECT_PUBLISH_DLX, Queue
+from leporid.engine.queue.queues cimport Queues
+from leporid.engine.routing.route cimport (
+    Route, all_queues, make_route, narrowed, without_caches, without_duplicates, without_full,
+)
+from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.stream.stream cimport Stream
+from leporid.engine.wire.message cimport (
+    Message, body_bytes, exchange_name, names_bytes, properties_bytes, routing_key,
+    set_properties,
+)
+from leporid.engine.wire.wire cimport Props
+
+from functools import partial
+
+
+cdef Route split_full(Route route, size_t body_len, list refusing, list full):
+    """The queues of a route that take a message.
+
+    Of the others, those that make a dead letter of it are added to `refusing`, the rest to `full`.
+    So is one that has room while earlier messages wait for it.
+    """
+    cdef Queue queue
+    cdef list taking = []
+    for queue in route.queues:
+        if queue.overflow == REJECT_PUBLISH and queue.backlog is not None and (
+                queue.backlog.ready_count):
+            full.append(queue)
+        elif not queue.refuses(<uint32_t> body_len):
+            taking.append(queue)
+        elif queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
+            refusing.append(queue)
+        else:
+            full.append(queue)
+    return narrowed(route, taking)
+
+
+cdef class Publishing:
+    """What everybody who publishes shares."""
+
+    def __cinit__(self, Queues queues not None):
+        self.logs = queues.logs
+        self.queues = queues
+        self.filters = FilterCounters()
+
+    # ------------------------------------------------------------- whole ways
+
+    cdef Route publish(self, Route route, const Message *message, const Props *props,
+                       uint8_t flags, bytes producer, uint64_t sequence, list letters):
+        """A message that somebody publishes, who is told what became of it.
+
+        Args:
+            flags: of its record.
+            producer: who says by a number which of its messages this is; None: nobody does. Then
+                `fresh` tells whether it was new anywhere.
+            letters: gets what would be made dead letters, since nothing may be appended between the
+                facts of a transaction; None: they are made now.
+
+        Returns:
+            The route that was left of it, without queues that had or refused the message.
+        """
+        cdef list refusing = None
+        cdef uint64_t deepest
+        cdef bint fresh
+        self.deepest = 0
+        self.fresh = True
+        if route.deduplicates:
+            route = without_duplicates(route, props)
+        if route.unroutable:
+            self.queues.unroutable += not route.duplicate
+        elif route.refusing:
+            refusing = []
+            route = without_full(route, message.body_len, refusing)
+        if route.queues or route.own_records is not None:
+            if producer is None:
+                self.store(route, message, props, flags)
+            else:
+                self.store_produced(route, message, props, producer, sequence)
+        if not refusing:
+            return route
+        if letters is not None:
+            letters.append((refusing, names_bytes(message), properties_bytes(message),
+                            body_bytes(message)))
+            return route
+        deepest, fresh = self.deepest, self.fresh   # dead letters are published, too
+        self.queues.dead_lettering.dead_letter_refused(refusing, message)
+        self.deepest, self.fresh = deepest, fresh
+        return route
+
+    cdef Route publish_own(self, Route route, const Message *message, const Props *props,
+                           bytes producer, uint64_t sequence, object elsewhere, bint replaces):
+        """A message of the broker's own, which waits for room in queues that are full.
+
+        Args:
+            elsewhere: () gives the queues of an alternate exchange; None: there is none.
+            replaces: the end of an entry follows in the same transaction.
+        """
+        cdef list refusing = []
+        self.fresh = True
+        if route.deduplicates:
+            route = without_duplicates(route, props)
+        if route.refusing:
+            route = self.without_full_queues(route, message.body_len, props, refusing, elsewhere)
+        if not route.queues and route.own_records is None:
+            self.fresh = False
+        elif producer is not None:
+            self.store_produced(route, message, props, producer, sequence)
+        else:
+            if replaces:
+                self.queues.dead_lettering.replacing = False
+                make_room(self.logs, max(1, len(route.queues)),
+                          message.names_len + message.properties_len + message.body_len)
+            self.store(route, message, props, 0)
+        if refusing:
+            self.queues.dead_lettering.dead_letter_refused(refusing, message)
+        return route
+
+    cdef Route republish(self, Queue queue, uint64_t seq, Route route, const Message *message,
+                         const Props *props, object elsewhere, list keys):
+        """Send what has an entry in `queue` along a route, None if there is none; the entry ends.
+
+        Args:
+            elsewhere: (exchange, keys, properties) gives the queues of an alternate exchange, for
+                what no queue takes; None: there is none.
+            keys: of the message; None: only that among its names.
+
+        Returns:
+            The route that was left of it, without queues that had or refused the message.
+        """
+        cdef Logs logs = self.logs
+        cdef uint64_t letters = logs.durable.appended, in_streams = logs.stream_messages
+        cdef uint64_t published = self.queues.published
+        if route is not None:
+            if route.refusing and elsewhere is not None:
+                elsewhere = partial(elsewhere, exchange_name(message),
+                                    [routing_key(message)] if keys is None else keys,
+                                    properties_bytes(message))
+            route = self.publish_own(route, message, props, None, 0,
+                                     elsewhere if route.refusing else None, queue.durable)
+            self.queues.published = published   # it was counted when it came
+        self.queues.dead_lettering.end_with_letter(queue, seq, letters, in_streams)
+        return route
+
+    cdef Route without_full_queues(self, Route route, size_t body_len, const Props *props,
+                                   list refusing, object elsewhere):
+        """A route as it is for a message that has no publisher who could be told.
+
+        A full queue makes a dead letter of it, if its overflow says so. If no queue takes it, it
+        goes to `elsewhere()`, the queues of an alternate exchange; else to the backlogs of the full
+        queues. Queues that make a dead letter of it are added to `refusing`.
+        """
+        cdef list full = [], taking, others_full = []
+        cdef Route left = split_full(route, body_len, refusing, full), other
+        cdef Queue queue, backlog
+        cdef bint refused
+        taking = list(left.queues)
+        if full and left.unroutable and not refusing and elsewhere is not None:
+            other = make_route(elsewhere())
+            if other.deduplicates:
+                other = without_duplicates(other, props)
+            other = split_full(other, body_len, refusing, others_full)
+            if refusing or not other.unroutable:
+                taking += all_queues(other)
+                full = others_full
+        refused = bool(refusing)
+        for queue in full:
+            backlog = self.queues.backlog_of(queue)
+            if backlog.admits(<uint32_t> body_len):
+                taking.append(backlog)
+            else:
+                refused = True
+        if refused and route.caching:
+            taking = without_caches(taking)  # it may be published again, and is none then
+        left = narrowed(route, taking)
+        left.refused = refused
+        return left
+
+    # ------------------------------------------------------------- storing
+
+    cdef int store(self, Route route, const Message *message, const Props *props,
+                   uint8_t flags) except -1:
+        """Append one record for the queues of a route, and one for each that keeps its own."""
+        cdef Queue queue
+        cdef Message whole
+        if route.own_records is not None:
+            if route.caching:
+                route = self.remember_apart(route, message, props)
+            whole = message[0]
+            if route.with_bcc is not None:
+                set_properties(&whole, route.with_bcc)
+            for queue in route.own_records:
+                queue.append_message(&whole if queue.routes_again else message, props, flags, None,
+                                     0)
+            if not route.queues:
+                self.queues.published += 1
+                return 0
+        self.deepest = self.queues.append(
+            route.queues, props.delivery_mode == 2 and route.durable, message, props, flags, None,
+            0)
+        self.queues.published += not route.unroutable
+        return 0
+
+    cdef int store_produced(self, Route route, const Message *message, const Props *props,
+                            bytes reference, uint64_t sequence) except -1:
+        """The same for a producer that says which of its messages this is.
+
+        Each log leaves out what it has; `fresh` says whether it was new anywhere.
+        """
+        cdef Logs logs = self.logs
+        cdef Queue queue
+        cdef Stream stream
+        cdef Producer producer
+        cdef list waiting = []
+        self.fresh = False
+        if route.own_records is not None and route.caching:
+            route = self.remember_apart(route, message, props)
+        for queue in route.own_records or ():
+            if type(queue) is not Stream:
+                waiting.append(queue)
+                continue
+            stream = <Stream> queue
+            producer = stream.producers.get(stream.log, reference, logs.clock.wall_ms)
+            if sequence >= producer.next:
+                stream.append_message(message, props, 0, producer, sequence)
+                self.fresh = True
+        if not route.queues and not waiting:
+            return 0
+        producer = logs.producers.get(logs.durable, reference, logs.clock.wall_ms)
+        if sequence < producer.next:
+            return 0
+        # The last of several records says who published them: a crash between them loses none.
+        if route.queues:
+            self.queues.append(
+                route.queues, props.delivery_mode == 2 and route.durable, message, props, 0,
+                None if waiting else producer, sequence)
+            self.queues.published += not route.unroutable
+        while waiting:
+            queue = waiting.pop()
+            queue.append_message(message, props, 0, None if waiting else producer, sequence)
+            self.queues.published += not route.queues and not waiting
+        self.fresh = True
+        return 0
+
+    cdef Route remember_apart(self, Route route, const Message *message, const Props *props):
+        """Have caches of exchanges remember a message that goes to a stream until a restart.
+
+        A stream has a log of its own: a crash might keep the memory and lose the message, which
+        would then be refused for ever. Twice is better than never.
+        """
+        cdef Message known = message[0]
+        cdef Props passing = props[0]
+        cdef list queues = without_caches(route.queues)
+        passing.delivery_mode = 1
+        known.body_len = 0
+        self.queues.append([queue for queue in route.queues if queue not in queues], False, &known,
+                           &passing, 0, None, 0)
+        return narrowed(route, queues)

@@ -1,0 +1,49 @@
+"""What all queues share."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef class Queues   # before the modules that know it, too
+
+from leporid.engine.log.logs cimport Clock, Entries, Logs
+from leporid.engine.log.producers cimport Producer
+from leporid.engine.queue.dead_lettering cimport DeadLettering
+from leporid.engine.queue.index cimport BlockPool
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.timers cimport Timer, Timers
+from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.wire cimport Props
+
+cdef class Queues(Entries):
+    cdef readonly Logs logs
+    cdef readonly Clock clock
+    cdef dict by_id
+    cdef uint32_t next_transient_id
+    cdef BlockPool blocks
+    cdef readonly DeadLettering dead_lettering
+    cdef object make_backlog            # (queue) -> the queue of what waits for room there
+    cdef list ready_queues              # that may have something for somebody
+    cdef list offers                    # SharedCredit of which there is some, with somebody waiting
+    cdef list zero_ttl                  # (queue, seq) with a time to live of 0
+    cdef list due_queues                # TimedQueue that have something to send
+    cdef Timers timers                  # of entries with a time to live, and of timed queues
+    cdef uint64_t timed_count           # of these, those of settled entries not counted
+    cdef Timers held                    # of entries that are held before they are ready again
+    cdef uint64_t held_count            # of these, those of settled entries not counted
+    cdef bint timeouts_changed          # a queue's timeout for consumers: all are looked at once
+    # Messages, since the start.
+    cdef readonly uint64_t published, delivered, got, acked, confirmed, returned, redelivered
+    cdef readonly uint64_t unroutable, requeued, expired, timed_out
+    cdef uint32_t id_of(self, uint32_t queue_id)
+    cdef Queue add(self, Queue queue)
+    cdef Queue backlog_of(self, Queue queue)
+    cdef Queue restored(self, uint32_t number)
+    cdef uint64_t append(self, list queues, bint durable, const Message *message,
+                         const Props *props, uint8_t flags, Producer producer,
+                         uint64_t sequence) except? 0
+    cdef int turn(self) except -1
+    cdef int work(self) except -1
+    cdef int offer(self) except -1
+    cdef int expire(self) except -1
+    cdef int hold(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
+    cdef int release_held(self) except -1
+    cdef int append_delivered(self) except -1

@@ -1,0 +1,53 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of queues.pyx."""
+
+from leporid.engine.log.logs import Clock, Entries, Logs
+from leporid.engine.queue.dead_lettering import DeadLettering
+
+class Queues(Entries):
+    """What all queues share, and messages since the start; made by `Engine`."""
+
+    def __init__(self, logs: Logs) -> None: ...
+    @property
+    def logs(self) -> Logs: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def dead_lettering(self) -> DeadLettering: ...
+    @property
+    def next_due_ms(self) -> int:
+        """When an entry expires, or is held no more; far beyond any time: none does."""
+
+    @property
+    def published(self) -> int:
+        """Messages routed to a queue."""
+
+    @property
+    def delivered(self) -> int:
+        """Deliveries to consumers."""
+
+    @property
+    def got(self) -> int:
+        """Deliveries by basic.get."""
+
+    @property
+    def acked(self) -> int:
+        """Deliveries settled for good."""
+
+    @property
+    def confirmed(self) -> int: ...
+    @property
+    def returned(self) -> int: ...
+    @property
+    def redelivered(self) -> int: ...
+    @property
+    def unroutable(self) -> int:
+        """Messages for which there was no queue."""
+
+    @property
+    def requeued(self) -> int: ...
+    @property
+    def expired(self) -> int: ...
+    @property
+    def timed_out(self) -> int:
+        """Deliveries that were not settled in time."""

@@ -1,0 +1,258 @@
+"""What all queues share: the logs that their messages are in, timers, and who has a turn.
+
+Responsible for the order in which queues deliver, expire and take back, for storing a message whose
+queues are known, and for what the log asks and tells of entries. It does not know where a message
+came from, nor who takes it. Invariant: a queue that may have something for somebody stands in
+`ready_queues`; the record of a message names every queue that has an entry for it, by the sequence
+number that the entry has.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from leporid.engine.log.log cimport BACKLOG_BIT, FLAG_PRODUCED, NO_LIMIT, TRANSIENT_IDS, Log
+from leporid.engine.log.logs cimport Logs
+from leporid.engine.log.producers cimport Producer
+from leporid.engine.queue.dead_lettering cimport DeadLettering
+from leporid.engine.queue.index cimport GONE, HELD, BlockPool, Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.takers cimport SharedCredit
+from leporid.engine.queue.timers cimport Timer, Timers
+from leporid.engine.wire.message cimport Message, targets_of
+from leporid.engine.wire.wire cimport TTL_SET, Props, Range, Record, Target, parse_ttl
+
+
+cdef class Queues(Entries):
+    """All queues by number, hidden ones too."""
+
+    def __cinit__(self, Logs logs not None):
+        self.logs = logs
+        self.clock = logs.clock
+        self.by_id = {}
+        self.next_transient_id = TRANSIENT_IDS
+        self.blocks = BlockPool()
+        self.dead_lettering = DeadLettering(self)
+        self.ready_queues = []
+        self.offers = []
+        self.zero_ttl = []
+        self.due_queues = []
+        self.timers = Timers()
+        self.held = Timers()
+        logs.entries = self
+
+    def __repr__(self):
+        return f"<Queues {len(self.by_id)}>"
+
+    cdef uint32_t id_of(self, uint32_t queue_id):
+        """The number of a new queue: its definition's, or one that a restart forgets."""
+        if queue_id:
+            return queue_id
+        queue_id = self.next_transient_id
+        self.next_transient_id = max(TRANSIENT_IDS, queue_id + 1)
+        return queue_id
+
+    cdef Queue add(self, Queue queue):
+        self.by_id[queue.id] = queue
+        return queue
+
+    cdef Queue backlog_of(self, Queue queue):
+        """Where messages of the broker's own wait for room in a queue; made when some do."""
+        if queue.backlog is None:
+            queue.backlog = self.add(self.make_backlog(queue))
+        return queue.backlog
+
+    # ------------------------------------------------------------- storing
+
+    cdef uint64_t append(self, list queues, bint durable, const Message *message,
+                         const Props *props, uint8_t flags, Producer producer,
+                         uint64_t sequence) except? 0:
+        """Append one record, and an entry in each queue, with its time to live.
+
+        Returns the ready messages of the longest of these queues that has consumers.
+        """
+        cdef Log log = self.logs.durable if durable else self.logs.transient
+        cdef size_t count = len(queues), at
+        cdef Record *record = log.begin_message(
+            message, count + (durable and producer is not None), self.clock.wall_ms)
+        cdef Target *target = targets_of(record)
+        cdef Queue queue
+        cdef uint64_t position, ttl_ms, deepest = 0
+        for at in range(count):
+            queue = <Queue> queues[at]
+            target[at].queue = queue.id
+            target[at].seq = queue.next_seq
+        if producer is not None:
+            producer.next = sequence + 1
+            if durable:
+                flags |= FLAG_PRODUCED
+                target[count].queue, target[count].seq = producer.number, sequence
+        if durable:
+            record.flags = flags
+            self.logs.dirty = True
+        position = log.finish(record)
+        log.hold(position, <uint32_t> count)
+        for at in range(count):
+            queue = <Queue> queues[at]
+            queue.push(position, <uint32_t> message.body_len, props.priority)
+            if props.expiration != NULL or queue.ttl != NO_LIMIT:
+                if parse_ttl(props, &ttl_ms) != TTL_SET:
+                    ttl_ms = NO_LIMIT
+                ttl_ms = min(ttl_ms, queue.ttl)
+                if ttl_ms != NO_LIMIT:
+                    queue.set_ttl(queue.next_seq - 1, ttl_ms)
+            if queue.ready_count > deepest and queue.consumer_count:
+                deepest = queue.ready_count
+        return deepest
+
+    # ------------------------------------------------------------- turns
+
+    cdef int turn(self) except -1:
+        """Drop timers of what is gone, if most are; once a turn."""
+        self.timers.close()
+        if self.timers.is_stale(self.timed_count):
+            self.timers.prune(is_timed, self)
+        return 0
+
+    cdef int work(self) except -1:
+        """Let queues deliver what came, and drop what may not stay."""
+        cdef Queue queue
+        cdef uint64_t seq
+        self.release_held()
+        self.timers.close()
+        if self.timers.count:
+            self.expire()
+        # What is dropped may become a dead letter in another queue, which then has a turn too.
+        while self.ready_queues or self.offers or self.zero_ttl:
+            # A time to live of 0 means: now or never (RabbitMQ, TTL). What dies below and may not
+            # wait itself is of the next round, after the queues that it comes to had their turn.
+            zero_ttl, self.zero_ttl = self.zero_ttl, []
+            # First, lest those of a lower priority take what these are to have.
+            self.offer()
+            ready, self.ready_queues = self.ready_queues, []
+            for queue in ready:
+                queue.listed = False
+                queue.deliver()
+            for queue, seq in zero_ttl:
+                self.expired += queue.expire(seq)
+        return 0
+
+    cdef int offer(self) except -1:
+        """Let those take that waited for credit of which there is some now."""
+        cdef SharedCredit credit
+        while self.offers:
+            offers, self.offers = self.offers, []
+            for credit in offers:
+                credit.offer()
+        return 0
+
+    cdef int expire(self) except -1:
+        """Drop entries whose time to live is over, wherever they stand."""
+        cdef Timer timer
+        cdef Queue queue
+        while self.timers.count and self.timers.heap[0].at_ms <= self.clock.now_ms:
+            timer = self.timers.pop()
+            queue = self.by_id.get(timer.queue)
+            while queue is not None and timer.count:
+                self.expired += queue.expire(timer.seq)
+                timer.seq += 1
+                timer.count -= 1
+        return 0
+
+    cdef int hold(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
+        """Have an entry, which is held, ready again at that time."""
+        self.held_count += 1
+        if self.held.is_stale(self.held_count):
+            self.held.prune(is_held, self)
+        return self.held.push(at_ms, queue, seq)
+
+    cdef int release_held(self) except -1:
+        """What was held long enough is ready."""
+        cdef Timer timer
+        cdef Queue queue
+        cdef Slot *slot
+        while self.held.count and self.held.heap[0].at_ms <= self.clock.now_ms:
+            timer = self.held.pop()
+            if is_held(self, &timer):
+                queue = <Queue> self.by_id[timer.queue]
+                slot = queue.slot_of(timer.seq)
+                queue.let_go(slot)
+                queue.come_back(timer.seq, slot)
+        return 0
+
+    @property
+    def next_due_ms(self):
+        """When an entry expires, or is held no more; far beyond any time: none does."""
+        self.timers.close()
+        return min(self.timers.next_ms(), self.held.next_ms())
+
+    # ------------------------------------------------------------- the log
+
+    cdef bint has_queue(self, uint32_t queue) except -1:
+        return queue in self.by_id
+
+    cdef bint refers(self, uint32_t number, uint64_t seq, uint64_t position) except -1:
+        cdef Queue queue = self.by_id.get(number)
+        cdef Slot *slot
+        if queue is None:
+            return False
+        slot = queue.slot_of(seq)
+        return slot != NULL and slot.state != GONE and slot.position == position
+
+    cdef bint needs_body(self, uint32_t number) except -1:
+        cdef Queue queue = <Queue> self.by_id[number]
+        return not (queue.remembers and queue.private)
+
+    cdef int move(self, uint32_t number, uint64_t seq, uint64_t position,
+                  uint32_t body_lost) except -1:
+        cdef Queue queue = <Queue> self.by_id[number]
+        queue.slot_of(seq).position = position
+        queue.ready_bytes -= body_lost
+        return 0
+
+    cdef Queue restored(self, uint32_t number):
+        """The queue of a number, None without one; definitions do not know backlogs."""
+        cdef Queue queue = self.by_id.get(number)
+        cdef Queue behind
+        if queue is None and number & BACKLOG_BIT and number < TRANSIENT_IDS:
+            behind = self.by_id.get(number ^ BACKLOG_BIT)
+            if behind is not None:
+                queue = self.backlog_of(behind)
+        return queue
+
+    cdef int restore_entry(self, uint32_t number, uint64_t seq, uint64_t position) except -1:
+        cdef Queue queue = self.restored(number)
+        return 0 if queue is None else queue.restore(seq, position)
+
+    cdef int restore_settled(self, uint32_t number, const Range *which) except -1:
+        cdef Queue queue = self.restored(number)
+        return 0 if queue is None else queue.restore_settled(which)
+
+    cdef int restore_delivered(self, uint32_t number, const Range *which) except -1:
+        cdef Queue queue = self.restored(number)
+        return 0 if queue is None else queue.restore_delivered(which)
+
+    cdef int end_replay(self, bint redelivered) except -1:
+        cdef Queue queue
+        for queue in self.by_id.values():
+            if queue.durable:
+                queue.end_restore(redelivered)
+        return 0
+
+    cdef int append_delivered(self) except -1:
+        """Have the log say what was delivered and is not settled; at an orderly stop."""
+        cdef Queue queue
+        for queue in self.by_id.values():
+            queue.append_delivered()
+        return 0
+
+
+cdef bint is_timed(object given, Timer *timer) except -1:
+    """Whether a timer still means something; entries that are gone leave its beginning."""
+    cdef Queue queue = (<Queues> given).by_id.get(timer.queue)
+    return queue is not None and (queue.is_timer(timer.seq, timer.at_ms)
+                                  or timer.count > 1 and queue.shorten(timer))
+
+
+cdef bint is_held(object given, Timer *timer) except -1:
+    cdef Queue queue = (<Queues> given).by_id.get(timer.queue)
+    cdef Slot *slot = queue.slot_of(timer.seq) if queue is not None else NULL
+    return slot != NULL and slot.state == HELD

@@ -1,1 +1,0 @@
-# Nothing of onward.pyx is seen by Python.

@@ -1,1 +1,0 @@
-# Nothing of restoring.pyx is seen by Python.

@@ -1,1 +1,0 @@
-# Nothing of batching.pyx is seen by Python.

@@ -1,0 +1,32 @@
+"""What a group asks a filter class, and what came of it."""
+
+from libc.stdint cimport uint64_t
+
+cdef class ConsumerVerdicts # before the modules that know it, too
+
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
+from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, SelectorGroup
+
+cdef class ConsumerVerdicts:
+    cdef readonly str name          # the class's
+    cdef SelectorGroup group        # None: nobody wants to know any more
+    cdef FilteredConsumers selection
+    cdef list doubts                # a SequenceHeap for each priority: to be asked about
+    cdef uint64_t doubt_count
+    cdef list out                   # the same: of the batch that is out
+    cdef list asked                 # all of that batch, as it was asked; empty: none is out
+    cdef bint void                  # its verdicts are of no use
+    cdef int drop(self) except -1
+    cdef int doubt(self, uint64_t seq, int lane) except -1
+    cdef int best(self) except -2
+    cdef int look_ahead(self) except -1
+    cdef int search(self) except -1
+    cdef int ask(self) except -1
+    cdef int forget_doubts(self) except -1
+    cdef int start_over(self) except -1
+    cdef int prune(self) except -1
+    cdef int recede(self, uint64_t seq, int lane) except -1
+    cdef bint enough(self) except -1
+    cdef int clean(self, SequenceHeap order) except -1
+    cdef list take_back(self)
+    cdef int go_on(self) except -1

@@ -1,0 +1,297 @@
+"""What a group asks a filter class, and what came of it.
+
+Responsible for the messages of a queue that some consumers may get once a filter class has said so:
+which of them it is to be asked about, which it was asked about, and that what passes is delivered
+in order. It does not know who asks the class, nor how messages are found: a scan_group finds what the
+filter beside the class lets pass, and whoever asks takes a `batch` and comes back with verdicts.
+
+Nothing is reserved meanwhile: who wants the same message and need not wait takes it. A verdict is
+about one message, which never changes; so one that comes late is true still, and of no use if the
+message is gone. What comes back is asked about again.
+
+Invariants: at most one batch is out; of one priority nothing is delivered before an earlier message
+that is still there was judged. What is kept in mind is bounded: numbers of messages in doubt as of
+those that were found, those that passed by `AHEAD_MAX` and a batch, and of those that did not pass
+there is nothing.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from leporid.engine.queue.index cimport READY, Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
+from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, SelectorGroup
+from leporid.engine.selecting.scan_groups cimport ScanGroup, found_most
+from leporid.engine.selecting.verdicts cimport VerdictBatch
+
+cdef enum:
+    # Messages in doubt that are looked for while somebody waits: two batches, so that the next one
+    # is there when the last one is judged.
+    DOUBTS_MIN = 1000
+    AHEAD_MAX = 2000                # that passed and nobody took: no more are asked about
+    DOUBTS_SLACK = 1024             # of those that others took, before it is worth looking
+
+
+cdef class ConsumerVerdicts:
+    """One for each group whose last word a filter class has."""
+
+    def __cinit__(self, str name not None, SelectorGroup group not None, FilteredConsumers selection not None):
+        self.name = name
+        self.group, self.selection = group, selection
+        self.asked = []
+        self.forget_doubts()
+        selection.all_verdicts.append(self)
+        selection.searches.by_class.setdefault(name, {})[self] = None
+
+    def __repr__(self):
+        return f"<ConsumerVerdicts {self.name!r} doubts={self.doubt_count} judging={len(self.asked)}>"
+
+    cdef int drop(self) except -1:
+        """The last consumer left."""
+        cdef dict others = self.selection.searches.by_class[self.name]
+        del others[self]
+        if not others:
+            del self.selection.searches.by_class[self.name]
+        self.selection.all_verdicts.remove(self)
+        self.group = self.selection = None
+        self.doubts = self.out = None
+        return 0
+
+    cdef int forget_doubts(self) except -1:
+        self.doubts = [SequenceHeap() for _ in range(self.selection.lanes)]
+        self.out = [SequenceHeap() for _ in range(self.selection.lanes)]
+        self.doubt_count = 0
+        return 0
+
+    cdef int start_over(self) except -1:
+        """Of what was found nothing counts any more."""
+        cdef SelectorGroup group = self.group
+        group.found = [SequenceHeap() for _ in range(self.selection.lanes)]
+        group.found_count = 0
+        self.forget_doubts()
+        self.void = bool(self.asked)
+        group.scan_group.leave(group)
+        self.selection.begin(group)
+        self.selection.queue.wake()
+        return 0
+
+    cdef int prune(self) except -1:
+        """Forget what is not there any more."""
+        self.doubt_count = self.group.scan_group.prune(self.doubts)
+        self.group.found_count = self.doubt_count + self.group.scan_group.prune(self.group.found)
+        return 0
+
+    cdef int recede(self, uint64_t seq, int lane) except -1:
+        """Forget what is in doubt from a message on, as its scan_group looks at all of that again.
+
+        What is out before it is in doubt again, as those verdicts are of no use: one about a later
+        message would come before the scan_group does.
+        """
+        cdef SequenceHeap doubts, out
+        cdef int each
+        for each in range(self.selection.lanes):
+            doubts, out = <SequenceHeap> self.doubts[each], <SequenceHeap> self.out[each]
+            while out.count:
+                doubts.push(out.pop())
+                self.doubt_count += 1
+                self.group.found_count += 1
+        self.void = bool(self.asked)
+        doubts = <SequenceHeap> self.doubts[lane]
+        self.doubt_count -= doubts.count
+        self.group.found_count -= doubts.count
+        doubts.keep_below(seq)
+        self.doubt_count += doubts.count
+        self.group.found_count += doubts.count
+        return 0
+
+    # ------------------------------------------------------------- in doubt, and passed
+
+    cdef int doubt(self, uint64_t seq, int lane) except -1:
+        """The class is to be asked about a message, which is ready."""
+        cdef SequenceHeap order = <SequenceHeap> self.doubts[lane]
+        cdef ScanGroup scan_group = self.group.scan_group
+        if order.count > DOUBTS_SLACK + 2 * self.selection.queue.ready_count:
+            self.doubt_count -= order.count
+            self.group.found_count -= order.count
+            self.selection.queue.prune(order)
+            self.doubt_count += order.count
+            self.group.found_count += order.count
+        order.push(seq)
+        self.doubt_count += 1
+        self.group.found_count += 1
+        if self.group.found_count >= found_most(self.selection):
+            scan_group.crowded = scan_group.set.set.count > 1
+        if self.group.idle and self.doubt_count >= DOUBTS_MIN:
+            self.group.idle = False
+            scan_group.idle -= 1
+        return 0
+
+    cdef int clean(self, SequenceHeap order) except -1:
+        """Let the first of an order be one that is ready; returns how many were not."""
+        cdef Slot *slot
+        cdef int gone = 0
+        while order.count:
+            slot = self.selection.queue.index.slot_of(order.heap[0])
+            if slot != NULL and slot.state == READY:
+                break
+            order.pop()
+            gone += 1
+        return gone
+
+    cdef int best(self) except -2:
+        """The highest priority of which the first message that is left has passed; -1: none."""
+        cdef int lane = self.selection.lanes - 1, gone
+        cdef SequenceHeap found, doubts, out
+        while lane >= 0:
+            found = <SequenceHeap> self.group.found[lane]
+            self.group.found_count -= self.clean(found)
+            if found.count:
+                doubts, out = <SequenceHeap> self.doubts[lane], <SequenceHeap> self.out[lane]
+                gone = self.clean(doubts)
+                self.doubt_count -= gone
+                self.group.found_count -= gone
+                self.clean(out)
+                if not (doubts.count and doubts.heap[0] < found.heap[0]
+                        or out.count and out.heap[0] < found.heap[0]):
+                    return lane
+            lane -= 1
+        return -1
+
+    cdef bint enough(self) except -1:
+        """Whether so much has passed that no more need be asked about now."""
+        return self.group.found_count - self.doubt_count >= AHEAD_MAX and self.best() >= 0
+
+    # ------------------------------------------------------------- looking ahead
+
+    cdef int look_ahead(self) except -1:
+        """Have the scan_group look for more to ask about if somebody waits for it."""
+        cdef bint wanted = (self.group.takers.levels and self.doubt_count < DOUBTS_MIN
+                            and not self.enough())
+        if wanted != self.group.idle:
+            self.group.idle = wanted
+            self.group.scan_group.idle += 1 if wanted else -1
+        return 0
+
+    cdef int search(self) except -1:
+        """Look for something to ask about where messages have priorities, with half of what is left
+        of the turn."""
+        cdef FilteredConsumers selection = self.selection
+        cdef int lane
+        others = selection.budget // 2
+        selection.budget -= others
+        while self.group.idle:
+            lane = selection.unseen(self.group.scan_group)
+            if lane < 0:
+                break
+            if selection.budget <= 0:
+                selection.postpone()
+                break
+            self.group.scan_group.scan(lane, self.group)
+        selection.budget += others
+        return 0
+
+    cdef int ask(self) except -1:
+        """At the end of a turn: have the class asked if there is something to ask about."""
+        cdef SequenceHeap order
+        cdef int gone
+        if self.asked or not self.group.takers.levels or self.enough():
+            return 0
+        for order in self.doubts:
+            gone = self.clean(order)
+            self.doubt_count -= gone
+            self.group.found_count -= gone
+        if self.doubt_count:
+            self.selection.searches.verdicts.asking[self] = None
+        elif self.selection.unseen(self.group.scan_group) >= 0:
+            self.selection.postpone()      # others took what was in doubt
+        return 0
+
+    # ------------------------------------------------------------- batches
+
+    def batch(self, size_t most, size_t bytes_max):
+        """The next messages as a frame for the filter server, and how many; None without any.
+
+        They wait for `judged` or `give_back`. There are at most `most` of them, and none is added
+        once there are `bytes_max` bytes. After None there may be something to do in the next turn.
+        """
+        cdef VerdictBatch batch = VerdictBatch(most, bytes_max)
+        cdef SequenceHeap doubts, out
+        cdef Queue queue
+        cdef Slot *slot
+        cdef uint64_t seq, last
+        cdef int lane
+        if self.asked:
+            raise ValueError("a batch is out already")
+        if self.group is None or not self.group.takers.levels or self.enough():
+            return None
+        queue = self.selection.queue
+        for lane in range(self.selection.lanes - 1, -1, -1):
+            doubts, out = <SequenceHeap> self.doubts[lane], <SequenceHeap> self.out[lane]
+            last = queue.next_seq
+            while doubts.count and batch.has_room():
+                seq = doubts.pop()
+                self.doubt_count -= 1
+                self.group.found_count -= 1
+                slot = queue.index.slot_of(seq)
+                if seq == last or slot == NULL or slot.state != READY:
+                    continue
+                last = seq
+                self.asked.append(seq)
+                out.push(seq)
+                batch.add(queue.logs.record(slot.position))
+        if not batch.count:
+            self.selection.postpone()
+            return None
+        try:
+            frame = batch.frame()
+        except MemoryError:
+            self.give_back()
+            raise
+        return frame, batch.count
+
+    def judged(self, bytes verdicts not None):
+        """The batch is judged: what has a 1 is found, unless it is gone meanwhile."""
+        cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
+        cdef Slot *slot
+        cdef uint64_t seq
+        if len(verdicts) != len(self.asked):
+            raise ValueError(f"{len(verdicts)} verdicts for {len(self.asked)} messages")
+        for seq in self.take_back():
+            if verdict[0]:
+                slot = self.selection.queue.index.slot_of(seq)
+                if slot != NULL and slot.state == READY:
+                    (<SequenceHeap> self.group.found[slot.priority]).push(seq)
+                    self.group.found_count += 1
+            verdict += 1
+        self.go_on()
+
+    def give_back(self):
+        """Nobody judged the batch: its messages are in doubt again."""
+        cdef Slot *slot
+        cdef uint64_t seq
+        for seq in self.take_back():
+            slot = self.selection.queue.index.slot_of(seq)
+            if slot != NULL and slot.state == READY:
+                self.doubt(seq, slot.priority)
+        self.go_on()
+
+    cdef list take_back(self):
+        """What was asked about, as far as anybody wants to know; none of it is out any more."""
+        cdef list asked = self.asked
+        cdef SequenceHeap order
+        self.asked = []
+        if self.group is None or self.void:
+            asked.clear()
+        else:
+            for order in self.out:
+                order.count = 0
+        self.void = False
+        return asked
+
+    cdef int go_on(self) except -1:
+        """Something changed: those who wait have a turn."""
+        if self.group is not None:
+            self.selection.take_turns(self.group)
+            self.selection.queue.wake()
+        return 0

@@ -1,0 +1,67 @@
+"""What consumers with filters want of a queue, and what was found for them."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef class FilteredConsumers    # before the modules that know it, too
+
+from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
+from leporid.engine.queue.takers cimport Selection, Taker, Takers
+from leporid.engine.selecting.consumer_verdicts cimport ConsumerVerdicts
+from leporid.engine.selecting.scan_groups cimport ScanGroup
+from leporid.engine.selecting.verdicts cimport Verdicts
+from leporid.engine.selectors.filter_counters cimport FilterCounters
+
+cdef class Searches:
+    cdef Verdicts verdicts
+    cdef public int64_t work        # that filters of consumers may do in one turn
+    cdef list queues                # in which filters have more to look at
+    cdef readonly FilterCounters filters  # of all consumers of queues
+    cdef dict by_class              # ConsumerVerdicts, by filter class
+    cdef int turn(self) except -1
+
+cdef class SelectorGroup(Taker):             # its `filter` is what it asks of messages
+    cdef object key                 # equal for filters that ask the same
+    cdef Takers takers              # who wants that
+    cdef Py_ssize_t count           # of consumers
+    cdef ScanGroup scan_group       # None: it wants everything
+    cdef uint32_t number            # in its scan group
+    cdef list found                 # a SequenceHeap for each priority; some numbers are gone
+    cdef uint64_t found_count
+    cdef bint idle                  # has nothing, and somebody waits; or is to ask about more
+    cdef ConsumerVerdicts verdicts  # None: no filter class has the last word
+
+cdef class GroupConsumers(Takers):
+    cdef SelectorGroup group
+    cdef FilteredConsumers selection
+
+cdef class FilteredConsumers(Selection):
+    cdef Queue queue
+    cdef Searches searches
+    cdef FilterCounters counters
+    cdef dict by_key
+    cdef list scan_groups
+    cdef list all_verdicts          # those of groups that ask a filter class
+    cdef Takers turns               # groups that may have something for somebody who can take
+    cdef SelectorGroup everything   # of consumers without a filter
+    cdef SequenceHeap again         # came back, and was not looked at since
+    cdef int lanes                  # priorities that the queue knows
+    cdef int64_t budget, share      # work that is left for this turn, and that the next one has
+    cdef bint searching             # stands in searches.queues
+    cdef int begin(self, SelectorGroup group) except -1
+    cdef int forget(self, SelectorGroup group) except -1
+    cdef int deliver_to_others(self) except -1
+    cdef Slot *claim(self, SelectorGroup group, uint64_t *seq) except NULL
+    cdef int take_turns(self, SelectorGroup group) except -1
+    cdef int rouse(self, SelectorGroup group) except -1
+    cdef int rest(self, SelectorGroup group) except -1
+    cdef bint has(self, SelectorGroup group) except -1
+    cdef int best(self, SelectorGroup group) except -2
+    cdef int unseen(self, ScanGroup scan_group)
+    cdef int search(self) except -1
+    cdef ScanGroup waiting(self, bint newest)
+    cdef int look_again(self) except -1
+    cdef int postpone(self) except -1
+
+cdef FilteredConsumers selection_of(Queue queue, Searches searches)

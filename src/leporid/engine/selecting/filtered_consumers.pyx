@@ -1,0 +1,443 @@
+"""Consumers that want some messages of a queue only: who gets what, and when filters are asked.
+
+Responsible for the turns of a queue that has consumers with filters. It does not know how filters
+are asked, which `scan_group` does, nor credit.
+
+Consumers with the same filter have one *group*, which keeps the numbers of the messages that were
+found for it. FilteredConsumers take turns as consumers do, those of the highest priority first, and among the
+consumers of a group each has its turn; those without a filter are one more group, for whatever comes
+first. What somebody else took is passed over when its number comes up.
+
+Nothing is looked at unless somebody waits for it: then just so far that something is found, and a
+bounded distance in one turn. A group that has seen everything is idle until more comes.
+
+Invariant: a group that has something, or may have, for a consumer that may be able to take, stands
+in `turns`, or is idle and counted in its scan_group, or what it waits for stands in `again`; or it is a
+filter class that has the last word, and its `verdicts` says that there is something to ask.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from leporid.engine.queue.index cimport READY, Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
+from leporid.engine.queue.takers cimport Level, Selection, Taker, Takers, leave_ring
+from leporid.engine.selecting.consumer_verdicts cimport ConsumerVerdicts
+from leporid.engine.selecting.scan_groups cimport ScanGroup
+from leporid.engine.selecting.verdicts cimport Verdicts
+from leporid.engine.selectors.class_filter cimport ClassFilter
+from leporid.engine.selectors.conjunction cimport Conjunction
+from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.selector cimport Selector
+from leporid.engine.selectors.tags cimport Tags
+
+cdef enum:
+    # Of filters that look through queues, in units of one to three nanoseconds: so much longer is a
+    # turn when somebody looks through a long queue.
+    SEARCH_WORK = 400_000
+    SHARE_MIN = 4000                # of a turn's work for each queue, however many search
+    AGAIN_SLACK = 1024              # numbers of what came back twice, before it is worth looking
+
+
+cdef object key_of(object filter):
+    """Equal for filters that ask the same."""
+    if type(filter) is Selector:
+        return (<Selector> filter).code
+    if type(filter) is Tags:
+        return frozenset((<Tags> filter).texts)
+    if type(filter) is Conjunction:
+        return key_of((<Conjunction> filter).first), key_of((<Conjunction> filter).second)
+    if type(filter) is ClassFilter:
+        return (<ClassFilter> filter).name, key_of((<ClassFilter> filter).first)
+    return None if type(filter) is Filter else filter
+
+
+cdef FilteredConsumers selection_of(Queue queue, Searches searches):
+    """Who chooses among the messages of a queue; made with its first filter."""
+    if queue.selection is None:
+        if queue.counters is None:
+            queue.counters = FilterCounters()
+        queue.selection = FilteredConsumers(queue, searches)
+    return <FilteredConsumers> queue.selection
+
+
+cdef class Searches:
+    """What the filters of all queues' consumers share."""
+
+    def __cinit__(self, Verdicts verdicts not None):
+        self.verdicts = verdicts
+        self.work = SEARCH_WORK
+        self.queues = []
+        self.filters = FilterCounters()
+        self.by_class = {}
+
+    cdef int turn(self) except -1:
+        """Let the queues go on that had more to look at than a turn has room for."""
+        cdef FilteredConsumers selection
+        cdef Queue queue
+        if not self.queues:
+            return 0
+        queues, self.queues = self.queues, []
+        share = max(min(SHARE_MIN, self.work), self.work // len(queues))
+        for queue in queues:
+            if queue.selection is not None:
+                selection = <FilteredConsumers> queue.selection
+                selection.searching = False
+                selection.share = share
+                queue.wake()
+        return 0
+
+    def renew_filter_class(self, str name not None):
+        """Another version of a class counts: it looks at each queue from the head."""
+        cdef ConsumerVerdicts verdicts
+        for verdicts in self.by_class.get(name, ()):
+            verdicts.start_over()
+
+    def waiting_for(self, str name not None):
+        """How many messages are to be asked about, or are out, as far as anybody has looked."""
+        cdef ConsumerVerdicts verdicts
+        cdef uint64_t count = 0
+        for verdicts in self.by_class.get(name, ()):
+            count += verdicts.doubt_count + len(verdicts.asked)
+        return count
+
+    def note_browsed(self, Queue queue not None, counts):
+        """A request for a table filtered some of a queue's messages, as `Chosen.filtering` says."""
+        _, evaluated, matched, failed = counts
+        self.filters.note(evaluated, evaluated, matched, failed)
+        if evaluated and not queue.retired:
+            if queue.counters is None:
+                queue.counters = FilterCounters()
+            queue.counters.note(evaluated, evaluated, matched, failed)
+
+
+cdef class SelectorGroup(Taker):
+    """What some consumers want, and what was found for them."""
+
+
+cdef class GroupConsumers(Takers):
+    """The consumers of one group."""
+
+    cdef int enter(self, Taker taker) except -1:
+        cdef Takers everybody = self.selection.queue.takers
+        if everybody.single and taker is not everybody.chosen:
+            return 0
+        Takers.enter(self, taker)
+        if self.group.idle and self.group.verdicts is None:
+            return 0
+        return self.selection.take_turns(self.group)
+
+
+cdef class FilteredConsumers(Selection):
+    """The consumers of one queue, once one of them has a filter; made by `selection_of`."""
+
+    def __cinit__(self, Queue queue not None, Searches searches not None):
+        cdef int lane
+        self.queue = queue
+        self.searches = searches
+        self.counters = queue.counters
+        self.by_key = {}
+        self.scan_groups = []
+        self.all_verdicts = []
+        self.turns = Takers()
+        self.again = SequenceHeap()
+        self.everything = SelectorGroup()
+        self.everything.takers = queue.takers
+        self.lanes = 1 if queue.lanes is None else queue.max_priority + 1
+        for lane in range(self.lanes):
+            self.ends[lane] = queue.next_seq
+        self.share = self.searches.work
+
+    # ------------------------------------------------------------- consumers
+
+    cdef int attach(self, Taker taker) except -1:
+        """A consumer with a filter comes; it is not among its queue's yet."""
+        cdef object key = key_of(taker.filter)
+        cdef SelectorGroup group = self.by_key.get(key)
+        cdef GroupConsumers members
+        if group is None:
+            group = SelectorGroup()
+            group.key, group.filter = key, taker.filter
+            group.found = [SequenceHeap() for _ in range(self.lanes)]
+            group.takers = members = GroupConsumers()
+            members.group, members.selection = group, self
+            if type(group.filter) is ClassFilter:
+                group.verdicts = ConsumerVerdicts((<ClassFilter> group.filter).name, group, self)
+                group.filter = (<ClassFilter> group.filter).first
+            self.begin(group)
+            self.by_key[key] = group
+        group.count += 1
+        taker.home = group.takers
+        return 0
+
+    cdef int begin(self, SelectorGroup group) except -1:
+        """It looks at what is there, from the head."""
+        cdef ScanGroup scan_group
+        for scan_group in self.scan_groups:
+            if scan_group.fresh:
+                break
+        else:
+            scan_group = ScanGroup(self)
+            self.scan_groups.append(scan_group)
+        return scan_group.join(group)
+
+    cdef bint detach(self, Taker taker) except -1:
+        """A consumer with a filter has left; returns whether it was the last of all."""
+        cdef SelectorGroup group = (<GroupConsumers> taker.home).group
+        group.count -= 1
+        if not group.count:
+            self.forget(group)
+        return not self.by_key
+
+    cdef int forget(self, SelectorGroup group) except -1:
+        cdef GroupConsumers members = <GroupConsumers> group.takers
+        leave_ring(group)
+        group.scan_group.leave(group)
+        if group.verdicts is not None:
+            group.verdicts.drop()
+            group.verdicts = None
+        members.group = members.selection = None
+        del self.by_key[group.key]
+        return 0
+
+    # ------------------------------------------------------------- entries
+
+    cdef int came_back(self, uint64_t seq) except -1:
+        """An entry is ready again: whoever has looked beyond it must look at it once more."""
+        if self.again.count > AGAIN_SLACK + 2 * self.queue.ready_count:
+            self.queue.prune(self.again)
+        return self.again.push(seq)
+
+    cdef int purged(self) except -1:
+        """No entry is ready: nothing that was found is there."""
+        cdef ScanGroup scan_group
+        cdef SelectorGroup group
+        cdef int lane
+        self.again.count = 0
+        for scan_group in self.scan_groups:
+            scan_group.fresh = False
+            for lane in range(self.lanes):
+                scan_group.cursors[lane] = self.queue.next_seq
+        for group in self.by_key.values():
+            group.found = [SequenceHeap() for _ in range(self.lanes)]
+            group.found_count = 0
+            if group.verdicts is not None:
+                group.verdicts.forget_doubts()
+        return 0
+
+    # ------------------------------------------------------------- turns
+
+    cdef int deliver(self) except -1:
+        """Give entries to takers until what is ready, or they, run out, or the turn is long."""
+        cdef Queue queue = self.queue
+        cdef SelectorGroup group
+        cdef Taker taker
+        cdef ConsumerVerdicts verdicts
+        cdef Slot *slot
+        cdef uint64_t seq
+        self.budget = 0 if self.searching else self.share
+        self.share = self.searches.work
+        self.look_again()
+        if self.again.count:
+            return self.deliver_to_others()
+        for verdicts in self.all_verdicts:
+            verdicts.look_ahead()
+        self.search()
+        if queue.takers.levels:
+            self.take_turns(self.everything)
+        while queue.ready_count and self.turns.levels:
+            group = <SelectorGroup> (<Level> self.turns.levels[0]).head
+            taker = group.takers.turn()
+            if taker is None:
+                leave_ring(group)
+                continue
+            if taker.priority != group.priority:
+                taker.level.head = taker  # it was not its turn
+                leave_ring(group)
+                self.take_turns(group)
+                continue
+            if not self.has(group):
+                taker.level.head = taker
+                leave_ring(group)
+                continue
+            group.level.head = group.next
+            slot = queue.pop(&seq) if group is self.everything else self.claim(group, &seq)
+            queue.delivered += 1
+            taker.take(seq, slot)
+        for verdicts in self.all_verdicts:
+            verdicts.ask()
+        return 0
+
+    cdef int deliver_to_others(self) except -1:
+        """Lest a later message is delivered before one that came back, those with filters wait."""
+        cdef Queue queue = self.queue
+        cdef Taker taker
+        cdef Slot *slot
+        cdef uint64_t seq
+        while queue.ready_count:
+            taker = queue.takers.turn()
+            if taker is None:
+                break
+            slot = queue.pop(&seq)
+            queue.delivered += 1
+            taker.take(seq, slot)
+        return 0
+
+    cdef Slot *claim(self, SelectorGroup group, uint64_t *seq) except NULL:
+        """The first entry that was found for a group, now UNACKED; there is one."""
+        cdef Queue queue = self.queue
+        cdef Slot *slot
+        cdef int lane = self.best(group) if group.verdicts is None else group.verdicts.best()
+        seq[0] = (<SequenceHeap> group.found[lane]).pop()
+        group.found_count -= 1
+        slot = queue.index.slot_of(seq[0])
+        queue.take(slot)
+        return slot
+
+    cdef int take_turns(self, SelectorGroup group) except -1:
+        """The group has consumers that may be able to take, or has not."""
+        cdef int priority
+        if not group.takers.levels:
+            return 0
+        priority = (<Level> group.takers.levels[0]).priority
+        if group.level is not None:
+            if priority <= group.priority:
+                return 0
+            leave_ring(group)
+        group.priority = priority
+        return self.turns.enter(group)
+
+    cdef int rouse(self, SelectorGroup group) except -1:
+        if not group.idle:
+            return 0
+        group.idle = False
+        group.scan_group.idle -= 1
+        return self.take_turns(group)
+
+    cdef int rest(self, SelectorGroup group) except -1:
+        group.idle = True
+        group.scan_group.idle += 1
+        return 0
+
+    # ------------------------------------------------------------- searching
+
+    cdef bint has(self, SelectorGroup group) except -1:
+        """Whether there is something for a group; half of what is left of the turn is spent to find
+        out. Otherwise it is idle."""
+        cdef int lane, unseen
+        cdef int64_t others
+        if group is self.everything:
+            return True
+        if group.verdicts is not None:
+            return group.verdicts.best() >= 0
+        others = self.budget // 2
+        self.budget -= others
+        while True:
+            lane = self.best(group)
+            unseen = self.unseen(group.scan_group)
+            if lane >= 0 and lane >= unseen or unseen < 0:
+                break
+            if self.budget <= 0:
+                lane = -1  # there may be something of a higher priority
+                self.postpone()
+                break
+            group.scan_group.scan(unseen, group)
+        self.budget += others
+        if lane < 0:
+            self.rest(group)
+        return lane >= 0
+
+    cdef int best(self, SelectorGroup group) except -2:
+        """The highest priority of which something was found that is still there; -1: nothing."""
+        cdef int lane = self.lanes - 1
+        cdef SequenceHeap order
+        cdef Slot *slot
+        while lane >= 0:
+            order = <SequenceHeap> group.found[lane]
+            while order.count:
+                slot = self.queue.index.slot_of(order.heap[0])
+                if slot != NULL and slot.state == READY:
+                    return lane
+                self.budget -= 1
+                order.pop()
+                group.found_count -= 1
+            lane -= 1
+        return -1
+
+    cdef int unseen(self, ScanGroup scan_group):
+        """The highest priority of which there is something to look at; -1: none."""
+        cdef int lane = self.lanes - 1
+        if lane == 0:
+            return 0 if scan_group.cursors[0] < self.queue.next_seq else -1
+        while lane >= 0 and scan_group.cursors[lane] >= self.ends[lane]:
+            lane -= 1
+        return lane
+
+    cdef int search(self) except -1:
+        """Look for something for those who wait: first for those who have seen most, so that none
+        who comes late keeps them waiting."""
+        cdef ScanGroup scan_group
+        cdef SelectorGroup group
+        cdef int64_t others = 0
+        cdef bint newest
+        if self.lanes > 1:
+            # What it has may wait for something of a higher priority, so that each must ask.
+            for group in self.by_key.values():
+                if group.verdicts is None:
+                    self.rouse(group)
+                else:
+                    group.verdicts.search()
+            return 0
+        for newest in (True, False):
+            if newest and len(self.scan_groups) > 1:
+                others = self.budget // 2
+                self.budget -= others
+            while True:
+                scan_group = self.waiting(newest)
+                if scan_group is None:
+                    break
+                if self.budget <= 0:
+                    self.postpone()
+                    break
+                scan_group.scan(0, None)
+            self.budget += others
+            others = 0
+        return 0
+
+    cdef ScanGroup waiting(self, bint newest):
+        """Of those with idle members and something to look at, who has seen most, or least."""
+        cdef ScanGroup scan_group, found = None
+        for scan_group in self.scan_groups:
+            if scan_group.idle and self.unseen(scan_group) >= 0 and (
+                    found is None or (scan_group.cursors[0] > found.cursors[0]) == newest):
+                found = scan_group
+        return found
+
+    cdef int look_again(self) except -1:
+        """Look at what came back, lowest first, as far as the turn allows."""
+        cdef ScanGroup scan_group
+        cdef Slot *slot
+        cdef uint64_t seq
+        while self.again.count:
+            if self.budget <= 0:
+                return self.postpone()
+            seq = self.again.pop()
+            slot = self.queue.index.slot_of(seq)
+            self.budget -= 1
+            if slot == NULL or slot.state != READY:
+                continue
+            for scan_group in tuple(self.scan_groups):
+                if scan_group.cursors[slot.priority] <= seq:
+                    continue
+                if scan_group.is_full():
+                    scan_group.recede(seq, slot.priority)
+                else:
+                    scan_group.look(seq, slot.priority, slot)
+        return 0
+
+    cdef int postpone(self) except -1:
+        if not self.searching:
+            self.searching = True
+            self.searches.queues.append(self.queue)
+        return 0

@@ -1,0 +1,34 @@
+"""Filters that have looked at the same messages of a queue."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef class ScanGroup   # before the modules that know it, too
+
+from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
+from leporid.engine.selectors.selector_set cimport SelectorSet
+from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, SelectorGroup
+
+cdef uint64_t found_most(FilteredConsumers selection)
+
+cdef class ScanGroup:
+    cdef FilteredConsumers selection
+    cdef SelectorSet set
+    cdef list members               # by their number in the set
+    cdef uint64_t cursors[256]      # for each priority: all entries before were looked at
+    cdef bint fresh                 # it has not begun
+    cdef bint crowded               # something was found for somebody who has enough
+    cdef Py_ssize_t idle            # members that wait for something
+    cdef uint64_t heaviest, weight  # of the members' filters: what asking one, or all, costs
+    cdef int join(self, SelectorGroup group) except -1
+    cdef int leave(self, SelectorGroup group) except -1
+    cdef bint is_full(self)
+    cdef int scan(self, int lane, SelectorGroup wanted) except -1
+    cdef bint served(self, SelectorGroup wanted, int lane)
+    cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -1
+    cdef int find(self, SelectorGroup group, uint64_t seq, int lane) except -1
+    cdef ScanGroup ahead(self, int lane)
+    cdef int meet(self, ScanGroup other) except -1
+    cdef int make_room(self) except -1
+    cdef uint64_t prune(self, list found) except? 0
+    cdef int recede(self, uint64_t seq, int lane) except -1

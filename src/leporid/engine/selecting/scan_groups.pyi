@@ -1,0 +1,9 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of scan_groups.pyx."""
+
+from leporid.engine.selecting.filtered_consumers import FilteredConsumers
+
+class ScanGroup:
+    """Filters that have looked at the same messages; used by the engine only."""
+
+    def __init__(self, selection: FilteredConsumers) -> None: ...

@@ -1,0 +1,268 @@
+"""Filters of consumers that have looked at the same messages of a queue, and look on together.
+
+Responsible for asking filters about messages, each once about each, and for noting what they let
+pass. It does not know when that is worth while, nor who gets what was found; `selection` does.
+
+A filter that comes late looks at what is there by itself, until it has caught up with another
+scan_group; then both go on as one. One that has found as much as it may keep, and whose consumers do
+not take it, is left behind, alone; what comes back to where it was, it will look at when they do.
+
+Invariant: of each entry before the cursor of its priority that is ready, every member knows whether
+it passes, unless it stands in `FilteredConsumers.again`.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, Block, Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
+from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, SelectorGroup
+from leporid.engine.selectors.conjunction cimport Conjunction
+from leporid.engine.selectors.selector cimport Selector
+from leporid.engine.selectors.selector_set cimport SelectorSet
+from leporid.engine.wire.message cimport Message, message_in
+
+cdef enum:
+    # Messages that one filter keeps in mind for consumers that do not take them: half a megabyte;
+    # and all filters of a queue: 8 megabytes, unless there are thousands of them.
+    FOUND_MAX = 65536
+    FOUND_TOTAL = 16 * FOUND_MAX
+    FOUND_MIN = 256
+    FOUND_SLACK = 1024              # of those that others took, before it is worth looking
+    # Work, in units of one to three nanoseconds: of passing over a block of the index, of one
+    # message for all filters, of an instruction, of a pattern in a short text, of another filter,
+    # of one that it passes.
+    BLOCK_WORK = 200
+    MESSAGE_WORK = 50
+    STEP_WORK = 2
+    PATTERN_WORK = 64
+    FILTER_WORK = 16
+    FOUND_WORK = 32
+    # Of looking at a number that was found, and at another scan_group.
+    PRUNE_WORK = 16
+    COHORT_WORK = 4
+    # So many bytes of headers make a pattern's work once more.
+    WORK_BYTES = 256
+    INSTRUCTION_BYTES = 4
+    OP_LIKE = 29
+
+
+cdef uint64_t weight_of(object filter):
+    """How much asking a filter costs, roughly."""
+    cdef const uint8_t *code
+    cdef Py_ssize_t size, at
+    cdef uint64_t weight = 0
+    if type(filter) is Conjunction:
+        return weight_of((<Conjunction> filter).first) + weight_of((<Conjunction> filter).second)
+    if type(filter) is not Selector:
+        return FILTER_WORK
+    code = <const uint8_t *> PyBytes_AS_STRING((<Selector> filter).code)
+    size = PyBytes_GET_SIZE((<Selector> filter).code)
+    at = size - INSTRUCTION_BYTES * (code[4] << 8 | code[5])
+    while at < size:
+        weight += STEP_WORK + PATTERN_WORK * (code[at] == OP_LIKE)
+        at += INSTRUCTION_BYTES
+    return weight
+
+
+cdef uint64_t found_most(FilteredConsumers selection):
+    """How many messages each filter of a queue may keep in mind."""
+    return max(FOUND_MIN, min(FOUND_MAX, FOUND_TOTAL // max(1, len(selection.by_key))))
+
+
+cdef class ScanGroup:
+    """FilteredConsumers that go on together."""
+
+    def __cinit__(self, FilteredConsumers selection not None):
+        self.selection = selection
+        self.set = SelectorSet()
+        self.members = []
+        self.fresh = True
+        memset(self.cursors, 0, sizeof(self.cursors))
+
+    cdef int join(self, SelectorGroup group) except -1:
+        cdef uint64_t weight = weight_of(group.filter)
+        group.number = self.set.add(group.filter)
+        group.scan_group = self
+        if group.number == <size_t> len(self.members):
+            self.members.append(group)
+        else:
+            self.members[group.number] = group
+        self.idle += group.idle
+        self.weight += weight
+        self.heaviest = max(self.heaviest, weight)
+        return 0
+
+    cdef int leave(self, SelectorGroup group) except -1:
+        self.set.remove(group.number)
+        self.members[group.number] = None
+        group.scan_group = None
+        self.idle -= group.idle
+        self.weight -= weight_of(group.filter)
+        if not self.set.set.count:
+            self.selection.scan_groups.remove(self)
+        return 0
+
+    cdef bint is_full(self):
+        """It is one that was left behind, and has still enough."""
+        cdef SelectorGroup group
+        if self.set.set.count != 1:
+            return False
+        for group in self.members:
+            if group is not None:
+                return group.found_count >= found_most(self.selection)
+        return False
+
+    cdef int scan(self, int lane, SelectorGroup wanted) except -1:
+        """Look on among the messages of one priority, until something is found for `wanted` (None:
+        for everybody who waits), nothing is left, another scan_group is reached, or the budget ends.
+        """
+        cdef FilteredConsumers selection = self.selection
+        cdef Queue queue = selection.queue
+        cdef ScanGroup ahead = self.ahead(lane)
+        cdef uint64_t seq = self.cursors[lane], stop, end
+        cdef Block *block
+        cdef Slot *slot
+        end = queue.next_seq if selection.lanes == 1 else selection.ends[lane]
+        if ahead is not None:
+            end = min(end, ahead.cursors[lane])
+        self.fresh = False
+        while seq < end and selection.budget > 0:
+            block = queue.index.block_of(seq)
+            if block == NULL:
+                selection.budget -= BLOCK_WORK
+                block = queue.index.block_from(seq // BLOCK_SLOTS)
+                seq = end if block == NULL else min(end, block.number * BLOCK_SLOTS)
+                continue
+            stop = min(end, (block.number + 1) * BLOCK_SLOTS)
+            while seq < stop and selection.budget > 0:
+                slot = &block.slots[seq % BLOCK_SLOTS]
+                seq += 1
+                if slot.state != READY or slot.priority != lane:
+                    continue
+                self.cursors[lane] = seq
+                if self.look(seq - 1, lane, slot) and self.served(wanted, lane):
+                    return self.meet(ahead)
+            selection.budget -= BLOCK_WORK
+        self.cursors[lane] = seq
+        return self.meet(ahead)
+
+    cdef bint served(self, SelectorGroup wanted, int lane):
+        if wanted is None:
+            return not self.idle
+        if wanted.verdicts is not None:
+            return not wanted.idle
+        return (<SequenceHeap> wanted.found[lane]).count > 0
+
+    cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -1:
+        """Ask about one message; returns for how many it was found."""
+        cdef Message message = message_in(self.selection.queue.logs.record(slot.position))
+        cdef uint64_t evaluated = self.set.set.evaluated, failed = self.set.set.failed
+        cdef uint64_t bulk = 1 + message.properties_len // WORK_BYTES
+        cdef uint32_t at, count
+        count = self.set.match(message.names, message.names_len, message.properties,
+                               message.properties_len)
+        evaluated = self.set.set.evaluated - evaluated
+        self.selection.budget -= (MESSAGE_WORK + message.properties_len // 4 + FOUND_WORK * count
+                               + bulk * min(evaluated * self.heaviest, self.weight))
+        failed = self.set.set.failed - failed
+        self.selection.searches.filters.note(self.set.set.count, evaluated, count, failed)
+        self.selection.counters.note(self.set.set.count, evaluated, count, failed)
+        for at in range(count):
+            self.find(<SelectorGroup> self.members[self.set.matched[at]], seq, lane)
+        if self.crowded:
+            self.make_room()
+        return count
+
+    cdef int find(self, SelectorGroup group, uint64_t seq, int lane) except -1:
+        """A message passes, and is ready."""
+        cdef SequenceHeap order = <SequenceHeap> group.found[lane]
+        if group.verdicts is not None:
+            return group.verdicts.doubt(seq, lane)
+        if order.count > FOUND_SLACK + 2 * self.selection.queue.ready_count:
+            group.found_count -= order.count
+            self.selection.queue.prune(order)
+            group.found_count += order.count
+        order.push(seq)
+        group.found_count += 1
+        if group.found_count >= found_most(self.selection):
+            self.crowded = self.set.set.count > 1
+        return self.selection.rouse(group)
+
+    cdef ScanGroup ahead(self, int lane):
+        """The next one that has seen more of a priority; those that are full are of no use."""
+        cdef ScanGroup other, nearest = None
+        for other in self.selection.scan_groups:
+            if other.cursors[lane] > self.cursors[lane] and not other.is_full() and (
+                    nearest is None or other.cursors[lane] < nearest.cursors[lane]):
+                nearest = other
+        return nearest
+
+    cdef int meet(self, ScanGroup other) except -1:
+        """If both have seen the same, they are one from here on."""
+        cdef ScanGroup fewer = self, more = other
+        cdef SelectorGroup group
+        self.selection.budget -= COHORT_WORK * len(self.selection.scan_groups)  # `ahead` was asked
+        if other is None or memcmp(self.cursors, other.cursors, sizeof(self.cursors)):
+            return 0
+        if self.set.set.count > other.set.set.count:
+            fewer, more = other, self
+        for group in list(fewer.members):
+            if group is not None:
+                fewer.leave(group)
+                more.join(group)
+        return 0
+
+    cdef int make_room(self) except -1:
+        """Leave one behind who has enough of what is still there; the next one has its turn."""
+        cdef SelectorGroup group
+        cdef ScanGroup alone
+        cdef uint64_t most = found_most(self.selection)
+        self.crowded = False
+        for group in list(self.members):
+            if group is None or group.found_count < most:
+                continue
+            if self.crowded or self.set.set.count == 1:
+                break
+            self.crowded = True
+            self.selection.budget -= group.found_count * PRUNE_WORK
+            if group.verdicts is None:
+                group.found_count = self.prune(group.found)
+            else:
+                group.verdicts.prune()
+            if group.found_count <= most // 2:
+                continue
+            self.leave(group)
+            alone = ScanGroup(self.selection)
+            alone.fresh = False
+            memcpy(alone.cursors, self.cursors, sizeof(self.cursors))
+            alone.join(group)
+            self.selection.scan_groups.append(alone)
+        return 0
+
+    cdef uint64_t prune(self, list found) except? 0:
+        """Forget what is not there any more; returns how many are left."""
+        cdef SequenceHeap order
+        cdef uint64_t count = 0
+        for order in found:
+            self.selection.queue.prune(order)
+            count += order.count
+        return count
+
+    cdef int recede(self, uint64_t seq, int lane) except -1:
+        """Forget what was found from a message on, and look at all of that again."""
+        cdef SelectorGroup group
+        cdef SequenceHeap order
+        for group in self.members:
+            if group is not None:
+                if group.verdicts is not None:
+                    group.verdicts.recede(seq, lane)
+                order = <SequenceHeap> group.found[lane]
+                self.selection.budget -= order.count
+                group.found_count -= order.count
+                order.keep_below(seq)
+                group.found_count += order.count
+        self.cursors[lane] = seq
+        return 0

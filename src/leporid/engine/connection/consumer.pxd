@@ -23,4 +23,4 @@ cdef class Consumer(Taker):
     cdef WaitingConsumers group     # with whom it waits for its channel's; None: it never had to
     cdef bint has_credit(self)
 
-cdef bint has_room(Consumer consumer)
+cdef bint has_room(Consumer consumer) except -1

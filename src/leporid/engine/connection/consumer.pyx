@@ -9,13 +9,25 @@ from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.connection.channel cimport Channel
-from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, Output
+from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Taker
 from leporid.engine.wire.wire cimport Record
 
 cdef str REPLY_QUEUE = "amq.rabbitmq.reply-to."
+
+
+cdef inline bint may_have_more(Consumer consumer) except -1:
+    """Whether its connection and its own prefetch let it take."""
+    if consumer.channel.out.out_end - consumer.channel.out.out_start > OUTPUT_HIGH_BYTES:
+        consumer.channel.out.stalled[consumer] = None
+        return False
+    return not consumer.prefetch or consumer.unacked_count < consumer.prefetch
+
+
+cdef bint has_room(Consumer consumer) except -1:
+    return may_have_more(consumer)
 
 
 cdef class Consumer(Taker):
@@ -45,7 +57,7 @@ cdef class Consumer(Taker):
         return 0
 
     cdef bint can_take(self):
-        if not has_room(self):
+        if not may_have_more(self):
             return False
         if self.credit is not None:
             return self.has_credit()
@@ -99,16 +111,6 @@ cdef class Consumer(Taker):
     cdef int offered(self) except -1:
         self.home.enter(self)
         return self.queue.deliver()
-
-
-cdef bint has_room(Consumer consumer):
-    """Whether its connection, its channel and its own prefetch let it take."""
-    cdef Channel channel = consumer.channel
-    cdef Output out = channel.out
-    if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
-        out.stalled[consumer] = None
-        return False
-    return not consumer.prefetch or consumer.unacked_count < consumer.prefetch
 
 
 cdef bint has_channel_credit(Consumer consumer):

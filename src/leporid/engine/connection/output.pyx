@@ -84,7 +84,8 @@ cdef class Output:
         """Room for `size` bytes at the end; the caller fills them and moves `out_end`."""
         cdef size_t pending, capacity
         cdef void *grown
-        self.touch()
+        if not self.touched:
+            self.touch()
         if self.out_end + size <= self.out_capacity:
             return self.out + self.out_end
         pending = self.out_end - self.out_start

@@ -11,7 +11,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.facts cimport append_ranges
 from leporid.engine.log.log cimport (
-    DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment,
+    DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
 )
 from leporid.engine.log.logs cimport Entries, Logs
 from leporid.engine.wire.message cimport Message, content_of, message_in, targets_of
@@ -143,7 +143,7 @@ cdef int copy_record(Entries entries, Log log, Segment segment, Record *record,
     if not has_readers(entries, live):
         body_lost = record.body_len
         message.body_len = 0
-    copy = log.begin_message(&message, len(live), record.timestamp_ms)
+    copy = begin_message(log, &message, len(live), record.timestamp_ms)
     kept = targets_of(copy)
     for queue, seq in live:
         kept.queue, kept.seq = queue, seq

@@ -1,10 +1,11 @@
 """Segments in memory and the log that appends to them."""
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 from cpython.buffer cimport Py_buffer
 
-from leporid.engine.wire.message cimport Message
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.message cimport Message, record_bytes
+from leporid.engine.wire.wire cimport Record, Target
 
 cdef enum:
     KIND_PUBLISH = 1
@@ -80,8 +81,6 @@ cdef class Log:
     cdef int spare_memory_count
     cdef uint32_t seed
     cdef Record *begin(self, size_t size) except NULL
-    cdef Record *begin_message(self, const Message *message, size_t targets,
-                               uint64_t timestamp_ms) except NULL
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL
     cdef uint64_t finish(self, Record *record)
@@ -97,3 +96,26 @@ cdef class Log:
     cdef int release(self, uint64_t position) except -1
     cdef int drop(self, Segment segment) except -1
     cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt)
+
+
+cdef inline Record *begin_message(Log log, const Message *message, size_t targets,
+                                  uint64_t timestamp_ms) except NULL:
+    """A record of a message; the caller fills in its targets, and flags if it has some."""
+    cdef size_t size = record_bytes(
+        targets, message.names_len + message.properties_len + message.body_len)
+    cdef Record *record = log.begin(size)
+    cdef uint8_t *p = <uint8_t *> record + sizeof(Record) + targets * sizeof(Target)
+    memset(<uint8_t *> record + size - 8, 0, 8)
+    record.size = <uint32_t> size
+    record.kind = KIND_PUBLISH
+    record.flags = 0
+    record.targets = <uint16_t> targets
+    record.properties_len = <uint32_t> message.properties_len
+    record.timestamp_ms = timestamp_ms
+    record.body_len = <uint32_t> message.body_len
+    record.names_len = <uint16_t> message.names_len
+    memcpy(p, message.names, message.names_len)
+    p += message.names_len
+    memcpy(p, message.properties, message.properties_len)
+    memcpy(p + message.properties_len, message.body, message.body_len)
+    return record

@@ -149,28 +149,6 @@ cdef class Log:
             segment = self.active
         return <Record *> (segment.base + segment.used)
 
-    cdef Record *begin_message(self, const Message *message, size_t targets,
-                               uint64_t timestamp_ms) except NULL:
-        """A record of a message; the caller fills in its targets, and flags if it has some."""
-        cdef size_t size = record_bytes(
-            targets, message.names_len + message.properties_len + message.body_len)
-        cdef Record *record = self.begin(size)
-        cdef uint8_t *p = <uint8_t *> record + sizeof(Record) + targets * sizeof(Target)
-        memset(<uint8_t *> record + size - 8, 0, 8)
-        record.size = <uint32_t> size
-        record.kind = KIND_PUBLISH
-        record.flags = 0
-        record.targets = <uint16_t> targets
-        record.properties_len = <uint32_t> message.properties_len
-        record.timestamp_ms = timestamp_ms
-        record.body_len = <uint32_t> message.body_len
-        record.names_len = <uint16_t> message.names_len
-        memcpy(p, message.names, message.names_len)
-        p += message.names_len
-        memcpy(p, message.properties, message.properties_len)
-        memcpy(p + message.properties_len, message.body, message.body_len)
-        return record
-
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL:
         """A record of anything else, all zeros after its header; `content_of` is to be filled."""

@@ -26,8 +26,5 @@ cdef class Publishing:
                          const Props *props, object elsewhere, list keys)
     cdef Route without_full_queues(self, Route route, size_t body_len, const Props *props,
                                    list refusing, object elsewhere)
-    cdef int store(self, Route route, const Message *message, const Props *props,
-                   uint8_t flags) except -1
     cdef int store_produced(self, Route route, const Message *message, const Props *props,
                             bytes reference, uint64_t sequence) except -1
-    cdef Route remember_apart(self, Route route, const Message *message, const Props *props)

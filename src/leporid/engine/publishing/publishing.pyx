@@ -52,6 +52,46 @@ cdef Route split_full(Route route, size_t body_len, list refusing, list full):
     return narrowed(route, taking)
 
 
+cdef Route remember_apart(Publishing self, Route route, const Message *message, const Props *props):
+    """Have caches of exchanges remember a message that goes to a stream until a restart.
+
+    A stream has a log of its own: a crash might keep the memory and lose the message, which
+    would then be refused for ever. Twice is better than never.
+    """
+    cdef Message known = message[0]
+    cdef Props passing = props[0]
+    cdef list queues = without_caches(route.queues)
+    passing.delivery_mode = 1
+    known.body_len = 0
+    self.queues.append([queue for queue in route.queues if queue not in queues], False, &known,
+                       &passing, 0, None, 0)
+    return narrowed(route, queues)
+
+
+cdef inline int store(Publishing self, Route route, const Message *message, const Props *props,
+                      uint8_t flags) except -1:
+    """Append one record for the queues of a route, and one for each that keeps its own."""
+    cdef Queue queue
+    cdef Message whole
+    if route.own_records is not None:
+        if route.caching:
+            route = remember_apart(self, route, message, props)
+        whole = message[0]
+        if route.with_bcc is not None:
+            set_properties(&whole, route.with_bcc)
+        for queue in route.own_records:
+            queue.append_message(&whole if queue.routes_again else message, props, flags, None,
+                                 0)
+        if not route.queues:
+            self.queues.published += 1
+            return 0
+    self.deepest = self.queues.append(
+        route.queues, props.delivery_mode == 2 and route.durable, message, props, flags, None,
+        0)
+    self.queues.published += not route.unroutable
+    return 0
+
+
 cdef class Publishing:
     """What everybody who publishes shares."""
 
@@ -90,7 +130,7 @@ cdef class Publishing:
             route = without_full(route, message.body_len, refusing)
         if route.queues or route.own_records is not None:
             if producer is None:
-                self.store(route, message, props, flags)
+                store(self, route, message, props, flags)
             else:
                 self.store_produced(route, message, props, producer, sequence)
         if not refusing:
@@ -127,7 +167,7 @@ cdef class Publishing:
                 self.queues.dead_lettering.replacing = False
                 make_room(self.logs, max(1, len(route.queues)),
                           message.names_len + message.properties_len + message.body_len)
-            self.store(route, message, props, 0)
+            store(self, route, message, props, 0)
         if refusing:
             self.queues.dead_lettering.dead_letter_refused(refusing, message)
         return route
@@ -192,31 +232,6 @@ cdef class Publishing:
         left.refused = refused
         return left
 
-    # ------------------------------------------------------------- storing
-
-    cdef int store(self, Route route, const Message *message, const Props *props,
-                   uint8_t flags) except -1:
-        """Append one record for the queues of a route, and one for each that keeps its own."""
-        cdef Queue queue
-        cdef Message whole
-        if route.own_records is not None:
-            if route.caching:
-                route = self.remember_apart(route, message, props)
-            whole = message[0]
-            if route.with_bcc is not None:
-                set_properties(&whole, route.with_bcc)
-            for queue in route.own_records:
-                queue.append_message(&whole if queue.routes_again else message, props, flags, None,
-                                     0)
-            if not route.queues:
-                self.queues.published += 1
-                return 0
-        self.deepest = self.queues.append(
-            route.queues, props.delivery_mode == 2 and route.durable, message, props, flags, None,
-            0)
-        self.queues.published += not route.unroutable
-        return 0
-
     cdef int store_produced(self, Route route, const Message *message, const Props *props,
                             bytes reference, uint64_t sequence) except -1:
         """The same for a producer that says which of its messages this is.
@@ -230,7 +245,7 @@ cdef class Publishing:
         cdef list waiting = []
         self.fresh = False
         if route.own_records is not None and route.caching:
-            route = self.remember_apart(route, message, props)
+            route = remember_apart(self, route, message, props)
         for queue in route.own_records or ():
             if type(queue) is not Stream:
                 waiting.append(queue)
@@ -258,17 +273,3 @@ cdef class Publishing:
         self.fresh = True
         return 0
 
-    cdef Route remember_apart(self, Route route, const Message *message, const Props *props):
-        """Have caches of exchanges remember a message that goes to a stream until a restart.
-
-        A stream has a log of its own: a crash might keep the memory and lose the message, which
-        would then be refused for ever. Twice is better than never.
-        """
-        cdef Message known = message[0]
-        cdef Props passing = props[0]
-        cdef list queues = without_caches(route.queues)
-        passing.delivery_mode = 1
-        known.body_len = 0
-        self.queues.append([queue for queue in route.queues if queue not in queues], False, &known,
-                           &passing, 0, None, 0)
-        return narrowed(route, queues)

@@ -38,6 +38,13 @@ RETRIES = {"disabled": 0, "returned": HOLD_RETURNED, "failed": HOLD_FAILED,
            "all": HOLD_RETURNED | HOLD_FAILED}
 
 
+cdef inline void take_ready(Queue queue, Slot *slot):
+    slot.state = UNACKED
+    queue.ready_count -= 1
+    queue.unacked_count += 1
+    queue.ready_bytes -= queue.logs.record(slot.position).body_len
+
+
 cdef class Queue:
     """One queue's entries; made by `Engine.queue`."""
 
@@ -179,15 +186,12 @@ cdef class Queue:
                 if slot.state != READY:
                     slot = NULL
         if slot != NULL:
-            self.take(slot)
+            take_ready(self, slot)
         return slot
 
     cdef int take(self, Slot *slot) except -1:
         """A ready entry is somebody's, until it is settled or comes back."""
-        slot.state = UNACKED
-        self.ready_count -= 1
-        self.unacked_count += 1
-        self.ready_bytes -= self.logs.record(slot.position).body_len
+        take_ready(self, slot)
         return 0
 
     cdef Slot *first_of(self, SequenceHeap order, uint64_t *seq):

@@ -9,7 +9,9 @@ number that the entry has.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.log.log cimport BACKLOG_BIT, FLAG_PRODUCED, NO_LIMIT, TRANSIENT_IDS, Log
+from leporid.engine.log.log cimport (
+    BACKLOG_BIT, FLAG_PRODUCED, NO_LIMIT, TRANSIENT_IDS, Log, begin_message,
+)
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
@@ -71,8 +73,8 @@ cdef class Queues(Entries):
         """
         cdef Log log = self.logs.durable if durable else self.logs.transient
         cdef size_t count = len(queues), at
-        cdef Record *record = log.begin_message(
-            message, count + (durable and producer is not None), self.clock.wall_ms)
+        cdef Record *record = begin_message(
+            log, message, count + (durable and producer is not None), self.clock.wall_ms)
         cdef Target *target = targets_of(record)
         cdef Queue queue
         cdef uint64_t position, ttl_ms, deepest = 0

@@ -217,22 +217,21 @@ cdef class LastRoute:
 
     cdef bint is_to(self, const Message *message):
         """Whether a message goes to the same exchange, which still exists."""
-        cdef RouteCache routes = self.routes
-        return (routes is not None and not routes.retired
-                and len(routes.raw_name) == message.names[0]
-                and memcmp(PyBytes_AS_STRING(routes.raw_name), message.names + 1,
+        return (self.routes is not None and not self.routes.retired
+                and PyBytes_GET_SIZE(self.routes.raw_name) == message.names[0]
+                and memcmp(PyBytes_AS_STRING(self.routes.raw_name), message.names + 1,
                            message.names[0]) == 0)
 
     cdef Route route_of(self, const Message *message):
         """Where a message goes from that exchange."""
-        cdef RouteCache routes = self.routes
-        cdef Route route = self.route
         cdef const uint8_t *key = key_in(message)
-        if (route is not None and self.epoch == routes.epoch and len(route.key) == key[0]
-                and memcmp(PyBytes_AS_STRING(route.key), key + 1, key[0]) == 0):
-            return route
-        route = routes.route_of(message, key + 1, key[0])
-        if route.key is not None and routes.cacheable:
+        cdef Route route
+        if (self.route is not None and self.epoch == self.routes.epoch
+                and PyBytes_GET_SIZE(self.route.key) == key[0]
+                and memcmp(PyBytes_AS_STRING(self.route.key), key + 1, key[0]) == 0):
+            return self.route
+        route = self.routes.route_of(message, key + 1, key[0])
+        if route.key is not None and self.routes.cacheable:
             self.route = route
-            self.epoch = routes.epoch
+            self.epoch = self.routes.epoch
         return route

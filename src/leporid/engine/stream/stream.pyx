@@ -13,7 +13,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.log cimport (
     FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, NO_LIMIT, SEGMENT_HEADER_BYTES, Log, Segment,
-    segment_number,
+    begin_message, segment_number,
 )
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.queue cimport Queue
@@ -157,7 +157,7 @@ cdef class Stream(Queue):
         cdef uint64_t offset = self.next_seq, position
         cdef uint32_t segment
         self.newest_ms = max(self.newest_ms, self.queues.clock.wall_ms)
-        record = self.log.begin_message(message, 1 if producer is None else 2, self.newest_ms)
+        record = begin_message(self.log, message, 1 if producer is None else 2, self.newest_ms)
         target = targets_of(record)
         target.queue, target.seq = self.id, offset
         if producer is not None:

@@ -99,7 +99,7 @@ def test_a_limit_that_an_older_version_recorded_is_none():
     """It was not looked at when it was declared, and counting ends below it."""
     queue = World().broker.vhosts["/"].make_queue("q")
     queue.arguments = {"x-delivery-limit": 2**40}
-    assert limits.wanted(queue).delivery_limit is None
+    assert limits.RETURNS.wanted(queue) == (None, False)
 
 
 def test_all_at_once():

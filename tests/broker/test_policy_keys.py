@@ -8,7 +8,6 @@ import pytest
 
 from leporid.amqp.tables import Int8, decode_table, encode_table
 from leporid.broker.policy_keys import (
-    KEYS,
     Definition,
     PolicyError,
     check_definition,
@@ -17,6 +16,7 @@ from leporid.broker.policy_keys import (
     merged,
 )
 from leporid.broker.queue_types import CLASSIC, QUORUM, STREAM, QueueType
+from leporid.broker.settings import KEYS
 
 RIGHT: dict[str, Any] = {
     "alternate-exchange": "unrouted",

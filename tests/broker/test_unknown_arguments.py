@@ -1,4 +1,4 @@
-"""What becomes of unknown arguments in one virtual host; names are in `test_argument_tables`."""
+"""What becomes of unknown arguments in one virtual host."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.amqp.tables import Value
+from leporid.broker.settings import Place
 from leporid.broker.unknown_arguments import (
     FOUND_MAX,
     LISTED_MAX,
     LOGGED_A_MINUTE_MAX,
+    LOOKED_AT_MAX,
     UnknownArguments,
+    unknown_in,
 )
 
 WRONG: dict[str, Value] = {"x-max-lenght": 5}
@@ -102,3 +105,42 @@ def test_what_a_peer_makes_up_has_bounds(caplog: pytest.LogCaptureFixture):
     world.engine.clock.now_ms += 60_000
     declare(world, "q", WRONG)
     assert caplog.records[-1].message == SAID
+
+
+# ------------------------------------------------------------------ names
+
+
+def found(place: Place, *given: str, with_values: bool = False) -> dict[str, str | None]:
+    return dict(unknown_in(place, given, with_values=with_values))
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "meant"),
+    [
+        ("queue", "X_Max_Length", "x-max-length"),
+        ("queue", "message-ttl", "x-message-ttl"),
+        ("exchange", "x-alternate-exchange", "alternate-exchange"),
+        ("exchange", "hash_header", "hash-header"),
+        ("consumer", "x-stream-offsets", "x-stream-offset"),
+        ("policy", "apply_to", "apply-to"),
+        ("policy", "aply-to", "apply-to"),
+        ("queue", "x-" + "n" * 253, None),
+        ("queue", "x-dead-letter", None),
+        ("queue", "", None),
+    ],
+)
+def test_what_is_meant(place: Place, name: str, meant: str | None):
+    assert found(place, name) == ({name: meant} if name else {})
+
+
+def test_names_that_are_somebodys_own_pass():
+    assert not found("queue", "owner", "type", "length", "x", "priority", "ttl", "max")
+    assert not found("policy", "component", "comment")
+    assert not found("binding", "match", "x-own", "max-length", with_values=True)
+
+
+def test_few_of_a_table_are_compared():
+    names = [f"x-{number}" for number in range(LOOKED_AT_MAX)]
+    assert found("queue", *names, "x-max-lenght", "max-length") == dict.fromkeys(
+        [*names, "x-max-lenght"], None
+    )

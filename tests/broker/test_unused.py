@@ -22,7 +22,8 @@ from leporid.amqp.methods import (
     QueueDelete,
 )
 from leporid.amqp.tables import Value
-from leporid.broker.limits import InForce
+from leporid.broker.limits import EXPIRY
+from leporid.broker.limits import expires_ms as expiry_of
 from leporid.broker.policies import make_policy
 from leporid.broker.stored import StoredQueue
 from leporid.broker.unused import EXPIRED_MAX, STALE_SLACK, UnusedQueues
@@ -221,7 +222,7 @@ class UseMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("ab"), expires_ms=st.none() | st.integers(1, 20))
     def set_time(self, name: str, expires_ms: int | None) -> None:
         if self.there(name):
-            self.queues[name].in_force = InForce(expires_ms=expires_ms)
+            self.queues[name].in_force = {EXPIRY: expires_ms}
             self.use(name)
 
     @rule(name=st.sampled_from("ab"))
@@ -250,7 +251,7 @@ class UseMachine(RuleBasedStateMachine):
                 self.unused.run(self.now_ms)
             newly = self.newly_gone()
             for name, queue in self.queues.items():
-                expires_ms = queue.in_force.expires_ms
+                expires_ms = expiry_of(queue)
                 over = (
                     expires_ms is not None
                     and not queue.subscriptions

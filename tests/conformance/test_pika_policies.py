@@ -27,7 +27,8 @@ from tests.conformance.pika_steps import (
     pump,
 )
 
-from leporid.broker.policy_keys import KEYS, PolicyError, check_definition
+from leporid.broker.policy_keys import PolicyError, check_definition
+from leporid.broker.settings import KEYS
 from leporid.server.config import load
 from leporid.testing import BrokerProcess, reserve_port
 

@@ -1,14 +1,16 @@
-"""The values that arguments of queues, exchanges and consumers may have.
+"""The kinds of values that arguments and policies may have.
 
-Responsible for the names and limits of arguments, and for what is wrong with a value, in RabbitMQ's
-words. Must not know which type of queue takes which (`queue_types`), nor what an argument does to
-messages. Invariant: a check changes nothing, and a table that passes is stored as it came.
+Responsible for what is wrong with a value, in RabbitMQ's words: with that of an argument, which has
+an AMQP type, and with that of a policy, which is JSON. Must not know which argument has which kind
+(`settings`), nor what it does to messages. Invariant: a check changes nothing, and a table that
+passes is stored as it came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
@@ -18,6 +20,23 @@ from leporid.broker.durations import milliseconds
 Arguments: TypeAlias = Mapping[str, Value]
 # Answers what is wrong with one value, as RabbitMQ's Erlang prints it, or None.
 Check: TypeAlias = Callable[[Value, Arguments], str | None]
+
+# Says whether a value of JSON is right.
+Fits: TypeAlias = Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A kind of values.
+
+    Attributes:
+        wrong: what is wrong with one in an argument.
+        fits: whether one of a policy is right.
+    """
+
+    wrong: Check
+    fits: Fits
+
 
 INTEGER_TYPES: Final = frozenset(
     {"byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long"}
@@ -33,6 +52,8 @@ DELIVERY_LIMIT_MAX: Final = 32_766
 PRIORITY_MAX: Final = 255
 """The largest x-max-priority; a priority is one octet in the message."""
 
+QUEUE_TYPE: Final = "x-queue-type"
+
 DEDUPLICATION: Final = "x-message-deduplication"
 """The queue argument of the community's plugin of that name: no message comes twice."""
 
@@ -44,6 +65,12 @@ TIMEOUT_ACTIONS: Final = ("close", "requeue")
 
 RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 """Which messages that come back are held before they are ready again (RabbitMQ 4.3)."""
+
+UNBOUNDED: Final = 1 << 64
+"""No number of AMQP is larger."""
+
+NUMBER_MAX: Final = 2**63 - 1
+"""The largest number that an AMQP table holds; no limit of ours is larger."""
 
 KEY_BYTES_MAX: Final = 255
 """The longest routing key; a dead letter with a longer one would have no encoding."""
@@ -82,8 +109,8 @@ def _integer(value: Value, _arguments: Arguments) -> str | None:
     return None if name in INTEGER_TYPES else f'"expected integer, got {name}"'
 
 
-def _number_from(low: int, high: int, over: str) -> Check:
-    """Make the check for an integer between two bounds."""
+def number(low: int, high: int = UNBOUNDED, over: str = "value_too_large") -> Values:
+    """Make the kind of whole numbers between two bounds."""
 
     def check(value: Value, arguments: Arguments) -> str | None:
         wrong = _integer(value, arguments)
@@ -95,7 +122,14 @@ def _number_from(low: int, high: int, over: str) -> Check:
             return f"{{value_negative,{value:d}}}"
         return f"{{{over},{value:d}}}" if value > high else None
 
-    return check
+    return Values(check, whole(low, min(high, NUMBER_MAX)))
+
+
+def whole(low: int, high: int) -> Fits:
+    """Make the check of a number in JSON."""
+    return lambda value: (
+        isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    )
 
 
 def _delivery_limit(value: Value, arguments: Arguments) -> str | None:
@@ -108,7 +142,7 @@ def _delivery_limit(value: Value, arguments: Arguments) -> str | None:
 
 def _retry_max(value: Value, arguments: Arguments) -> str | None:
     least = arguments.get("x-delayed-retry-min")
-    wrong = _retry_delay(value, arguments)
+    wrong = RETRY_DELAY.wrong(value, arguments)
     if wrong is None and isinstance(value, int) and isinstance(least, int) and value < least:
         return (
             f'"delayed-retry-max ({value:d}) must not be smaller than delayed-retry-min '
@@ -134,8 +168,8 @@ def _texts(value: Value, arguments: Arguments) -> str | None:
     return wrong
 
 
-def one_of(known: Iterable[str], complaint: str) -> Check:
-    """Make the check for a word; {} in the complaint stands for the one that came."""
+def one_of(known: Iterable[str], complaint: str) -> Values:
+    """Make the kind of some words; {} in the complaint stands for the one that came."""
     words = frozenset(known)
 
     def check(value: Value, arguments: Arguments) -> str | None:
@@ -144,7 +178,15 @@ def one_of(known: Iterable[str], complaint: str) -> Check:
             return wrong
         return complaint.replace("{}", plain(value))
 
-    return check
+    return Values(check, lambda value: isinstance(value, str) and value in words)
+
+
+def fits_name(value: Any) -> bool:
+    """Say whether a value of JSON is a text that a name or a routing key may be."""
+    try:
+        return isinstance(value, str) and len(value.encode()) <= KEY_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
 
 
 def _dead_letter_key(value: Value, arguments: Arguments) -> str | None:
@@ -190,85 +232,48 @@ def _group(value: Value, arguments: Arguments) -> str | None:
 def _group_version(value: Value, arguments: Arguments) -> str | None:
     if GROUP not in arguments:
         return f'"there is no {GROUP} beside it"'
-    return _size(value, arguments)
+    return SIZE.wrong(value, arguments)
 
 
 def _queue_version(value: Value, arguments: Arguments) -> str | None:
-    wrong = _size(value, arguments)
+    wrong = SIZE.wrong(value, arguments)
     if wrong is not None or value in (1, 2):
         return wrong
     return f"\"unsupported queue version '{plain(value)}'\""
 
 
-_UNBOUNDED: Final = 1 << 64
-_size = _number_from(0, _UNBOUNDED, "value_too_large")
-_group_size = _number_from(1, _UNBOUNDED, "value_too_large")
-
-_timeout = _number_from(0, EXPIRY_MS_MAX, "value_too_large")
-_timeout_action = one_of(TIMEOUT_ACTIONS, "invalid_consumer_timeout_action")
-_retry_delay = _number_from(1, EXPIRY_MS_MAX, "value_too_large")
-
-QUEUE_CHECKS: Final[dict[str, Check]] = {
-    "x-expires": _number_from(1, EXPIRY_MS_MAX, "value_too_large"),
-    "x-message-ttl": _number_from(0, EXPIRY_MS_MAX, "value_too_large"),
-    "x-dead-letter-exchange": _text,
-    "x-dead-letter-routing-key": _dead_letter_key,
-    "x-dead-letter-strategy": one_of(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
-    "x-max-length": _size,
-    "x-max-length-bytes": _size,
-    "x-max-in-memory-length": _size,
-    "x-max-in-memory-bytes": _size,
-    "x-max-priority": _number_from(0, PRIORITY_MAX, "max_value_exceeded"),
-    "x-overflow": one_of(("drop-head", "reject-publish", "reject-publish-dlx"), "invalid_overflow"),
-    "x-queue-mode": one_of(("default", "lazy"), "\"unsupported queue mode '{}'\""),
-    "x-queue-version": _queue_version,
-    "x-single-active-consumer": _boolean,
-    DEDUPLICATION: _boolean,
-    "x-delivery-limit": _delivery_limit,
-    "x-consumer-timeout": _timeout,
-    TIMEOUT_ACTION: _timeout_action,
-    "x-delayed-retry-type": one_of(RETRY_TYPES, "invalid_delayed_retry_type"),
-    "x-delayed-retry-min": _retry_delay,
-    "x-delayed-retry-max": _retry_max,
-    "x-quorum-initial-group-size": _group_size,
-    "x-max-age": _max_age,
-    "x-stream-max-segment-size-bytes": _size,
-    "x-initial-cluster-size": _group_size,
-    "x-queue-leader-locator": one_of(
-        ("client-local", "balanced", "random", "least-leaders"), "invalid_queue_locator_arg"
-    ),
-}
-"""Of the arguments of queues, in the order in which RabbitMQ makes them."""
-
-CONSUMER_CHECKS: Final[dict[str, Check]] = {
-    "x-priority": _integer,
-    "x-cancel-on-ha-failover": _boolean,
-    "x-consumer-timeout": _timeout,
-    TIMEOUT_ACTION: _timeout_action,
-    "x-stream-offset": _stream_offset,
-    READER: _reader,
-    GROUP: _group,
-    GROUP_VERSION: _group_version,
-    STREAM_FILTER: _texts,
-    MATCH_UNFILTERED: _boolean,
-    "x-delivery-limit": _delivery_limit,
-    "x-delayed-retry-min": _retry_delay,
-    "x-delayed-retry-max": _retry_max,
-    "x-dead-letter-exchange": _text,
-    "x-dead-letter-routing-key": _dead_letter_key,
-}
-"""Of the arguments of consumers."""
+def _never(_value: Any) -> bool:
+    return False  # policies have none of these
 
 
-def check_values(thing: str, arguments: Arguments, checks: Mapping[str, Check]) -> None:
-    """Make some checks, in their order.
+SIZE: Final = number(0)
+RETRY_DELAY: Final = number(1, EXPIRY_MS_MAX)
+TIMEOUT: Final = number(0, EXPIRY_MS_MAX)
+ACTION: Final = one_of(TIMEOUT_ACTIONS, "invalid_consumer_timeout_action")
+INTEGER: Final = Values(_integer, _never)
+BOOLEAN: Final = Values(_boolean, _never)
+TEXT: Final = Values(_text, fits_name)
+TEXTS: Final = Values(_texts, _never)
+AGE: Final = Values(_max_age, lambda value: isinstance(value, str) and bool(milliseconds(value)))
+DELIVERY_LIMIT: Final = Values(_delivery_limit, whole(0, DELIVERY_LIMIT_MAX))
+RETRY_MAX: Final = Values(_retry_max, RETRY_DELAY.fits)
+DEAD_LETTER_KEY: Final = Values(_dead_letter_key, fits_name)
+QUEUE_VERSION: Final = Values(_queue_version, whole(1, 2))
+STREAM_OFFSET: Final = Values(_stream_offset, _never)
+READER_NAME: Final = Values(_reader, _never)
+GROUP_NAME: Final = Values(_group, _never)
+VERSION_OF_GROUP: Final = Values(_group_version, _never)
+
+
+def check_values(thing: str, arguments: Arguments, kinds: Mapping[str, Values]) -> None:
+    """Check that arguments have values of their kinds, in the order of these.
 
     Raises:
         PreconditionFailed: one of them finds something wrong.
     """
-    for key, check in checks.items():
+    for key, kind in kinds.items():
         if key in arguments:
-            wrong = check(arguments[key], arguments)
+            wrong = kind.wrong(arguments[key], arguments)
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{key}' for {thing}: {wrong}")
 

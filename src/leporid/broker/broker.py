@@ -21,6 +21,7 @@ from leporid.broker.cancels import Cancels
 from leporid.broker.dead_letters import DeadLetterCounts
 from leporid.broker.filter_classes import FilterClasses
 from leporid.broker.handovers import Handovers
+from leporid.broker.limits import expires_ms
 from leporid.broker.restore import restore
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.stored import StoredVhost
@@ -158,7 +159,7 @@ class Broker:
 
     def _expire(self, queue: QueueState) -> None:
         """Nobody has used a queue for as long as it may be unused."""
-        logger.debug("%s: nobody used it for %s ms", queue.title, queue.in_force.expires_ms)
+        logger.debug("%s: nobody used it for %s ms", queue.title, expires_ms(queue))
         try:
             self.vhosts[queue.vhost].delete_queue(queue)
         except Exception:

@@ -15,10 +15,9 @@ from typing import Any, Final, Literal, TypeAlias
 import re2  # type: ignore[import-untyped, unused-ignore]
 
 from leporid.amqp.tables import Value
-from leporid.broker.arguments import Arguments
+from leporid.broker.arguments import NUMBER_MAX, Arguments
 from leporid.broker.permissions import Pattern, PatternError
 from leporid.broker.policy_keys import (
-    NUMBER_MAX,
     TEXT_BYTES_MAX,
     Definition,
     PolicyError,

@@ -11,92 +11,43 @@ from dataclasses import dataclass
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.arguments import (
-    CONSUMER_CHECKS,
-    DEDUPLICATION,
-    GROUP,
-    GROUP_VERSION,
-    MATCH_UNFILTERED,
-    QUEUE_CHECKS,
-    READER,
-    STREAM_FILTER,
-    TIMEOUT_ACTION,
-    Arguments,
-    check_values,
-    one_of,
-)
-
-# What RabbitMQ has on quorum queues only, or not at all.
-_RETURNS: Final = (
-    "x-delivery-limit",
-    "x-consumer-timeout",
-    TIMEOUT_ACTION,
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
-)
-# What RabbitMQ 3.10 does not have on streams.
-_READING: Final = (
-    READER,
-    GROUP,
-    GROUP_VERSION,
-    STREAM_FILTER,
-    MATCH_UNFILTERED,
-    "x-delivery-limit",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-)
+from leporid.broker.arguments import QUEUE_TYPE, Arguments, check_values, one_of
+from leporid.broker.settings import SETTINGS, Place, known_to
 
 
 @dataclass(frozen=True, slots=True)
 class QueueType:
-    """A type of queue: which arguments it understands, in the order they are compared."""
+    """A type of queue."""
 
     name: str
     module: str
     """The name of RabbitMQ's module for it, which appears in reply texts."""
-    queue_arguments: tuple[str, ...]
-    consumer_arguments: tuple[str, ...]
     transient: bool
     """Whether it may be non-durable, exclusive, auto-delete or named by the server."""
+    queue_arguments: tuple[str, ...]
+    """Those it reads, in the order they are compared."""
+    consumer_arguments: tuple[str, ...]
 
 
-CLASSIC: Final = QueueType(
-    name="classic",
-    module="rabbit_classic_queue",
-    queue_arguments=(
-        "x-expires",
-        "x-message-ttl",
-        "x-dead-letter-exchange",
-        "x-dead-letter-routing-key",
-        "x-max-length",
-        "x-max-length-bytes",
-        "x-max-priority",
-        "x-overflow",
-        "x-queue-mode",
-        "x-queue-version",
-        "x-single-active-consumer",
-        DEDUPLICATION,
-        "x-queue-type",
-        "x-queue-master-locator",
-        *_RETURNS,
-    ),
-    consumer_arguments=(
-        "x-cancel-on-ha-failover",
-        "x-priority",
-        "x-credit",
-        "x-consumer-timeout",
-        TIMEOUT_ACTION,
-    ),
-    transient=True,
-)
-# Accepted because clients ask for it by name; on one node it is a durable queue.
-QUORUM: Final = QueueType(
-    name="quorum",
-    module="rabbit_quorum_queue",
-    queue_arguments=(
+def _make(name: str, *, transient: bool, compared_first: tuple[str, ...] = ()) -> QueueType:
+    known = [each.name for each in known_to("queue", name)]
+    known.sort(key=lambda each: (*compared_first, each).index(each))
+    return QueueType(
+        name,
+        f"rabbit_{name}_queue",
+        transient,
+        tuple(known),
+        tuple(each.name for each in known_to("consumer", name)),
+    )
+
+
+CLASSIC: Final = _make("classic", transient=True)
+# Accepted because clients ask for it by name; on one node it is a durable queue. RabbitMQ compares
+# its arguments in an order of their own.
+QUORUM: Final = _make(
+    "quorum",
+    transient=False,
+    compared_first=(
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
         "x-dead-letter-strategy",
@@ -107,46 +58,22 @@ QUORUM: Final = QueueType(
         "x-max-in-memory-bytes",
         "x-overflow",
         "x-single-active-consumer",
-        DEDUPLICATION,
+        "x-message-deduplication",
         "x-queue-type",
         "x-quorum-initial-group-size",
         "x-message-ttl",
         "x-queue-leader-locator",
-        *_RETURNS,
     ),
-    consumer_arguments=("x-priority", "x-credit", "x-consumer-timeout", TIMEOUT_ACTION),
-    transient=False,
 )
-STREAM: Final = QueueType(
-    name="stream",
-    module="rabbit_stream_queue",
-    queue_arguments=(
-        "x-max-length-bytes",
-        "x-queue-type",
-        "x-max-age",
-        "x-stream-max-segment-size-bytes",
-        "x-initial-cluster-size",
-        "x-queue-leader-locator",
-    ),
-    consumer_arguments=("x-stream-offset", "x-credit", *_READING),
-    transient=False,
-)
+STREAM: Final = _make("stream", transient=False)
 QUEUE_TYPES: Final = {kind.name: kind for kind in (CLASSIC, QUORUM, STREAM)}
 
-# RabbitMQ refuses an argument that only other types of queue understand. Those that are ours alone
-# it keeps without effect, and so do we; as it does a stream's filter.
-_ALL_QUEUE_ARGUMENTS: Final = frozenset(
-    key for kind in QUEUE_TYPES.values() for key in kind.queue_arguments
-) - {TIMEOUT_ACTION}
-_ALL_CONSUMER_ARGUMENTS: Final = frozenset(
-    key for kind in QUEUE_TYPES.values() for key in kind.consumer_arguments
-) - {*_READING, TIMEOUT_ACTION}
-_check_queue_type = one_of(QUEUE_TYPES, "\"unsupported queue type '{}'\"")
+_TYPES: Final = one_of(QUEUE_TYPES, "\"unsupported queue type '{}'\"")
 
 
 def queue_type(arguments: Arguments) -> QueueType:
     """Return the type that the arguments ask for, classic when they do not say."""
-    name = arguments.get("x-queue-type")
+    name = arguments.get(QUEUE_TYPE)
     return QUEUE_TYPES.get(name, CLASSIC) if isinstance(name, str) else CLASSIC
 
 
@@ -156,11 +83,9 @@ def check_queue_arguments(queue: str, arguments: Arguments) -> QueueType:
     Raises:
         PreconditionFailed: one of them is wrong.
     """
-    check_values(queue, arguments, {"x-queue-type": _check_queue_type})
+    check_values(queue, arguments, {QUEUE_TYPE: _TYPES})
     kind = queue_type(arguments)
-    checks = {key: check for key, check in QUEUE_CHECKS.items() if key in kind.queue_arguments}
-    check_values(queue, arguments, checks)
-    _check_keys(queue, arguments, _ALL_QUEUE_ARGUMENTS.difference(kind.queue_arguments), kind)
+    _check(queue, arguments, "queue", kind)
     return kind
 
 
@@ -182,13 +107,27 @@ def check_consumer_arguments(queue: str, kind: QueueType, arguments: Arguments) 
     Raises:
         PreconditionFailed: one of them is wrong.
     """
-    known = kind.consumer_arguments
-    checks = {key: check for key, check in CONSUMER_CHECKS.items() if key in known}
-    check_values(queue, arguments, checks)
-    _check_keys(queue, arguments, _ALL_CONSUMER_ARGUMENTS.difference(known), kind)
+    _check(queue, arguments, "consumer", kind)
 
 
-def _check_keys(thing: str, arguments: Arguments, foreign: frozenset[str], kind: QueueType) -> None:
+def _check(thing: str, arguments: Arguments, place: Place, kind: QueueType) -> None:
+    known = known_to(place, kind.name)
+    kinds = {each.name: each.values for each in known if each.values is not None}
+    check_values(thing, arguments, kinds)
     for key in arguments:
-        if key in foreign:
+        # RabbitMQ refuses an argument that only other types of queue read. Those that are ours
+        # alone it keeps without effect, and so do we; as it does a stream's filter.
+        if key in _REFUSED[place, kind.name]:
             raise PreconditionFailed(f"invalid arg '{key}' for {thing} of queue type {kind.module}")
+
+
+_REFUSED: Final = {
+    (place, kind): frozenset(
+        each.name
+        for each in SETTINGS
+        if each.place == place and each.types and not each.kept_elsewhere
+        if kind not in each.types
+    )
+    for place in ("queue", "consumer")
+    for kind in QUEUE_TYPES
+}

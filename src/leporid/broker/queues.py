@@ -8,18 +8,18 @@ its channel's table, or in neither.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leporid.amqp.errors import ResourceLocked
 from leporid.amqp.tables import Value
 from leporid.broker.arguments import Arguments
 from leporid.broker.equivalence import check_same, check_same_arguments
-from leporid.broker.limits import NO_LIMITS, InForce
 from leporid.broker.names import queue_in
 from leporid.broker.policies import NOT_GOVERNED, Governed
 from leporid.broker.queue_types import QueueType
 
 if TYPE_CHECKING:
+    from leporid.broker.limits import Effect
     from leporid.broker.readers import Bookmark
     from leporid.engine.connection.consumer import Consumer
     from leporid.engine.queue.queue import Queue
@@ -98,7 +98,7 @@ class QueueState:
     """Of a stream's named readers: the last message that each has read."""
     governed: Governed = NOT_GOVERNED
     """Its policies."""
-    in_force: InForce = NO_LIMITS
+    in_force: dict[Effect, Any] = field(default_factory=dict)
     """What the engine was told of its arguments and policies."""
     goes_at_ms: int = 0
     """When it goes unless it is used; with `timer_ms` a matter of `unused` only."""

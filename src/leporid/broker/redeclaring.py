@@ -24,7 +24,7 @@ from leporid.broker.equivalence import (
 )
 from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.names import SYSTEM_PREFIX, exchange_in
-from leporid.broker.policy_keys import KEYS
+from leporid.broker.settings import COMPARED, KEYS
 
 if TYPE_CHECKING:
     from leporid.amqp.methods import ExchangeDeclare, QueueDeclare
@@ -102,10 +102,8 @@ def check_dead_letter_exchange(
         session.check("write", "exchange", exchange)
 
 
-def redeclare_exchange(
-    session: Session, exchange: Exchange, method: ExchangeDeclare, compared: Iterable[str]
-) -> None:
-    """Agree that an exchange is there already; `compared` are the arguments that count.
+def redeclare_exchange(session: Session, exchange: Exchange, method: ExchangeDeclare) -> None:
+    """Agree that an exchange is there already, as it is or as it is to be.
 
     Raises what `redeclare_queue` raises.
     """
@@ -119,18 +117,17 @@ def redeclare_exchange(
         check_same(title, "internal", exchange.internal, method.internal)
         check_same_arguments(title, exchange.arguments, method.arguments, keys)
 
-    compared = tuple(compared)
     try:
-        check(compared)
+        check(COMPARED)
     except PreconditionFailed:
         mode = session.vhost.governor.redeclare
         if mode == "strict" or exchange.name.startswith(SYSTEM_PREFIX):
             raise
-        _fixed(lambda: check([key for key in compared if key != ALTERNATE_ARGUMENT]))
+        _fixed(lambda: check([key for key in COMPARED if key != ALTERNATE_ARGUMENT]))
         check_alternate_exchange(session, exchange.name, title, method.arguments)
         differences = chain(
             differing("auto_delete", exchange.auto_delete, method.auto_delete),
-            differing_arguments(exchange.arguments, method.arguments, compared),
+            differing_arguments(exchange.arguments, method.arguments, COMPARED),
         )
         if mode == "warn":
             _warn(session, title, differences)

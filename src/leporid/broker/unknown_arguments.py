@@ -1,27 +1,29 @@
 """Arguments that are probably mistakes: names that nothing reads, filters that match nothing.
 
-Responsible for what becomes of them in one virtual host: RabbitMQ lets unknown names pass, so they
-are logged, counted and listed; or refused, where the configuration says so. Must not know which
-arguments exist (`argument_tables`), nor HTTP. Invariant: whatever peers send, what is kept, logged
-and compared has a bound.
+Responsible for the argument that a misspelt name comes near to, and for what becomes of such names
+in one virtual host: RabbitMQ lets them pass, so they are logged, counted and listed; or refused,
+where the configuration says so. Must not know which arguments exist (`settings`), nor HTTP.
+Invariant: whatever peers send, what is kept, logged and compared has a bound.
 """
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.argument_tables import NAME_CHARACTERS_MAX, Place, elsewhere, unknown_in
 from leporid.broker.arguments import GROUP
 from leporid.broker.exchanges.headers import X_MATCH, HeadersRouter
-from leporid.broker.filters import DIALECT, SQL, TAGS, doubts
+from leporid.broker.filters import DIALECT, PREFIX, SQL, TAGS, doubts
 from leporid.broker.group_retries import RETRY_ARGUMENTS
 from leporid.broker.names import exchange_in, queue_in
+from leporid.broker.settings import NAMES, Place
 
 if TYPE_CHECKING:
     from leporid.broker.arguments import Arguments
@@ -42,6 +44,21 @@ FOUND_MAX: Final = 16
 
 LOGGED_A_MINUTE_MAX: Final = 30
 """Lines in the log of one virtual host."""
+
+NAME_CHARACTERS_MAX: Final = 64
+"""Of a name that is compared with those in the table; the longest there has half of that."""
+
+LOOKED_AT_MAX: Final = 8
+"""Names of one table of arguments that are compared with those that exist, which takes a tenth of
+a millisecond each: a peer may send thousands."""
+
+# Where `filters.check_names` refuses what begins as arguments of filters do.
+_FILTERED: Final = ("binding", "consumer")
+
+# How near a name must be to one that exists, as difflib counts: the first for names that begin as
+# RabbitMQ's arguments do, the second for others, which may be somebody's own.
+_NEAR: Final = 0.75
+_VERY_NEAR: Final = 0.9
 
 _MINUTE_MS: Final = 60_000
 _NO_GROUP: Final = "there is no x-group beside it, so it has no effect"
@@ -241,3 +258,63 @@ def _cut(name: str) -> str:
     # Octets that are no UTF-8 are surrogates in names, and JSON may bring some: no text has them.
     name = name.encode("utf-8", "replace").decode()
     return name if len(name) <= NAME_CHARACTERS_MAX else name[:NAME_CHARACTERS_MAX] + "…"
+
+
+_PLACES: Final[Mapping[Place, str]] = {
+    "queue": "queues",
+    "exchange": "exchanges",
+    "binding": "bindings",
+    "consumer": "consumers",
+}
+
+
+def unknown_in(
+    place: Place, names: Iterable[str], *, with_values: bool = False
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the names that are no argument there, each with the one that is probably meant.
+
+    A name that does not begin with `x-` may be somebody's own, and is let pass unless it is very
+    near to an argument.
+
+    Args:
+        place: where the arguments are given.
+        names: theirs.
+        with_values: the binding is of a headers exchange: names without `x-` are of headers, those
+            with it are skipped by the exchange and unknown only where they are near to one.
+    """
+    looked_at = 0
+    for name in names:
+        if name in NAMES[place] or (place in _FILTERED and name.startswith(PREFIX)):
+            continue
+        marked = name[:2].lower() in ("x-", "x_")
+        if with_values and not marked:
+            continue
+        near = None
+        if looked_at < LOOKED_AT_MAX and len(name) <= NAME_CHARACTERS_MAX:
+            looked_at += 1
+            near = nearest(place, name)
+        if near is not None or (marked and not with_values):
+            yield name, near
+
+
+@lru_cache(maxsize=1024)
+def nearest(place: Place, name: str) -> str | None:
+    """Return the argument of a place that a name is near to; capitals and underscores are near."""
+    plain = name.lower().replace("_", "-")
+    known = NAMES[place]
+    if place == "policy" or plain.startswith("x-"):
+        found = difflib.get_close_matches(plain, known, 1, _NEAR)
+    else:
+        found = difflib.get_close_matches(plain, known, 1, _VERY_NEAR)
+        found = found or difflib.get_close_matches(f"x-{plain}", known, 1, _VERY_NEAR)
+    if not found:
+        # x-ttl is x-message-ttl, as no other argument has all of its words.
+        words = set(plain.split("-"))
+        found = [each for each in known if words < set(each.split("-"))]
+        return found[0] if len(found) == 1 and "x" in words else None
+    return found[0]
+
+
+def elsewhere(name: str) -> list[str]:
+    """Return what an argument of that name belongs to, such as `queues`."""
+    return [noun for place, noun in _PLACES.items() if name in NAMES[place]]

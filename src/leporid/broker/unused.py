@@ -15,6 +15,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from leporid.broker.limits import expires_ms
+
 if TYPE_CHECKING:
     from leporid.broker.queues import QueueState
 
@@ -53,7 +55,7 @@ class UnusedQueues:
 
     def used(self, queue: QueueState) -> None:
         """A queue is used, or what is said of its time has changed: it begins anew."""
-        if queue.in_force.expires_ms is not None:
+        if expires_ms(queue) is not None:
             self._used[queue] = None
 
     def forget(self, queue: QueueState) -> None:
@@ -74,7 +76,7 @@ class UnusedQueues:
                 self._stale -= 1
                 continue
             queue.timer_ms = 0
-            if queue.subscriptions or queue.in_force.expires_ms is None:
+            if queue.subscriptions or expires_ms(queue) is None:
                 continue  # the end of the last consumer, or a policy, begins it anew
             if queue.goes_at_ms > due_ms:
                 self._set_timer(queue)
@@ -83,9 +85,10 @@ class UnusedQueues:
                 self._expire(queue)
 
     def _begin(self, queue: QueueState, now_ms: int) -> None:
-        if queue.in_force.expires_ms is None:
+        expires = expires_ms(queue)
+        if expires is None:
             return
-        queue.goes_at_ms = now_ms + queue.in_force.expires_ms
+        queue.goes_at_ms = now_ms + expires
         if not queue.timer_ms:
             self._set_timer(queue)
         elif queue.goes_at_ms < queue.timer_ms:

@@ -25,10 +25,7 @@ from leporid.amqp.methods import (
 from leporid.amqp.tables import Int64L, Value
 from leporid.broker.arguments import Arguments
 from leporid.broker.channel import ChannelState
-from leporid.broker.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.exchanges import (
-    DELAYED_TYPE_ARGUMENT,
-    STRICT_KEYS_ARGUMENT,
     Binding,
     DestinationKind,
     is_exchange_type,
@@ -55,8 +52,7 @@ def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:
     if exchange is None:
         _create(channel, name, method)
     else:
-        compared = (ALTERNATE_ARGUMENT, STRICT_KEYS_ARGUMENT, DELAYED_TYPE_ARGUMENT)
-        redeclare_exchange(session, exchange, method, compared)
+        redeclare_exchange(session, exchange, method)
     return None if method.no_wait else ExchangeDeclareOk()
 
 

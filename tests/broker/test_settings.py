@@ -12,9 +12,11 @@ from tests.broker.argument_tables import PAGE, Row, names, rows, section
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.broker import arguments as rules
-from leporid.broker.argument_tables import ARGUMENTS, LOOKED_AT_MAX, Place, unknown_in
 from leporid.broker.exchanges import EXCHANGE_TYPES
+from leporid.broker.limits import EFFECTS
 from leporid.broker.queue_types import QUEUE_TYPES, check_consumer_arguments, check_queue_arguments
+from leporid.broker.settings import SETTINGS, Place
+from leporid.broker.unknown_arguments import unknown_in
 
 BROKER = Path(rules.__file__).parent
 
@@ -134,7 +136,7 @@ def test_every_argument_stands_where_the_table_says():
         for part in page.read_text("utf-8").split("\n## "):
             title = part.partition("\n")[0].lower().replace(" ", "-")
             parts[f"{page.name}#{title}"] = part
-    for each in ARGUMENTS:
+    for each in SETTINGS:
         assert f"`{each.name}`" in parts[each.doc] or f'"{each.name}"' in parts[each.doc], each
 
 
@@ -150,40 +152,14 @@ def test_every_argument_stands_where_the_table_says():
 def test_every_argument_of_the_page_stands_in_the_table(title: str, place: Place):
     told = {name for cells in section(title) for name in names(cells[0])}
     assert not list(unknown_in(place, told))
-    assert told <= {each.name for each in ARGUMENTS if each.place == place}
+    assert told <= {each.name for each in SETTINGS if each.place == place}
 
 
-def found(place: Place, *given: str, with_values: bool = False) -> dict[str, str | None]:
-    return dict(unknown_in(place, given, with_values=with_values))
+def test_every_effect_is_that_of_a_setting():
+    assert {effect for each in SETTINGS for effect in each.effects} == set(EFFECTS)
 
 
-@pytest.mark.parametrize(
-    ("place", "name", "meant"),
-    [
-        ("queue", "X_Max_Length", "x-max-length"),
-        ("queue", "message-ttl", "x-message-ttl"),
-        ("exchange", "x-alternate-exchange", "alternate-exchange"),
-        ("exchange", "hash_header", "hash-header"),
-        ("consumer", "x-stream-offsets", "x-stream-offset"),
-        ("policy", "apply_to", "apply-to"),
-        ("policy", "aply-to", "apply-to"),
-        ("queue", "x-" + "n" * 253, None),
-        ("queue", "x-dead-letter", None),
-        ("queue", "", None),
-    ],
-)
-def test_what_is_meant(place: Place, name: str, meant: str | None):
-    assert found(place, name) == ({name: meant} if name else {})
-
-
-def test_names_that_are_somebodys_own_pass():
-    assert not found("queue", "owner", "type", "length", "x", "priority", "ttl", "max")
-    assert not found("policy", "component", "comment")
-    assert not found("binding", "match", "x-own", "max-length", with_values=True)
-
-
-def test_few_of_a_table_are_compared():
-    names = [f"x-{number}" for number in range(LOOKED_AT_MAX)]
-    assert found("queue", *names, "x-max-lenght", "max-length") == dict.fromkeys(
-        [*names, "x-max-lenght"], None
-    )
+def test_every_key_of_policies_has_values():
+    for each in SETTINGS:
+        if each.policy is not None:
+            assert each.policy.fits is not None or each.values is not None, each.name

@@ -61,6 +61,5 @@ def test_statistics(world: World):
     assert isinstance(statistics, BrokerStatistics)
     assert (statistics.connection_count, statistics.channel_count) == (1, 1)
     assert statistics.alarms == ("memory",)
-    assert statistics.queue_count == 1
     assert [vhost.name for vhost in statistics.vhosts] == ["/", "other"]
     assert repr(world.broker) == "<Broker vhosts=2 sessions=1>"

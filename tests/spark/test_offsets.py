@@ -17,7 +17,6 @@ from leporid.spark.offsets import (
     Range,
     advance,
     batch_ranges,
-    capped,
     from_json,
     initial,
     lag,
@@ -307,12 +306,6 @@ def test_batch_after_batch_reads_everything_once(parts, data):
         if len(seen) == 0 or all(seen[key] == parts[key].end for key in parts):
             break
     assert seen == {key: value.end for key, value in parts.items()}
-
-
-def test_available_now_sees_nothing_that_came_later():
-    fixed = latest({A: part(A, 10, 50)}, {})
-    later = capped({A: part(A, 20, 70), B: part(B, 0, 5)}, fixed)
-    assert later == {A: part(A, 20, 50)}
 
 
 def test_the_latest_offset_keeps_where_the_query_began():

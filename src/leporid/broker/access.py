@@ -114,12 +114,6 @@ class Access:
         self._users[user.name] = user
         self._choose_decoy()
 
-    def drop_user(self, name: str) -> None:
-        """Forget a user; sessions that are open keep the User they were given."""
-        self._users.pop(name, None)
-        self._verified.pop(name, None)
-        self._choose_decoy()
-
     def authenticate(self, mechanism: str, response: bytes, loopback: bool) -> User:
         """Check a login in one go, hashing on this thread if it must be.
 

@@ -73,11 +73,6 @@ class BrokerStatistics:
     alarms: tuple[str, ...]
     vhosts: tuple[VirtualHostStatistics, ...]
 
-    @property
-    def queue_count(self) -> int:
-        """The queues of all virtual hosts."""
-        return sum(len(vhost.queues) for vhost in self.vhosts)
-
 
 def run_now(work: Callable[[], None], done: Callable[[], None]) -> None:
     """Offload nothing; for tests, and where blocking is no harm."""

@@ -18,7 +18,7 @@ Invariant: after every change, each cache whose routes may differ has been told 
 own and those of all exchanges above it), and knows whether it may keep routes (`broker.exchange`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from leporid.broker.exchange import (
@@ -165,10 +165,6 @@ class Topology:
         """Tells all caches concerned that a queue has become another to publishers."""
         self._forget_bindings(list(self._queues[name]))
         self._forget_queue(name)
-
-    def bindings_to_queue(self, name: str) -> Iterable[Binding]:
-        """Returns the bindings that lead to a queue, oldest first."""
-        return self._queues[name]
 
     # ------------------------------------------------------------------ bindings
 

@@ -33,11 +33,6 @@ class Anchor:
         return (value is None or isinstance(value, bytes)) and value not in self.texts
 
 
-def anchor_of(tree: Node) -> Anchor | None:
-    """The anchor of an expression, the one with the fewest texts; None if it has none."""
-    return min(anchors_of(tree), key=lambda one: len(one.texts), default=None)
-
-
 def anchors_of(tree: Node) -> tuple[Anchor, ...]:
     """All that must hold for an expression to be true, as far as each can be told by a name."""
     match tree:

@@ -342,15 +342,6 @@ def lag(current: Offsets, parts: Parts) -> int:
     )
 
 
-def capped(parts: Parts, ends: Offsets) -> dict[Key, Part]:
-    """Return the parts as if nothing had come after `ends`: no new record, no new partition."""
-    return {
-        key: replace(part, end=min(part.end, max(ends[key].offset, part.first)))
-        for key, part in parts.items()
-        if key in ends and ends[key].incarnation == part.incarnation
-    }
-
-
 def latest(parts: Parts, known: Offsets) -> Offsets:
     """Return the end of everything, as a position; `since` is kept where it is known."""
     found = {}

@@ -37,7 +37,6 @@ REQUEST_BYTES = 8 * 1024 * 1024
 
 # The sequence number of a row is its batch's number, shifted, and its place in the task's part.
 ROW_BITS = 32
-SEQUENCE_MAX = 2**63 - 1
 
 # Where Spark tells a task of a streaming query which one it is.
 QUERY_PROPERTY = "sql.streaming.queryId"

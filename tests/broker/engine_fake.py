@@ -16,7 +16,7 @@ from leporid.amqp.methods import Method, decode
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 if TYPE_CHECKING:
-    from leporid.broker.session import Session
+    from leporid.broker.connection.session import Session
     from leporid.engine.connection.group_retries import GroupRetries
     from leporid.engine.selectors.filter import Filter
     from leporid.engine.stream.choice import Choice

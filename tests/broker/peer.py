@@ -23,13 +23,13 @@ from leporid.amqp.methods import (
     ConnectionTuneOk,
     Method,
 )
-from leporid.broker.access import Access, User
+from leporid.broker.access.access import Access, User
+from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.permissions import EVERYTHING, Permissions
 from leporid.broker.broker import Broker, Limits
-from leporid.broker.passwords import from_clear
-from leporid.broker.permissions import EVERYTHING, Permissions
-from leporid.broker.redeclaring import Redeclare
-from leporid.broker.session import Session
-from leporid.broker.unknown_arguments import OnUnknown
+from leporid.broker.connection.session import Session
+from leporid.broker.settings.redeclaring import Redeclare
+from leporid.broker.settings.unknown_arguments import OnUnknown
 from leporid.durable import Change
 
 M = TypeVar("M", bound=Method)

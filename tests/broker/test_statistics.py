@@ -1,5 +1,5 @@
+from tests.broker.exchange.test_delays import Here
 from tests.broker.peer import World
-from tests.broker.test_delays import Here
 from tests.engine.frames import longstr, properties, table
 
 from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare

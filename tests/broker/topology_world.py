@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from tests.broker.engine_fake import as_engine
-from tests.broker.exchanges.bindings import message
+from tests.broker.exchange.types.bindings import message
 from tests.broker.fake_route_cache import FakeRouteCache
 
 from leporid.amqp.tables import Value
-from leporid.broker.exchange import Exchange
-from leporid.broker.exchanges import Binding
-from leporid.broker.topology import Reached, Topology
+from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.topology import Reached, Topology
+from leporid.broker.exchange.types import Binding
 
 
 class World:

@@ -120,7 +120,7 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-FORGED = "2026-01-01 00:00:00,000 INFO leporid.broker.access: all is well"
+FORGED = "2026-01-01 00:00:00,000 INFO leporid.broker.access.access: all is well"
 
 
 @pytest.mark.parametrize(

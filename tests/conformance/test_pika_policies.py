@@ -27,8 +27,8 @@ from tests.conformance.pika_steps import (
     pump,
 )
 
-from leporid.broker.policy_keys import PolicyError, check_definition
-from leporid.broker.settings import KEYS
+from leporid.broker.policy.definitions import PolicyError, check_definition
+from leporid.broker.settings.table import KEYS
 from leporid.server.config import load
 from leporid.testing import BrokerProcess, reserve_port
 

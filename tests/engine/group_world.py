@@ -7,7 +7,7 @@ from tests.engine.frames import Delivery, publish
 from tests.engine.session_fake import Peer, make_plane
 from tests.engine.stream_world import offset_of
 
-from leporid.broker.group_retries import count_of, stamped
+from leporid.broker.group.group_retries import count_of, stamped
 from leporid.engine.connection.group_retries import GroupRetries
 from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.engine import Engine

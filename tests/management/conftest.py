@@ -16,11 +16,11 @@ from tests.server.client import PATIENCE_S
 from tests.server.test_metrics import Counted
 
 from leporid.amqp.properties import Properties, encode_properties
-from leporid.broker.access import Access, User, guest
+from leporid.broker.access.access import Access, User, guest
+from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.permissions import Permissions
 from leporid.broker.broker import Broker
-from leporid.broker.passwords import from_clear
-from leporid.broker.permissions import Permissions
-from leporid.broker.unknown_arguments import OnUnknown
+from leporid.broker.settings.unknown_arguments import OnUnknown
 from leporid.engine.engine import Engine
 from leporid.engine.stream.stream import Stream
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus

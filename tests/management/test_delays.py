@@ -9,7 +9,7 @@ import pytest
 from tests.management.conftest import World
 
 from leporid.amqp.properties import Properties, encode_properties
-from leporid.broker.exchanges import Binding
+from leporid.broker.exchange.types import Binding
 
 URL = "/api/delays/%2F"
 STRANGER = ("reader", "secret")

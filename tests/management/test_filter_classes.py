@@ -9,9 +9,9 @@ import pytest
 from tests.filterserver.asked import GREATER, judging
 from tests.management.conftest import SECRET, World
 
-from leporid.broker.access import User
-from leporid.broker.passwords import from_clear
-from leporid.broker.permissions import EVERYTHING
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.stored import StoredFilterClass
 from leporid.durable import Drop, Put
 from leporid.filterserver.filter_class import FilterClassStatus

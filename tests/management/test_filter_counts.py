@@ -12,7 +12,7 @@ from tests.management.conftest import World
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.exchanges import Binding
+from leporid.broker.exchange.types import Binding
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 

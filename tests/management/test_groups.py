@@ -10,7 +10,7 @@ from tests.management.conftest import World
 
 from leporid.amqp.methods import BasicCancel, BasicConsume, BasicQos, ChannelClose, ChannelOpen
 from leporid.amqp.tables import Value
-from leporid.broker.session import Session
+from leporid.broker.connection.session import Session
 
 URL = "/api/groups/%2F/orders"
 

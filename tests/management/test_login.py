@@ -8,9 +8,9 @@ import httpx
 import pytest
 from tests.management.conftest import World
 
-from leporid.broker.access import User
-from leporid.broker.passwords import Argon2Hash, hash_password
-from leporid.broker.permissions import EVERYTHING
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import Argon2Hash, hash_password
+from leporid.broker.access.permissions import EVERYTHING
 
 API = "/api/streams/%2F"
 NOBODY = httpx.Auth()

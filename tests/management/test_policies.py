@@ -10,11 +10,11 @@ import pytest
 from tests.broker.recording import puts, summary
 from tests.management.conftest import SECRET, World
 
-from leporid.broker.access import User
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.broker import Broker
-from leporid.broker.passwords import from_clear
-from leporid.broker.permissions import EVERYTHING
-from leporid.broker.policies import make_policy
+from leporid.broker.policy.policies import make_policy
 from leporid.broker.stored import StoredPolicy
 from leporid.broker.vhost import VirtualHost
 from leporid.durable import Drop, Put

@@ -14,7 +14,7 @@ from tests.management.arrows import stream_of, table_of
 from tests.management.conftest import World, serving
 from tests.management.queues import queue_of
 
-from leporid.broker.exchanges import Binding
+from leporid.broker.exchange.types import Binding
 from leporid.management import publishing as module
 from leporid.management.tables import HEADERS_TYPE
 

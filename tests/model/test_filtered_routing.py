@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.broker.test_routing import Filtering, encoded
+from tests.broker.exchange.test_routing import Filtering, encoded
 
 from leporid.amqp.tables import Value
 

@@ -11,7 +11,7 @@ from tests.broker.peer import Peer, World
 
 from leporid.amqp.methods import BasicCancel, BasicConsume, BasicQos, ChannelClose, ChannelOpen
 from leporid.amqp.tables import Value
-from leporid.broker.handovers import HANDOVER_MS
+from leporid.broker.group.handovers import HANDOVER_MS
 
 PARTITIONS = 4
 members_of = st.runner().flatmap(lambda machine: st.sampled_from(sorted(machine.peers)))

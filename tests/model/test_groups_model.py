@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leporid.broker.groups import Coordinator, Moves
+from leporid.broker.group.assignment import Coordinator, Moves
 
 
 class Group(RuleBasedStateMachine):

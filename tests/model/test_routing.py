@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.broker.engine_fake import as_engine
-from tests.broker.exchanges.bindings import message
+from tests.broker.exchange.types.bindings import message
 from tests.broker.fake_route_cache import FakeRouteCache
 
 from leporid.amqp.tables import Value
-from leporid.broker.exchange import Exchange
-from leporid.broker.exchanges import Binding, Router, make_router
-from leporid.broker.topology import Topology
+from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.topology import Topology
+from leporid.broker.exchange.types import Binding, Router, make_router
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from tests.server.client import PATIENCE_S, Client
 
 from leporid.amqp.tables import Value
-from leporid.broker.access import Access, guest
+from leporid.broker.access.access import Access, guest
 from leporid.broker.broker import Broker
 from leporid.engine.engine import Engine
 from leporid.server.addresses import bind

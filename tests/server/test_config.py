@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leporid.broker.access import Access
-from leporid.broker.passwords import hash_password
+from leporid.broker.access.access import Access
+from leporid.broker.access.passwords import hash_password
 from leporid.server.config import (
     Config,
     ConfigError,

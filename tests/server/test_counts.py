@@ -20,7 +20,7 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.amqp.tables import Value
-from leporid.broker.delays import DelayStatistics
+from leporid.broker.exchange.delays import DelayStatistics
 from leporid.server.counts import Count, Counts, FilterCount
 
 NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count)), 0) | {

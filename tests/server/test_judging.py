@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.filterserver.asked import GREATER, judging, numbers
 
-from leporid.broker.filter_classes import FilterClasses
+from leporid.broker.filter.filter_classes import FilterClasses
 from leporid.filterserver import frames
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.filterserver.host import FilterFailure, FilterProcess, ProcessLimits

@@ -27,7 +27,7 @@ from leporid.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from leporid.broker.session import Session
+from leporid.broker.connection.session import Session
 from leporid.server import link as module
 
 BODY_BYTES = 32 * 1024

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from leporid.broker.delays import DelayStatistics
+from leporid.broker.exchange.delays import DelayStatistics
 from leporid.filterserver.filter_class import FilterClassStatus
 from leporid.server.counts import FilterCount
 from leporid.server.metrics import Metrics

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leporid.broker.policies import Policy
+from leporid.broker.policy.policies import Policy
 from leporid.server.config import ConfigError, load
 from leporid.server.policy_settings import ConfiguredPolicy, by_vhost
 

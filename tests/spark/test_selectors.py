@@ -25,7 +25,7 @@ from tests.engine.frames import publish
 from tests.engine.stream_world import World
 
 from leporid.amqp.properties import Properties, encode_properties
-from leporid.broker.choices import choice_for
+from leporid.broker.stream.choices import choice_for
 from leporid.engine.tables.arrow import columns_of
 from leporid.management.tables import batch_of, schema_of
 from leporid.spark.selectors import both, selector_of

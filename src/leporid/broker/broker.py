@@ -16,28 +16,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import ConnectionForced
-from leporid.broker import filters
-from leporid.broker.cancels import Cancels
-from leporid.broker.dead_letters import DeadLetterCounts
-from leporid.broker.filter_classes import FilterClasses
-from leporid.broker.handovers import Handovers
-from leporid.broker.limits import expires_ms
+from leporid.broker.connection.cancels import Cancels
+from leporid.broker.filter.filter_arguments import CLASS
+from leporid.broker.filter.filter_classes import FilterClasses
+from leporid.broker.group.handovers import Handovers
+from leporid.broker.queue.dead_letters import DeadLetterCounts
+from leporid.broker.queue.unused import UnusedQueues
 from leporid.broker.restore import restore
+from leporid.broker.settings.effects import expires_ms
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.stored import StoredVhost
-from leporid.broker.unused import UnusedQueues
 from leporid.broker.vhost import VirtualHost
 from leporid.durable import Change, Drop, Put, Snapshot
 from leporid.filterserver.filter_class import FilterClass
 
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value
-    from leporid.broker.access import Access
-    from leporid.broker.policies import Policy
-    from leporid.broker.queues import QueueState, Subscription
-    from leporid.broker.redeclaring import Redeclare
-    from leporid.broker.session import Session
-    from leporid.broker.unknown_arguments import OnUnknown
+    from leporid.broker.access.access import Access
+    from leporid.broker.connection.session import Session
+    from leporid.broker.policy.policies import Policy
+    from leporid.broker.queue.queue import QueueState, Subscription
+    from leporid.broker.settings.redeclaring import Redeclare
+    from leporid.broker.settings.unknown_arguments import OnUnknown
     from leporid.engine.engine import Engine
 
 logger = logging.getLogger(__name__)
@@ -172,16 +172,14 @@ class Broker:
                 f"the binding from {exchange.name} to {binding.destination} in vhost '{vhost.name}'"
                 for exchange in vhost.exchanges()
                 for binding in exchange.outgoing
-                if binding.arguments.get(filters.CLASS) == name
+                if binding.arguments.get(CLASS) == name
             ]
             found += [
                 f"messages of a deleted binding from {left.source} to {left.destination} in vhost "
                 f"'{vhost.name}', which wait"
                 for left in vhost.stagings.left(name)
             ]
-            found += [
-                group.title for group in vhost.groups if group.agreed.get(filters.CLASS) == name
-            ]
+            found += [group.title for group in vhost.groups if group.agreed.get(CLASS) == name]
             found += [
                 f"consumer '{each.tag}' of {each.queue.title}" for each in _asking(vhost, name)
             ]

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from leporid.broker.cancels import Cancels
-    from leporid.broker.dead_letters import DeadLetterCounts
-    from leporid.broker.filter_classes import FilterClasses
-    from leporid.broker.handovers import Handovers
-    from leporid.broker.policies import Policy
-    from leporid.broker.redeclaring import Redeclare
-    from leporid.broker.unknown_arguments import OnUnknown
-    from leporid.broker.unused import UnusedQueues
+    from leporid.broker.connection.cancels import Cancels
+    from leporid.broker.filter.filter_classes import FilterClasses
+    from leporid.broker.group.handovers import Handovers
+    from leporid.broker.policy.policies import Policy
+    from leporid.broker.queue.dead_letters import DeadLetterCounts
+    from leporid.broker.queue.unused import UnusedQueues
+    from leporid.broker.settings.redeclaring import Redeclare
+    from leporid.broker.settings.unknown_arguments import OnUnknown
     from leporid.durable import Change
     from leporid.engine.engine import Engine
 

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import Fault
-from leporid.broker.policies import PolicyError
+from leporid.broker.policy.policies import PolicyError
 from leporid.broker.stored import KINDS, StoredPolicy
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leporid.broker.delays import DelayStatistics
-from leporid.broker.queues import QueueStatistics
+from leporid.broker.exchange.delays import DelayStatistics
+from leporid.broker.queue.queue import QueueStatistics
 
 
 @dataclass(frozen=True, slots=True)

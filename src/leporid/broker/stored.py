@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from leporid.amqp.tables import decode_table, encode_table
-from leporid.broker.exchanges import Binding, DestinationKind
-from leporid.broker.policies import Policy, make_policy
-from leporid.broker.queue_types import queue_type
+from leporid.broker.exchange.types import Binding, DestinationKind
+from leporid.broker.policy.policies import Policy, make_policy
+from leporid.broker.queue.queue_types import queue_type
 from leporid.durable import Change, Drop, Durable, Field, Put, Table
 from leporid.filterserver.filter_class import FilterClass
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
-    from leporid.broker.exchange import Exchange
-    from leporid.broker.members import Group
-    from leporid.broker.queues import QueueState
+    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.group.members import Group
+    from leporid.broker.queue.queue import QueueState
 
 
 class Recorder:

@@ -16,19 +16,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
-from leporid.broker import limits, streams
-from leporid.broker import partitions as partitioned
-from leporid.broker.arguments import DEDUPLICATION, Arguments
-from leporid.broker.bindings import Bindings
-from leporid.broker.delays import DelayedMessages, DelayStores, Held
-from leporid.broker.exchange import Exchange
-from leporid.broker.exchanges import Binding
-from leporid.broker.governing import Governor
-from leporid.broker.group_registry import Groups
-from leporid.broker.history import Histories
+from leporid.broker.exchange.bindings import Bindings
+from leporid.broker.exchange.delays import DelayedMessages, DelayStores, Held
+from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.history import Histories
+from leporid.broker.exchange.routing import Routing
+from leporid.broker.exchange.topology import PREDECLARED, Topology
+from leporid.broker.exchange.types import Binding
+from leporid.broker.exchange.verdict_queues import Stagings
+from leporid.broker.group.groups import Groups
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
-from leporid.broker.policies import Policies, Policy
-from leporid.broker.queue_types import (
+from leporid.broker.policy.governing import Governor
+from leporid.broker.policy.policies import Policies, Policy
+from leporid.broker.queue.queue import Owner, QueueState, Subscription
+from leporid.broker.queue.queue_types import (
     CLASSIC,
     QUORUM,
     STREAM,
@@ -36,15 +37,15 @@ from leporid.broker.queue_types import (
     check_permanent,
     check_queue_arguments,
 )
-from leporid.broker.queues import Owner, QueueState, Subscription
-from leporid.broker.readers import Bookmarks
 from leporid.broker.registry import Registry
-from leporid.broker.routing import Routing
-from leporid.broker.stagings import Stagings
+from leporid.broker.settings import effects
+from leporid.broker.settings.unknown_arguments import UnknownArguments
+from leporid.broker.settings.values import DEDUPLICATION, Arguments
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.stored import Recorder, StoredExchange, StoredQueue, StoredReaderOffset
-from leporid.broker.topology import PREDECLARED, Topology
-from leporid.broker.unknown_arguments import UnknownArguments
+from leporid.broker.stream import partitions as partitioned
+from leporid.broker.stream import stream_arguments
+from leporid.broker.stream.readers import Bookmarks
 
 if TYPE_CHECKING:
     from leporid.engine.engine import Engine
@@ -315,7 +316,7 @@ class VirtualHost:
         if not kind.transient:
             check_permanent(title, durable=durable, auto_delete=auto_delete, exclusive=exclusive)
         if kind is STREAM:
-            streams.check_segment_size(arguments)
+            stream_arguments.check_segment_size(arguments)
         return kind
 
     def make_queue(
@@ -349,7 +350,7 @@ class VirtualHost:
         if kind is QUORUM:
             self._registry.made_quorum_queue(queue.title)
         queue.governed = self.governor.of_queue(queue)
-        limits.apply(self, queue)
+        effects.apply(self, queue)
         self.used(queue)
         self._queues[name] = queue
         self._topology.add_queue(name)

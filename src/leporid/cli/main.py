@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leporid.cli import delays, filters, pipeline
+from leporid.cli import delays, pipeline
+from leporid.cli import filter_command as filters
 
 EXIT_WRONG_USE = 2
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leporid.broker.access import User
-from leporid.broker.queues import QueueState
+from leporid.broker.access.access import User
+from leporid.broker.queue.queue import QueueState
 from leporid.broker.vhost import VirtualHost
 from leporid.engine.queue.browse import Browse
 from leporid.engine.tables.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
 from leporid.engine.tables.chosen import Chosen
 from leporid.management.answers import Room, TableAnswer, result_of
-from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
+from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import NUMBER_MAX, Parameters
 from leporid.management.paths import name_of
 from leporid.management.records import (

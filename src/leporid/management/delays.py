@@ -22,20 +22,20 @@ from starlette.responses import JSONResponse, Response
 from leporid.amqp.errors import AccessRefused
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.access import User
-from leporid.broker.choices import choice_for
-from leporid.broker.delays import (
+from leporid.broker.access.access import User
+from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME, Right
+from leporid.broker.exchange.delays import (
     LIST_MAX,
     DelayedContent,
     DelayedMessage,
     DelayedMessages,
     place_of,
 )
-from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME, Right
+from leporid.broker.stream.choices import choice_for
 from leporid.broker.vhost import VirtualHost
 from leporid.management.answers import Room
 from leporid.management.browsing import chosen_in
-from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
+from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad

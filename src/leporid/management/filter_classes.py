@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse, Response
 
-from leporid.broker.filter_classes import FilterClassConflict
+from leporid.broker.filter.filter_classes import FilterClassConflict
 from leporid.filterserver.filter_class import FilterClass, FilterClassError
 from leporid.filterserver.host import FilterFailure
 from leporid.management.parameters import NUMBER_MAX, Parameters, raw_body_of
@@ -22,7 +22,7 @@ from leporid.management.refusals import Refusal
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from leporid.broker.filter_classes import FilterClasses
+    from leporid.broker.filter.filter_classes import FilterClasses
     from leporid.management.surroundings import Surroundings
 
 ADMINISTRATOR: Final = "administrator"

@@ -18,7 +18,7 @@ from leporid.management.parameters import Parameters
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from leporid.broker.access import User
+    from leporid.broker.access.access import User
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
 

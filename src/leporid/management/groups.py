@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from leporid.broker.group_registry import FILTERING
-from leporid.broker.group_retries import RETRY_ARGUMENTS
+from leporid.broker.group.group_retries import RETRY_ARGUMENTS
+from leporid.broker.group.groups import FILTERING
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of
 from leporid.management.surroundings import Found, Surroundings
 
 if TYPE_CHECKING:
-    from leporid.broker.members import Group, Member
+    from leporid.broker.group.members import Group, Member
 
 
 class GroupRoutes:

@@ -29,7 +29,7 @@ from leporid.management.browsing import (
     find_queue,
     shape_in,
 )
-from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
+from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad, busy

@@ -18,7 +18,7 @@ from typing import Final
 from starlette.requests import Request
 
 from leporid.amqp.errors import AccessRefused
-from leporid.broker.access import Access, Credentials, User
+from leporid.broker.access.access import Access, Credentials, User
 from leporid.management.refusals import Refusal
 
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="Leporid", charset="UTF-8"'}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.policies import PolicyError, make_policy
+from leporid.broker.policy.policies import PolicyError, make_policy
 from leporid.management.parameters import raw_body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal
@@ -21,8 +21,8 @@ from leporid.management.refusals import Refusal
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from leporid.broker.access import User
-    from leporid.broker.policies import Policy
+    from leporid.broker.access.access import User
+    from leporid.broker.policy.policies import Policy
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
 

@@ -18,11 +18,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import AccessRefused, Fault
-from leporid.broker.access import User
-from leporid.broker.delays import id_of
-from leporid.broker.methods.connection import IMPERSONATOR
+from leporid.broker.access.access import User
+from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
+from leporid.broker.connection.methods.connection import IMPERSONATOR
+from leporid.broker.exchange.delays import id_of
 from leporid.broker.names import exchange_in
-from leporid.broker.permissions import DEFAULT_EXCHANGE_NAME
 from leporid.broker.vhost import VirtualHost
 from leporid.engine.log.producers import REFERENCE_BYTES_MAX
 from leporid.engine.tables.publisher import Publisher

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from leporid.engine.tables.arrow import COLUMNS, columns_of
 from leporid.engine.tables.chosen import Chosen
 from leporid.management.answers import Room, TableAnswer, result_of
-from leporid.management.filters import FILTER_PARAMETERS, check_filters, filters_in
+from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters
 from leporid.management.refusals import Refusal, bad
 from leporid.management.streams import check_incarnation, check_partition

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.tables import encode_table
-from leporid.broker import partitions
-from leporid.broker.access import User
-from leporid.broker.arguments import Arguments
+from leporid.broker.access.access import User
+from leporid.broker.access.permissions import Pattern, PatternError
 from leporid.broker.names import check_new_name
-from leporid.broker.permissions import Pattern, PatternError
+from leporid.broker.settings.values import Arguments
+from leporid.broker.stream import partitions
 from leporid.broker.vhost import VirtualHost
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of

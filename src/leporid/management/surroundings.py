@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
-from leporid.broker import partitions
-from leporid.broker.access import User
+from leporid.broker.access.access import User
+from leporid.broker.access.permissions import Right
 from leporid.broker.broker import Broker
-from leporid.broker.permissions import Right
+from leporid.broker.stream import partitions
 from leporid.broker.vhost import VirtualHost
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.management.login import Login

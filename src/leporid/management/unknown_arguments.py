@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
-from leporid.broker.permissions import RIGHTS
+from leporid.broker.access.permissions import RIGHTS
 from leporid.management.parameters import Parameters
 from leporid.management.policies import POLICYMAKERS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from leporid.broker.access import User
-    from leporid.broker.unknown_arguments import UnknownArgument
+    from leporid.broker.access.access import User
+    from leporid.broker.settings.unknown_arguments import UnknownArgument
     from leporid.management.surroundings import Surroundings
 
 

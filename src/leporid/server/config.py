@@ -17,19 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from leporid.broker.access import User, guest
-from leporid.broker.arguments import EXPIRY_MS_MAX
-from leporid.broker.broker import GROUP_EXPIRES_MS
-from leporid.broker.passwords import (
+from leporid.broker.access.access import User, guest
+from leporid.broker.access.passwords import (
     Argon2Hash,
     PasswordHashError,
     SaltedSha256,
     from_clear,
     parse_hash,
 )
-from leporid.broker.permissions import Pattern, PatternError, Permissions
-from leporid.broker.redeclaring import Redeclare
-from leporid.broker.unknown_arguments import OnUnknown
+from leporid.broker.access.permissions import Pattern, PatternError, Permissions
+from leporid.broker.broker import GROUP_EXPIRES_MS
+from leporid.broker.settings.redeclaring import Redeclare
+from leporid.broker.settings.unknown_arguments import OnUnknown
+from leporid.broker.settings.values import EXPIRY_MS_MAX
 from leporid.filterserver.filter_class import FilterClass
 from leporid.server.filter_class_settings import FilterServer, filter_classes, filter_server
 from leporid.server.policy_settings import ConfiguredPolicy, policy_tables

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from leporid.broker.broker import Broker
-from leporid.broker.delays import DelayStatistics
+from leporid.broker.exchange.delays import DelayStatistics
 from leporid.engine.engine import Engine
 from leporid.filterserver.filter_class import FilterClassStatus
 from leporid.management.surroundings import Holding

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from leporid.broker.filter_classes import FilterClasses
+from leporid.broker.filter.filter_classes import FilterClasses
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.filterserver.host import FilterFailure, FilterProcess, ProcessLimits
 from leporid.filterserver.keeper import Keeper

@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from leporid.broker.session import Session
+    from leporid.broker.connection.session import Session
     from leporid.engine.connection.connection import Connection
     from leporid.server.turns import Turns
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from leporid.broker.broker import Broker
-from leporid.broker.session import Session
+from leporid.broker.connection.session import Session
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.link import Link
 from leporid.server.turns import Turns

@@ -22,7 +22,7 @@ import uvloop
 
 from leporid import __version__
 from leporid.amqp.errors import ConnectionForced
-from leporid.broker.access import Access
+from leporid.broker.access.access import Access
 from leporid.broker.broker import Broker, Limits
 from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.engine import Engine

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from leporid.broker.arguments import NUMBER_MAX
-from leporid.broker.policies import APPLY_TO, Policy, PolicyError, make_policy
-from leporid.broker.settings import KEYS
+from leporid.broker.policy.policies import APPLY_TO, Policy, PolicyError, make_policy
+from leporid.broker.settings.table import KEYS
+from leporid.broker.settings.values import NUMBER_MAX
 from leporid.server.settings import (
     Check,
     ConfigError,

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from leporid.spark import filters
+from leporid.spark import pushdown as filters
 from leporid.spark.checks import EARLIEST, LATEST
 from leporid.spark.http import client_for
 from leporid.spark.offsets import Key, Range, batch_ranges, split

@@ -26,7 +26,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from leporid.spark import filters, offsets
+from leporid.spark import offsets
+from leporid.spark import pushdown as filters
 from leporid.spark.checks import LATEST
 from leporid.spark.errors import SparkSourceError
 from leporid.spark.http import client_for

@@ -7,7 +7,7 @@ from tests.engine.frames import ack, nack, properties, reject, table
 from tests.engine.group_world import GRACE_MS, GroupWorld, facts
 from tests.engine.stream_world import numbered
 
-from leporid.broker.choices import choice_of
+from leporid.broker.stream.choices import choice_of
 
 
 def member(count: int = 3, **options) -> GroupWorld:

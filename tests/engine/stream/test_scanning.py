@@ -10,7 +10,7 @@ from tests.engine.stream_world import World
 from tests.engine.tagged import Wanting, of_tags, raw_of, send
 
 from leporid.amqp.tables import Value
-from leporid.broker.choices import choice_for, choice_of
+from leporid.broker.stream.choices import choice_for, choice_of
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.stream.choice import Choice

@@ -14,7 +14,7 @@ from tests.engine.stream_world import World
 from tests.engine.tagged import raw_of, send
 
 from leporid.amqp.tables import Value
-from leporid.broker.choices import choice_for
+from leporid.broker.stream.choices import choice_for
 from leporid.engine.queue.browse import Browse
 from leporid.engine.tables.arrow import columns_of
 from leporid.engine.tables.chosen import Chosen

@@ -1,0 +1,196 @@
+"""A channel as the rules see it: its consumers, its last declared queue, its reply address.
+
+Responsible for taking consumers off their queues when they, or the channel, end. Must not know
+the methods that lead there. Invariants: the engine's consumers are gone before the rules forget
+them, so nothing is ever delivered to a consumer nobody knows; a named reader's offset is stored
+before the engine forgets which of its deliveries were settled; a consumer tag is taken until the
+client knows that its consumer has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from leporid.amqp.errors import NotFound
+from leporid.amqp.methods import BasicCancel
+from leporid.broker.group.members import Member
+from leporid.broker.names import REPLY_PREFIX
+from leporid.broker.queue.queue import QueueState, Subscription
+from leporid.broker.stream.readers import Bookmark
+
+if TYPE_CHECKING:
+    from leporid.broker.connection.session import Session
+    from leporid.engine.connection.channel import Channel
+    from leporid.engine.connection.stream_consumer import StreamConsumer
+
+
+class ChannelState:
+    """One open channel."""
+
+    __slots__ = (
+        "_bookmarks",
+        "_cancelled",
+        "_leaving",
+        "engine",
+        "last_queue",
+        "members",
+        "number",
+        "replies",
+        "session",
+        "subscriptions",
+    )
+
+    def __init__(self, session: Session, number: int, engine: Channel) -> None:
+        self.session = session
+        self.number = number
+        self.engine = engine
+        # By consumer tag. The consumer of direct reply-to is not among them, as in RabbitMQ,
+        # where its tag may be used a second time.
+        self.subscriptions: dict[str, Subscription] = {}
+        # By consumer tag: those that the broker has ended, until their client is told.
+        self._cancelled: dict[str, Subscription | Member] = {}
+        self.replies: Subscription | None = None
+        self.last_queue = ""
+        # Of groups, by consumer tag; and those that were cancelled and may still settle something.
+        self.members: dict[str, Member] = {}
+        self._leaving: dict[Member, None] = {}
+        # Of the named readers here, also of those that have ended and may still settle something.
+        self._bookmarks: dict[Bookmark, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<ChannelState {self.number} consumers={len(self.subscriptions)}>"
+
+    def queue_name(self, name: str) -> str:
+        """Replace an empty name by that of the queue last declared on this channel."""
+        if not name and not self.last_queue:
+            raise NotFound("no previously declared queue")
+        return name or self.last_queue
+
+    def is_taken(self, tag: str) -> bool:
+        """Say whether a consumer here has that tag, or had it as far as the client knows."""
+        return tag in self.subscriptions or tag in self.members or tag in self._cancelled
+
+    def subscribe(self, queue: QueueState, tag: str, *, exclusive: bool) -> Subscription:
+        """Note a consumer, before the engine makes its half."""
+        subscription = Subscription(tag, queue, self, exclusive)
+        queue.add(subscription)
+        self.subscriptions[tag] = subscription
+        return subscription
+
+    def read(
+        self, subscription: Subscription, consumer: StreamConsumer, reader: str | None
+    ) -> None:
+        """The engine's half of a consumer of a stream was made; it may be a named reader."""
+        subscription.consumer = consumer
+        if reader is not None:
+            self._close_bookmarks([each for each in self._bookmarks if each.settles_no_more])
+            bookmarks = self.session.vhost.bookmarks
+            subscription.bookmark = bookmarks.open(subscription.queue, reader, consumer)
+            self._bookmarks[subscription.bookmark] = None
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a consumer; the queue goes with its last one if it is auto-delete."""
+        del self.subscriptions[subscription.tag]
+        self._cancel(subscription)
+        self.session.vhost.unsubscribed(subscription)
+
+    def lose(self, subscription: Subscription) -> None:
+        """The queue is going: end the consumer; the client is told in the next round."""
+        self.subscriptions.pop(subscription.tag, None)
+        self._cancel(subscription)
+        subscription.queue.remove(subscription)
+        self._will_tell(subscription)
+
+    def _will_tell(self, consumer: Subscription | Member) -> None:
+        self._cancelled[consumer.tag] = consumer
+        self.session.broker.cancels.add(self, consumer)
+
+    def tell_cancelled(self, consumer: Subscription | Member) -> None:
+        """Send basic.cancel, if the client wants to be told and has not cancelled it meanwhile."""
+        if self._cancelled.get(consumer.tag) is not consumer:
+            return
+        del self._cancelled[consumer.tag]
+        if self.session.announced("consumer_cancel_notify"):
+            self.session.send(self.number, BasicCancel(consumer.tag, no_wait=True))
+
+    def cancel(self, tag: str) -> None:
+        """The client cancels a consumer; a missing one is cancelled already."""
+        if self.replies is not None and self.replies.tag == tag:
+            self.stop_replies()
+        elif tag in self.subscriptions:
+            self.unsubscribe(self.subscriptions[tag])
+        elif tag in self.members:
+            self.leave(self.members[tag])
+        else:
+            self._cancelled.pop(tag, None)
+
+    def join(self, member: Member) -> None:
+        """A consumer here reads in a group."""
+        self.members[member.tag] = member
+        member.group.join(member)
+
+    def leave(self, member: Member) -> None:
+        """End it; what it has not settled it may still settle, for a while."""
+        self._drop_member(member)
+        member.group.leave(member)
+
+    def evict(self, member: Member) -> None:
+        """Its group is without it from now on; the client is told when that is on disk."""
+        self._drop_member(member)
+        self._will_tell(member)
+
+    def _drop_member(self, member: Member) -> None:
+        del self.members[member.tag]
+        self._leaving = {each: None for each in self._leaving if each.readings}
+        self._leaving[member] = None
+
+    def await_replies(self, tag: str) -> None:
+        """Make the hidden queue of direct reply-to, and its consumer."""
+        name = self.session.broker.new_name(REPLY_PREFIX)
+        queue = self.session.vhost.make_queue(name)
+        self.replies = Subscription(tag, queue, self, exclusive=True)
+        self.replies.consumer = self.engine.consume(queue.engine, tag, True, 0, 0)
+
+    def stop_replies(self) -> None:
+        """Remove that queue; what is published to it from now on is dropped."""
+        if self.replies is not None:
+            replies, self.replies = self.replies, None
+            self._cancel(replies)
+            self.session.vhost.remove_queue(replies.queue)
+            replies.queue.engine.retire()
+
+    def silence(self) -> None:
+        """Stop deliveries to all consumers, before anything is requeued."""
+        self._cancelled.clear()
+        for subscription in self.subscriptions.values():
+            self._cancel(subscription)
+        members, self.members = (*self.members.values(), *self._leaving), {}
+        self._leaving = {}
+        for member in members:
+            member.group.crash(member)
+        self._close_bookmarks(tuple(self._bookmarks))
+
+    def forget(self) -> None:
+        """Take the consumers off their queues; the engine's half of the channel is closed."""
+        self.stop_replies()
+        while self.subscriptions:
+            _, subscription = self.subscriptions.popitem()
+            self.session.vhost.unsubscribed(subscription)
+
+    def _cancel(self, subscription: Subscription) -> None:
+        if subscription.consumer is not None:
+            consumer, subscription.consumer = subscription.consumer, None
+            self.engine.cancel(consumer)
+        if subscription.bookmark is not None:
+            bookmark, subscription.bookmark = subscription.bookmark, None
+            bookmark.ended = True
+            if bookmark.settles_no_more:
+                self._close_bookmarks([bookmark])
+            else:
+                self.session.vhost.bookmarks.save(bookmark)
+
+    def _close_bookmarks(self, bookmarks: Iterable[Bookmark]) -> None:
+        for bookmark in bookmarks:
+            del self._bookmarks[bookmark]
+            self.session.vhost.bookmarks.close(bookmark)

@@ -1,0 +1,59 @@
+"""What the engine asks when a message is published and it does not know the answer.
+
+Responsible for whether a connection may publish to an exchange, for messages with several
+routing keys, and for the address of direct reply-to. Must not know messages. Invariant: every
+fault raised here names basic.publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from leporid.amqp.errors import AccessRefused, Fault, PreconditionFailed
+from leporid.amqp.methods import BasicPublish
+from leporid.broker.connection.blame import blame
+from leporid.broker.names import exchange_in
+
+if TYPE_CHECKING:
+    from leporid.broker.connection.session import Session
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.routing.route_cache import RouteCache
+
+
+def route_cache(session: Session, exchange: str) -> RouteCache:
+    """Return the engine's half of an exchange that the connection may publish to.
+
+    Raises:
+        AccessRefused: the user may not write to it, or nobody may because it is internal.
+        NotFound: there is none.
+    """
+    try:
+        session.check("write", "exchange", exchange)
+        found = session.vhost.exchange(exchange)
+        if found.internal:
+            title = exchange_in(session.vhost.name, exchange)
+            raise AccessRefused(f"cannot publish to internal {title}")
+    except Fault as fault:
+        raise blame(fault, BasicPublish) from None
+    return found.routes
+
+
+def copies(session: Session, exchange: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
+    """Route a message that has CC or BCC: each queue once, whichever keys lead there."""
+    try:
+        return session.vhost.routing.route(session.vhost.exchange(exchange), keys, properties)
+    except Fault as fault:
+        raise blame(fault, BasicPublish) from None
+
+
+def reply_address(session: Session, number: int) -> str:
+    """Return where answers to what a channel publishes should go.
+
+    Raises:
+        PreconditionFailed: the channel does not consume replies.
+    """
+    channel = session.channels.get(number)
+    if channel is None or channel.replies is None:
+        raise blame(PreconditionFailed("fast reply consumer does not exist"), BasicPublish)
+    return channel.replies.queue.name

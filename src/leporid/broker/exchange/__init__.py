@@ -1,0 +1,1 @@
+"""Exchanges: their types, their bindings, where messages go, and what exchanges keep."""

@@ -1,0 +1,129 @@
+"""The bindings of one virtual host, and the rules for making and ending them.
+
+Responsible for what may be bound and unbound, for where messages wait that a filter class is to
+judge, and for recording what is durable. Must not know who asks: the permissions were checked
+before; nor where a message goes (`topology`). Invariant: a fault leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from leporid.amqp.errors import NotFound
+from leporid.broker.filter.filter_arguments import check_names, filter_of
+from leporid.broker.names import exchange_in, queue_in
+from leporid.broker.queue.queue import QueueState
+from leporid.broker.stored import StoredBinding
+
+if TYPE_CHECKING:
+    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.topology import Topology
+    from leporid.broker.exchange.types import Binding
+    from leporid.broker.queue.queue import Owner
+    from leporid.broker.stored import Recorder
+    from leporid.broker.vhost import VirtualHost
+
+
+class Bindings:
+    """The bindings of one virtual host.
+
+    Args:
+        vhost: it.
+        topology: its exchanges.
+        recorder: told of what is durable.
+        require_class: raises NotFound for a filter class that is not registered.
+    """
+
+    def __init__(
+        self,
+        vhost: VirtualHost,
+        topology: Topology,
+        recorder: Recorder,
+        require_class: Callable[[str], object],
+    ) -> None:
+        self._vhost = vhost
+        self._topology = topology
+        self._recorder = recorder
+        self._require_class = require_class
+
+    def bind(self, binding: Binding, asker: Owner | None) -> None:
+        """Bind; binding what is bound already changes nothing.
+
+        Raises:
+            NotFound: source or destination is missing, or the filter class.
+            PreconditionFailed: the exchange cannot make sense of key or arguments, or there is
+                something wrong with the filter.
+            ResourceLocked: the queue belongs to another connection.
+        """
+        source, destination = self._ends(binding)
+        if source is None:
+            raise NotFound(f"no {exchange_in(self._vhost.name, binding.source)}")
+        if destination is None:
+            named = queue_in if binding.destination_kind == "queue" else exchange_in
+            raise NotFound(f"no {named(self._vhost.name, binding.destination)}")
+        source.router.validate(binding.key, binding.arguments)
+        check_names(binding.arguments)
+        wanted = filter_of(binding.arguments, self._require_class)
+        if isinstance(destination, QueueState):
+            destination.check_access(asker)
+        if binding in source.outgoing:
+            return
+        staged = self._vhost.stagings.begin(binding, source, destination)
+        self._topology.bind(binding, wanted, staged.key if staged else None)
+        if source.durable and destination.durable:
+            self._recorder.put(StoredBinding.of(self._vhost.name, binding))
+        self._vhost.histories.give(source, staged or destination, wanted)
+
+    def unbind(self, binding: Binding, asker: Owner) -> None:
+        """Unbind; without such a binding, or without its ends, nothing changes.
+
+        Raises:
+            ResourceLocked: the queue belongs to another connection.
+        """
+        source, destination = self._ends(binding)
+        if source is None or destination is None:
+            return
+        if isinstance(destination, QueueState) and binding in source.outgoing:
+            destination.check_access(asker)
+        if self._topology.unbind(binding):
+            self.ended((binding,), destination)
+            self._vhost.unbound((binding,))
+
+    def restore(self, binding: Binding) -> bool:
+        """Add a binding that was recorded; False if one of its ends is missing."""
+        source, destination = self._ends(binding)
+        if source is None or destination is None:
+            return False
+        # A class that is gone from the configuration keeps what it would judge waiting.
+        wanted = filter_of(binding.arguments, lambda name: None)
+        staged = self._vhost.stagings.begin(binding, source, destination)
+        self._topology.bind(binding, wanted, staged.key if staged else None)
+        return True
+
+    def restore_staging(self, number: int, binding: Binding) -> bool:
+        """Make again where messages of a binding waited, which may be gone; False likewise."""
+        destination = self._ends(binding)[1]
+        if destination is not None:
+            self._vhost.stagings.restore(number, binding, destination)
+        return destination is not None
+
+    def ended(self, removed: Iterable[Binding], gone: Exchange | QueueState) -> None:
+        """Record the end of bindings that `gone` is one end of."""
+        for binding in removed:
+            if all(end is None or end.durable for end in (gone, *self._ends(binding))):
+                recorded = StoredBinding.of(self._vhost.name, binding)
+                self._recorder.drop(StoredBinding, *recorded.identity)
+            self._vhost.stagings.end(binding)
+
+    def left_unused(self, removed: Iterable[Binding]) -> list[Exchange]:
+        """Return the auto-delete exchanges that lost their last binding with `removed`."""
+        found = self._topology.exchanges
+        sources = [found[name] for name in {each.source: None for each in removed} if name in found]
+        return [each for each in sources if each.auto_delete and not each.in_use]
+
+    def _ends(self, binding: Binding) -> tuple[Exchange | None, Exchange | QueueState | None]:
+        source = self._vhost.find_exchange(binding.source)
+        if binding.destination_kind == "queue":
+            return source, self._vhost.find_queue(binding.destination)
+        return source, self._vhost.find_exchange(binding.destination)

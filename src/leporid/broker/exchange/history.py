@@ -1,0 +1,188 @@
+"""The last messages of an exchange: for those who are bound later, or to know them again.
+
+Responsible for keeping them, in a queue that nobody sees, so that a message that is kept is one
+more entry for its record and is dropped from the head as in any queue with limits; and for giving
+them away. Must not know which messages are kept; the exchange's type does.
+
+Invariant: what is kept is bounded. A history is gone after a restart; what a durable exchange
+remembers is there again, as its queue has a number that was recorded before the first message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from leporid.broker.exchange.types import DeduplicationRouter, Message
+from leporid.broker.exchange.verdict_queues import Staged
+from leporid.broker.queue.queue import QueueState
+from leporid.broker.stored import StoredCache
+from leporid.engine.queue.snapshot import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.filter.filter_arguments import MessageFilter
+    from leporid.broker.stored import Recorder
+    from leporid.broker.vhost import VirtualHost
+    from leporid.engine.engine import Engine
+    from leporid.engine.queue.queue import Queue
+
+BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of all bodies of one history. They are read as a whole when somebody binds; and whoever declares
+exchanges with long histories should not be able to fill the memory with a few."""
+
+
+class History:
+    """What one exchange keeps; stands among the queues of a route.
+
+    Attributes:
+        name: For messages that say in which queues they died: none ever died here.
+        engine: The engine's half, as a queue has it.
+    """
+
+    name: Final = ""
+
+    def __init__(self, engine: Engine, exchange: str, length: int) -> None:
+        self._engine = engine
+        self.engine = engine.queue(0, f"history of {exchange}", False)
+        self.engine.private = True
+        self.engine.set_limits(max_length=length, max_bytes=BYTES_MAX, overflow="drop-head")
+
+    def __repr__(self) -> str:
+        return f"<History messages={self.engine.ready_count}>"
+
+    def messages(self) -> list[tuple[str, str, bytes, bytes]]:
+        """Return what is kept, oldest first."""
+        return snapshot(self.engine)
+
+    def forget(self) -> None:
+        """The exchange is gone."""
+        self.engine.retire()
+
+
+class Memory:
+    """What one exchange remembers; stands among the queues of a route, as a History does.
+
+    Attributes:
+        id: The number it is recorded under; 0 if it ends with the process.
+    """
+
+    name: Final = ""
+
+    def __init__(self, engine: Engine, exchange: Exchange, number: int) -> None:
+        router = exchange.router
+        assert isinstance(router, DeduplicationRouter)
+        self.id = number
+        self.engine = router.cache = engine.cache(
+            number,
+            f"cache of {exchange.name}",
+            number != 0,
+            size=router.cache_size,
+            ttl_ms=router.ttl_ms,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Memory messages={self.engine.ready_count}>"
+
+    def messages(self) -> list[tuple[str, str, bytes, bytes]]:
+        """There are none to give: nobody gets them twice."""
+        return []
+
+    def forget(self) -> None:
+        """The exchange is gone."""
+        self.engine.retire()
+
+
+class Histories:
+    """What a virtual host's exchanges keep and remember.
+
+    Args:
+        vhost: where a message goes that comes to an exchange once more.
+        recorder: told of the memories that last.
+        new_id: gives a number that no durable queue ever had.
+    """
+
+    def __init__(self, vhost: VirtualHost, recorder: Recorder, new_id: Callable[[], int]) -> None:
+        self._vhost = vhost
+        self._recorder = recorder
+        self._new_id = new_id
+        self._recorded: dict[str, int] = {}
+        self._kept: dict[str, History | Memory] = {}
+
+    def of(self, exchanges: Iterable[str]) -> list[History | Memory]:
+        """Return those of the exchanges of these names, which have one."""
+        return [self._kept[name] for name in exchanges]
+
+    def begin(self, exchange: Exchange) -> None:
+        """There is a new exchange, which may be of a type that keeps messages."""
+        length = exchange.router.history_length
+        if length:
+            self._kept[exchange.name] = History(self._vhost.engine, exchange.name, length)
+        if isinstance(exchange.router, DeduplicationRouter):
+            number = 0
+            if exchange.durable and exchange.router.lasting:
+                number = self._recorded.pop(exchange.name, 0) or self._new_memory(exchange.name)
+            self._kept[exchange.name] = Memory(self._vhost.engine, exchange, number)
+
+    @property
+    def remembered(self) -> int:
+        """How many messages exchanges remember, to take none of them twice."""
+        memories = (each for each in self._kept.values() if isinstance(each, Memory))
+        return sum(each.engine.ready_count for each in memories)
+
+    def expect(self, exchange: str, number: int) -> None:
+        """What an exchange remembers was recorded under that number; before it is made again."""
+        self._recorded[exchange] = number
+
+    def _new_memory(self, exchange: str) -> int:
+        number = self._new_id()
+        self._recorder.put(StoredCache(number, self._vhost.name, exchange))
+        return number
+
+    def end(self, exchange: Exchange) -> None:
+        """An exchange is gone."""
+        kept = self._kept.pop(exchange.name, None)
+        if kept is not None:
+            kept.forget()
+        if isinstance(kept, Memory) and kept.id:
+            self._recorder.drop(StoredCache, kept.id)
+
+    def end_all(self) -> None:
+        """The virtual host is going."""
+        while self._kept:
+            self._kept.popitem()[1].forget()
+
+    def give(
+        self,
+        source: Exchange,
+        destination: Exchange | QueueState | Staged,
+        wanted: MessageFilter | None,
+    ) -> None:
+        """Publish what an exchange keeps to a destination that was just bound to it.
+
+        Only what passes the filter of the binding.
+        The messages are as they were: of the exchange and with the keys they were published with.
+        """
+        history = self._kept.get(source.name)
+        for exchange, key, properties, body in () if history is None else history.messages():
+            if wanted is not None and not wanted.engine.matches_message(exchange, key, properties):
+                continue
+            queues = self._beyond(destination, exchange, key, properties)
+            self._vhost.engine.publish(queues, exchange, key, properties, body)
+
+    def _beyond(
+        self,
+        destination: Exchange | QueueState | Staged,
+        exchange: str,
+        key: str,
+        properties: bytes,
+    ) -> list[Queue]:
+        if isinstance(destination, QueueState | Staged):
+            return [destination.engine]
+        copies = Message((), properties).headers.get("CC")
+        keys = (
+            [each for each in copies if isinstance(each, str)] if isinstance(copies, list) else []
+        )
+        message = Message([key, *keys], properties, exchange)
+        return [each.engine for each in self._vhost.routing.states_below(destination, message)]

@@ -1,0 +1,368 @@
+"""How the exchanges and queues of one virtual host hang together, and where a message goes.
+
+Responsible for bindings, for routing through exchange-to-exchange bindings and alternate
+exchanges, and for telling the engine's route caches when they are out of date. Must not know
+who may do what, what is durable, or when something is deleted by itself; `broker.vhost` does.
+
+Routing is RabbitMQ's (`rabbit_exchange:route`): each exchange is visited at most once, so cycles
+do no harm. An exchange whose own bindings meet nothing, not even another exchange, hands the
+message to its alternate exchange, if there is one; what an exchange further down does not find is
+that exchange's affair. The default exchange routes by queue name, but only for what is published
+to it: as an alternate exchange it routes nothing.
+
+A binding with a filter is met by the messages that pass it. Where that decides only whether a queue
+gets a message, the cache keeps the filter with the route; where it decides more, whether another
+exchange does, the cache keeps what came of it, by the filters that a message passed.
+
+Invariant: after every change, each cache whose routes may differ has been told (the exchange's
+own and those of all exchanges above it), and knows whether it may keep routes (`broker.exchange`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from leporid.broker.exchange.exchange import (
+    Exchange,
+    forget_routes,
+    link,
+    look_again,
+    unlink,
+    unmark,
+    with_all_above,
+)
+from leporid.broker.exchange.types import Binding, Message
+from leporid.broker.filter.filter_arguments import MessageFilter
+from leporid.engine.selectors.filter import Filter
+
+DEFAULT_EXCHANGE: Final = ""
+
+PREDECLARED: Final = (
+    (DEFAULT_EXCHANGE, "direct"),
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+)
+"""Exchanges that are in every virtual host, and their types."""
+
+
+class Reached(NamedTuple):
+    """What a message comes to.
+
+    Attributes:
+        queues: Names of the queues that it goes to, each once.
+        filtered: Filters, and names of queues that it goes to if it passes them; none of these is
+            among `queues`. Only where the message's properties are not known.
+        keepers: Names of the exchanges that keep or remember it.
+        delaying: Exchanges further down that keep it for some time before they route it.
+        deciding: Filters that must be asked first: nothing of the rest is known. None: there are no
+            such, or the message's properties are known.
+    """
+
+    queues: list[str]
+    filtered: list[tuple[Filter, str]]
+    keepers: list[str]
+    delaying: list[Exchange]
+    deciding: list[Filter] | None = None
+
+
+class Topology:
+    """The exchanges, the names of the queues, and the bindings of one virtual host.
+
+    Names that are passed in must exist (or, for `add_…`, must not): the caller has looked, and
+    has said so in RabbitMQ's words where not. A `KeyError` is therefore a defect.
+
+    Attributes:
+        exchanges: All exchanges by name, for reading; the default exchange is one of them.
+        cached_as: Gives what caches have for the name of a queue, if there are such caches.
+    """
+
+    def __init__(self) -> None:
+        self.exchanges: dict[str, Exchange] = {}
+        self.cached_as: Callable[[str], object] | None = None
+        self._queues: dict[str, dict[Binding, None]] = {}
+        # Who names an exchange as its alternate, whether or not that exchange is there.
+        self._alternate_of: dict[str, dict[Exchange, None]] = {}
+
+    # ------------------------------------------------------------------ exchanges and queues
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        """Adds an exchange, which is from now on the alternate of those that name it so."""
+        assert exchange.name not in self.exchanges
+        self.exchanges[exchange.name] = exchange
+        exchange.routes.cacheable = not exchange.per_message
+        for above in self._alternate_of.get(exchange.name, ()):
+            link(above, exchange)
+        self._link_alternate(exchange)
+        forget_routes([exchange])
+
+    def remove_exchange(self, name: str) -> list[Binding]:
+        """Removes an exchange and the bindings that lead from it and to it, which it returns."""
+        exchange = self.exchanges[name]
+        forget_routes([exchange])  # Now, as those above are soon no longer known.
+        feeders = [above for above in exchange.above if above is not exchange]
+        removed = list(exchange.outgoing | exchange.incoming)
+        for binding in removed:
+            self._detach(binding)
+        self._forget_alternate(exchange)
+        # The links that are left are those of alternate exchanges.
+        for below in list(exchange.below):
+            unlink(exchange, below)
+        for above in list(exchange.above):
+            unlink(above, exchange)
+        unmark(feeders)
+        del self.exchanges[name]
+        exchange.routes.retire()
+        return removed
+
+    def set_alternate(self, exchange: Exchange, name: str | None) -> None:
+        """Gives an exchange another alternate exchange, or none."""
+        if name == exchange.alternate:
+            return
+        before = None if exchange.alternate is None else self.exchanges.get(exchange.alternate)
+        self._forget_alternate(exchange)
+        exchange.alternate = name
+        self._link_alternate(exchange)
+        if before is not None:
+            unlink(exchange, before)
+        look_again(exchange)
+        forget_routes([exchange])
+
+    def _link_alternate(self, exchange: Exchange) -> None:
+        if exchange.alternate is not None:
+            self._alternate_of.setdefault(exchange.alternate, {})[exchange] = None
+            alternate = self.exchanges.get(exchange.alternate)
+            if alternate is not None:
+                link(exchange, alternate)
+
+    def _forget_alternate(self, exchange: Exchange) -> None:
+        if exchange.alternate is not None:
+            namers = self._alternate_of[exchange.alternate]
+            del namers[exchange]
+            if not namers:
+                del self._alternate_of[exchange.alternate]
+
+    def add_queue(self, name: str) -> None:
+        """Adds a queue, which the default exchange routes to from now on."""
+        assert name not in self._queues
+        self._queues[name] = {}
+        self._forget_queue(name)
+
+    def remove_queue(self, name: str) -> list[Binding]:
+        """Removes a queue and the bindings that lead to it, which it returns."""
+        removed = list(self._queues[name])
+        for binding in removed:
+            self._detach(binding)
+        for source in {each.source: None for each in removed}:
+            look_again(self.exchanges[source])
+        self._forget_bindings(removed)
+        del self._queues[name]
+        self._forget_queue(name)
+        return removed
+
+    def forget_routes_to(self, name: str) -> None:
+        """Tells all caches concerned that a queue has become another to publishers."""
+        self._forget_bindings(list(self._queues[name]))
+        self._forget_queue(name)
+
+    # ------------------------------------------------------------------ bindings
+
+    def bind(
+        self, binding: Binding, wanted: MessageFilter | None = None, staged: str | None = None
+    ) -> bool:
+        """Adds a binding; returns whether it is new.
+
+        Args:
+            binding: What is bound to what, and how.
+            wanted: The filter that its arguments ask for.
+            staged: The name among queues that its messages go to instead, for a filter class.
+
+        Raises:
+            PreconditionFailed: The exchange takes no such binding.
+        """
+        exchange = self.exchanges[binding.source]
+        exchange.router.validate(binding.key, binding.arguments)
+        if binding in exchange.outgoing:
+            return False
+        if binding.destination_kind == "queue":
+            self._queues[binding.destination][binding] = None
+        else:
+            below = self.exchanges[binding.destination]
+            below.incoming[binding] = None
+            link(exchange, below)
+        exchange.outgoing[binding] = None
+        exchange.router.add(binding)
+        if staged is not None:
+            exchange.staged[binding] = staged
+        if wanted is not None:
+            exchange.filters.add(binding, wanted)
+            look_again(exchange)
+        self._tell_filtered(binding, wanted, staged, comes=True)
+        return True
+
+    def unbind(self, binding: Binding) -> bool:
+        """Removes a binding; returns whether it was there."""
+        exchange = self.exchanges[binding.source]
+        if binding not in exchange.outgoing:
+            return False
+        wanted, staged = exchange.filters.of(binding), exchange.staged.get(binding)
+        self._detach(binding)
+        look_again(exchange)
+        self._tell_filtered(binding, wanted, staged, comes=False)
+        return True
+
+    def _detach(self, binding: Binding) -> None:
+        """Takes a binding out of all that holds it. Caches and marks are left to the caller."""
+        exchange = self.exchanges[binding.source]
+        exchange.router.remove(binding)
+        del exchange.outgoing[binding]
+        exchange.staged.pop(binding, None)
+        exchange.filters.remove(binding)
+        if binding.destination_kind == "queue":
+            del self._queues[binding.destination][binding]
+        else:
+            below = self.exchanges[binding.destination]
+            del below.incoming[binding]
+            unlink(exchange, below)
+
+    # ------------------------------------------------------------------ routing
+
+    def resolve(self, exchange: Exchange, message: Message) -> Reached:
+        """Returns what a message comes to that is published to an exchange.
+
+        The order depends only on the order in which bindings were made, and on the message.
+
+        Args:
+            exchange: Where the message was published.
+            message: Its keys; its properties may be missing unless the exchange is `per_message`.
+
+        Raises:
+            PreconditionFailed: The delay is too long, or the exchange has `x-strict-keys` and does
+                not take a key. Only this exchange is asked for that, not those below: a publisher
+                need not know them.
+        """
+        for key in message.keys:
+            exchange.router.check_published(key)
+        return self.reach(exchange, message)
+
+    def reach(self, exchange: Exchange, message: Message) -> Reached:
+        """Returns what a message comes to that comes to an exchange, published to it or not.
+
+        What that exchange itself does about a delay was decided before.
+        """
+        if exchange.name == DEFAULT_EXCHANGE:
+            return Reached([key for key in message.keys if key in self._queues], [], [], [])
+        queues: dict[str, None] = {}
+        filtered: list[tuple[Filter, str]] = []
+        delaying: list[Exchange] = []
+        keepers: list[str] = []
+        visited = {exchange: None}
+        pending = [exchange]
+        while pending:
+            visiting = pending.pop()
+            if not message.known and visiting.decides:
+                return Reached([], [], [], [], self._filters_below(exchange, message))
+            router = visiting.router
+            if (router.history_length or router.cache_size) and router.keeps(message):
+                keepers.append(visiting.name)
+            for below in _visit(visiting, message, queues, filtered):
+                reached = self.exchanges.get(below)
+                if reached is not None and reached not in visited:
+                    visited[reached] = None
+                    if reached.delaying and message.delay_ms:
+                        delaying.append(reached)
+                    else:
+                        pending.append(reached)
+        sometimes = [(wanted, name) for wanted, name in filtered if name not in queues]
+        return Reached(list(queues), sometimes, keepers, delaying)
+
+    def _filters_below(self, exchange: Exchange, message: Message) -> list[Filter]:
+        """Returns all filters that may matter to messages with these keys, wherever they come."""
+        filters: list[Filter] = []
+        visited = {exchange: None}
+        pending = [exchange]
+        while pending:
+            visiting = pending.pop()
+            without, some = visiting.filters.split(visiting.router.match(message))
+            filters += [wanted.engine for _, wanted in some]
+            ways = [*without, *(binding for binding, _ in some)]
+            names = [
+                way.destination
+                for way in ways
+                if way.destination_kind == "exchange" and way not in visiting.staged
+            ]
+            if not without and visiting.alternate is not None:
+                names.append(visiting.alternate)
+            for name in names:
+                below = self.exchanges.get(name)
+                if below is not None and below not in visited:
+                    visited[below] = None
+                    pending.append(below)
+        return filters
+
+    # ------------------------------------------------------------------ caches
+
+    def _forget_bindings(self, changed: Sequence[Binding]) -> None:
+        """Tells all caches concerned that these bindings came or went."""
+        exchanges = [self.exchanges[binding.source] for binding in changed]
+        keys = {
+            exchange.router.only_key(binding.key)
+            for exchange, binding in zip(exchanges, changed, strict=True)
+        }
+        forget_routes(exchanges, keys.pop() if len(keys) == 1 else None)
+
+    def _tell_filtered(
+        self, binding: Binding, wanted: MessageFilter | None, staged: str | None, *, comes: bool
+    ) -> None:
+        """Tells all caches concerned that this binding came or went.
+
+        One with a filter, of which there may be thousands, does not make the exchange's own cache
+        forget routes: making one anew costs as much as there are filters.
+        """
+        exchange = self.exchanges[binding.source]
+        to_queue = binding.destination_kind == "queue" or staged is not None
+        meets = exchange.router.keys_of(binding)
+        if wanted is None or meets is None or not to_queue or self.cached_as is None:
+            self._forget_bindings([binding])
+            return
+        queue = self.cached_as(staged or binding.destination)
+        exchange.routes.amend(meets, wanted.engine, queue, comes)
+        for above in with_all_above([exchange]):
+            if above is not exchange:
+                above.routes.forget()
+
+    def _forget_queue(self, name: str) -> None:
+        """Tells the default exchange's cache; nothing above it routes by queue name."""
+        default = self.exchanges.get(DEFAULT_EXCHANGE)
+        if default is not None:
+            default.routes.forget_key(name)
+
+
+def _visit(
+    exchange: Exchange,
+    message: Message,
+    queues: dict[str, None],
+    filtered: list[tuple[Filter, str]],
+) -> list[str]:
+    """Adds the queues that one exchange routes to; returns the exchanges to visit next."""
+    exchanges: list[str] = []
+    routed = False
+    met = exchange.router.match(message)
+    if exchange.filters and message.known:
+        met = exchange.filters.met(met, message)
+    elif exchange.filters:
+        assert not exchange.decides
+        met, some = exchange.filters.split(met)
+        goals = exchange.staged
+        filtered += [(wanted.engine, goals.get(one, one.destination)) for one, wanted in some]
+    for binding in met:
+        goal = exchange.staged.get(binding, binding.destination)
+        routed = True
+        if binding.destination_kind == "queue" or binding in exchange.staged:
+            queues[goal] = None
+        else:
+            exchanges.append(goal)
+    if not routed and exchange.alternate is not None:
+        exchanges.append(exchange.alternate)
+    return exchanges

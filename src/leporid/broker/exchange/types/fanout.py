@@ -1,0 +1,33 @@
+"""The fanout exchange: a message meets every binding, whatever its key.
+
+Invariant: the answer is always all bindings, in the order they were made.
+"""
+
+from collections.abc import Callable, Iterable
+
+from leporid.broker.exchange.types.base import Binding, Router
+from leporid.broker.exchange.types.message import Message
+
+
+class FanoutRouter(Router):
+    """All bindings, in the order they were made."""
+
+    def __init__(self, *, strict_keys: bool = False) -> None:
+        super().__init__(strict_keys=strict_keys)
+        self._bindings: dict[Binding, None] = {}
+
+    def add(self, binding: Binding) -> None:
+        """Puts the binding last."""
+        self._bindings[binding] = None
+
+    def remove(self, binding: Binding) -> None:
+        """Takes it out."""
+        del self._bindings[binding]
+
+    def match(self, message: Message) -> Iterable[Binding]:
+        """Returns all bindings."""
+        return self._bindings
+
+    def keys_of(self, binding: Binding) -> Callable[[str], bool]:
+        """Says that all do."""
+        return lambda key: True

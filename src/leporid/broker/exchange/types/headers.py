@@ -1,0 +1,134 @@
+"""The headers exchange: a binding's arguments say which headers a message must have.
+
+`x-match` says how: `all` of them (the default) or `any`, where arguments whose name begins with
+`x-` are left out; `all-with-x` and `any-with-x` take these in, except `x-match` itself and what
+asks for a filter. A value must be equal to the message's as RabbitMQ compares them (see `values`);
+a void one asks only that the header is there. `all` of nothing is met by every message, `any` of
+nothing by none.
+
+A binding is looked up by the headers it waits for, so a message costs its own headers and the
+bindings that one of them concerns, not all bindings.
+
+Invariant: a binding is found through each of its terms if it is an `any`, through exactly one of
+them if it is an `all`.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.tables import LongString, Value
+from leporid.amqp.values import comparable, erlang_text, type_name
+from leporid.broker.exchange.types.base import Binding, Router
+from leporid.broker.exchange.types.message import Message
+from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
+
+X_MATCH: Final = "x-match"
+_MODES: Final = ("all", "any", "all-with-x", "any-with-x")
+
+_PRESENT: Final = object()
+"""Stands for the value of a void argument; equal to nothing that a header can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A binding's arguments, read once.
+
+    Attributes:
+        any: Whether one term is enough.
+        terms: Name and value wanted. The first is the one an `all` is looked up by.
+    """
+
+    any: bool
+    terms: tuple[tuple[str, Hashable], ...]
+
+    def lookups(self) -> tuple[tuple[str, Hashable], ...]:
+        """Returns the terms under which the binding is filed."""
+        return self.terms if self.any else self.terms[:1]
+
+    def holds(self, headers: Mapping[str, Hashable]) -> bool:
+        """Whether all terms are met."""
+        return all(
+            name in headers and (wanted is _PRESENT or headers[name] == wanted)
+            for name, wanted in self.terms
+        )
+
+
+class HeadersRouter(Router):
+    """Bindings by the headers they wait for."""
+
+    per_message = True
+
+    def __init__(self, *, strict_keys: bool = False) -> None:
+        super().__init__(strict_keys=strict_keys)
+        self._unconditional: dict[Binding, None] = {}
+        self._waiting: dict[str, dict[Hashable, dict[Binding, _Rule]]] = {}
+
+    def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
+        """Checks `x-match`, too.
+
+        Raises:
+            PreconditionFailed: It is none of the four, in RabbitMQ's words.
+        """
+        super().validate(key, arguments)
+        if X_MATCH not in arguments:
+            return
+        mode = arguments[X_MATCH]
+        if not isinstance(mode, str | LongString):
+            raise PreconditionFailed(
+                f"Invalid x-match field type {type_name(mode)} (value {erlang_text(mode)}); "
+                "expected longstr"
+            )
+        if mode not in _MODES:
+            raise PreconditionFailed(
+                f"Invalid x-match field value {erlang_text(mode)}; "
+                "expected all, any, all-with-x, or any-with-x"
+            )
+
+    def add(self, binding: Binding) -> None:
+        """Files the binding under what it waits for."""
+        rule = _rule(binding.arguments)
+        for name, wanted in rule.lookups():
+            self._waiting.setdefault(name, {}).setdefault(wanted, {})[binding] = rule
+        if not rule.terms and not rule.any:
+            self._unconditional[binding] = None
+
+    def remove(self, binding: Binding) -> None:
+        """Takes it out wherever it was filed."""
+        self._unconditional.pop(binding, None)
+        for name, wanted in _rule(binding.arguments).lookups():
+            by_value = self._waiting[name]
+            del by_value[wanted][binding]
+            if not by_value[wanted]:
+                del by_value[wanted]
+                if not by_value:
+                    del self._waiting[name]
+
+    def match(self, message: Message) -> Iterable[Binding]:
+        """Returns the bindings whose terms the headers meet."""
+        matched = dict(self._unconditional)
+        if self._waiting:
+            terms = {name: comparable(value) for name, value in message.headers.items()}
+            for name, term in terms.items():
+                by_value = self._waiting.get(name, {})
+                for wanted in (term, _PRESENT):
+                    for binding, rule in by_value.get(wanted, {}).items():
+                        if rule.any or rule.holds(terms):
+                            matched[binding] = None
+        return matched
+
+
+def _rule(arguments: Mapping[str, Value]) -> _Rule:
+    mode = arguments.get(X_MATCH, "all")
+    with_x = mode in ("all-with-x", "any-with-x")
+    terms = [
+        (name, _PRESENT if value is None else comparable(value))
+        for name, value in arguments.items()
+        if name != X_MATCH
+        and name not in FILTER_ARGUMENTS
+        and (with_x or not name.startswith("x-"))
+    ]
+    # A value narrows the look-up down more than mere presence does.
+    terms.sort(key=lambda term: (term[1] is _PRESENT, term[0]))
+    return _Rule(mode in ("any", "any-with-x"), tuple(terms))

@@ -1,0 +1,50 @@
+"""The modulus-hash exchange: the hash of the routing key, modulo the bindings, chooses one of them.
+
+RabbitMQ calls it `x-modulus-hash` (until 4.2 in its plugin rabbitmq_sharding). The hash is its
+own, and bindings are counted in the order in which it sorts them since 4.3: exchanges before
+queues, then by name. So keys go where they go there, also after a restart. Binding keys do not
+matter, nor do arguments; a destination that is bound twice counts twice. The routing keys of a
+message with CC or BCC are hashed together.
+
+Invariant: the bindings are sorted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+from leporid.broker.exchange.types.base import Binding, Router
+from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.phash2 import phash2_of_binaries
+
+
+class ModulusHashRouter(Router):
+    """Bindings, sorted by their destinations."""
+
+    def __init__(self, *, strict_keys: bool = False) -> None:
+        super().__init__(strict_keys=strict_keys)
+        self._bindings: list[Binding] = []
+
+    def add(self, binding: Binding) -> None:
+        """Puts the binding in its place."""
+        insort(self._bindings, binding, key=_place)
+
+    def remove(self, binding: Binding) -> None:
+        """Takes it out."""
+        at = bisect_left(self._bindings, _place(binding), key=_place)
+        while self._bindings[at] != binding:
+            at += 1
+        del self._bindings[at]
+
+    def match(self, message: Message) -> Iterable[Binding]:
+        """Returns the binding that the message's keys choose."""
+        if not self._bindings:
+            return ()
+        # The engine gives octets that are no UTF-8 as surrogates; here they are octets again.
+        hashed = phash2_of_binaries(key.encode("utf-8", "surrogateescape") for key in message.keys)
+        return (self._bindings[hashed % len(self._bindings)],)
+
+
+def _place(binding: Binding) -> tuple[str, bytes]:
+    return binding.destination_kind, binding.destination.encode("utf-8", "surrogateescape")

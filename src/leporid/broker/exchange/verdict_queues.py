@@ -1,0 +1,170 @@
+"""What waits for filter classes: one place for each binding of a virtual host that asks one.
+
+Responsible for where the messages of each such binding wait, and for how long that place is there.
+Must not know who judges, nor what a class decides. Invariant: a durable binding's place has a
+number that no queue ever had, recorded before anything is in it; it goes with its destination, or
+after the binding when the last message was judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.filter.filter_arguments import class_of
+from leporid.broker.queue.queue import QueueState
+from leporid.broker.stored import StoredVerdictQueue
+
+if TYPE_CHECKING:
+    from leporid.broker.exchange.types import Binding
+    from leporid.broker.stored import Recorder
+    from leporid.broker.vhost import VirtualHost
+    from leporid.engine.internal.verdict_queue import VerdictQueue
+    from leporid.engine.queue.queue import Queue
+
+PREFIX: Final = "\udc00"
+"""Before the names of these places: no client can say it, as it is not UTF-8."""
+
+
+@dataclass(eq=False)
+class Staged:
+    """The place where messages of a binding wait; stands among the queues of a route.
+
+    Attributes:
+        binding: whose messages wait.
+        key: its name for the topology.
+        id: its number in the definitions, 0 without one.
+        engine: the engine's half.
+    """
+
+    binding: Binding
+    key: str
+    id: int
+    engine: VerdictQueue
+
+    @property
+    def name(self) -> str:
+        """The queue that messages are on their way to; empty where that is an exchange."""
+        return self.binding.destination if self.binding.destination_kind == "queue" else ""
+
+
+class Stagings:
+    """The places of one virtual host.
+
+    Args:
+        vhost: it.
+        recorder: told of places that must be there after a restart.
+        new_id: gives a number that no queue ever had.
+    """
+
+    def __init__(self, vhost: VirtualHost, recorder: Recorder, new_id: Callable[[], int]) -> None:
+        self._vhost = vhost
+        self._recorder = recorder
+        self._new_id = new_id
+        self._by_binding: dict[Binding, Staged] = {}
+        self._by_key: dict[str, Staged] = {}
+        # Whose bindings are not there, or not any more.
+        self._leaving: dict[Staged, None] = {}
+        self._made = 0
+
+    def __iter__(self) -> Iterator[Staged]:
+        return iter(self._by_binding.values())
+
+    @property
+    def by_key(self) -> Mapping[str, Staged]:
+        """All of them, by their names for the topology."""
+        return self._by_key
+
+    def begin(
+        self, binding: Binding, source: Exchange, destination: Exchange | QueueState
+    ) -> Staged | None:
+        """A binding is made: return where its messages wait; None if it asks no class.
+
+        What still waits for a verdict from when there was such a binding before is judged first.
+        """
+        if class_of(binding.arguments) is None:
+            return None
+        found = self._by_binding.get(binding)
+        if found is None:
+            number = self._new_id() if source.durable and destination.durable else 0
+            if number:
+                self._recorder.put(StoredVerdictQueue.of(number, self._vhost.name, binding))
+            found = self.restore(number, binding, destination)
+        self._leaving.pop(found, None)
+        return found
+
+    def restore(self, number: int, binding: Binding, destination: Exchange | QueueState) -> Staged:
+        """Make the place of a binding; nothing is recorded. It leaves unless `begin` is called."""
+        name = class_of(binding.arguments) or ""
+        routing = self._vhost.routing
+        to_queue = binding.destination_kind == "queue"
+
+        def elsewhere(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
+            # By its name: it may be gone while something of the binding waits.
+            asked = self._vhost.find_exchange(binding.source) if to_queue else destination
+            if not isinstance(asked, Exchange):
+                return []
+            return routing.alternate(asked, published_to, keys, properties)
+
+        if isinstance(destination, QueueState):
+            engine = self._vhost.engine.verdict_queue(
+                number, name, destination.engine, None, elsewhere
+            )
+        else:
+            exchange = destination
+
+            def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
+                return routing.beyond(exchange, published_to, keys, properties)
+
+            engine = self._vhost.engine.verdict_queue(number, name, None, routed, elsewhere)
+        self._made += 1
+        found = Staged(binding, f"{PREFIX}{self._made}", number, engine)
+        self._leaving[found] = None
+        self._by_binding[binding] = self._by_key[found.key] = found
+        return found
+
+    def end(self, binding: Binding) -> None:
+        """A binding is gone: its place goes when what waits there was judged."""
+        found = self._by_binding.get(binding)
+        if found is not None:
+            self._leaving[found] = None
+            self.settle()
+
+    def destination_gone(self, destination: Exchange | QueueState) -> None:
+        """A queue or exchange is gone, and what was on its way there goes with it."""
+        kind = "queue" if isinstance(destination, QueueState) else "exchange"
+        for found in list(self):
+            if (found.binding.destination_kind, found.binding.destination) == (
+                kind,
+                destination.name,
+            ):
+                self._drop(found)
+
+    def settle(self) -> None:
+        """Let go of those that leave and are empty."""
+        for found in list(self._leaving):
+            if not found.engine.ready_count + found.engine.unacked_count:
+                self._drop(found)
+
+    def close_all(self) -> None:
+        """The virtual host is going."""
+        for found in list(self):
+            self._drop(found)
+
+    def waiting(self, name: str) -> int:
+        """Count what waits for the verdicts of one class."""
+        engines = [found.engine for found in self if found.engine.name == name]
+        return sum(engine.ready_count + engine.unacked_count for engine in engines)
+
+    def left(self, name: str) -> list[Binding]:
+        """Return the bindings that are gone, while something of them waits for one class."""
+        return [found.binding for found in self._leaving if found.engine.name == name]
+
+    def _drop(self, found: Staged) -> None:
+        del self._by_binding[found.binding], self._by_key[found.key]
+        self._leaving.pop(found, None)
+        found.engine.retire()
+        if found.id:
+            self._recorder.drop(StoredVerdictQueue, found.id)

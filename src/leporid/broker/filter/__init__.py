@@ -1,0 +1,1 @@
+"""Filters of bindings and consumers, and the filter classes that administrators register."""

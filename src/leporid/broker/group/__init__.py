@@ -1,0 +1,1 @@
+"""Groups of consumers that share the partitions of a stream."""

@@ -1,0 +1,76 @@
+"""When partitions of groups go from one member to the next.
+
+Responsible for how long somebody who was told to stop may take to settle what it has, and for
+groups whose streams have changed. Must not know how a partition is taken or given. Invariant: what
+was added is over HANDOVER_MS after the next round at the latest.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from leporid.broker.group.members import Group, Reading
+
+logger = logging.getLogger(__name__)
+
+HANDOVER_MS: Final = 500
+"""What a member that loses a partition has to settle what it was sent of it. Everybody else is to
+have their share within a second."""
+
+POLL_MS: Final = 10
+"""Between two looks at whether it has."""
+
+
+class Handovers:
+    """Those of all virtual hosts."""
+
+    def __init__(self) -> None:
+        self._readings: dict[Reading, None] = {}
+        self._changed: dict[Group, None] = {}
+        self._now_ms = 0
+        self._added = False
+
+    def __repr__(self) -> str:
+        return f"<Handovers readings={len(self._readings)} changed={len(self._changed)}>"
+
+    @property
+    def next_due_ms(self) -> int:
+        """When there is something to do; 0 for never, and before now for at once."""
+        if self._changed or self._added:
+            return 1
+        return self._now_ms + POLL_MS if self._readings else 0
+
+    def add(self, reading: Reading) -> None:
+        """A reading was stopped, and something of it is not settled."""
+        self._readings[reading] = None
+        self._added = True
+
+    def look_at(self, group: Group) -> None:
+        """A stream of a group is going."""
+        self._changed[group] = None
+
+    def run(self, now_ms: int) -> None:
+        """Hand on what is settled or out of time."""
+        self._now_ms = now_ms
+        self._added = False
+        changed, self._changed = self._changed, {}
+        for group in changed:
+            try:
+                group.groups.look(group)
+            except Exception:
+                # Everybody's turn goes on.
+                logger.exception("defect: %s could not be looked at", group.title)
+        for reading in tuple(self._readings):
+            if not reading.until_ms:
+                reading.until_ms = now_ms + HANDOVER_MS
+            if reading.is_settled or now_ms >= reading.until_ms:
+                self._hand_on(reading)
+
+    def _hand_on(self, reading: Reading) -> None:
+        del self._readings[reading]
+        try:
+            reading.member.group.release(reading)
+        except Exception:
+            logger.exception("defect: %s could not be handed on", reading.queue.title)

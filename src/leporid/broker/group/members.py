@@ -1,0 +1,281 @@
+"""A group of consumers that read a stream, or the partitions of one, together (`x-group`).
+
+Responsible for its members, and for reading each partition on behalf of the member whose it is.
+Who that is, `assignment` says; which groups there are and who may join, `groups`. Must not know
+when time passes (`handovers` does), nor permissions. Invariants: a partition has one reader at a
+time; the next one begins behind what was committed by the one before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.filter.filter_arguments import class_of
+from leporid.broker.group.assignment import Coordinator, Moves
+from leporid.broker.queue.queue import QueueState, Subscription
+from leporid.broker.settings.values import Arguments
+from leporid.broker.stream.readers import Bookmark
+
+if TYPE_CHECKING:
+    from leporid.broker.connection.channel import ChannelState
+    from leporid.broker.group.group_retries import GroupRetries
+    from leporid.broker.group.groups import Groups
+    from leporid.engine.connection.consumer import Consumer
+    from leporid.engine.connection.credit import Credit
+    from leporid.engine.connection.stream_consumer import StreamConsumer
+    from leporid.engine.stream.choice import Choice
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Reading:
+    """One partition at the member whose it is."""
+
+    queue: QueueState
+    member: Member
+    consumer: StreamConsumer
+    bookmark: Bookmark
+    subscription: Subscription | None = None
+    """None once it was stopped."""
+    until_ms: int = 0
+    """When it is over although something is not settled; 0 until the stop was noticed."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that was delivered is unsettled."""
+        return not self.consumer.has_unsettled
+
+    def lose(self, _subscription: Subscription) -> None:
+        """The stream is going."""
+        self.member.group.lose(self)
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """One consumer: a tag on a channel, and the readings behind it."""
+
+    group: Group
+    channel: ChannelState
+    tag: str
+    credit: Credit
+    """For all of them together."""
+    choice: Choice | None
+    """What is for it, of each partition; None: everything."""
+    readings: dict[QueueState, Reading] = field(default_factory=dict)
+    retrying: Consumer | None = None
+    """Of what members of the group gave back; None without retries, or once it has ended."""
+
+    def __repr__(self) -> str:
+        return f"<Member {self.tag!r} of {self.group.name!r} readings={len(self.readings)}>"
+
+    def __str__(self) -> str:
+        return f"'{self.tag}' on channel {self.channel.number} of {self.channel.session.name}"
+
+
+class Group:
+    """One group; made by `Groups`."""
+
+    def __init__(
+        self, groups: Groups, stream: str, name: str, version: int, agreed: Arguments
+    ) -> None:
+        self.stream = stream
+        self.name = name
+        self.version = version
+        # Arguments that all members have: what is for the group, and its retries.
+        self.agreed = agreed
+        # None until the members ask for some.
+        self.retries: GroupRetries | None = None
+        # When it had members last; 0 for not known. By the wall's clock, for people.
+        self.used_ms = 0
+        # When that was noticed, by the clock that nobody sets; 0 while it has some.
+        self.unused_since_ms = 0
+        self.groups = groups
+        self._coordinator: Coordinator[Member, QueueState] = Coordinator()
+
+    def __repr__(self) -> str:
+        return f"<Group {self.name!r} of {self.stream!r} members={len(self.members)}>"
+
+    @property
+    def title(self) -> str:
+        """What it is called in texts."""
+        vhost = self.groups.vhost.name
+        return f"group '{self.name}' of stream '{self.stream}' in vhost '{vhost}'"
+
+    @property
+    def members(self) -> list[Member]:
+        """The members, in the order in which they joined."""
+        return self._coordinator.members
+
+    @property
+    def partitions(self) -> list[QueueState]:
+        """The streams, in order."""
+        return self._coordinator.partitions
+
+    def member_at(self, partition: QueueState) -> Member | None:
+        """Return who reads a partition."""
+        if self._coordinator.is_stopping(partition):
+            return None
+        return self._coordinator.holder(partition)
+
+    @property
+    def stands_for_nothing(self) -> bool:
+        """Whether everything that it read was deleted."""
+        return bool(self.partitions) and all(each.deleted for each in self.partitions)
+
+    def must_be_empty(self) -> None:
+        """Check that nobody is in it.
+
+        Raises:
+            PreconditionFailed: it has members.
+        """
+        count = len(self.members)
+        if count:
+            several = f"{count} members; end these" if count > 1 else "a member; end it"
+            raise PreconditionFailed(f"{self.title} has {several} first")
+
+    def must_be_left(self) -> None:
+        """Check that nobody stores an offset in its name, now or soon.
+
+        Raises:
+            PreconditionFailed: it has members, or what one had is still being handed over.
+        """
+        self.must_be_empty()
+        if any(self._coordinator.holder(each) for each in self.partitions):
+            raise PreconditionFailed(
+                f"{self.title}: its last member may still settle what it was sent; try again in a "
+                "second"
+            )
+
+    # ------------------------------------------------------------------ members
+
+    def join(self, member: Member) -> None:
+        """Somebody reads along from now on."""
+        if self.retries is not None:
+            member.retrying = member.channel.engine.consume_retries(
+                self.retries.engine, member.tag, member.credit
+            )
+        self._do(self._coordinator.join(member))
+
+    def leave(self, member: Member) -> None:
+        """A member's consumer was cancelled; it may still settle what it has."""
+        self._end(member)
+        for reading in member.readings.values():
+            reading.consumer.withdraw_rejects()
+        self._do(self._coordinator.leave(member))
+        self.groups.left(self)
+
+    def crash(self, member: Member) -> None:
+        """A channel is closing, and settles nothing more; the engine has not forgotten it yet."""
+        joined = member in self._coordinator.members
+        self._end(member)
+        for reading in tuple(member.readings.values()):
+            reading.consumer.withdraw_rejects()
+            self._stop(reading)
+            self._finish(reading)
+        self._do(self._coordinator.crash(member))
+        if joined:
+            self.groups.left(self)
+
+    def evict(self, why: str) -> None:
+        """All members are cancelled, and told so."""
+        for member in self.members:
+            logger.info("%s: member %s is cancelled: %s", self.title, member, why)
+            self._end(member)
+            member.channel.evict(member)
+        self._do(self._coordinator.leave(*self.members))
+
+    def _end(self, member: Member) -> None:
+        """Nothing that was given back is for a member any more; what it has, it settles."""
+        if member.retrying is not None:
+            retrying, member.retrying = member.retrying, None
+            member.channel.engine.cancel(retrying)
+
+    # ------------------------------------------------------------------ partitions
+
+    def look(self, partitions: Sequence[QueueState]) -> None:
+        """The stream has these partitions."""
+        if self.partitions == list(partitions):
+            return
+        for partition in set(self.partitions).difference(partitions):
+            holder = self._coordinator.holder(partition)
+            reading = None if holder is None else holder.readings.get(partition)
+            if reading is not None:
+                self._stop(reading)
+                self._finish(reading)
+        self._do(self._coordinator.change(partitions))
+
+    def lose(self, reading: Reading) -> None:
+        """A stream is going."""
+        self._stop(reading)
+        self._finish(reading)
+        self.groups.handovers.look_at(self)
+
+    def release(self, reading: Reading) -> None:
+        """A reading that was stopped is settled, or out of time: the next one may begin."""
+        self._do(self._let_go(reading))
+
+    def _let_go(self, reading: Reading) -> Moves[Member, QueueState]:
+        if reading.member.readings.get(reading.queue) is not reading:
+            return Moves()  # its member is gone meanwhile
+        self._finish(reading)
+        if self._coordinator.holder(reading.queue) is not reading.member:
+            return Moves()  # the partition is
+        return self._coordinator.release(reading.queue)
+
+    def _do(self, moves: Moves[Member, QueueState]) -> None:
+        for partition, member in moves.stop:
+            reading = member.readings.get(partition)
+            if reading is None:
+                continue  # the stream is going; somebody looks at it soon
+            self._stop(reading)
+            if reading.is_settled:
+                self.release(reading)
+            else:
+                self.groups.handovers.add(reading)
+        for partition, member in moves.start:
+            if not partition.deleted:
+                self._start(partition, member)
+
+    def _start(self, partition: QueueState, member: Member) -> None:
+        vhost, stream = self.groups.vhost, partition.stream
+        assert stream is not None
+        committed = partition.reader_offsets.get(self.name)
+        consumer = member.channel.engine.consume_stream(
+            stream,
+            member.tag,
+            0,
+            0 if committed is None else committed + 1,
+            member.choice,
+            member.credit,
+            class_of(self.agreed),
+        )
+        if self.retries is not None:
+            consumer.retries = self.retries.engine
+        bookmark = vhost.bookmarks.open(partition, self.name, consumer)
+        reading = Reading(partition, member, consumer, bookmark)
+        reading.subscription = Subscription(
+            member.tag, partition, reading, False, consumer, filter_class=class_of(self.agreed)
+        )
+        partition.add(reading.subscription)
+        member.readings[partition] = reading
+
+    def _stop(self, reading: Reading) -> None:
+        """Nothing more is delivered."""
+        if reading.subscription is None:
+            return
+        subscription, reading.subscription = reading.subscription, None
+        reading.member.channel.engine.cancel(reading.consumer)
+        reading.bookmark.ended = True
+        self.groups.vhost.unsubscribed(subscription)
+
+    def _finish(self, reading: Reading) -> None:
+        """What is settled is committed; what is not is no concern of the member any more."""
+        reading.consumer.keep_returned()
+        self.groups.vhost.bookmarks.close(reading.bookmark)
+        reading.member.channel.engine.drop_unsettled(reading.consumer)
+        del reading.member.readings[reading.queue]

@@ -1,0 +1,146 @@
+"""Setting policies and arguments while queues and exchanges are there, and having these follow.
+
+Responsible for what changes when a policy comes, changes or goes, and when other arguments are
+adopted: the record, and everything concerned, at once. Must not know how a policy is matched (that
+is `policies`), what a setting does to a queue (that is `effects`), nor who may adopt what (that is
+`redeclaring`). Invariant: what governs a queue or an exchange is always what the policies say now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.broker.exchange.exchange import ALTERNATE_ARGUMENT
+from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.names import REPLY_PREFIX
+from leporid.broker.policy.policies import NOT_GOVERNED, POLICIES_MAX, Governed, Policies, Policy
+from leporid.broker.settings import effects
+from leporid.broker.stored import StoredExchange, StoredPolicy, StoredQueue
+
+if TYPE_CHECKING:
+    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.topology import Topology
+    from leporid.broker.queue.queue import QueueState
+    from leporid.broker.settings.redeclaring import Redeclare
+    from leporid.broker.settings.values import Arguments
+    from leporid.broker.stored import Recorder
+    from leporid.broker.vhost import VirtualHost
+
+
+class Governor:
+    """The policies of one virtual host, and what they govern.
+
+    Args:
+        vhost: whose.
+        recorder: told of what is to last.
+        topology: told of alternate exchanges.
+        policies: those of the configuration file.
+        redeclare: what becomes of a declaration that differs from what is there.
+    """
+
+    def __init__(
+        self,
+        vhost: VirtualHost,
+        recorder: Recorder,
+        topology: Topology,
+        policies: Policies,
+        redeclare: Redeclare,
+    ) -> None:
+        self.redeclare = redeclare
+        self.policies = policies
+        self._vhost = vhost
+        self._recorder = recorder
+        self._topology = topology
+
+    def set(self, policy: Policy) -> bool:
+        """Put a policy in force, now; returns whether it is new.
+
+        Raises:
+            PreconditionFailed: the configuration file has one of that name, or there are too many.
+        """
+        self._check_not_configured(policy.name, operator=policy.operator)
+        if not self.policies.has_room(policy):
+            raise PreconditionFailed(
+                f"vhost '{self._vhost.name}' has {POLICIES_MAX} policies of that kind already"
+            )
+        before = self.policies.find(policy.name, operator=policy.operator)
+        if before != policy:
+            self.policies.put(policy)
+            self._recorder.put(StoredPolicy.of(self._vhost.name, policy))
+            self.follow()
+        return before is None
+
+    def drop(self, name: str, *, operator: bool) -> None:
+        """Take a policy out of force, now.
+
+        Raises:
+            NotFound: there is none of that name.
+            PreconditionFailed: it is the configuration file's.
+        """
+        self._check_not_configured(name, operator=operator)
+        if self.policies.find(name, operator=operator) is None:
+            raise NotFound(f"no {self._title(name, operator=operator)}")
+        self.policies.drop(name, operator=operator)
+        self._recorder.drop(StoredPolicy, self._vhost.name, operator, name)
+        self.follow()
+
+    def of_queue(self, queue: QueueState) -> Governed:
+        """Return what governs a queue; nothing does one of direct reply-to."""
+        if queue.name.startswith(REPLY_PREFIX):
+            return NOT_GOVERNED
+        return self.policies.of_queue(queue.name, queue.type)
+
+    def of_exchange(self, name: str) -> Governed:
+        """Return what governs an exchange; nothing does the default exchange."""
+        return self.policies.of_exchange(name) if name != DEFAULT_EXCHANGE else NOT_GOVERNED
+
+    def follow(self) -> None:
+        """Have everything governed by what the policies say now."""
+        for queue in self._vhost.queues():
+            found = self.of_queue(queue)
+            if not _is_same(found, queue.governed):
+                queue.governed = found
+                effects.adjust(self._vhost, queue)
+                self._vhost.used(queue)
+        for exchange in self._vhost.exchanges():
+            found = self.of_exchange(exchange.name)
+            if not _is_same(found, exchange.governed):
+                exchange.governed = found
+                self._topology.set_alternate(exchange, exchange.wanted_alternate())
+
+    def adopt_queue(self, queue: QueueState, arguments: Arguments, *, auto_delete: bool) -> None:
+        """Give a queue other arguments, which were checked, now."""
+        queue.arguments, queue.auto_delete = arguments, auto_delete
+        effects.adjust(self._vhost, queue)
+        self._recorder.put(StoredQueue.of(self._vhost.name, queue))
+
+    def adopt_exchange(
+        self, exchange: Exchange, arguments: Arguments, *, auto_delete: bool
+    ) -> None:
+        """Give an exchange another alternate exchange, which was checked, now.
+
+        Its other arguments it was made with, and a restart makes it with them again.
+        """
+        adopted = {key: value for key, value in exchange.arguments.items()
+                   if key != ALTERNATE_ARGUMENT}  # fmt: skip
+        if ALTERNATE_ARGUMENT in arguments:
+            adopted[ALTERNATE_ARGUMENT] = arguments[ALTERNATE_ARGUMENT]
+        exchange.arguments, exchange.auto_delete = adopted, auto_delete
+        self._topology.set_alternate(exchange, exchange.wanted_alternate())
+        self._recorder.put(StoredExchange.of(self._vhost.name, exchange))
+
+    def _check_not_configured(self, name: str, *, operator: bool) -> None:
+        if self.policies.is_configured(name, operator=operator):
+            raise PreconditionFailed(
+                f"{self._title(name, operator=operator)} is the configuration file's: change it "
+                "there"
+            )
+
+    def _title(self, name: str, *, operator: bool) -> str:
+        noun = "operator policy" if operator else "policy"
+        return f"{noun} '{name}' in vhost '{self._vhost.name}'"
+
+
+def _is_same(one: Governed, other: Governed) -> bool:
+    return one.policy is other.policy and one.operator_policy is other.operator_policy

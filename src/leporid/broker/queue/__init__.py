@@ -1,0 +1,1 @@
+"""Queues: their types, their dead letters, and when they go unused."""

@@ -1,0 +1,245 @@
+"""Dead letters: what becomes of a message that leaves a queue without being acknowledged.
+
+Responsible for the headers that say where it died and for where it goes next, both as RabbitMQ
+writes them (x-death, x-first-death-* and x-last-death-*). Must not know why the engine let it go;
+the reason is a word. Invariant: a message that would only go round among queues by itself, with no
+consumer ever rejecting it, is dropped; whatever a publisher has written into the headers, nothing
+is raised; and every letter is counted, with the cause if it comes to no queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.properties import decode_properties, encode_properties
+from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
+from leporid.engine.internal.delays import delay_of
+from leporid.engine.wire.rewrites import DelayTooLong
+
+if TYPE_CHECKING:
+    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.routing import Target
+    from leporid.broker.vhost import VirtualHost
+    from leporid.engine.queue.queue import Queue
+
+logger = logging.getLogger(__name__)
+
+REJECTED: Final = "rejected"
+
+COUNT_MAX: Final = 2**63 - 1
+"""A publisher may claim any number of deaths; this is the highest that has an encoding."""
+
+
+@dataclass(slots=True)
+class DeadLetterCounts:
+    """How many messages died since the broker started, where there was somewhere to send them."""
+
+    deaths: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By reason, and module of the type of queue, as RabbitMQ calls it."""
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Those of them that came to no queue, by reason and cause."""
+
+
+class DeadLetters:
+    """Where the dead letters of one queue go; the engine calls it for each.
+
+    Args:
+        vhost: where its exchange is looked up, each time: it may come later than the queue.
+        name: of the queue that messages die in.
+        title: of that queue, for texts.
+        module: of its type, as RabbitMQ calls it.
+        wall_ms: the time now, for the headers.
+        exchange: its name.
+        key: what takes the place of the routing key, if anything does.
+    """
+
+    def __init__(
+        self,
+        vhost: VirtualHost,
+        *,
+        name: str,
+        title: str,
+        module: str,
+        wall_ms: Callable[[], int],
+        exchange: str,
+        key: str | None,
+    ) -> None:
+        self._vhost = vhost
+        self._name = name
+        self._title = title
+        self._module = module
+        self._wall_ms = wall_ms
+        self._exchange = exchange
+        self._key = key
+        self._told = False
+
+    def __call__(
+        self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None:
+        """A message died; publish it to the dead-letter exchange, if there is one.
+
+        Raises nothing: the engine is in the middle of a queue, and one message must not stall
+        others. A message that defeats us is dropped, and that is logged as the defect it is.
+        """
+        counts = self._vhost.dead_letter_counts
+        counts.deaths[reason, self._module] += 1
+        try:
+            cause = self._publish(reason, exchange, key, properties, body)
+        except Exception:
+            logger.exception("defect: a dead letter of %s was dropped", self._title)
+            cause = "defect"
+        if cause is not None:
+            counts.dropped[reason, cause] += 1
+
+    def _publish(
+        self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
+    ) -> str | None:
+        """Publish a letter; returns why it came to no queue, or None."""
+        target = self._vhost.find_exchange(self._exchange)
+        if target is None:
+            self._tell()
+            return "no_exchange"
+        self._told = False
+        letter = decode_properties(properties)
+        headers: dict[str, Value] = dict(letter.headers or {})
+        copies = [each for each in _array(headers.get("CC")) if isinstance(each, str)]
+        death: dict[str, Value] = {
+            "reason": reason,
+            "queue": self._died_in(headers),
+            "time": Timestamp(self._wall_ms() // 1000),
+            "exchange": exchange,
+            "routing-keys": [key, *copies],
+        }
+        if letter.expiration is not None:
+            death["original-expiration"] = letter.expiration
+        deaths = _with_death(headers, death)
+        keys = [key, *copies]
+        if self._key is not None:
+            keys = [self._key]
+            headers.pop("CC", None)
+        changed = encode_properties(replace(letter, headers=headers, expiration=None))
+        if len(changed) > MAX_TABLE_BYTES:
+            # It died in so many queues that nobody could read its headers any more.
+            return "too_large"
+        try:
+            found = self._route(target, keys, changed)
+        except DelayTooLong:
+            return "delay_too_long"
+        except PreconditionFailed:
+            return "invalid_key"  # of an exchange with strict keys
+        again = reason == REJECTED
+        queues = [each.engine for each in found if again or not _is_cycle(each.name, deaths)]
+        first = self._key if self._key is not None else key
+
+        def elsewhere() -> list[Queue]:
+            found = self._vhost.routing.alternate(target, self._exchange, keys, changed)
+            return [each for each in found if again or not _is_cycle(each.name, deaths)]
+
+        if self._vhost.engine.publish(
+            queues, self._exchange, first, changed, body, elsewhere=elsewhere
+        ):
+            return None
+        if queues:
+            return "refused"
+        return "cycle" if found else "no_queue"
+
+    def _died_in(self, _headers: Mapping[str, Value]) -> str:
+        """Return the name of the queue that a message with these headers died in."""
+        return self._name
+
+    def _route(self, target: Exchange, keys: Sequence[str], properties: bytes) -> list[Target]:
+        if target.delaying and delay_of(properties):
+            for key in keys:
+                target.router.check_published(key)
+            return [self._vhost.delay_stores.held(target)]
+        return self._vhost.routing.states(target, keys, properties)
+
+    def _tell(self) -> None:
+        """Say once that letters are lost: it may be a spelling mistake."""
+        if not self._told:
+            self._told = True
+            logger.warning(
+                "dead letters of %s are dropped: there is no exchange '%s'",
+                self._title,
+                self._exchange,
+            )
+
+
+def _array(value: Value) -> Sequence[Value]:
+    return value if isinstance(value, list) else ()
+
+
+def _with_death(headers: dict[str, Value], death: dict[str, Value]) -> list[Value]:
+    """Enter a death into the headers: most recent first, one entry for each queue and reason."""
+    known = headers.get("x-death")
+    if not isinstance(known, list):
+        headers["x-first-death-reason"] = death["reason"]
+        headers["x-first-death-queue"] = death["queue"]
+        headers["x-first-death-exchange"] = death["exchange"]
+        known = []
+    headers["x-last-death-reason"] = death["reason"]
+    headers["x-last-death-queue"] = death["queue"]
+    headers["x-last-death-exchange"] = death["exchange"]
+    known = _folded(known)
+    same = [each for each in known if _is_same(each, death)]
+    others = [each for each in known if not _is_same(each, death)]
+    entry: dict[str, Value] = {"count": 1, **death}
+    if same and isinstance(same[0], dict):
+        count = same[0].get("count")
+        before = count if isinstance(count, int) else 0
+        entry = {**same[0], "count": min(before, COUNT_MAX - 1) + 1}
+    deaths: list[Value] = [entry, *others]
+    headers["x-death"] = deaths
+    return deaths
+
+
+def _folded(deaths: Sequence[Value]) -> list[Value]:
+    """Make one entry of those of a queue and reason, as RabbitMQ 3 does when there are several.
+
+    The first one stays. If it has no count, it gets the number of its entries, which is 1 for most.
+    """
+    found: list[Value] = []
+    places: dict[str, int] = {}
+    entries: Counter[str] = Counter()
+    if len(deaths) < 2:
+        return list(deaths)
+    for death in deaths:
+        key = ""
+        if isinstance(death, dict):
+            # A publisher may claim a queue that is no text, nor anything that has a hash.
+            key = repr((death.get("queue"), death.get("reason")))
+            entries[key] += 1
+        if key not in places:
+            found.append(death)
+        if key:
+            places.setdefault(key, len(found) - 1)
+    for key, place in places.items():
+        entry = found[place]
+        if isinstance(entry, dict) and "count" not in entry:
+            found[place] = {**entry, "count": entries[key]}
+    return found
+
+
+def _is_same(entry: Value, death: Mapping[str, Value]) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("queue") == death["queue"]
+        and entry.get("reason") == death["reason"]
+    )
+
+
+def _is_cycle(queue: str, deaths: Sequence[Value]) -> bool:
+    """Whether the message died in that queue before, and nobody has rejected it since."""
+    for death in deaths:
+        if not isinstance(death, dict):
+            continue
+        if death.get("reason") == REJECTED:
+            return False
+        if death.get("queue") == queue:
+            return True
+    return False

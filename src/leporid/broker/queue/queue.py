@@ -1,0 +1,188 @@
+"""A queue as the rules see it: its definition, its owner, and who consumes from it.
+
+Responsible for holding that together with the engine's half of the queue. Must not know
+exchanges, permissions or messages. Invariant: a subscription stands in the queue's list and in
+its channel's table, or in neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leporid.amqp.errors import ResourceLocked
+from leporid.amqp.tables import Value
+from leporid.broker.names import queue_in
+from leporid.broker.policy.policies import NOT_GOVERNED, Governed
+from leporid.broker.queue.queue_types import QueueType
+from leporid.broker.settings.equivalence import check_same, check_same_arguments
+from leporid.broker.settings.values import Arguments
+
+if TYPE_CHECKING:
+    from leporid.broker.settings.effects import Effect
+    from leporid.broker.stream.readers import Bookmark
+    from leporid.engine.connection.consumer import Consumer
+    from leporid.engine.queue.queue import Queue
+    from leporid.engine.stream.stream import Stream
+
+
+class Owner(Protocol):
+    """A connection, as far as a queue cares that belongs to it alone."""
+
+    def disown(self, queue: QueueState) -> None:
+        """The queue is gone."""
+
+
+class Subscriber(Protocol):
+    """A channel, as far as a queue cares that loses its consumers."""
+
+    def lose(self, subscription: Subscription) -> None:
+        """The queue is going: stop consuming, and have the client told."""
+
+
+@dataclass(eq=False, slots=True)
+class Subscription:
+    """What basic.consume made."""
+
+    tag: str
+    queue: QueueState
+    subscriber: Subscriber
+    exclusive: bool
+    # The engine's half; None only while it is being made.
+    consumer: Consumer | None = None
+    # Of a consumer of a stream that is a named reader.
+    bookmark: Bookmark | None = None
+    # That it asks.
+    filter_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """What there is to know about one queue at one moment."""
+
+    vhost: str
+    name: str
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: Arguments
+    ready_count: int
+    ready_bytes: int
+    unacked_count: int
+    held_count: int
+    """Came back, and is not ready again yet."""
+    consumer_count: int
+
+
+@dataclass(eq=False, slots=True)
+class QueueState:
+    """One queue of a virtual host."""
+
+    id: int
+    """The number it is recorded under; 0 for a queue that ends with the process."""
+    vhost: str
+    name: str
+    durable: bool
+    auto_delete: bool
+    arguments: Arguments
+    type: QueueType
+    engine: Queue
+    owner: Owner | None = None
+    """The connection that an exclusive queue belongs to."""
+    subscriptions: dict[Subscription, None] = field(default_factory=dict)
+    """Its consumers, the oldest first."""
+    exclusive_subscription: Subscription | None = None
+    stream: Stream | None = None
+    """The engine's half once more if it is a stream; None if it is not."""
+    reader_offsets: dict[str, int] = field(default_factory=dict)
+    """Of a stream's named readers: the last message that each has read."""
+    governed: Governed = NOT_GOVERNED
+    """Its policies."""
+    in_force: dict[Effect, Any] = field(default_factory=dict)
+    """What the engine was told of its arguments and policies."""
+    goes_at_ms: int = 0
+    """When it goes unless it is used; with `timer_ms` a matter of `unused` only."""
+    timer_ms: int = 0
+    told_given_up: bool = False
+    """The log says that messages which waited for room in it were dropped."""
+    deleted: bool = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<QueueState {self.name!r} in {self.vhost!r} ready={self.engine.ready_count}"
+            f" consumers={len(self.subscriptions)}{' deleted' if self.deleted else ''}>"
+        )
+
+    @property
+    def title(self) -> str:
+        """Its name as reply texts have it."""
+        return queue_in(self.vhost, self.name)
+
+    def effective(self, key: str) -> Value:
+        """Return what arguments and policies say together; None if they say nothing.
+
+        Args:
+            key: the argument's name without `x-`, which is how policies name it.
+        """
+        return self.governed.effective(key, self.arguments, self.type)
+
+    @property
+    def single_active_consumer(self) -> bool:
+        """Whether it was declared with x-single-active-consumer."""
+        return self.arguments.get("x-single-active-consumer") is True
+
+    def add(self, subscription: Subscription) -> None:
+        """Note a new consumer."""
+        self.subscriptions[subscription] = None
+        if subscription.exclusive:
+            self.exclusive_subscription = subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        """Note that a consumer is gone."""
+        del self.subscriptions[subscription]
+        if self.exclusive_subscription is subscription:
+            self.exclusive_subscription = None
+
+    def check_access(self, asker: Owner | None) -> None:
+        """Raise ResourceLocked if the queue belongs exclusively to another connection."""
+        if self.owner is not None and self.owner is not asker:
+            raise self._locked()
+
+    def check_same(
+        self, *, durable: bool, auto_delete: bool, arguments: Arguments, owner: Owner | None
+    ) -> None:
+        """Check that a redeclaration describes this queue.
+
+        Raises:
+            ResourceLocked: it is exclusive to somebody else, or to nobody, and should not be.
+            PreconditionFailed: something else differs.
+        """
+        if self.owner is not owner:
+            raise self._locked()
+        check_same(self.title, "durable", self.durable, durable)
+        check_same(self.title, "auto_delete", self.auto_delete, auto_delete)
+        compared = self.type.queue_arguments
+        check_same_arguments(self.title, self.arguments, arguments, compared)
+
+    def _locked(self) -> ResourceLocked:
+        return ResourceLocked(
+            f"cannot obtain exclusive access to locked {self.title}. It could be originally "
+            "declared on another connection or the exclusive property value does not match that "
+            "of the original declaration."
+        )
+
+    def statistics(self) -> QueueStatistics:
+        """Count what there is."""
+        return QueueStatistics(
+            vhost=self.vhost,
+            name=self.name,
+            durable=self.durable,
+            exclusive=self.owner is not None,
+            auto_delete=self.auto_delete,
+            arguments=self.arguments,
+            ready_count=self.engine.ready_count,
+            ready_bytes=self.engine.ready_bytes,
+            unacked_count=self.engine.unacked_count,
+            held_count=self.engine.held_count,
+            consumer_count=len(self.subscriptions),
+        )

@@ -1,0 +1,1 @@
+"""Streams: where consumers begin, named readers, partitions."""

@@ -1,0 +1,153 @@
+"""Named readers of streams: up to where each has read, kept for when it comes back.
+
+Responsible for following the consumers that were started with x-reader and for what their offsets
+may be. Must not know where these are stored, nor when it is time to look.
+Invariant: a stored offset is that of a message that was acknowledged, or rejected for good, as were
+all before it that its consumer was sent; what is not stored yet when a broker is killed is
+delivered again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.queue.queue import QueueState
+from leporid.broker.queue.queue_types import check_consumer_arguments
+from leporid.broker.settings.values import READER
+from leporid.broker.stored import Recorder, StoredReaderOffset
+from leporid.broker.stream.stream_arguments import NUMBER_MAX
+
+if TYPE_CHECKING:
+    from leporid.engine.connection.stream_consumer import StreamConsumer
+    from leporid.engine.engine import Engine
+
+READERS_MAX: Final = 10_000
+"""Stored offsets of one stream. They stay until somebody drops them, so a client that makes up a
+new name each time would fill the disk; whoever means it has fewer."""
+
+
+@dataclass(eq=False, slots=True)
+class Bookmark:
+    """Where one consumer is."""
+
+    queue: QueueState
+    reader: str
+    consumer: StreamConsumer
+    settled: int = field(init=False)
+    """As `consumer.settled_offset` was when it was stored last, or when the consumer began."""
+    ended: bool = False
+    """Whether the consumer was cancelled; it may still settle what it was sent."""
+
+    def __post_init__(self) -> None:
+        self.settled = self.consumer.settled_offset
+
+    @property
+    def settles_no_more(self) -> bool:
+        """Whether it has ended, and what it was sent is settled or has nowhere to be stored."""
+        if not self.ended:
+            return False
+        return self.queue.deleted or not self.consumer.has_unsettled
+
+
+class Bookmarks:
+    """The consumers of one virtual host that are named readers.
+
+    Args:
+        recorder: told of every offset that is to last.
+        engine: says what is on disk.
+    """
+
+    def __init__(self, recorder: Recorder, engine: Engine) -> None:
+        self._recorder = recorder
+        self._engine = engine
+        self._open: dict[Bookmark, None] = {}
+        # Offsets that are told of when that generation is on disk.
+        self._waiting: dict[tuple[QueueState, str], int] = {}
+
+    def __repr__(self) -> str:
+        return f"<Bookmarks open={len(self._open)}>"
+
+    def open(self, queue: QueueState, reader: str, consumer: StreamConsumer) -> Bookmark:
+        """Follow a consumer that has just begun."""
+        bookmark = Bookmark(queue, reader, consumer)
+        self._open[bookmark] = None
+        return bookmark
+
+    def save(self, bookmark: Bookmark) -> None:
+        """Store where a consumer is, if it went on."""
+        settled = bookmark.consumer.settled_offset
+        if settled > bookmark.settled and not bookmark.queue.deleted:
+            bookmark.settled = settled
+            after = bookmark.consumer.kept_generation
+            self._move(bookmark.queue, bookmark.reader, settled - 1, after)
+
+    def save_all(self) -> None:
+        """Store where all of them are."""
+        for bookmark in self._open:
+            self.save(bookmark)
+        waiting, self._waiting = self._waiting, {}
+        for (queue, reader), generation in waiting.items():
+            if not queue.deleted and reader in queue.reader_offsets:
+                self._record(queue, reader, generation)
+
+    def close(self, bookmark: Bookmark) -> None:
+        """Store it and follow it no more: what it has not settled, it will not settle now."""
+        if bookmark in self._open:
+            self.save(bookmark)
+            del self._open[bookmark]
+
+    def set(self, queue: QueueState, reader: str, offset: int) -> None:
+        """Say which message a reader has read last.
+
+        Raises:
+            PreconditionFailed: the name or the offset is none, or there are too many readers.
+        """
+        check_consumer_arguments(queue.title, queue.type, {READER: reader})
+        if not 0 <= offset <= NUMBER_MAX:
+            raise PreconditionFailed(f"invalid offset {offset} for {queue.title}")
+        check_room(queue, reader)
+        self._move(queue, reader, offset)
+
+    def drop(self, queue: QueueState, reader: str) -> bool:
+        """Forget a reader; returns whether it was known."""
+        self._waiting.pop((queue, reader), None)
+        if queue.reader_offsets.pop(reader, None) is None:
+            return False
+        self._recorder.drop(StoredReaderOffset, self._recorder.vhost, queue.name, reader)
+        return True
+
+    def _move(self, queue: QueueState, reader: str, offset: int, after: int = 0) -> None:
+        if queue.reader_offsets.get(reader) != offset:
+            queue.reader_offsets[reader] = offset
+            self._record(queue, reader, after)
+
+    def _record(self, queue: QueueState, reader: str, after: int) -> None:
+        """Store an offset, not before that generation is on disk.
+
+        Definitions are written before the log of their generation. What a group keeps of a message
+        must be there before the offset is beyond that message.
+        """
+        after = max(after, self._waiting.get((queue, reader), 0))
+        if after > self._engine.logs.synced:
+            self._waiting[queue, reader] = after
+        else:
+            self._waiting.pop((queue, reader), None)
+            offset = queue.reader_offsets[reader]
+            vhost = self._recorder.vhost
+            self._recorder.put(StoredReaderOffset(vhost, queue.name, reader, offset))
+
+
+def check_room(queue: QueueState, reader: str) -> None:
+    """Check that a stream may have one more reader.
+
+    Raises:
+        PreconditionFailed: it has too many, and this is not one of them.
+    """
+    known = queue.reader_offsets
+    if reader not in known and len(known) >= READERS_MAX:
+        raise PreconditionFailed(
+            f"{queue.title} has {READERS_MAX} stored offsets of readers; drop some, or use a name "
+            "that is among them"
+        )

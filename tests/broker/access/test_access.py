@@ -1,0 +1,248 @@
+"""Access: who gets in, what they may do, and what a refusal tells whom."""
+
+import dataclasses
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from leporid.amqp.errors import AccessRefused, NotAllowed, SyntaxFault
+from leporid.broker.access.access import Access, Credentials, User, guest
+from leporid.broker.access.passwords import Argon2Hash, from_clear, hash_password, parse_hash
+from leporid.broker.access.permissions import EVERYTHING, Permissions
+
+SECRET = b"0123456789abcdef0123456789abcdef"
+
+SLOW = hash_password("slow", b"s" * 16)
+IMPORTED = parse_hash("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
+
+REFUSED = (
+    "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
+    "For details see the broker logfile."
+)
+
+
+def plain(name: str, password: str) -> bytes:
+    return f"\0{name}\0{password}".encode()
+
+
+def claim(name: str, password: str) -> Credentials:
+    return Credentials("PLAIN", name, password.encode())
+
+
+@pytest.fixture
+def access() -> Access:
+    return Access(
+        [
+            guest(SECRET),
+            User("ann", SLOW, permissions={"/": EVERYTHING}),
+            User("imported", IMPORTED),
+        ],
+        SECRET,
+    )
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The passwords that argon2 was asked about."""
+    asked: list[bytes] = []
+    matches = Argon2Hash.matches
+
+    def counted(self: Argon2Hash, password: bytes) -> bool:
+        asked.append(password)
+        return matches(self, password)
+
+    monkeypatch.setattr(Argon2Hash, "matches", counted)
+    return asked
+
+
+# ---------------------------------------------------------------- logging in
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("guest", "guest"), ("ann", "slow"), ("imported", "test12")]
+)
+def test_the_right_password_gets_in(access: Access, name: str, password: str):
+    user = access.authenticate("PLAIN", plain(name, password), loopback=True)
+    assert user is access.user(name)
+
+
+@pytest.mark.parametrize("name", ["guest", "ann", "imported", "nobody", "", "gue\udcffst"])
+@pytest.mark.parametrize("password", ["", "wrong", "Slow", "guest ", "\0"])
+def test_anything_else_is_refused_in_the_same_words(access: Access, name: str, password: str):
+    credentials = Credentials("PLAIN", name, password.encode())
+    if access.needs_hashing(credentials):
+        assert not access.verify(credentials)
+    with pytest.raises(AccessRefused) as refused:
+        access.admit(credentials, loopback=True)
+    assert refused.value.text == REFUSED
+    assert refused.value.code == 403
+    assert refused.value.closes_connection
+
+
+def test_the_words_name_the_mechanism(access: Access):
+    with pytest.raises(AccessRefused, match="mechanism AMQPLAIN"):
+        access.admit(Credentials("AMQPLAIN", "guest", b"wrong"), loopback=True)
+
+
+def test_a_malformed_response_is_a_syntax_error(access: Access):
+    with pytest.raises(SyntaxFault):
+        access.authenticate("PLAIN", b"guest", loopback=True)
+
+
+def test_guest_gets_in_from_loopback_only(access: Access, caplog: pytest.LogCaptureFixture):
+    with pytest.raises(AccessRefused) as refused:
+        access.authenticate("PLAIN", plain("guest", "guest"), loopback=False)
+    assert refused.value.text == REFUSED
+    assert "user 'guest' - can only connect via localhost" in caplog.text
+    assert access.authenticate("PLAIN", plain("ann", "slow"), loopback=False).name == "ann"
+
+
+def test_a_loopback_only_user_with_a_wrong_password_is_told_nothing_else(
+    access: Access, caplog: pytest.LogCaptureFixture
+):
+    with pytest.raises(AccessRefused):
+        access.authenticate("PLAIN", plain("guest", "wrong"), loopback=False)
+    assert "invalid credentials" in caplog.text
+
+
+def test_a_blank_password_is_never_right():
+    blank = User("blank", from_clear("", SECRET))
+    access = Access([blank], SECRET)
+    with pytest.raises(AccessRefused):
+        access.authenticate("PLAIN", plain("blank", ""), loopback=True)
+
+
+def test_the_log_says_why_and_never_the_password(access: Access, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    name = "evil\n2026-01-01 INFO all is well\x1b[2J" + "x" * 5000
+    with pytest.raises(AccessRefused):
+        access.authenticate("PLAIN", plain(name, "hunter2"), loopback=True)
+    assert "PLAIN login refused: user 'evil\\n2026-01-01 INFO" in caplog.text
+    assert len(caplog.messages) == 1
+    assert "\n" not in caplog.messages[0]
+    assert "\x1b" not in caplog.messages[0]
+    assert len(caplog.messages[0]) < 400
+    assert "hunter2" not in caplog.text
+
+
+# ---------------------------------------------------------------- hashing
+
+
+def test_guest_is_never_hashed(access: Access, hashed: list[bytes]):
+    access.authenticate("PLAIN", plain("guest", "guest"), loopback=True)
+    assert not access.needs_hashing(claim("guest", "wrong"))
+    assert hashed == []
+
+
+def test_a_password_found_right_is_not_hashed_again(access: Access, hashed: list[bytes]):
+    for _ in range(3):
+        access.authenticate("PLAIN", plain("ann", "slow"), loopback=True)
+    assert hashed == [b"slow"]
+    assert not access.needs_hashing(claim("ann", "slow"))
+    # A wrong one is, and it does not push the right one out.
+    with pytest.raises(AccessRefused):
+        access.authenticate("PLAIN", plain("ann", "wrong"), loopback=True)
+    assert hashed == [b"slow", b"wrong"]
+    assert not access.needs_hashing(claim("ann", "slow"))
+
+
+def test_nobody_gets_in_before_verify_has_said_so(access: Access):
+    credentials = claim("ann", "slow")
+    assert access.needs_hashing(credentials)
+    with pytest.raises(AccessRefused):
+        access.admit(credentials, loopback=True)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(access.verify, credentials).result()
+    assert access.admit(credentials, loopback=True).name == "ann"
+
+
+def test_a_password_changed_while_it_was_hashed_is_wrong(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+):
+    user = access.user("ann")
+    assert user is not None
+    changed = dataclasses.replace(user, password=hash_password("new", b"t" * 16))
+    matches = Argon2Hash.matches
+
+    def change_meanwhile(self: Argon2Hash, password: bytes) -> bool:
+        access.put_user(changed)
+        return matches(self, password)
+
+    monkeypatch.setattr(Argon2Hash, "matches", change_meanwhile)
+    assert access.verify(claim("ann", "slow"))
+    with pytest.raises(AccessRefused):
+        access.admit(claim("ann", "slow"), loopback=True)
+    assert access.needs_hashing(claim("ann", "slow"))
+
+
+def test_an_unknown_user_costs_what_a_known_one_does(access: Access, hashed: list[bytes]):
+    assert access.needs_hashing(claim("nobody", "slow"))
+    # Not even the password of the hash it is compared with.
+    assert not access.verify(claim("nobody", "slow"))
+    assert hashed == [b"slow"]
+    with pytest.raises(AccessRefused):
+        access.admit(claim("nobody", "slow"), loopback=True)
+
+
+def test_without_slow_passwords_an_unknown_user_costs_nothing(hashed: list[bytes]):
+    access = Access([guest(SECRET)], SECRET)
+    assert not access.needs_hashing(claim("nobody", "x"))
+    assert not access.verify(claim("nobody", "x"))
+    assert hashed == []
+
+
+def test_verify_answers_for_fast_passwords_too(access: Access):
+    assert access.verify(claim("guest", "guest"))
+    assert not access.verify(claim("guest", "wrong"))
+    assert not access.verify(claim("guest", ""))
+
+
+# ---------------------------------------------------------------- users
+
+
+def test_users_are_listed(access: Access):
+    assert [user.name for user in access] == ["guest", "ann", "imported"]
+    assert repr(access) == "<Access users=3>"
+
+
+def test_a_user_given_out_stays_as_it_was(access: Access):
+    user = access.authenticate("PLAIN", plain("guest", "guest"), loopback=True)
+    access.put_user(dataclasses.replace(user, permissions={}))
+    assert user.may("read", "queue", "q", "/")
+    now = access.user("guest")
+    assert now is not None
+    assert not now.may("read", "queue", "q", "/")
+
+
+# ---------------------------------------------------------------- permissions
+
+
+def test_permissions_are_per_vhost():
+    user = User("u", IMPORTED, permissions={"a": Permissions.of(read=".*"), "b": Permissions.of()})
+    assert user.may("read", "queue", "q", "a")
+    assert not user.may("write", "queue", "q", "a")
+    assert not user.may("read", "queue", "q", "b")
+    assert not user.may("read", "queue", "q", "c")
+    user.check_vhost("a")
+    # Empty permissions are permissions: the vhost may be entered.
+    user.check_vhost("b")
+    with pytest.raises(NotAllowed) as refused:
+        user.check_vhost("c")
+    assert refused.value.text == "NOT_ALLOWED - access to vhost 'c' refused for user 'u'"
+
+
+def test_refusals_have_rabbitmqs_words():
+    user = User("u", IMPORTED, permissions={"/": Permissions.of(read=".*")})
+    user.check("read", "queue", "q", "/")
+    with pytest.raises(AccessRefused) as refused:
+        user.check("configure", "queue", "q", "/")
+    assert refused.value.text == (
+        "ACCESS_REFUSED - configure access to queue 'q' in vhost '/' refused for user 'u'"
+    )
+    assert not refused.value.closes_connection
+    with pytest.raises(AccessRefused) as refused:
+        user.check("write", "exchange", "", "/")
+    assert refused.value.text == (
+        "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'u'"
+    )

@@ -1,0 +1,141 @@
+"""An exchange, and whether its routes may be kept."""
+
+import pytest
+from tests.broker.engine_fake import as_engine
+from tests.broker.topology_world import World
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.tables import Value
+from leporid.broker.exchange.exchange import Exchange
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_an_exchange_shows_what_it_was_declared_with(world: World):
+    exchange = world.exchange("x", "topic", alternate="y", strict=True)
+    assert "name='x', type='topic'" in repr(exchange)
+    assert exchange.alternate == "y"
+    assert exchange.router.strict_keys
+    assert not exchange.in_use
+    assert exchange.routes is as_engine(world.sources["x"])
+
+
+def test_an_exchange_with_invalid_arguments_cannot_be_made():
+    with pytest.raises(PreconditionFailed, match="for arg 'x-strict-keys'"):
+        Exchange("x", "topic", False, False, False, {"x-strict-keys": 1}, as_engine(None))
+
+
+def test_an_exchange_is_in_use_while_a_binding_leads_from_it(world: World):
+    x, y = world.exchange("x"), world.exchange("y")
+    binding = world.bind("x", "y")
+    assert x.in_use
+    assert not y.in_use
+    assert list(x.outgoing) == list(y.incoming) == [binding]
+
+
+def test_an_exchange_is_not_in_use_without_one(world: World):
+    x, y = world.exchange("x"), world.exchange("y")
+    world.topology.unbind(world.bind("x", "y"))
+    assert not x.in_use
+    assert not y.incoming
+
+
+def cacheable(world: World) -> set[str]:
+    names = {name for name in world.topology.exchanges if world.sources[name].cacheable}
+    for name, exchange in world.topology.exchanges.items():
+        assert exchange.per_message is (name not in names)
+    return names
+
+
+def test_routes_that_pass_a_headers_exchange_are_not_cacheable(world: World):
+    world.exchange("top")
+    world.exchange("x", "direct")
+    world.exchange("h", "headers")
+    assert cacheable(world) == {"top", "x"}
+    world.bind("top", "x")
+    one, two = world.bind("x", "h", "1"), world.bind("x", "h", "2")
+    assert cacheable(world) == set()
+    world.topology.unbind(one)
+    assert cacheable(world) == set()
+    world.told()
+    world.topology.unbind(two)
+    assert cacheable(world) == {"top", "x"}
+    assert None in world.sources["top"].forgotten
+    assert None in world.sources["x"].forgotten
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("x-random", {}),
+        ("x-recent-history", {}),
+        ("x-consistent-hash", {"hash-header": "h"}),
+        ("x-consistent-hash", {"hash-property": "timestamp"}),
+    ],
+)
+def test_nor_are_those_that_pass_another_that_looks_at_each_message(
+    world: World, kind: str, arguments: dict[str, Value]
+):
+    world.exchange("top")
+    world.exchange("below", kind, more=arguments)
+    assert cacheable(world) == {"top"}
+    way = world.bind("top", "below", "1")
+    assert cacheable(world) == set()
+    world.topology.unbind(way)
+    assert cacheable(world) == {"top"}
+
+
+@pytest.mark.parametrize("kind", ["x-consistent-hash", "x-modulus-hash", "x-super-stream"])
+def test_routes_that_a_key_decides_are_cacheable(world: World, kind: str):
+    world.exchange("top")
+    world.exchange("below", kind)
+    world.bind("top", "below")
+    world.queues("q", "r")
+    world.told()
+    world.bind("below", "q", "1")
+    # Another binding may take any key from those that are there.
+    assert world.told() == {"below": [None], "top": [None]}
+    assert cacheable(world) == {"top", "below"}
+
+
+def test_alternate_exchanges_count_for_cacheability(world: World):
+    world.exchange("top")
+    world.exchange("x", alternate="h")
+    world.bind("top", "x")
+    assert cacheable(world) == {"top", "x"}
+    world.exchange("h", "headers")
+    assert cacheable(world) == set()
+    world.exchange("late", alternate="h")
+    assert cacheable(world) == set()
+    world.topology.remove_exchange("h")
+    assert cacheable(world) == {"top", "x", "late"}
+
+
+def test_a_cycle_does_not_keep_itself_uncacheable(world: World):
+    world.exchange("a")
+    world.exchange("b")
+    world.exchange("h", "headers")
+    world.bind("a", "b")
+    world.bind("b", "a")
+    way = world.bind("a", "h")
+    assert cacheable(world) == set()
+    world.topology.unbind(way)
+    assert cacheable(world) == {"a", "b"}
+    world.bind("b", "h")
+    world.topology.remove_exchange("h")
+    assert cacheable(world) == {"a", "b"}
+
+
+def test_another_way_to_a_headers_exchange_still_counts(world: World):
+    for name in ("top", "left", "right"):
+        world.exchange(name)
+    world.exchange("h", "headers")
+    world.bind("top", "left")
+    world.bind("top", "right")
+    way = world.bind("left", "h")
+    world.bind("right", "h")
+    world.topology.unbind(way)
+    assert cacheable(world) == {"left"}

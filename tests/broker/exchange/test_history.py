@@ -1,0 +1,203 @@
+"""What an exchange keeps for those who are bound later, with the engine's fake."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.engine_fake import FakeCache, FakeQueue, as_engine, fake_of
+from tests.broker.peer import Peer, World
+
+from leporid.amqp.methods import (
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    QueueBind,
+    QueueDeclare,
+    QueueUnbind,
+)
+from leporid.amqp.properties import Properties, encode_properties
+from leporid.amqp.tables import Value
+from leporid.broker.exchange.history import BYTES_MAX
+
+NOT_KEPT = encode_properties(Properties(headers={"x-recent-history-no-store": True}))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World()
+    monkeypatch.setattr("leporid.broker.history.snapshot", world.engine.snapshot)
+    return world
+
+
+@pytest.fixture
+def peer(world: World) -> Peer:
+    peer = world.peer()
+    declare(peer, "recent")
+    return peer
+
+
+def declare(peer: Peer, name: str, kind: str = "x-recent-history", **arguments: Value) -> None:
+    named = {key.replace("_", "-"): value for key, value in arguments.items()}
+    peer.call(ExchangeDeclare(exchange=name, type=kind, arguments=named))
+
+
+def bind(peer: Peer, queue: str, exchange: str = "recent", key: str = "") -> FakeQueue:
+    peer.call(QueueDeclare(queue=queue))
+    peer.call(QueueBind(queue=queue, exchange=exchange, routing_key=key or queue))
+    return found(peer, queue)
+
+
+def found(peer: Peer, queue: str) -> FakeQueue:
+    return fake_of(peer.session.vhost.queue(queue).engine, FakeQueue)
+
+
+def publish(peer: Peer, *bodies: str, exchange: str = "recent", properties: bytes = b"\0\0") -> int:
+    return sum(
+        peer.connection.publish(1, exchange, "k", body, properties=properties) for body in bodies
+    )
+
+
+def histories(world: World) -> list[FakeQueue]:
+    return [queue for queue in world.engine.queues if queue.private]
+
+
+def test_whoever_is_bound_gets_what_was_published_before(peer: Peer):
+    publish(peer, "1", "2")
+    assert bind(peer, "q").ready == ["1", "2"]
+    publish(peer, "3")
+    assert found(peer, "q").ready == ["1", "2", "3"]
+    assert bind(peer, "r").ready == ["1", "2", "3"]
+
+
+def test_binding_what_is_bound_gives_nothing(peer: Peer):
+    publish(peer, "1")
+    bind(peer, "q")
+    assert bind(peer, "q").ready == ["1"]
+    assert bind(peer, "q", key="another binding").ready == ["1", "1"]
+
+
+def test_what_was_unbound_gets_it_once_more(peer: Peer):
+    publish(peer, "1")
+    bind(peer, "q")
+    peer.call(QueueUnbind(queue="q", exchange="recent", routing_key="q"))
+    assert bind(peer, "q").ready == ["1", "1"]
+
+
+def test_the_history_is_bounded_in_messages_and_bytes(world: World, peer: Peer):
+    declare(peer, "short", x_recent_history_length=3)
+    limits = [each.limits for each in histories(world)]
+    assert limits == [
+        {"max_length": 20, "max_bytes": BYTES_MAX, "overflow": "drop-head"},
+        {"max_length": 3, "max_bytes": BYTES_MAX, "overflow": "drop-head"},
+    ]
+
+
+def test_nobody_can_find_it(world: World, peer: Peer):
+    publish(peer, "1")
+    (history,) = histories(world)
+    assert history.ready == ["1"]
+    assert peer.session.vhost.find_queue(history.name) is None
+    assert list(peer.session.vhost.queues()) == []
+    assert publish(peer, "x", exchange="") == 0
+    assert peer.connection.publish(1, "", history.name, "x") == 0
+
+
+def test_what_says_so_is_not_kept(peer: Peer):
+    queue = bind(peer, "q")
+    publish(peer, "1", properties=NOT_KEPT)
+    assert queue.ready == ["1"]
+    assert bind(peer, "r").ready == []
+
+
+def test_what_comes_through_other_exchanges_is_kept_too(world: World, peer: Peer):
+    declare(peer, "above", "fanout")
+    peer.call(ExchangeBind(source="above", destination="recent"))
+    publish(peer, "1", exchange="above")
+    declare(peer, "with-alternate", "direct", alternate_exchange="recent")
+    publish(peer, "2", exchange="with-alternate")
+    assert bind(peer, "q").ready == ["1", "2"]
+
+
+def test_an_exchange_that_is_bound_passes_it_on(peer: Peer):
+    publish(peer, "1", "2")
+    declare(peer, "below", "direct")
+    queue, other = bind(peer, "q", "below", "k"), bind(peer, "r", "below", "other")
+    peer.call(ExchangeBind(source="recent", destination="below"))
+    assert (queue.ready, other.ready) == (["1", "2"], [])
+
+
+def test_an_exchange_that_is_bound_and_keeps_messages_keeps_it(peer: Peer):
+    publish(peer, "1")
+    declare(peer, "below")
+    peer.call(ExchangeBind(source="recent", destination="below"))
+    assert bind(peer, "q", "below").ready == ["1"]
+
+
+def test_an_exchange_with_strict_keys_further_down_does_not_mind(peer: Peer):
+    peer.connection.publish(1, "recent", "not strict!", "1")
+    declare(peer, "below", "fanout", x_strict_keys=True)
+    queue = bind(peer, "q", "below", "k")
+    peer.call(ExchangeBind(source="recent", destination="below"))
+    assert queue.ready == ["1"]
+
+
+def test_an_exchange_that_is_bound_to_itself_ends(peer: Peer):
+    publish(peer, "1")
+    peer.call(ExchangeBind(source="recent", destination="recent"))
+    assert bind(peer, "q").ready == ["1", "1"]
+
+
+def test_it_goes_with_its_exchange(world: World, peer: Peer):
+    publish(peer, "1")
+    peer.call(ExchangeDelete(exchange="recent"))
+    (history,) = histories(world)
+    assert history.retired
+    declare(peer, "recent")
+    assert bind(peer, "q").ready == []
+
+
+def test_it_goes_with_its_virtual_host(world: World):
+    peer = world.peer(vhost="other")
+    declare(peer, "recent")
+    world.broker.drop_vhost("other")
+    assert [each.retired for each in histories(world)] == [True]
+
+
+# ------------------------------------------------------------------ what an exchange remembers
+
+ONCE = encode_properties(Properties(headers={"x-deduplication-header": "a"}))
+
+
+def memory(world: World, name: str) -> FakeCache:
+    found = [one for one in world.engine.queues if one.name == f"cache of {name}"]
+    return fake_of(found[0], FakeCache)
+
+
+def test_a_message_is_remembered_where_it_comes_by_and_goes_elsewhere_when_it_comes_again(
+    world: World, peer: Peer
+):
+    declare(peer, "other", "fanout")
+    declare(peer, "once", "x-message-deduplication", x_cache_size=5, alternate_exchange="other")
+    declare(peer, "above", "fanout")
+    peer.call(ExchangeBind(destination="once", source="above"))
+    bind(peer, "new", "once")
+    bind(peer, "again", "other")
+    vhost = peer.session.vhost
+    cache = memory(world, "once")
+    exchange = vhost.exchange("above")
+    new, again = found(peer, "new"), found(peer, "again")
+    assert vhost.routing.route(exchange, ["k"], ONCE) == as_engine([new, cache])
+    cache.known.add(ONCE)
+    assert vhost.routing.route(exchange, ["k"], ONCE) == as_engine([again, cache])
+    assert vhost.routing.route(exchange, ["k"], NOT_KEPT) == as_engine([new])
+    # Nobody who is bound later gets what is only remembered.
+    assert bind(peer, "late", "once").ready == []
+
+
+def test_it_is_forgotten_with_the_exchange_or_the_virtual_host(world: World, peer: Peer):
+    declare(peer, "one", "x-message-deduplication", x_cache_size=5)
+    declare(peer, "two", "x-message-deduplication", x_cache_size=5)
+    one, two = memory(world, "one"), memory(world, "two")
+    peer.call(ExchangeDelete(exchange="one"))
+    assert (one.retired, two.retired) == (True, False)
+    world.broker.drop_vhost("/")
+    assert two.retired

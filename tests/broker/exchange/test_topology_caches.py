@@ -1,0 +1,93 @@
+"""What the route caches are told when the topology changes."""
+
+import pytest
+from tests.broker.topology_world import World
+
+from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_binding_under_a_plain_key_is_forgotten_alone_here_and_above(world: World):
+    for name in ("top", "middle", "aside"):
+        world.exchange(name)
+    world.exchange("x", "topic")
+    world.exchange("below")
+    world.queues("q")
+    world.bind("top", "middle")
+    world.bind("middle", "x")
+    world.bind("x", "below", "#")
+    world.told()
+    binding = world.bind("x", "q", "a.b")
+    assert world.told() == {"x": ["a.b"], "middle": ["a.b"], "top": ["a.b"]}
+    world.topology.unbind(binding)
+    assert world.told() == {"x": ["a.b"], "middle": ["a.b"], "top": ["a.b"]}
+
+
+def test_a_binding_under_a_pattern_makes_all_routes_forgotten_here_and_above(world: World):
+    world.exchange("top", alternate="x")
+    world.exchange("x", "topic")
+    world.queues("q")
+    world.told()
+    binding = world.bind("x", "q", "a.*")
+    assert world.told() == {"x": [None], "top": [None]}
+    world.topology.unbind(binding)
+    assert world.told() == {"x": [None], "top": [None]}
+
+
+def test_nothing_is_forgotten_when_nothing_changed(world: World):
+    world.exchange("x")
+    world.queues("q")
+    binding = world.bind("x", "q")
+    world.told()
+    assert not world.topology.bind(binding)
+    assert not world.topology.unbind(world.binding("x", "q", "other"))
+    assert world.told() == {}
+
+
+def test_cycles_are_told_once(world: World):
+    for name in ("a", "b", "c"):
+        world.exchange(name)
+    world.queues("q")
+    for above, below in [("a", "b"), ("b", "c"), ("c", "a")]:
+        world.bind(above, below)
+    world.told()
+    world.bind("b", "q")
+    assert world.told() == {"a": [None], "b": [None], "c": [None]}
+
+
+def test_a_queue_that_goes_is_forgotten_wherever_it_was_bound(world: World):
+    world.exchange(DEFAULT_EXCHANGE, "direct")
+    world.exchange("top")
+    world.exchange("x", "direct")
+    world.exchange("aside", "direct")
+    world.queues("one", "two")
+    world.bind("top", "x")
+    world.bind("x", "one", "k")
+    world.bind("x", "two", "k")
+    world.bind("x", "two", "l")
+    world.told()
+    world.topology.remove_queue("one")
+    assert world.told() == {"x": ["k"], "top": ["k"], "": ["one"]}
+    world.topology.remove_queue("two")
+    assert world.told() == {"x": [None], "top": [None], "": ["two"]}
+    world.queues("three")
+    assert world.told() == {"": ["three"]}
+
+
+def test_an_exchange_that_comes_or_goes_is_forgotten_above(world: World):
+    world.exchange("top")
+    world.exchange("x", alternate="ae")
+    world.bind("top", "x")
+    world.told()
+    world.exchange("ae")
+    assert world.told() == {"ae": [None], "x": [None], "top": [None]}
+    world.topology.remove_exchange("ae")
+    assert world.told() == {"ae": [None], "x": [None], "top": [None]}
+    world.topology.remove_exchange("x")
+    assert world.told() == {"x": [None], "top": [None]}
+    world.exchange("ae")
+    assert world.told() == {"ae": [None]}

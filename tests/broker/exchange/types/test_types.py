@@ -1,0 +1,35 @@
+import pytest
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.tables import Int32, Value
+from leporid.broker.exchange.types import EXCHANGE_TYPES, make_router
+
+# What a type cannot do without.
+NEEDED: dict[str, dict[str, Value]] = {"x-message-deduplication": {"x-cache-size": 1}}
+PER_MESSAGE = ("headers", "x-message-deduplication", "x-random", "x-recent-history")
+
+
+@pytest.mark.parametrize("exchange_type", sorted(EXCHANGE_TYPES))
+def test_makes_a_router_of_each_type(exchange_type: str):
+    router = make_router(exchange_type, NEEDED.get(exchange_type, {}), int)
+    assert type(router) is EXCHANGE_TYPES[exchange_type]
+    assert not router.strict_keys
+    assert router.per_message is (exchange_type in PER_MESSAGE)
+
+
+@pytest.mark.parametrize("exchange_type", sorted(EXCHANGE_TYPES))
+def test_every_type_may_have_strict_keys(exchange_type: str):
+    needed = NEEDED.get(exchange_type, {})
+    assert make_router(exchange_type, {**needed, "x-strict-keys": True}, int).strict_keys
+    assert not make_router(exchange_type, {**needed, "x-strict-keys": False}, int).strict_keys
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [(Int32(1), "signedint"), ("true", "longstr"), (None, "void")]
+)
+def test_strict_keys_is_a_boolean(value: Value, name: str):
+    with pytest.raises(PreconditionFailed) as refused:
+        make_router("topic", {"x-strict-keys": value}, int)
+    assert refused.value.text == (
+        f"PRECONDITION_FAILED - invalid type '{name}' for arg 'x-strict-keys'"
+    )

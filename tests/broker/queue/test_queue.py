@@ -1,0 +1,84 @@
+"""A queue's definition, its owner and its consumers."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.peer import World
+
+from leporid.amqp.errors import PreconditionFailed, ResourceLocked
+from leporid.amqp.tables import Value
+from leporid.broker.queue.queue import QueueState, QueueStatistics, Subscription
+
+
+class Somebody:
+    def disown(self, queue: QueueState) -> None:
+        raise NotImplementedError
+
+    def lose(self, subscription: Subscription) -> None:
+        raise NotImplementedError
+
+
+def make(owner: Somebody | None = None, arguments: dict[str, Value] | None = None) -> QueueState:
+    vhost = World().broker.vhosts["/"]
+    return vhost.make_queue("q", owner=owner, arguments=arguments)
+
+
+def test_who_may_use_it():
+    owner, other = Somebody(), Somebody()
+    make().check_access(other)
+    queue = make(owner)
+    queue.check_access(owner)
+    with pytest.raises(ResourceLocked, match="locked queue 'q' in vhost '/'"):
+        queue.check_access(other)
+
+
+def test_what_is_the_same():
+    owner = Somebody()
+    queue = make(owner, {"x-max-length": 3})
+
+    def check(
+        asker: Somebody | None, durable: bool = False, auto_delete: bool = False, length: int = 3
+    ) -> None:
+        queue.check_same(
+            owner=asker,
+            durable=durable,
+            auto_delete=auto_delete,
+            arguments={"x-max-length": length},
+        )
+
+    check(owner)
+    with pytest.raises(ResourceLocked):
+        check(None)
+    for different in ((True, False, 3), (False, True, 3), (False, False, 4)):
+        with pytest.raises(PreconditionFailed):
+            check(owner, *different)
+
+
+def exclusive(queue: QueueState) -> Subscription | None:
+    return queue.exclusive_subscription
+
+
+def test_consumers_come_and_go():
+    queue = make()
+    plain = Subscription("a", queue, Somebody(), exclusive=False)
+    alone = Subscription("b", queue, Somebody(), exclusive=True)
+    queue.add(plain)
+    queue.add(alone)
+    assert exclusive(queue) is alone
+    queue.remove(plain)
+    assert exclusive(queue) is alone
+    queue.remove(alone)
+    assert exclusive(queue) is None
+    assert queue.subscriptions == {}
+
+
+def test_what_it_says_of_itself():
+    queue = make(Somebody(), {"x-single-active-consumer": True})
+    assert queue.single_active_consumer
+    assert not make(None, {"x-single-active-consumer": False}).single_active_consumer
+    assert "'q' in '/'" in repr(queue)
+    queue.deleted = True
+    assert "deleted" in repr(queue)
+    assert queue.statistics() == QueueStatistics(
+        "/", "q", False, True, False, {"x-single-active-consumer": True}, 0, 0, 0, 0, 0
+    )

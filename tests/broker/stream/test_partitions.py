@@ -1,0 +1,207 @@
+"""Partitioned streams: all of it or nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.broker.peer import World
+from tests.broker.recording import Recording
+
+from leporid.amqp.errors import AccessRefused, NotFound, PreconditionFailed
+from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueueUnbind
+from leporid.amqp.tables import Value
+from leporid.broker.stream import partitions
+from leporid.broker.vhost import VirtualHost
+
+STREAM: dict[str, Value] = {"x-queue-type": "stream"}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def vhost_of(world: World) -> VirtualHost:
+    return world.broker.vhosts["/"]
+
+
+def names(vhost: VirtualHost, name: str) -> list[str]:
+    return [queue.name for queue in partitions.of(vhost, name)]
+
+
+def test_by_hash_each_key_has_its_partition(world: World):
+    vhost = vhost_of(world)
+    assert vhost.declare_partitioned_stream("s", 12, arguments={"x-max-age": "7D"})
+    assert names(vhost, "s") == [f"s-{number}" for number in range(12)]
+    peer = world.peer()
+    for _ in range(2):
+        for number in range(100):
+            assert peer.connection.publish(1, "s", f"key {number}", f"{number}") == 1
+    bodies = [Counter(body for _, body in world.stream(f"s-{n}").bodies) for n in range(12)]
+    assert all(set(each.values()) == {2} for each in bodies)
+    assert world.stream("s-11").retention["max_age_ms"] == 7 * 86_400_000
+    # As a client of RabbitMQ would find it.
+    peer.call(ExchangeDeclare(exchange="s", type="x-super-stream", durable=True))
+    arguments: dict[str, Value] = {"x-queue-type": "stream", "x-max-age": "7D"}
+    peer.call(QueueDeclare(queue="s-3", durable=True, arguments=arguments))
+
+
+def test_by_key_each_partition_has_its_key(world: World):
+    vhost = vhost_of(world)
+    assert vhost.declare_partitioned_stream("s", None, "key", ["eu", "us"])
+    peer = world.peer()
+    assert [peer.connection.publish(1, "s", key, key) for key in ("eu", "us", "other")] == [1, 1, 0]
+    assert [body for _, body in world.stream("s-0").bodies] == ["eu"]
+    assert [body for _, body in world.stream("s-1").bodies] == ["us"]
+    peer.call(ExchangeDeclare(exchange="s", type="direct", durable=True))
+
+
+def test_the_same_again_changes_nothing(world: World):
+    vhost = vhost_of(world)
+    assert vhost.declare_partitioned_stream("h", 2, arguments={"x-max-age": "7D"})
+    assert vhost.declare_partitioned_stream("k", 2, "key", ["a", "b"])
+    before = list(world.changes)
+    assert not vhost.declare_partitioned_stream("h", 2, arguments={"x-max-age": "7D"})
+    assert not vhost.declare_partitioned_stream("k", None, "key", ["a", "b"])
+    assert world.changes == before
+
+
+@pytest.mark.parametrize(
+    ("count", "routing", "keys", "arguments", "text"),
+    [
+        (3, "hash", None, {}, "inequivalent arg 'partitions'.*received '3' but current is '2'"),
+        (2, "hash", None, {"x-max-age": "1D"}, "inequivalent arg 'x-max-age' for queue 's-0'"),
+        (2, "key", ["0", "1"], {}, "received 'direct' but current is 'x-super-stream'"),
+    ],
+)
+def test_something_else_is_refused(
+    world: World,
+    count: int,
+    routing: str,
+    keys: list[str] | None,
+    arguments: dict[str, Value],
+    text: str,
+):
+    vhost = vhost_of(world)
+    vhost.declare_partitioned_stream("s", 2)
+    before = list(world.changes)
+    with pytest.raises(PreconditionFailed, match=text):
+        vhost.declare_partitioned_stream("s", count, routing, keys, arguments)
+    assert world.changes == before
+
+
+def test_other_keys_are_something_else(world: World):
+    vhost = vhost_of(world)
+    vhost.declare_partitioned_stream("s", 2, "key", ["a", "b"])
+    with pytest.raises(PreconditionFailed, match=r"'keys'.* received 'b' but current is 'a'"):
+        vhost.declare_partitioned_stream("s", 2, "key", ["b", "a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "routing", "keys", "text"),
+    [
+        ("", 1, "hash", None, "needs a name"),
+        ("s", 0, "hash", None, "must have 1 to 1000 partitions, not 0"),
+        ("s", -1, "hash", None, "must have 1 to 1000 partitions, not -1"),
+        ("s", 1001, "hash", None, "must have 1 to 1000 partitions, not 1001"),
+        ("s", None, "hash", None, "must have 1 to 1000 partitions, not 0"),
+        ("s", None, "key", None, "must have 1 to 1000 partitions, not 0"),
+        ("s", 2, "random", None, "invalid routing 'random'"),
+        ("s", 2, "hash", ["a", "b"], "takes no keys"),
+        ("s", 3, "key", ["a", "b"], "3 partitions but 2 keys"),
+        ("s", 2, "key", ["a", "a"], "same key"),
+        ("s", 1, "key", ["ü" * 128], "longer than 255 bytes"),
+        ("x" * 254, 1, "hash", None, "names longer than 255 bytes"),
+    ],
+)
+def test_what_makes_no_sense(
+    world: World, name: str, count: int | None, routing: str, keys: list[str] | None, text: str
+):
+    with pytest.raises(PreconditionFailed, match=text):
+        vhost_of(world).declare_partitioned_stream(name, count, routing, keys)
+    assert world.changes == []
+
+
+def test_all_of_it_or_nothing(world: World):
+    vhost, peer = vhost_of(world), world.peer()
+    peer.call(QueueDeclare(queue="s-2", durable=True))
+    peer.call(QueueDeclare(queue="t", durable=True, arguments=STREAM))
+    before = list(world.changes)
+    with pytest.raises(PreconditionFailed, match="queue 's-2' in vhost '/' is there already"):
+        vhost.declare_partitioned_stream("s", 3)
+    with pytest.raises(PreconditionFailed, match="queue 't' in vhost '/' is there already"):
+        vhost.declare_partitioned_stream("t", 1)
+    with pytest.raises(PreconditionFailed, match="invalid_max_age"):
+        vhost.declare_partitioned_stream("u", 3, arguments={"x-max-age": "x"})
+    with pytest.raises(AccessRefused, match="reserved prefix"):
+        vhost.declare_partitioned_stream("amq.s", 3)
+    with pytest.raises(PreconditionFailed, match="is not of a partitioned stream"):
+        vhost.declare_partitioned_stream("amq.topic", 3)
+    assert world.changes == before
+
+
+def test_what_was_changed_by_hand_is_noticed(world: World):
+    vhost, peer = vhost_of(world), world.peer()
+    vhost.declare_partitioned_stream("s", 3)
+    peer.call(QueueDeclare(queue="q"))
+    peer.call(QueueBind(queue="q", exchange="s", routing_key="0"))
+    # A binding that is none of ours is no partition.
+    assert not vhost.declare_partitioned_stream("s", 3)
+    peer.call(QueueUnbind(queue="q", exchange="s", routing_key="0"))
+    peer.call(QueueDelete(queue="s-1"))
+    with pytest.raises(PreconditionFailed, match="inequivalent arg 'partitions'"):
+        vhost.declare_partitioned_stream("s", 3)
+    assert names(vhost, "s") == ["s-0", "s-2"]
+
+
+def test_streams_by_name(world: World):
+    vhost, peer = vhost_of(world), world.peer()
+    vhost.declare_partitioned_stream("many", 3)
+    peer.call(QueueDeclare(queue="one", durable=True, arguments=STREAM))
+    peer.call(QueueDeclare(queue="classic"))
+    assert partitions.names(vhost) == {"many": 3, "one": 1}
+    assert names(vhost, "one") == ["one"]
+    assert names(vhost, "many-2") == ["many-2"]
+    for name in ("classic", "none", "amq.topic", ""):
+        with pytest.raises(NotFound, match=f"no stream '{name}'"):
+            partitions.of(vhost, name)
+
+
+def test_deleted_as_one(world: World):
+    vhost, peer = vhost_of(world), world.peer()
+    vhost.declare_partitioned_stream("many", 3)
+    peer.call(QueueDeclare(queue="one", durable=True, arguments=STREAM))
+    for name in ("many", "one"):
+        partitions.delete(vhost, name)
+        with pytest.raises(NotFound):
+            partitions.delete(vhost, name)
+    assert partitions.names(vhost) == {}
+    assert list(vhost.queues()) == []
+    assert vhost.find_exchange("many") is None
+
+
+def test_back_after_a_restart(world: World):
+    vhost_of(world).declare_partitioned_stream("s", 3)
+    recording = Recording(["/", "other"], world.changes)
+    again = World()
+    again.broker.restore(recording.snapshot())
+    vhost = vhost_of(again)
+    assert names(vhost, "s") == ["s-0", "s-1", "s-2"]
+    assert not vhost.declare_partitioned_stream("s", 3)
+    for key in ("a", "b", "c"):
+        counts = []
+        for each in (world, again):
+            each.peer().connection.publish(1, "s", key, key)
+            counts.append([each.stream(f"s-{number}").ready_count for number in range(3)])
+        assert counts[0] == counts[1]
+
+
+def test_a_partition_with_two_keys_is_one(world: World):
+    vhost = vhost_of(world)
+    vhost.declare_partitioned_stream("s", None, "key", ["eu", "us"])
+    peer = world.peer()
+    order: dict[str, Value] = {partitions.ORDER: 2}
+    peer.call(QueueBind(queue="s-0", exchange="s", routing_key="uk", arguments=order))
+    assert names(vhost, "s") == ["s-0", "s-1"]
+    assert partitions.names(vhost) == {"s": 2}

@@ -1,0 +1,266 @@
+"""Named readers go on where they were, whichever way they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.broker.engine_fake import FakeReader
+from tests.broker.peer import Peer, World
+from tests.broker.recording import Recording, drops
+
+from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.amqp.methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicQos,
+    ChannelClose,
+    ChannelOpen,
+    ConnectionClose,
+    QueueDeclare,
+    QueueDelete,
+)
+from leporid.amqp.tables import ByteArray, Int32, LongString, Value
+from leporid.broker.stored import StoredQueue, StoredReaderOffset
+from leporid.broker.stream import readers
+from leporid.broker.vhost import VirtualHost
+from leporid.durable import Drop, Put
+
+TITLE = "queue 's' in vhost '/'"
+
+
+@pytest.fixture
+def world() -> World:
+    """A world with a stream of ten messages."""
+    world = World()
+    arguments: dict[str, Value] = {"x-queue-type": "stream"}
+    world.peer().call(QueueDeclare(queue="s", durable=True, arguments=arguments))
+    for number in range(10):
+        world.stream("s").push(f"m{number}")
+    world.changes.clear()
+    return world
+
+
+def vhost_of(world: World) -> VirtualHost:
+    return world.broker.vhosts["/"]
+
+
+def consume(
+    world: World, peer: Peer | None = None, reader: Value = "r", offset: Value = None
+) -> tuple[Peer, FakeReader]:
+    """Consume as a named reader, with a prefetch count of 4."""
+    peer = peer or world.peer()
+    peer.call(BasicQos(prefetch_count=4))
+    arguments = {"x-reader": reader}
+    if offset is not None:
+        arguments["x-stream-offset"] = offset
+    peer.call(BasicConsume(queue="s", consumer_tag="t", arguments=arguments))
+    found = world.stream("s").consumers[-1]
+    assert isinstance(found, FakeReader)
+    return peer, found
+
+
+def put(offset: int, reader: str = "r") -> Put:
+    return Put(StoredReaderOffset("/", "s", reader, offset))
+
+
+def test_a_new_name_begins_with_what_comes(world: World):
+    _, reader = consume(world)
+    assert reader.offset == 10
+    assert world.changes == []
+
+
+def test_acks_are_stored_when_it_is_time_to(world: World):
+    _, reader = consume(world, offset="first")
+    world.broker.save_reader_offsets()
+    assert world.changes == []
+    reader.ack()
+    reader.ack()
+    assert world.changes == []
+    world.broker.save_reader_offsets()
+    world.broker.save_reader_offsets()
+    assert world.changes == [put(1)]
+    # In front of the second is one that is not settled.
+    reader.unacked.remove(3)
+    world.broker.save_reader_offsets()
+    assert world.changes == [put(1)]
+    reader.ack()
+    world.broker.save_reader_offsets()
+    assert world.changes == [put(1), put(3)]
+    assert vhost_of(world).reader_offsets("s") == {"r": 3}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda peer: peer.call(BasicCancel("t")),
+        lambda peer: peer.call(ChannelClose(200, "", 0, 0)),
+        lambda peer: peer.say(ConnectionClose(200, "", 0, 0), 0),
+        lambda peer: peer.session.on_lost(),
+        lambda peer: peer.refused(BasicConsume(queue="none")),
+    ],
+    ids=["cancel", "channel", "connection", "lost", "fault"],
+)
+def test_it_goes_on_where_it_was(world: World, end: Callable[[Peer], object]):
+    peer, reader = consume(world, offset=2)
+    reader.ack(3)
+    end(peer)
+    assert put(4) in world.changes
+    _, reader = consume(world)
+    assert (reader.unacked, reader.offset) == ([5, 6, 7, 8], 9)
+    # Whoever says where to begin is heard.
+    _, reader = consume(world, offset="first")
+    assert reader.unacked == [0, 1, 2, 3]
+
+
+def test_what_is_settled_after_cancel_is_stored_too(world: World):
+    peer, reader = consume(world, offset="first")
+    reader.ack()
+    peer.call(BasicCancel("t"))
+    reader.ack()
+    world.broker.save_reader_offsets()
+    reader.ack()
+    peer.call(ChannelClose(200, "", 0, 0))
+    reader.ack()
+    world.broker.save_reader_offsets()
+    assert world.changes == [put(0), put(1), put(2)]
+
+
+def test_cancel_ok_waits_until_the_offset_is_on_disk(world: World):
+    peer, reader = consume(world, offset="first")
+    reader.ack()
+    before = len(peer.connection.events)
+    assert peer.call(BasicCancel("t")) == BasicCancelOk("t")
+    assert peer.connection.events[before:] == ["hold 1", "basic.cancel-ok"]
+
+
+def test_ended_readers_that_settled_everything_are_not_followed_any_more(world: World):
+    peer = world.peer()
+    for number in range(3):
+        _, reader = consume(world, peer, offset=number)
+        peer.call(BasicCancel("t"))
+        reader.ack(4)
+    consume(world, peer)
+    # The last is followed until the next begins, and this one.
+    assert repr(vhost_of(world).bookmarks) == "<Bookmarks open=1>"
+    world.broker.save_reader_offsets()
+    peer.session.on_lost()
+    assert repr(vhost_of(world).bookmarks) == "<Bookmarks open=0>"
+
+
+def test_who_reads_the_same_name_next_sees_what_the_first_has_acked(world: World):
+    _, first = consume(world, offset="first")
+    first.ack(2)
+    _, second = consume(world)
+    assert second.unacked == [2, 3, 4, 5]
+
+
+def test_offsets_are_set_and_dropped_by_name(world: World):
+    vhost = vhost_of(world)
+    vhost.set_reader_offset("s", "r", 6)
+    vhost.set_reader_offset("s", "r", 6)
+    vhost.set_reader_offset("s", "other", 0)
+    assert vhost.reader_offsets("s") == {"r": 6, "other": 0}
+    _, reader = consume(world)
+    assert reader.unacked == [7, 8, 9]
+    assert vhost.drop_reader_offset("s", "other")
+    assert not vhost.drop_reader_offset("s", "other")
+    drop = Drop(StoredReaderOffset, ("/", "s", "other"))
+    assert world.changes == [put(6), put(0, "other"), drop]
+
+
+def test_what_can_be_no_reader(world: World):
+    vhost = vhost_of(world)
+    for offset in (-1, 2**63):
+        with pytest.raises(PreconditionFailed, match="invalid offset"):
+            vhost.set_reader_offset("s", "r", offset)
+    for name in ("", "x" * 256):
+        with pytest.raises(PreconditionFailed, match="expected 1 to 255 bytes of text"):
+            vhost.set_reader_offset("s", name, 1)
+    world.peer().call(QueueDeclare(queue="q"))
+    for name in ("q", "none"):
+        with pytest.raises(NotFound, match=f"no stream '{name}' in vhost '/'"):
+            vhost.reader_offsets(name)
+        with pytest.raises(NotFound):
+            vhost.set_reader_offset(name, "r", 1)
+        with pytest.raises(NotFound):
+            vhost.drop_reader_offset(name, "r")
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ("", '"expected 1 to 255 bytes of text"'),
+        ("ü" * 128, '"expected 1 to 255 bytes of text"'),
+        (Int32(5), "{unacceptable_type,signedint}"),
+        (ByteArray(b"r"), "{unacceptable_type,binary}"),
+        (None, "{unacceptable_type,void}"),
+    ],
+)
+def test_a_name_is_text(world: World, value: Value, wrong: str):
+    text = world.peer().refused(BasicConsume(queue="s", arguments={"x-reader": value}))
+    assert text == f"PRECONDITION_FAILED - invalid arg 'x-reader' for {TITLE}: {wrong}"
+
+
+def test_octets_that_are_no_text_still_make_a_name(world: World):
+    peer, reader = consume(world, reader=LongString(b"\xff"), offset="first")
+    reader.ack()
+    peer.session.on_lost()
+    assert vhost_of(world).reader_offsets("s") == {"\N{REPLACEMENT CHARACTER}": 0}
+
+
+def test_other_queues_keep_the_argument_without_effect(world: World):
+    peer = world.peer()
+    peer.call(QueueDeclare(queue="q"))
+    peer.call(BasicConsume(queue="q", arguments={"x-reader": 5}))
+    peer.session.on_lost()
+    assert world.changes == []
+
+
+def test_a_stream_has_so_many_readers_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(readers, "READERS_MAX", 2)
+    vhost = vhost_of(world)
+    for name in ("a", "b"):
+        vhost.set_reader_offset("s", name, 1)
+    vhost.set_reader_offset("s", "b", 2)
+    with pytest.raises(PreconditionFailed, match="has 2 stored offsets of readers"):
+        vhost.set_reader_offset("s", "c", 1)
+    peer = world.peer()
+    peer.call(BasicQos(prefetch_count=1))
+    text = peer.refused(BasicConsume(queue="s", arguments={"x-reader": "c"}))
+    assert text.endswith("drop some, or use a name that is among them")
+    consume(world, reader="a")
+
+
+def test_offsets_go_with_their_stream_and_come_back_with_it(world: World):
+    peer, reader = consume(world, offset="first")
+    reader.ack()
+    vhost_of(world).set_reader_offset("s", "other", 5)
+    peer.call(ChannelOpen(), 2)
+    peer.say(QueueDelete(queue="s"), 2)
+    assert world.changes[-3:-1] == [
+        Drop(StoredReaderOffset, ("/", "s", "other")),
+        Drop(StoredReaderOffset, ("/", "s", "r")),
+    ]
+    assert drops([world.changes[-1]], StoredQueue)
+    reader.ack()
+    count = len(world.changes)
+    peer.session.on_lost()
+    assert len(world.changes) == count
+
+
+def test_offsets_are_back_after_a_restart():
+    world = World()
+    arguments: dict[str, Value] = {"x-queue-type": "stream"}
+    world.peer().call(QueueDeclare(queue="s", durable=True, arguments=arguments))
+    vhost_of(world).set_reader_offset("s", "r", 5)
+    vhost_of(world).set_reader_offset("s", "gone", 5)
+    vhost_of(world).drop_reader_offset("s", "gone")
+    recording = Recording(["/", "other"], world.changes)
+    again = World()
+    again.broker.restore(recording.snapshot())
+    assert vhost_of(again).reader_offsets("s") == {"r": 5}
+    # One that belongs to nothing is left out.
+    recording.put(StoredReaderOffset("/", "none", "r", 1))
+    World().broker.restore(recording.snapshot())

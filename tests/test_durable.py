@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from leporid.durable import Drop, Durable, Put, Snapshot, Table
+from leporid.durable import DefinitionsSnapshot, Drop, Durable, Put, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def test_changes_are_compared_by_value_and_stay_as_they_are():
 
 def test_a_snapshot_has_definitions_by_their_kinds():
     books = Book(2, b""), Book(1, b"")
-    snapshot = Snapshot((books[0], Shelf("hall", "s", True), books[1]), 7)
+    snapshot = DefinitionsSnapshot((books[0], Shelf("hall", "s", True), books[1]), 7)
     assert snapshot.of(Book) == books
-    assert Snapshot((), 1).of(Book) == ()
+    assert DefinitionsSnapshot((), 1).of(Book) == ()
     assert snapshot.next_queue_id == 7

@@ -91,7 +91,7 @@ D = TypeVar("D", bound=Durable)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class DefinitionsSnapshot:
     """All definitions at one moment.
 
     Attributes:

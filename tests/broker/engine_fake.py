@@ -16,7 +16,7 @@ from leporid.amqp.methods import Method, decode
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 if TYPE_CHECKING:
-    from leporid.broker.connection.session import Session
+    from leporid.broker.connection.session import ConnectionState
     from leporid.engine.connection.group_retries import GroupRetries
     from leporid.engine.selectors.filter import Filter
     from leporid.engine.stream.choice import Choice
@@ -437,7 +437,7 @@ class FakeChannel:
 class FakeConnection:
     """Notes everything; `publish` does to the session what the engine's publish does."""
 
-    session: Session
+    session: ConnectionState
 
     def __init__(self) -> None:
         self.frame_max = 4096
@@ -601,9 +601,9 @@ class FakePlane:
         routed: Callable[[str, Sequence[str], bytes], Sequence[FakeQueue]] | None = None,
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[FakeQueue]] | None = None,
     ) -> FakeQueue:
-        staging = FakeQueue(queue_id, name, queue_id != 0)
-        self.queues.append(staging)
-        return staging
+        queue = FakeQueue(queue_id, name, queue_id != 0)
+        self.queues.append(queue)
+        return queue
 
     def group_retries(self, queue_id: int, name: str) -> FakeGroupRetries:
         retries = FakeGroupRetries(queue_id, name, True)

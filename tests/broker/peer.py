@@ -26,8 +26,8 @@ from leporid.amqp.methods import (
 from leporid.broker.access.access import Access, User
 from leporid.broker.access.passwords import from_clear
 from leporid.broker.access.permissions import EVERYTHING, Permissions
-from leporid.broker.broker import Broker, Limits
-from leporid.broker.connection.session import Session
+from leporid.broker.broker import Broker, TuneLimits
+from leporid.broker.connection.session import ConnectionState
 from leporid.broker.settings.redeclaring import Redeclare
 from leporid.broker.settings.unknown_arguments import OnUnknown
 from leporid.durable import Change
@@ -48,7 +48,7 @@ class World:
     def __init__(
         self,
         *users: User,
-        limits: Limits | None = None,
+        limits: TuneLimits | None = None,
         redeclare: Redeclare = "strict",
         unknown_arguments: OnUnknown = "warn",
     ) -> None:
@@ -92,7 +92,7 @@ class Peer:
 
     def __init__(self, broker: Broker, *, loopback: bool = True) -> None:
         self.connection = FakeConnection()
-        self.session = Session(
+        self.session = ConnectionState(
             broker, as_engine(self.connection), peer_is_loopback=loopback, name="test"
         )
         self.connection.session = self.session

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from leporid.broker.stored import Stored, StoredVhost
-from leporid.durable import Change, Drop, Durable, Field, Put, Snapshot
+from leporid.durable import Change, DefinitionsSnapshot, Drop, Durable, Field, Put
 
 S = TypeVar("S", bound=Stored)
 
@@ -21,9 +21,9 @@ class Recording:
             self.put(StoredVhost(name))
         self.extend(changes)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> DefinitionsSnapshot:
         """Return what storage would load."""
-        return Snapshot(tuple(self._found.values()), self.next_queue_id)
+        return DefinitionsSnapshot(tuple(self._found.values()), self.next_queue_id)
 
     def extend(self, changes: Iterable[Change]) -> None:
         for change in changes:

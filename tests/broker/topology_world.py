@@ -7,7 +7,7 @@ from tests.broker.exchange.types.bindings import message
 from tests.broker.fake_route_cache import FakeRouteCache
 
 from leporid.amqp.tables import Value
-from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.topology import Reached, Topology
 from leporid.broker.exchange.types import Binding
 
@@ -26,14 +26,14 @@ class World:
         alternate: str | None = None,
         strict: bool = False,
         more: Mapping[str, Value] | None = None,
-    ) -> Exchange:
+    ) -> ExchangeState:
         arguments = dict(more or {})
         if alternate is not None:
             arguments["alternate-exchange"] = alternate
         if strict:
             arguments["x-strict-keys"] = True
         self.sources[name] = FakeRouteCache()
-        exchange = Exchange(
+        exchange = ExchangeState(
             name, kind, False, False, False, arguments, as_engine(self.sources[name])
         )
         self.topology.add_exchange(exchange)

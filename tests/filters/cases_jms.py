@@ -22,20 +22,20 @@ from leporid.amqp.tables import (
     UInt16,
     UInt32,
 )
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 
 
-def headers(**fields) -> Message:
-    return Message(Properties(headers=fields))
+def headers(**fields) -> FilteredMessage:
+    return FilteredMessage(Properties(headers=fields))
 
 
-def properties(**fields) -> Message:
-    return Message(Properties(**fields))
+def properties(**fields) -> FilteredMessage:
+    return FilteredMessage(Properties(**fields))
 
 
-NO_HEADERS = Message()
+NO_HEADERS = FilteredMessage()
 
-GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
+GROUPS: list[tuple[str, FilteredMessage, list[tuple[str, str]]]] = [
     (
         "constants",
         NO_HEADERS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.filters.cases_jms import NO_HEADERS, headers
 
 from leporid.amqp.properties import Properties
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 
-GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
+GROUPS: list[tuple[str, FilteredMessage, list[tuple[str, str]]]] = [
     (
         "in",
         headers(s="b", n=2, t=True, d=2.0),
@@ -115,7 +115,7 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
     ),
     (
         "properties",
-        Message(
+        FilteredMessage(
             Properties(
                 headers={
                     "type": "header",
@@ -204,7 +204,7 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
     ),
     (
         "times far away",
-        Message(Properties(timestamp=2**63 // 1000 + 1)),
+        FilteredMessage(Properties(timestamp=2**63 // 1000 + 1)),
         [
             ("JMSTimestamp > 9223372036854775807", "T"),
             ("JMSTimestamp = 9223372036854776000.0", "T"),
@@ -213,7 +213,7 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
     ),
     (
         "the last second there is",
-        Message(Properties(timestamp=2**64 - 1)),
+        FilteredMessage(Properties(timestamp=2**64 - 1)),
         [
             ("p.timestamp = 18446744073709551616.0", "T"),
             ("p.timestamp > 9223372036854775807", "T"),

@@ -10,16 +10,16 @@ from __future__ import annotations
 from decimal import Decimal
 
 from leporid.amqp.properties import Properties
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 
 
-def headers(**fields) -> Message:
-    return Message(Properties(headers=fields))
+def headers(**fields) -> FilteredMessage:
+    return FilteredMessage(Properties(headers=fields))
 
 
-NO_HEADERS = Message()
+NO_HEADERS = FilteredMessage()
 
-GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
+GROUPS: list[tuple[str, FilteredMessage, list[tuple[str, str]]]] = [
     (
         "constants",
         NO_HEADERS,
@@ -395,7 +395,7 @@ GROUPS: list[tuple[str, Message, list[tuple[str, str]]]] = [
     ),
     (
         "names",
-        Message(
+        FilteredMessage(
             Properties(
                 headers={
                     "x-tag": "TagA",

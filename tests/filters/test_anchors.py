@@ -11,7 +11,7 @@ from leporid.amqp.properties import Properties
 from leporid.filters.anchors import Anchor, anchors_of
 from leporid.filters.dialects import Dialect
 from leporid.filters.interpreter import Outcome, evaluate
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.nodes import Header, Property, RoutingKey, Tag
 from leporid.filters.parser import parse
 
@@ -75,12 +75,12 @@ def test_numbers_in_a_list_are_no_anchor():
 
 def test_says_nothing_of_what_is_no_text():
     anchor = Anchor(A, frozenset((b"5",)))
-    assert anchor.excludes(Message(Properties(headers={"a": "6"})))
-    assert anchor.excludes(Message())
-    assert not anchor.excludes(Message(Properties(headers={"a": "5"})))
-    assert not anchor.excludes(Message(Properties(headers={"a": 5})))
+    assert anchor.excludes(FilteredMessage(Properties(headers={"a": "6"})))
+    assert anchor.excludes(FilteredMessage())
+    assert not anchor.excludes(FilteredMessage(Properties(headers={"a": "5"})))
+    assert not anchor.excludes(FilteredMessage(Properties(headers={"a": 5})))
     assert evaluate(
-        parse("a = '5'", ROCKETMQ), ROCKETMQ, Message(Properties(headers={"a": 5}))
+        parse("a = '5'", ROCKETMQ), ROCKETMQ, FilteredMessage(Properties(headers={"a": 5}))
     ) is (Outcome.MATCH)
 
 

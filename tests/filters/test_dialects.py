@@ -11,7 +11,7 @@ from leporid.filters.compiler import program
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.errors import FilterError
 from leporid.filters.interpreter import Outcome, evaluate
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.parser import parse
 
 TABLES = {
@@ -37,7 +37,7 @@ EXPECTED = {
 }
 
 
-def both(text: str, dialect: Dialect, message: Message) -> Outcome:
+def both(text: str, dialect: Dialect, message: FilteredMessage) -> Outcome:
     """What interpreter and engine say; they agree."""
     slowly = evaluate(parse(text, dialect), dialect, message)
     fast = Selector(program(text, dialect).code).outcome(

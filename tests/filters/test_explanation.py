@@ -10,14 +10,14 @@ from leporid.amqp.properties import Properties
 from leporid.filters.dialects import Dialect
 from leporid.filters.explanation import Explanation
 from leporid.filters.interpreter import evaluate
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.parser import parse
 
 JMS, ROCKETMQ = Dialect.JMS, Dialect.ROCKETMQ
 
 
 def explain(text: str, dialect: Dialect = JMS, **headers: object) -> str:
-    message = Message(Properties(headers=headers))  # type: ignore[arg-type]
+    message = FilteredMessage(Properties(headers=headers))  # type: ignore[arg-type]
     return str(Explanation(text, parse(text, dialect), dialect, message))
 
 

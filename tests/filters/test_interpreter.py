@@ -7,7 +7,7 @@ import pytest
 from leporid.amqp.properties import Properties
 from leporid.filters.dialects import Dialect
 from leporid.filters.interpreter import Evaluation, Outcome, evaluate, said
-from leporid.filters.messages import Message, Other
+from leporid.filters.messages import FilteredMessage, Other
 from leporid.filters.parser import parse
 
 JMS, ROCKETMQ = Dialect.JMS, Dialect.ROCKETMQ
@@ -15,7 +15,7 @@ JMS, ROCKETMQ = Dialect.JMS, Dialect.ROCKETMQ
 
 def steps(text: str, dialect: Dialect = JMS, **headers: object) -> list[tuple[str, object]]:
     """Parts in the order in which they got their value; ! where there is none."""
-    message = Message(Properties(headers=headers))  # type: ignore[arg-type]
+    message = FilteredMessage(Properties(headers=headers))  # type: ignore[arg-type]
     evaluation = Evaluation(parse(text, dialect), dialect, message)
     return [
         (text[slice(*step.node.span)], "!" if step.bad_type else step.value)
@@ -82,7 +82,7 @@ def test_a_type_error_is_unknown_in_jms():
 )
 @pytest.mark.parametrize("dialect", list(Dialect))
 def test_outcomes(dialect, text, outcome):
-    message = Message(Properties(headers={"t": True, "f": False, "a": "x"}))
+    message = FilteredMessage(Properties(headers={"t": True, "f": False, "a": "x"}))
     assert evaluate(parse(text, dialect), dialect, message) is outcome
 
 

@@ -9,7 +9,7 @@ import pytest
 from leporid.amqp import tables
 from leporid.amqp.properties import Properties
 from leporid.filters import nodes
-from leporid.filters.messages import Message, Other, value_of
+from leporid.filters.messages import FilteredMessage, Other, value_of
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_fields(field, value):
 
 
 def test_names():
-    message = Message(
+    message = FilteredMessage(
         Properties(headers={"a": 1}, priority=7, type="t", delivery_mode=2, timestamp=5), "x", "k"
     )
     assert message.value_of(nodes.Header("a")) == 1
@@ -57,7 +57,7 @@ def test_names():
 
 
 def test_a_message_with_nothing():
-    message = Message()
+    message = FilteredMessage()
     assert message.value_of(nodes.Header("a")) is None
     assert message.value_of(nodes.JmsDeliveryMode()) == b"NON_PERSISTENT"
     assert message.value_of(nodes.JmsTimestamp()) is None
@@ -78,4 +78,4 @@ def test_a_message_with_nothing():
     ],
 )
 def test_tags(headers, tag):
-    assert Message(Properties(headers=headers)).tag() == tag
+    assert FilteredMessage(Properties(headers=headers)).tag() == tag

@@ -90,7 +90,7 @@ def test_a_program_that_leaves_two_values_is_a_defect():
 
 def numbers_in(header: str) -> dict[str, int]:
     """What the enumerations of a C header say."""
-    text = (ENGINE / "filtering" / header).read_text(encoding="utf-8")
+    text = (ENGINE / "selectors" / header).read_text(encoding="utf-8")
     body = " ".join(re.findall(r"enum \{(.*?)\}", text, re.DOTALL))
     return {name: int(value, 0) for name, value in re.findall(r"(\w+) = (0x[0-9a-f]+|-?\d+)", body)}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from leporid.amqp import tables
 from leporid.amqp.properties import Properties
 from leporid.filters.dialects import Dialect
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.names import PROPERTIES
 from leporid.filters.nodes import (
     And,
@@ -275,7 +275,7 @@ properties = st.builds(
     | st.sampled_from((0, 5, 2**63 // 1000, 2**63 // 1000 + 1, 2**63 - 1, 2**63, 2**64 - 1)),
     **{name: st.none() | _short_texts for name in _text_properties},
 )
-messages = st.builds(Message, properties, _short_texts, _short_texts)
+messages = st.builds(FilteredMessage, properties, _short_texts, _short_texts)
 
 # ------------------------------------------------------------------ as text
 

@@ -10,7 +10,7 @@ from tests.management.conftest import World
 
 from leporid.amqp.methods import BasicCancel, BasicConsume, BasicQos, ChannelClose, ChannelOpen
 from leporid.amqp.tables import Value
-from leporid.broker.connection.session import Session
+from leporid.broker.connection.session import ConnectionState
 
 URL = "/api/groups/%2F/orders"
 
@@ -20,7 +20,9 @@ class Client(Peer):
 
     def __init__(self, world: World) -> None:
         engine = world.engine.connection()
-        self.session = Session(world.broker, engine, peer_is_loopback=True, name="10.0.0.1:4")
+        self.session = ConnectionState(
+            world.broker, engine, peer_is_loopback=True, name="10.0.0.1:4"
+        )
         engine.session = self.session
         self.connection_engine = engine
 

@@ -12,7 +12,7 @@ from tests.broker.exchange.types.bindings import message
 from tests.broker.fake_route_cache import FakeRouteCache
 
 from leporid.amqp.tables import Value
-from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.topology import Topology
 from leporid.broker.exchange.types import Binding, Router, make_router
 
@@ -178,14 +178,16 @@ class TopologyMachine(RuleBasedStateMachine):
         if alternate is not None:
             arguments["alternate-exchange"] = alternate
         source = FakeRouteCache()
-        exchange = Exchange(name, exchange_type, False, False, False, arguments, as_engine(source))
+        exchange = ExchangeState(
+            name, exchange_type, False, False, False, arguments, as_engine(source)
+        )
         source.resolve = partial(self.resolve, exchange)
         self.topology.add_exchange(exchange)
         self.sources[name] = source
         self.types[name] = exchange_type
         self.alternates[name] = alternate
 
-    def resolve(self, exchange: Exchange, key: str, headers: Mapping[str, Value]) -> list[str]:
+    def resolve(self, exchange: ExchangeState, key: str, headers: Mapping[str, Value]) -> list[str]:
         return self.topology.resolve(exchange, message(key, headers=headers)).queues
 
     @rule(name=NAMES, exchange_type=TYPES, alternate=ALTERNATES)

@@ -27,7 +27,7 @@ from leporid.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from leporid.broker.connection.session import Session
+from leporid.broker.connection.session import ConnectionState
 from leporid.server import link as module
 
 BODY_BYTES = 32 * 1024
@@ -320,7 +320,7 @@ async def test_a_defect_costs_one_connection(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     unlucky, other = await stack.client(), await stack.client()
-    monkeypatch.setattr(Session, "route_cache", mistake)
+    monkeypatch.setattr(ConnectionState, "route_cache", mistake)
     await unlucky.publish("q", b"")
     close = await unlucky.hear(ConnectionClose)
     assert close.reply_code == 541
@@ -336,7 +336,7 @@ async def test_a_defect_before_the_login_says_nothing(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ):
     client = await stack.connect()
-    monkeypatch.setattr(Session, "on_greeting", mistake)
+    monkeypatch.setattr(ConnectionState, "on_greeting", mistake)
     await client.write(PROTOCOL_HEADER)
     await client.ends()
 

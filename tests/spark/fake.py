@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from leporid.amqp.properties import Properties
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.interpreter import Outcome, evaluate
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.parser import parse
 from leporid.spark.schema import QUEUE_READABLE, READABLE, WRITABLE
 
@@ -32,11 +32,11 @@ from leporid.spark.schema import QUEUE_READABLE, READABLE, WRITABLE
 EPOCH_MS = 1_767_225_600_000
 
 
-def message_of(row: dict[str, Any]) -> Message:
+def message_of(row: dict[str, Any]) -> FilteredMessage:
     """A row as filters see its message."""
     given = {name: value for name, value in row["properties"].items() if value is not None}
     properties = Properties(headers=json.loads(row["headers_json"] or "{}"), **given)
-    return Message(properties, row["exchange"], row["routing_key"])
+    return FilteredMessage(properties, row["exchange"], row["routing_key"])
 
 
 class Refusal(Exception):

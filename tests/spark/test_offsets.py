@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from leporid.spark.checks import EARLIEST, LATEST
 from leporid.spark.errors import DataLossError, OptionError
 from leporid.spark.offsets import (
+    BatchLimits,
     Key,
-    Limits,
     Part,
     Position,
     Range,
@@ -193,7 +193,7 @@ def test_a_batch_never_exceeds_its_rows_and_never_moves_back(parts, rows_max, da
         key: Position(data.draw(st.integers(value.first, value.end)), "i-1", 0)
         for key, value in parts.items()
     }
-    end = advance(current, parts, Limits(rows_max=rows_max))
+    end = advance(current, parts, BatchLimits(rows_max=rows_max))
     gained = {key: end[key].offset - current[key].offset for key in current}
     assert all(rows >= 0 for rows in gained.values())
     assert sum(gained.values()) == min(rows_max, lag(current, parts))
@@ -204,7 +204,7 @@ def test_a_batch_never_exceeds_its_rows_and_never_moves_back(parts, rows_max, da
 @given(parts_by_key(), st.integers(1, 10**6))
 def test_a_limit_of_bytes_is_kept_but_for_one_row(parts, bytes_max):
     current = {key: Position(value.first, "i-1", value.first) for key, value in parts.items()}
-    end = advance(current, parts, Limits(bytes_max=bytes_max))
+    end = advance(current, parts, BatchLimits(bytes_max=bytes_max))
     rows = {key: end[key].offset - current[key].offset for key in current}
     size = sum(
         rows[key] * value.bytes / max(1, value.end - value.first) for key, value in parts.items()
@@ -219,16 +219,16 @@ def test_a_limit_of_bytes_is_kept_but_for_one_row(parts, bytes_max):
 
 def test_a_batch_without_limits_takes_everything():
     current = {A: Position(10, "i-1", 10)}
-    assert advance(current, {A: part(A, 10, 50)}, Limits())[A].offset == 50
+    assert advance(current, {A: part(A, 10, 50)}, BatchLimits())[A].offset == 50
 
 
 def test_a_batch_waits_for_its_minimum_or_its_time():
-    current, limits = {A: Position(45, "i-1", 10)}, Limits(rows_min=6, delay_ms_max=1000)
+    current, limits = {A: Position(45, "i-1", 10)}, BatchLimits(rows_min=6, delay_ms_max=1000)
     parts = {A: part(A, 10, 50)}
     assert not worth_it(current, parts, limits, waited_ms=999)
     assert worth_it(current, parts, limits, waited_ms=1000)
     assert worth_it(current, {A: part(A, 10, 51)}, limits, waited_ms=0)
-    assert worth_it(current, parts, Limits(), waited_ms=0)
+    assert worth_it(current, parts, BatchLimits(), waited_ms=0)
 
 
 # ---------------------------------------------------------------- what changed meanwhile
@@ -238,7 +238,7 @@ def test_a_new_partition_is_read_from_its_first_offset_on():
     start = {A: Position(20, "i-1", 10)}
     current, losses = reconcile(start, {A: part(A, 10, 50), B: part(B, 7, 9)}, fail_on_loss=True)
     assert not losses
-    end = advance(current, {A: part(A, 10, 50), B: part(B, 7, 9)}, Limits())
+    end = advance(current, {A: part(A, 10, 50), B: part(B, 7, 9)}, BatchLimits())
     assert ranges(start, end) == [Range(A, 20, 50, "i-1"), Range(B, 7, 9, "i-1")]
 
 
@@ -263,7 +263,7 @@ def test_without_failing_the_query_goes_on_with_what_there_is():
     def after(parts):
         current, losses = reconcile(start, parts, fail_on_loss=False)
         assert len(losses) == 1
-        return ranges(start, advance(current, parts, Limits()))
+        return ranges(start, advance(current, parts, BatchLimits()))
 
     assert after({}) == []
     assert after({A: part(A, 3, 5, "i-2")}) == [Range(A, 3, 5, "i-2")]
@@ -275,7 +275,7 @@ def test_without_failing_the_query_goes_on_with_what_there_is():
 def test_a_replayed_batch_of_a_new_partition_has_the_same_range():
     parts = {A: part(A, 7, 9)}
     current, _ = reconcile({}, parts, fail_on_loss=True)
-    end = from_json(to_json(advance(current, parts, Limits())))
+    end = from_json(to_json(advance(current, parts, BatchLimits())))
     assert ranges({}, end) == [Range(A, 7, 9, "i-1")]
 
 
@@ -293,7 +293,7 @@ def test_batch_after_batch_reads_everything_once(parts, data):
     position = initial({key: value.first for key, value in parts.items()}, parts)
     seen = {key: value.first for key, value in parts.items()}
     for _ in range(200):
-        limits = Limits(rows_max=data.draw(st.integers(1000, 5000)))
+        limits = BatchLimits(rows_max=data.draw(st.integers(1000, 5000)))
         current, _ = reconcile(position, parts, fail_on_loss=True)
         end = advance(current, parts, limits)
         found = ranges(position, end)

@@ -27,15 +27,15 @@ from leporid.broker.settings.effects import expires_ms
 from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.stored import StoredVhost
 from leporid.broker.vhost import VirtualHost
-from leporid.durable import Change, Drop, Put, Snapshot
+from leporid.durable import Change, DefinitionsSnapshot, Drop, Put
 from leporid.filterserver.filter_class import FilterClass
 
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value
     from leporid.broker.access.access import Access
-    from leporid.broker.connection.session import Session
+    from leporid.broker.connection.session import ConnectionState
     from leporid.broker.policy.policies import Policy
-    from leporid.broker.queue.queue import QueueState, Subscription
+    from leporid.broker.queue.queue import ConsumerState, QueueState
     from leporid.broker.settings.redeclaring import Redeclare
     from leporid.broker.settings.unknown_arguments import OnUnknown
     from leporid.engine.engine import Engine
@@ -56,7 +56,7 @@ ALARMS: Final = ("memory", "disk")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TuneLimits:
     """What connection.tune offers; the defaults are RabbitMQ's."""
 
     channel_max: int = 2047
@@ -91,7 +91,7 @@ class Broker:
         record: Callable[[Change], None],
         random_bytes: Callable[[int], bytes],
         offload: Offload = run_now,
-        limits: Limits | None = None,
+        limits: TuneLimits | None = None,
         identity: Mapping[str, Value] | None = None,
         policies: Mapping[str, Sequence[Policy]] | None = None,
         redeclare: Callable[[str], Redeclare] = lambda _: "strict",
@@ -119,12 +119,12 @@ class Broker:
         self.engine = engine
         self.group_expires_ms = group_expires_ms
         self.access = access
-        self.limits = limits or Limits()
+        self.limits = limits or TuneLimits()
         self.identity: Mapping[str, Value] = identity or {"product": "Leporid"}
         self.offload = offload
         self.vhosts: dict[str, VirtualHost] = {}
         # In the order in which they began.
-        self.sessions: dict[Session, None] = {}
+        self.sessions: dict[ConnectionState, None] = {}
         self.unused = UnusedQueues(self._expire)
         self.handovers = Handovers()
         self.cancels = Cancels(engine)
@@ -177,7 +177,7 @@ class Broker:
             found += [
                 f"messages of a deleted binding from {left.source} to {left.destination} in vhost "
                 f"'{vhost.name}', which wait"
-                for left in vhost.stagings.left(name)
+                for left in vhost.verdict_queues.left(name)
             ]
             found += [group.title for group in vhost.groups if group.agreed.get(CLASS) == name]
             found += [
@@ -185,7 +185,7 @@ class Broker:
             ]
         return found
 
-    def staged_for(self, name: str) -> int:
+    def waiting_for_verdicts(self, name: str) -> int:
         """Count the messages that wait for the verdicts of a filter class.
 
         Of those that consumers look for, as far as they have looked.
@@ -193,14 +193,14 @@ class Broker:
         found = self.engine.searches.waiting_for(name)
         for vhost in self.vhosts.values():
             consumers = [each.consumer for each in _asking(vhost, name)]
-            found += vhost.stagings.waiting(name)
+            found += vhost.verdict_queues.waiting(name)
             found += sum(each.judging for each in consumers if each is not None)
         return found
 
-    def settle_stagings(self) -> None:
+    def settle_verdict_queues(self) -> None:
         """Something was judged: bindings that are gone may have nothing waiting any more."""
         for vhost in self.vhosts.values():
-            vhost.stagings.settle()
+            vhost.verdict_queues.settle()
 
     def new_queue_id(self) -> int:
         """Return a number that no durable queue ever had."""
@@ -249,7 +249,7 @@ class Broker:
             self.record(Put(StoredVhost(name)))
         return vhost
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: DefinitionsSnapshot) -> None:
         """Rebuild what was recorded, without recording it again; for start-up."""
         self._next_queue_id = snapshot.next_queue_id
         restore(snapshot, self)
@@ -304,7 +304,7 @@ class Broker:
         )
 
 
-def _asking(vhost: VirtualHost, name: str) -> Iterator[Subscription]:
+def _asking(vhost: VirtualHost, name: str) -> Iterator[ConsumerState]:
     """Go through the consumers that ask a filter class."""
     for queue in vhost.queues():
         yield from (each for each in queue.subscriptions if each.filter_class == name)

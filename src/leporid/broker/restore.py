@@ -17,12 +17,12 @@ from leporid.broker.stored import KINDS, StoredPolicy
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
-    from leporid.durable import Snapshot
+    from leporid.durable import DefinitionsSnapshot
 
 logger = logging.getLogger(__name__)
 
 
-def restore(snapshot: Snapshot, broker: Broker) -> None:
+def restore(snapshot: DefinitionsSnapshot, broker: Broker) -> None:
     """Fill a broker with what was recorded."""
     for kind in TopologicalSorter({kind: kind.NEEDS for kind in KINDS}).static_order():
         for stored in snapshot.of(kind):

@@ -21,7 +21,7 @@ from leporid.filterserver.filter_class import FilterClass
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.group.members import Group
     from leporid.broker.queue.queue import QueueState
 
@@ -171,7 +171,7 @@ class StoredExchange(Stored):
     arguments: bytes
 
     @classmethod
-    def of(cls, vhost: str, exchange: Exchange) -> StoredExchange | None:
+    def of(cls, vhost: str, exchange: ExchangeState) -> StoredExchange | None:
         """Return what is recorded of an exchange; None if it is not durable."""
         if not exchange.durable:
             return None
@@ -264,7 +264,7 @@ class StoredVerdictQueue(Stored):
     def restore(self, broker: Broker) -> None:
         """Make it again; its binding, which is made later, finds it."""
         binding = _binding(self.source, self.destination, self.kind, self.key, self.arguments)
-        if not broker.vhosts[self.vhost].bindings.restore_staging(self.id, binding):
+        if not broker.vhosts[self.vhost].bindings.restore_verdict_queue(self.id, binding):
             raise LookupError("its destination is missing")
 
 

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.broker.exchange.bindings import Bindings
-from leporid.broker.exchange.delays import DelayedMessages, DelayStores, Held
-from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.delays import DelayedMessages, DelaysState, DelayStores
+from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.history import Histories
 from leporid.broker.exchange.routing import Routing
 from leporid.broker.exchange.topology import PREDECLARED, Topology
 from leporid.broker.exchange.types import Binding
-from leporid.broker.exchange.verdict_queues import Stagings
+from leporid.broker.exchange.verdict_queues import VerdictQueues
 from leporid.broker.group.groups import Groups
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policy.governing import Governor
 from leporid.broker.policy.policies import Policies, Policy
-from leporid.broker.queue.queue import Owner, QueueState, Subscription
+from leporid.broker.queue.queue import ConsumerState, Owner, QueueState
 from leporid.broker.queue.queue_types import (
     CLASSIC,
     QUORUM,
@@ -82,7 +82,7 @@ class VirtualHost:
         self.groups = Groups(self, self._recorder, registry)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
-        self.stagings = Stagings(self, self._recorder, registry.new_queue_id)
+        self.verdict_queues = VerdictQueues(self, self._recorder, registry.new_queue_id)
         self.bindings = Bindings(
             self, self._topology, self._recorder, registry.filter_classes.require
         )
@@ -90,7 +90,7 @@ class VirtualHost:
             registry.engine,
             self._topology,
             self._queues,
-            staged=self.stagings.by_key,
+            verdict_queues=self.verdict_queues.by_key,
             kept=self.histories.of,
             held=self._held,
         )
@@ -107,7 +107,7 @@ class VirtualHost:
                 exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}
             )
 
-    def _held(self, exchange: Exchange) -> Held:
+    def _held(self, exchange: ExchangeState) -> DelaysState:
         return self.delay_stores.held(exchange)
 
     def __repr__(self) -> str:
@@ -137,15 +137,15 @@ class VirtualHost:
 
     # ------------------------------------------------------------------ looking
 
-    def find_exchange(self, name: str) -> Exchange | None:
+    def find_exchange(self, name: str) -> ExchangeState | None:
         """Return an exchange, None without one."""
         return self._topology.exchanges.get(name)
 
-    def exchanges(self) -> Iterable[Exchange]:
+    def exchanges(self) -> Iterable[ExchangeState]:
         """Go through the exchanges."""
         return self._topology.exchanges.values()
 
-    def exchange(self, name: str) -> Exchange:
+    def exchange(self, name: str) -> ExchangeState:
         """Return an exchange; raises NotFound without one."""
         exchange = self._topology.exchanges.get(name)
         if exchange is None:
@@ -193,7 +193,7 @@ class VirtualHost:
         auto_delete: bool,
         internal: bool,
         arguments: Arguments,
-    ) -> Exchange:
+    ) -> ExchangeState:
         """Add an exchange of a type and name that were checked, and record it.
 
         Raises:
@@ -219,7 +219,7 @@ class VirtualHost:
         auto_delete: bool,
         internal: bool,
         arguments: Arguments,
-    ) -> Exchange:
+    ) -> ExchangeState:
         """Add an exchange; nothing is recorded."""
 
         def resolve(
@@ -230,7 +230,7 @@ class VirtualHost:
         routes = self._registry.engine.route_cache(name, resolve, True)
         governed = self.governor.of_exchange(name)
         chance = self._registry.random_number
-        exchange = Exchange(
+        exchange = ExchangeState(
             name, kind, durable, auto_delete, internal, arguments, routes, governed, chance
         )
         self._topology.add_exchange(exchange)
@@ -238,7 +238,7 @@ class VirtualHost:
         self.delay_stores.prepare(exchange, routes)
         return exchange
 
-    def delete_exchange(self, exchange: Exchange, *, if_unused: bool) -> None:
+    def delete_exchange(self, exchange: ExchangeState, *, if_unused: bool) -> None:
         """Delete an exchange with the bindings from it and to it.
 
         Raises:
@@ -248,7 +248,7 @@ class VirtualHost:
             raise PreconditionFailed(f"{exchange_in(self.name, exchange.name)} in use")
         self._remove_exchanges([exchange])
 
-    def _remove_exchanges(self, pending: list[Exchange]) -> None:
+    def _remove_exchanges(self, pending: list[ExchangeState]) -> None:
         """Remove exchanges, and the auto-delete ones above that are left without bindings.
 
         A loop, because clients choose how many stand above each other.
@@ -257,7 +257,7 @@ class VirtualHost:
             exchange = pending.pop()
             removed = self._topology.remove_exchange(exchange.name)
             self.bindings.ended(removed, exchange)
-            self.stagings.destination_gone(exchange)
+            self.verdict_queues.destination_gone(exchange)
             self.delay_stores.close(exchange)
             if exchange.durable:
                 self._recorder.drop(StoredExchange, self.name, exchange.name)
@@ -371,7 +371,7 @@ class VirtualHost:
         removed = self.remove_queue(queue)
         ready = queue.engine.retire()
         self.bindings.ended(removed, queue)
-        self.stagings.destination_gone(queue)
+        self.verdict_queues.destination_gone(queue)
         for reader in queue.reader_offsets:
             self._recorder.drop(StoredReaderOffset, self.name, queue.name, reader)
         if queue.durable:
@@ -381,7 +381,7 @@ class VirtualHost:
         self.unbound(removed)
         return ready
 
-    def unsubscribed(self, subscription: Subscription) -> None:
+    def unsubscribed(self, subscription: ConsumerState) -> None:
         """A consumer is gone from its channel: take it off its queue too."""
         queue = subscription.queue
         if queue.deleted:
@@ -451,7 +451,7 @@ class VirtualHost:
     def empty(self) -> None:
         """Delete what holds messages; the virtual host is going, and nobody is connected to it."""
         self.delay_stores.close_all(self.exchanges())
-        self.stagings.close_all()
+        self.verdict_queues.close_all()
         self.groups.close()
         for queue in tuple(self._queues.values()):
             self.delete_queue(queue)

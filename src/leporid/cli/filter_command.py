@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     from leporid.engine.selectors.selector import Selector
     from leporid.filters.compiler import program
     from leporid.filters.explanation import Explanation
-    from leporid.filters.messages import Message
+    from leporid.filters.messages import FilteredMessage
     from leporid.filters.parser import parse
 
     dialect: Dialect = options.dialect
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         properties = Properties(headers=dict(options.header), **dict(options.property))
         encoded = encode_properties(properties)
-        message = Message(properties, options.exchange, options.routing_key)
+        message = FilteredMessage(properties, options.exchange, options.routing_key)
         # What a broker would do …
         selector = Selector(program(options.expression, dialect).code)
         outcome = selector.outcome(message.exchange, message.routing_key, encoded)

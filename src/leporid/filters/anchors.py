@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from leporid.filters.checks import NAMES
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.nodes import And, Comparison, In, Literal, Node, Or, Order
 
 
@@ -27,7 +27,7 @@ class Anchor:
     name: Node
     texts: frozenset[bytes]
 
-    def excludes(self, message: Message) -> bool:
+    def excludes(self, message: FilteredMessage) -> bool:
         """Whether the expression is certainly not true of a message."""
         value = message.value_of(self.name)
         return (value is None or isinstance(value, bytes)) and value not in self.texts

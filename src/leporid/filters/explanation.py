@@ -14,7 +14,7 @@ from typing import Final
 from leporid.filters.checks import CONDITION, NULL, kind_of
 from leporid.filters.dialects import Dialect
 from leporid.filters.interpreter import Evaluation, Outcome, Step, said
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.nodes import Condition, Literal, Node, parts_of
 
 VALUE_CHARACTERS_MAX: Final = 30
@@ -46,7 +46,7 @@ class Explanation:
         lines: the whole expression first, then its parts, from left to right.
     """
 
-    def __init__(self, text: str, tree: Node, dialect: Dialect, message: Message) -> None:
+    def __init__(self, text: str, tree: Node, dialect: Dialect, message: FilteredMessage) -> None:
         evaluation = Evaluation(tree, dialect, message)
         self.outcome = evaluation.outcome
         # By identity: parts that are equal stand at different places.

@@ -16,7 +16,7 @@ from typing import Any
 
 from leporid.filters import like
 from leporid.filters.dialects import Dialect
-from leporid.filters.messages import Message, Other, Value
+from leporid.filters.messages import FilteredMessage, Other, Value
 from leporid.filters.nodes import (
     And,
     Arithmetic,
@@ -78,7 +78,7 @@ class Evaluation:
         outcome: what it came to.
     """
 
-    def __init__(self, tree: Node, dialect: Dialect, message: Message) -> None:
+    def __init__(self, tree: Node, dialect: Dialect, message: FilteredMessage) -> None:
         self.steps: list[Step] = []
         self._jms = dialect is Dialect.JMS
         self._message = message
@@ -261,7 +261,7 @@ def _constant(node: Literal) -> Value:
     return node.value.encode() if isinstance(node.value, str) else node.value
 
 
-def evaluate(tree: Node, dialect: Dialect, message: Message) -> Outcome:
+def evaluate(tree: Node, dialect: Dialect, message: FilteredMessage) -> Outcome:
     """What an expression comes to for a message."""
     return Evaluation(tree, dialect, message).outcome
 

@@ -48,7 +48,7 @@ Value: TypeAlias = None | bool | int | float | bytes | Other
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class FilteredMessage:
     """What of a message an expression can see."""
 
     properties: Properties = field(default_factory=Properties)

@@ -57,7 +57,7 @@ def loaded(payload: bytes) -> tuple[str, bytes]:
 def batch_frame(messages: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:
     """Make the frame of a batch from (names, properties, body) of each message.
 
-    The engine makes the same bytes for what it keeps (`Staging.batch`).
+    The engine makes the same bytes for what it keeps (`VerdictQueue.batch`).
     """
     given = list(messages)
     sizes = b"".join(SIZES.pack(*map(len, message)) for message in given)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from starlette.responses import Response
 
+from leporid.management.answer_turns import AnswerTurns
 from leporid.management.refusals import Refusal, busy
-from leporid.management.turns import Turns
 
 if TYPE_CHECKING:
     from leporid.engine.log.window import Window
@@ -68,7 +68,7 @@ class Room:
 
     def __init__(self) -> None:
         self.places = asyncio.Semaphore(ANSWERS_MAX)
-        self.turns = Turns()
+        self.turns = AnswerTurns()
 
 
 class TableAnswer(Response):

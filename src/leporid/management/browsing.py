@@ -20,6 +20,7 @@ from leporid.broker.vhost import VirtualHost
 from leporid.engine.queue.browse import Browse
 from leporid.engine.tables.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
 from leporid.engine.tables.chosen import Chosen
+from leporid.management.answer_turns import AnswerTurns
 from leporid.management.answers import Room, TableAnswer, result_of
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import NUMBER_MAX, Parameters
@@ -33,7 +34,6 @@ from leporid.management.records import (
 )
 from leporid.management.refusals import Refusal
 from leporid.management.surroundings import Surroundings, need_arrow
-from leporid.management.turns import Turns
 
 if TYPE_CHECKING:
     from leporid.engine.queue.browse import QueueWindow
@@ -90,7 +90,7 @@ async def find_queue(around: Surroundings, request: Request) -> FoundQueue:
 
 
 async def chosen_in(
-    around: Surroundings, turns: Turns, queue: Any, filters: dict[str, Any]
+    around: Surroundings, turns: AnswerTurns, queue: Any, filters: dict[str, Any]
 ) -> AsyncIterator[list[int]]:
     """Yield the sequence numbers of a queue's ready messages that pass filters, in pieces.
 

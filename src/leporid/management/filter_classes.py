@@ -113,6 +113,6 @@ class FilterClassRoutes:
             "source_bytes": len(one.source),
             "configured": self._classes.is_configured(one.name),
             "used_by": self._classes.uses(one.name),
-            "waiting": self._around.broker.staged_for(one.name),
+            "waiting": self._around.broker.waiting_for_verdicts(one.name),
             **asdict(self._around.filter_class_status(one.name)),
         }

@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from leporid.broker.connection.session import Session
+    from leporid.broker.connection.session import ConnectionState
     from leporid.engine.connection.connection import Connection
     from leporid.server.turns import Turns
 
@@ -57,7 +57,7 @@ class Link:
     )
 
     def __init__(
-        self, sock: socket.socket, connection: Connection, session: Session, turns: Turns
+        self, sock: socket.socket, connection: Connection, session: ConnectionState, turns: Turns
     ) -> None:
         self.sock = sock
         self.connection = connection

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from leporid.broker.broker import Broker
-from leporid.broker.connection.session import Session
+from leporid.broker.connection.session import ConnectionState
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.link import Link
 from leporid.server.turns import Turns
@@ -99,7 +99,7 @@ class Listener:
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self._turns.engine.connection()
-            session = Session(
+            session = ConnectionState(
                 self._broker,
                 connection,
                 peer_is_loopback=is_loopback(address[0]),

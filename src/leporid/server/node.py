@@ -23,7 +23,7 @@ import uvloop
 from leporid import __version__
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker.access.access import Access
-from leporid.broker.broker import Broker, Limits
+from leporid.broker.broker import Broker, TuneLimits
 from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.engine import Engine
 from leporid.engine.publishing.interceptor import Interceptor
@@ -220,7 +220,7 @@ class Node:
     async def serve(self) -> int:
         """Start, serve until told to stop, stop in order."""
         self._recover()
-        self._broker.settle_stagings()
+        self._broker.settle_verdict_queues()
         self._turns.after = self._end_turn
         await self._durability.drain()
         if self._failure is not None:
@@ -248,7 +248,7 @@ class Node:
             filter_classes=config.filter_classes,
             policies=by_vhost((*config.policies, *config.operator_policies)),
             group_expires_ms=config.group_expires_ms,
-            limits=Limits(config.channel_max, config.frame_max, config.heartbeat),
+            limits=TuneLimits(config.channel_max, config.frame_max, config.heartbeat),
             identity={
                 "product": "Leporid",
                 "version": __version__,
@@ -326,7 +326,7 @@ class Node:
         self._durability.poll()
 
     def _verdicts_came(self) -> None:
-        self._broker.settle_stagings()
+        self._broker.settle_verdict_queues()
         self._turns.wake()
 
     def _class_renewed(self, name: str) -> None:

@@ -220,7 +220,7 @@ def batch_ranges(starts: Mapping[Key, int], ends: Mapping[Key, int], parts: Part
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """What bounds a batch; None is no bound."""
 
     rows_max: int | None = None
@@ -301,7 +301,7 @@ def reconcile(start: Offsets, parts: Parts, *, fail_on_loss: bool) -> tuple[Offs
     return current, losses
 
 
-def advance(current: Offsets, parts: Parts, limits: Limits) -> Offsets:
+def advance(current: Offsets, parts: Parts, limits: BatchLimits) -> Offsets:
     """Return the end of the next batch: everything there is, or the limits' share of it.
 
     The rows are divided among partitions in proportion to what each has left; as long as there
@@ -326,7 +326,7 @@ def advance(current: Offsets, parts: Parts, limits: Limits) -> Offsets:
     }
 
 
-def worth_it(current: Offsets, parts: Parts, limits: Limits, waited_ms: float) -> bool:
+def worth_it(current: Offsets, parts: Parts, limits: BatchLimits, waited_ms: float) -> bool:
     """Return whether there is enough for a batch, or it has been waited for long enough."""
     if limits.rows_min is None or waited_ms >= limits.delay_ms_max:
         return True

@@ -31,7 +31,7 @@ from leporid.spark import pushdown as filters
 from leporid.spark.checks import LATEST
 from leporid.spark.errors import SparkSourceError
 from leporid.spark.http import client_for
-from leporid.spark.offsets import Key, Limits, Offsets, Part
+from leporid.spark.offsets import BatchLimits, Key, Offsets, Part
 from leporid.spark.options import Connection, Reading, Start
 from leporid.spark.reader import RangePartition, asked_for, read
 from leporid.spark.survey import Survey
@@ -107,16 +107,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch = time.monotonic()
         return offsets.to_json(end)
 
-    def _limits(self, limit: ReadLimit) -> Limits:
+    def _limits(self, limit: ReadLimit) -> BatchLimits:
         """Combine Spark's limit with the options; one run of everything has none."""
         reading = self.reading
         if isinstance(limit, ReadAllAvailable):
-            return Limits()
+            return BatchLimits()
         rows_max = reading.rows_max
         if isinstance(limit, ReadMaxRows):
             rows_max = min(rows_max or limit.max_rows, limit.max_rows)
         waits = self._available_now is None
-        return Limits(
+        return BatchLimits(
             rows_max=rows_max,
             bytes_max=reading.bytes_max,
             rows_min=reading.rows_min if waits else None,

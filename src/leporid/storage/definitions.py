@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from leporid.durable import Change, Durable, Snapshot
+from leporid.durable import Change, DefinitionsSnapshot, Durable
 from leporid.storage.database import (
     Database,
     DefinitionsError,
@@ -68,11 +68,11 @@ class Definitions:
     def __repr__(self) -> str:
         return f"<Definitions {self.path}>"
 
-    def load(self) -> Snapshot:
+    def load(self) -> DefinitionsSnapshot:
         """Read everything."""
         load = self._original.load
         found = tuple(each for kind in self._kinds for each in load(kind))
-        return Snapshot(found, next(load(State)).next_queue_id)
+        return DefinitionsSnapshot(found, next(load(State)).next_queue_id)
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Make all changes in one transaction and return when they are on disk.

@@ -22,7 +22,7 @@ from leporid.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from leporid.broker.broker import Limits
+from leporid.broker.broker import TuneLimits
 from leporid.broker.connection.methods.connection import Phase
 
 
@@ -114,7 +114,7 @@ def test_a_defect_costs_one_connection(world: World, monkeypatch: pytest.MonkeyP
 
 
 def test_too_many_channels():
-    world = World(limits=Limits(channel_max=2))
+    world = World(limits=TuneLimits(channel_max=2))
     peer = Peer(world.broker)
     peer.session.on_greeting()
     peer.start_ok()

@@ -108,5 +108,5 @@ def test_an_exchange_goes_with_its_last_binding_and_so_do_those_above(vhost: Vir
 def test_a_binding_without_one_of_its_ends_is_not_restored(vhost: VirtualHost):
     exchange(vhost, "x")
     assert not vhost.bindings.restore(Binding("x", "no", "queue", "", {}))
-    assert not vhost.bindings.restore_staging(7, Binding("x", "no", "queue", "", {}))
+    assert not vhost.bindings.restore_verdict_queue(7, Binding("x", "no", "queue", "", {}))
     assert vhost.statistics().binding_count == 0

@@ -20,7 +20,7 @@ from leporid.amqp.methods import ExchangeDeclare, ExchangeDeclareOk
 from leporid.amqp.tables import Value
 from leporid.broker.access.access import Access
 from leporid.broker.broker import Broker
-from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.types import Binding
 from leporid.broker.stored import StoredDelays, StoredExchange
 from leporid.broker.vhost import VirtualHost
@@ -63,7 +63,7 @@ class Here:
     def copies(self, source: object, name: str, keys: list[str], raw: bytes) -> object:
         return self.vhost.routing.route(self.vhost.exchange(name), keys, raw)
 
-    def exchange(self, name: str, kind: str = "direct", **arguments: Value) -> Exchange:
+    def exchange(self, name: str, kind: str = "direct", **arguments: Value) -> ExchangeState:
         return self.vhost.create_exchange(
             name,
             kind,
@@ -73,7 +73,7 @@ class Here:
             arguments={name.replace("_", "-"): value for name, value in arguments.items()},
         )
 
-    def delayed(self, name: str, kind: str = "direct", **arguments: Value) -> Exchange:
+    def delayed(self, name: str, kind: str = "direct", **arguments: Value) -> ExchangeState:
         return self.exchange(name, "x-delayed-message", x_delayed_type=kind, **arguments)
 
     def queue(self, name: str, **arguments: Value) -> None:

@@ -6,7 +6,7 @@ from tests.broker.topology_world import World
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
-from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.exchange import ExchangeState
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_an_exchange_shows_what_it_was_declared_with(world: World):
 
 def test_an_exchange_with_invalid_arguments_cannot_be_made():
     with pytest.raises(PreconditionFailed, match="for arg 'x-strict-keys'"):
-        Exchange("x", "topic", False, False, False, {"x-strict-keys": 1}, as_engine(None))
+        ExchangeState("x", "topic", False, False, False, {"x-strict-keys": 1}, as_engine(None))
 
 
 def test_an_exchange_is_in_use_while_a_binding_leads_from_it(world: World):

@@ -43,17 +43,17 @@ class Judged(Filtering):
     def judge(self, passes: Callable[[Message], bool] = lambda message: True) -> int:
         """Give verdicts about everything that waits; returns how much that was."""
         count = 0
-        for staging in self.engine.verdicts.take():
-            while (batch := staging.batch(10, 10_000)) is not None:
+        for place in self.engine.verdicts.take():
+            while (batch := place.batch(10, 10_000)) is not None:
                 messages = messages_of(batch[0][frames.HEAD.size :])
-                staging.judged(bytes(passes(each) for each in messages))
+                place.judged(bytes(passes(each) for each in messages))
                 count += batch[1]
-        self.broker.settle_stagings()
+        self.broker.settle_verdict_queues()
         return count
 
     @property
     def waiting(self) -> int:
-        return self.broker.staged_for("big")
+        return self.broker.waiting_for_verdicts("big")
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_two_classes_bring_a_queue_a_message_once(here, verdicts, first):
             while (batch := place.batch(2, 10_000)) is not None:
                 place.judged(bytes([says[place.name] == "y"]) * batch[1])
     assert here.got() == ("aaa" if "y" in verdicts else "")
-    assert here.broker.staged_for("big") == here.broker.staged_for("small") == 0
+    assert here.broker.waiting_for_verdicts("big") == here.broker.waiting_for_verdicts("small") == 0
 
 
 def test_two_classes_that_are_asked_at_the_same_time_bring_it_once(here):
@@ -289,7 +289,7 @@ def test_what_waits_when_a_binding_goes_is_judged_all_the_same(here):
     here.judge()
     assert here.got() == "a"
     assert drops([here.changes[-1]], StoredVerdictQueue)
-    assert not list(here.vhost.stagings)
+    assert not list(here.vhost.verdict_queues)
 
 
 def test_a_binding_that_comes_back_finds_what_waits(here):
@@ -303,7 +303,7 @@ def test_a_binding_that_comes_back_finds_what_waits(here):
     assert here.waiting == 2
     here.judge()
     assert here.got() == "aa"
-    assert len(list(here.vhost.stagings)) == 1
+    assert len(list(here.vhost.verdict_queues)) == 1
 
 
 def test_an_empty_place_goes_with_its_binding(here):
@@ -331,7 +331,7 @@ def test_what_waits_goes_with_its_queue(here, unbound):
     here.vhost.delete_queue(here.vhost.queue("a"))
     assert here.waiting == 0
     assert here.judge() == 0
-    assert not list(here.vhost.stagings)
+    assert not list(here.vhost.verdict_queues)
 
 
 def test_what_waits_goes_with_the_exchange_that_it_is_on_its_way_to(here):
@@ -398,15 +398,15 @@ def test_a_restart_finds_the_places_of_durable_bindings():
 
     again = World()
     again.broker.restore(recording.snapshot())
-    [staged] = again.broker.vhosts["/"].stagings
-    assert (staged.id, staged.name, staged.engine.name) == (
+    [verdict_queue] = again.broker.vhosts["/"].verdict_queues
+    assert (verdict_queue.id, verdict_queue.name, verdict_queue.engine.name) == (
         recording.of(StoredVerdictQueue)[0].id,
         "q",
         "big",
     )
-    again.broker.settle_stagings()
-    assert list(again.broker.vhosts["/"].stagings) == [staged]
-    assert again.broker.new_queue_id() > staged.id
+    again.broker.settle_verdict_queues()
+    assert list(again.broker.vhosts["/"].verdict_queues) == [verdict_queue]
+    assert again.broker.new_queue_id() > verdict_queue.id
     assert not again.changes
 
 
@@ -415,8 +415,8 @@ def test_a_place_whose_binding_is_gone_goes_after_a_restart_if_it_is_empty():
     recording.clear(StoredBinding)
     again = World()
     again.broker.restore(recording.snapshot())
-    again.broker.settle_stagings()
-    assert not list(again.broker.vhosts["/"].stagings)
+    again.broker.settle_verdict_queues()
+    assert not list(again.broker.vhosts["/"].verdict_queues)
     assert again.changes == [Drop(StoredVerdictQueue, (recording.of(StoredVerdictQueue)[0].id,))]
 
 
@@ -426,4 +426,4 @@ def test_a_class_that_the_configuration_lost_keeps_messages_waiting():
     again = World()
     again.broker.restore(recording.snapshot())
     [binding] = again.broker.vhosts["/"].exchange("x").outgoing
-    assert again.broker.vhosts["/"].exchange("x").staged.keys() == {binding}
+    assert again.broker.vhosts["/"].exchange("x").verdict_queues.keys() == {binding}

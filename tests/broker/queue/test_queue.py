@@ -7,14 +7,14 @@ from tests.broker.peer import World
 
 from leporid.amqp.errors import PreconditionFailed, ResourceLocked
 from leporid.amqp.tables import Value
-from leporid.broker.queue.queue import QueueState, QueueStatistics, Subscription
+from leporid.broker.queue.queue import ConsumerState, QueueState, QueueStatistics
 
 
 class Somebody:
     def disown(self, queue: QueueState) -> None:
         raise NotImplementedError
 
-    def lose(self, subscription: Subscription) -> None:
+    def lose(self, subscription: ConsumerState) -> None:
         raise NotImplementedError
 
 
@@ -54,14 +54,14 @@ def test_what_is_the_same():
             check(owner, *different)
 
 
-def exclusive(queue: QueueState) -> Subscription | None:
+def exclusive(queue: QueueState) -> ConsumerState | None:
     return queue.exclusive_subscription
 
 
 def test_consumers_come_and_go():
     queue = make()
-    plain = Subscription("a", queue, Somebody(), exclusive=False)
-    alone = Subscription("b", queue, Somebody(), exclusive=True)
+    plain = ConsumerState("a", queue, Somebody(), exclusive=False)
+    alone = ConsumerState("b", queue, Somebody(), exclusive=True)
     queue.add(plain)
     queue.add(alone)
     assert exclusive(queue) is alone

@@ -126,7 +126,7 @@ def test_the_engine_is_told_which_class_to_ask():
     user = "consumer 't' of queue 's' in vhost '/'"
     assert classes.uses("C") == [user]
     reader.judging = 7
-    assert world.broker.staged_for("C") == 7
+    assert world.broker.waiting_for_verdicts("C") == 7
     with pytest.raises(FilterClassConflict, match=user):
         classes.drop("C")
     peer.call(BasicCancel("t"))

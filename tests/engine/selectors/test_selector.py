@@ -18,7 +18,7 @@ from leporid.filters.dialects import Dialect
 from leporid.filters.interpreter import evaluate
 from leporid.filters.like import matches, symbols_of
 from leporid.filters.limits import PATTERN_BYTES_MAX
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.program import Opcode
 
 JMS, ROCKETMQ = Dialect.JMS, Dialect.ROCKETMQ
@@ -33,7 +33,7 @@ def encoded(**fields: object) -> bytes:
     return encode_properties(Properties(headers=fields))  # type: ignore[arg-type]
 
 
-def outcome(filter_: Selector, message: Message) -> int:
+def outcome(filter_: Selector, message: FilteredMessage) -> int:
     properties = encode_properties(message.properties)
     return filter_.outcome(message.exchange, message.routing_key, properties)
 

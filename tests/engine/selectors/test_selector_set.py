@@ -17,7 +17,7 @@ from leporid.engine.selectors.selector_set import SelectorSet
 from leporid.engine.selectors.tags import Tags
 from leporid.filters.compiler import compile_tree, program
 from leporid.filters.dialects import Dialect
-from leporid.filters.messages import Message
+from leporid.filters.messages import FilteredMessage
 from leporid.filters.nodes import (
     And,
     Between,
@@ -119,7 +119,7 @@ class World:
         self.members.remove(number)
         del self.filters[number]
 
-    def check(self, some: list[Message]) -> None:
+    def check(self, some: list[FilteredMessage]) -> None:
         assert len(self.members) == len(self.filters)
         for message in some:
             raw = encode_properties(message.properties)

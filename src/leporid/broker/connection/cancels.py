@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from leporid.broker.connection.channel import ChannelState
     from leporid.broker.group.members import Member
-    from leporid.broker.queue.queue import Subscription
+    from leporid.broker.queue.queue import ConsumerState
     from leporid.engine.engine import Engine
 
 WAIT_MS: Final = 1000
@@ -31,9 +31,9 @@ class Cancels:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._added: list[tuple[ChannelState, Subscription | Member]] = []
+        self._added: list[tuple[ChannelState, ConsumerState | Member]] = []
         # Generation, time of giving up, and what waits; both numbers grow from left to right.
-        self._held: deque[tuple[int, int, list[tuple[ChannelState, Subscription | Member]]]]
+        self._held: deque[tuple[int, int, list[tuple[ChannelState, ConsumerState | Member]]]]
         self._held = deque()
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class Cancels:
             return 1
         return self._held[0][1] if self._held else 0
 
-    def add(self, channel: ChannelState, consumer: Subscription | Member) -> None:
+    def add(self, channel: ChannelState, consumer: ConsumerState | Member) -> None:
         """A consumer has ended: its client is told in the next round."""
         self._added.append((channel, consumer))
 

@@ -16,11 +16,11 @@ from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
 from leporid.broker.group.members import Member
 from leporid.broker.names import REPLY_PREFIX
-from leporid.broker.queue.queue import QueueState, Subscription
+from leporid.broker.queue.queue import ConsumerState, QueueState
 from leporid.broker.stream.readers import Bookmark
 
 if TYPE_CHECKING:
-    from leporid.broker.connection.session import Session
+    from leporid.broker.connection.session import ConnectionState
     from leporid.engine.connection.channel import Channel
     from leporid.engine.connection.stream_consumer import StreamConsumer
 
@@ -41,16 +41,16 @@ class ChannelState:
         "subscriptions",
     )
 
-    def __init__(self, session: Session, number: int, engine: Channel) -> None:
+    def __init__(self, session: ConnectionState, number: int, engine: Channel) -> None:
         self.session = session
         self.number = number
         self.engine = engine
         # By consumer tag. The consumer of direct reply-to is not among them, as in RabbitMQ,
         # where its tag may be used a second time.
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, ConsumerState] = {}
         # By consumer tag: those that the broker has ended, until their client is told.
-        self._cancelled: dict[str, Subscription | Member] = {}
-        self.replies: Subscription | None = None
+        self._cancelled: dict[str, ConsumerState | Member] = {}
+        self.replies: ConsumerState | None = None
         self.last_queue = ""
         # Of groups, by consumer tag; and those that were cancelled and may still settle something.
         self.members: dict[str, Member] = {}
@@ -71,15 +71,15 @@ class ChannelState:
         """Say whether a consumer here has that tag, or had it as far as the client knows."""
         return tag in self.subscriptions or tag in self.members or tag in self._cancelled
 
-    def subscribe(self, queue: QueueState, tag: str, *, exclusive: bool) -> Subscription:
+    def subscribe(self, queue: QueueState, tag: str, *, exclusive: bool) -> ConsumerState:
         """Note a consumer, before the engine makes its half."""
-        subscription = Subscription(tag, queue, self, exclusive)
+        subscription = ConsumerState(tag, queue, self, exclusive)
         queue.add(subscription)
         self.subscriptions[tag] = subscription
         return subscription
 
     def read(
-        self, subscription: Subscription, consumer: StreamConsumer, reader: str | None
+        self, subscription: ConsumerState, consumer: StreamConsumer, reader: str | None
     ) -> None:
         """The engine's half of a consumer of a stream was made; it may be a named reader."""
         subscription.consumer = consumer
@@ -89,24 +89,24 @@ class ChannelState:
             subscription.bookmark = bookmarks.open(subscription.queue, reader, consumer)
             self._bookmarks[subscription.bookmark] = None
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: ConsumerState) -> None:
         """End a consumer; the queue goes with its last one if it is auto-delete."""
         del self.subscriptions[subscription.tag]
         self._cancel(subscription)
         self.session.vhost.unsubscribed(subscription)
 
-    def lose(self, subscription: Subscription) -> None:
+    def lose(self, subscription: ConsumerState) -> None:
         """The queue is going: end the consumer; the client is told in the next round."""
         self.subscriptions.pop(subscription.tag, None)
         self._cancel(subscription)
         subscription.queue.remove(subscription)
         self._will_tell(subscription)
 
-    def _will_tell(self, consumer: Subscription | Member) -> None:
+    def _will_tell(self, consumer: ConsumerState | Member) -> None:
         self._cancelled[consumer.tag] = consumer
         self.session.broker.cancels.add(self, consumer)
 
-    def tell_cancelled(self, consumer: Subscription | Member) -> None:
+    def tell_cancelled(self, consumer: ConsumerState | Member) -> None:
         """Send basic.cancel, if the client wants to be told and has not cancelled it meanwhile."""
         if self._cancelled.get(consumer.tag) is not consumer:
             return
@@ -149,7 +149,7 @@ class ChannelState:
         """Make the hidden queue of direct reply-to, and its consumer."""
         name = self.session.broker.new_name(REPLY_PREFIX)
         queue = self.session.vhost.make_queue(name)
-        self.replies = Subscription(tag, queue, self, exclusive=True)
+        self.replies = ConsumerState(tag, queue, self, exclusive=True)
         self.replies.consumer = self.engine.consume(queue.engine, tag, True, 0, 0)
 
     def stop_replies(self) -> None:
@@ -178,7 +178,7 @@ class ChannelState:
             _, subscription = self.subscriptions.popitem()
             self.session.vhost.unsubscribed(subscription)
 
-    def _cancel(self, subscription: Subscription) -> None:
+    def _cancel(self, subscription: ConsumerState) -> None:
         if subscription.consumer is not None:
             consumer, subscription.consumer = subscription.consumer, None
             self.engine.cancel(consumer)

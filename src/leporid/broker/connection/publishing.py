@@ -16,12 +16,12 @@ from leporid.broker.connection.blame import blame
 from leporid.broker.names import exchange_in
 
 if TYPE_CHECKING:
-    from leporid.broker.connection.session import Session
+    from leporid.broker.connection.session import ConnectionState
     from leporid.engine.queue.queue import Queue
     from leporid.engine.routing.route_cache import RouteCache
 
 
-def route_cache(session: Session, exchange: str) -> RouteCache:
+def route_cache(session: ConnectionState, exchange: str) -> RouteCache:
     """Return the engine's half of an exchange that the connection may publish to.
 
     Raises:
@@ -39,7 +39,9 @@ def route_cache(session: Session, exchange: str) -> RouteCache:
     return found.routes
 
 
-def copies(session: Session, exchange: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
+def copies(
+    session: ConnectionState, exchange: str, keys: Sequence[str], properties: bytes
+) -> list[Queue]:
     """Route a message that has CC or BCC: each queue once, whichever keys lead there."""
     try:
         return session.vhost.routing.route(session.vhost.exchange(exchange), keys, properties)
@@ -47,7 +49,7 @@ def copies(session: Session, exchange: str, keys: Sequence[str], properties: byt
         raise blame(fault, BasicPublish) from None
 
 
-def reply_address(session: Session, number: int) -> str:
+def reply_address(session: ConnectionState, number: int) -> str:
     """Return where answers to what a channel publishes should go.
 
     Raises:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Session:
+class ConnectionState:
     """One client's connection. The engine and the server call what is public here.
 
     Attributes:

@@ -17,7 +17,7 @@ from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredBinding
 
 if TYPE_CHECKING:
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.topology import Topology
     from leporid.broker.exchange.types import Binding
     from leporid.broker.queue.queue import Owner
@@ -69,11 +69,11 @@ class Bindings:
             destination.check_access(asker)
         if binding in source.outgoing:
             return
-        staged = self._vhost.stagings.begin(binding, source, destination)
-        self._topology.bind(binding, wanted, staged.key if staged else None)
+        verdict_queue = self._vhost.verdict_queues.begin(binding, source, destination)
+        self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
         if source.durable and destination.durable:
             self._recorder.put(StoredBinding.of(self._vhost.name, binding))
-        self._vhost.histories.give(source, staged or destination, wanted)
+        self._vhost.histories.give(source, verdict_queue or destination, wanted)
 
     def unbind(self, binding: Binding, asker: Owner) -> None:
         """Unbind; without such a binding, or without its ends, nothing changes.
@@ -97,32 +97,34 @@ class Bindings:
             return False
         # A class that is gone from the configuration keeps what it would judge waiting.
         wanted = filter_of(binding.arguments, lambda name: None)
-        staged = self._vhost.stagings.begin(binding, source, destination)
-        self._topology.bind(binding, wanted, staged.key if staged else None)
+        verdict_queue = self._vhost.verdict_queues.begin(binding, source, destination)
+        self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
         return True
 
-    def restore_staging(self, number: int, binding: Binding) -> bool:
+    def restore_verdict_queue(self, number: int, binding: Binding) -> bool:
         """Make again where messages of a binding waited, which may be gone; False likewise."""
         destination = self._ends(binding)[1]
         if destination is not None:
-            self._vhost.stagings.restore(number, binding, destination)
+            self._vhost.verdict_queues.restore(number, binding, destination)
         return destination is not None
 
-    def ended(self, removed: Iterable[Binding], gone: Exchange | QueueState) -> None:
+    def ended(self, removed: Iterable[Binding], gone: ExchangeState | QueueState) -> None:
         """Record the end of bindings that `gone` is one end of."""
         for binding in removed:
             if all(end is None or end.durable for end in (gone, *self._ends(binding))):
                 recorded = StoredBinding.of(self._vhost.name, binding)
                 self._recorder.drop(StoredBinding, *recorded.identity)
-            self._vhost.stagings.end(binding)
+            self._vhost.verdict_queues.end(binding)
 
-    def left_unused(self, removed: Iterable[Binding]) -> list[Exchange]:
+    def left_unused(self, removed: Iterable[Binding]) -> list[ExchangeState]:
         """Return the auto-delete exchanges that lost their last binding with `removed`."""
         found = self._topology.exchanges
         sources = [found[name] for name in {each.source: None for each in removed} if name in found]
         return [each for each in sources if each.auto_delete and not each.in_use]
 
-    def _ends(self, binding: Binding) -> tuple[Exchange | None, Exchange | QueueState | None]:
+    def _ends(
+        self, binding: Binding
+    ) -> tuple[ExchangeState | None, ExchangeState | QueueState | None]:
         source = self._vhost.find_exchange(binding.source)
         if binding.destination_kind == "queue":
             return source, self._vhost.find_queue(binding.destination)

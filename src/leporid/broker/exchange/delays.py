@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from leporid.broker.stored import StoredDelays
 
 if TYPE_CHECKING:
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.stored import Recorder
     from leporid.engine.engine import Engine
     from leporid.engine.internal.delays import Delays
@@ -190,7 +190,7 @@ def place_of(message_id: str) -> tuple[int, int] | None:
     return None if found is None else (int(found[1], 16), int(found[2], 16))
 
 
-class Held:
+class DelaysState:
     """An exchange that keeps a message for some time; stands among the queues of a route.
 
     Attributes:
@@ -221,8 +221,8 @@ class DelayStores:
         engine: Engine,
         recorder: Recorder,
         new_id: Callable[[], int],
-        route: Callable[[Exchange, str, Sequence[str], bytes], list[Queue]],
-        alternate: Callable[[Exchange, str, Sequence[str], bytes], list[Queue]],
+        route: Callable[[ExchangeState, str, Sequence[str], bytes], list[Queue]],
+        alternate: Callable[[ExchangeState, str, Sequence[str], bytes], list[Queue]],
     ) -> None:
         self._engine = engine
         self._recorder = recorder
@@ -233,14 +233,14 @@ class DelayStores:
         self._cancelled: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._ended = DelayStatistics(0, 0, 0, 0)
 
-    def prepare(self, exchange: Exchange, routes: RouteCache) -> None:
+    def prepare(self, exchange: ExchangeState, routes: RouteCache) -> None:
         """An exchange was made: the engine may ask for its store."""
         routes.delaying = exchange.delaying
         routes.make_delays = lambda: self.of(exchange)
         # Asked before a message waits: when it is routed there is nobody to be told.
         routes.check_key = exchange.router.check_published if exchange.router.strict_keys else None
 
-    def of(self, exchange: Exchange) -> Delays:
+    def of(self, exchange: ExchangeState) -> Delays:
         """Return the store of an exchange, made if there is none."""
         found = self._stores.get(exchange.name)
         if found is not None:
@@ -250,11 +250,11 @@ class DelayStores:
             self._recorder.put(StoredDelays(number, self._recorder.vhost, exchange.name))
         return self.restore(number, exchange)
 
-    def held(self, exchange: Exchange) -> Held:
+    def held(self, exchange: ExchangeState) -> DelaysState:
         """Return an exchange as something that messages come to."""
-        return Held(self.of(exchange))
+        return DelaysState(self.of(exchange))
 
-    def restore(self, number: int, exchange: Exchange) -> Delays:
+    def restore(self, number: int, exchange: ExchangeState) -> Delays:
         """Make the store of an exchange; nothing is recorded."""
 
         def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
@@ -276,7 +276,7 @@ class DelayStores:
         self._stores[exchange.name] = number, store
         return store
 
-    def close(self, exchange: Exchange) -> None:
+    def close(self, exchange: ExchangeState) -> None:
         """An exchange is going, and what waits goes with it."""
         number, store = self._stores.pop(exchange.name, (0, None))
         if store is None:
@@ -287,7 +287,7 @@ class DelayStores:
         if number:
             self._recorder.drop(StoredDelays, number)
 
-    def close_all(self, exchanges: Iterable[Exchange]) -> None:
+    def close_all(self, exchanges: Iterable[ExchangeState]) -> None:
         """All of them are going."""
         for exchange in exchanges:
             self.close(exchange)

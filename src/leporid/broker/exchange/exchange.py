@@ -30,7 +30,7 @@ ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 
 
 @dataclass(eq=False, slots=True)
-class Exchange:
+class ExchangeState:
     """One exchange of a virtual host. Making it raises what `make_router` raises.
 
     Attributes:
@@ -50,7 +50,7 @@ class Exchange:
         above: The exchanges that messages can come from, and by how many ways.
         below: The exchanges that messages can go to, and by how many ways.
         filters: Those of its outgoing bindings.
-        staged: Where messages wait for filter classes, for those of its bindings that ask one.
+        verdict_queues: Where messages wait for filter classes, by the bindings that ask one.
         per_message: Whether it is, or leads to, an exchange that must be asked for every message.
     """
 
@@ -67,10 +67,10 @@ class Exchange:
     alternate: str | None = field(init=False)
     outgoing: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
     incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
-    above: dict[Exchange, int] = field(init=False, repr=False, default_factory=dict)
-    below: dict[Exchange, int] = field(init=False, repr=False, default_factory=dict)
+    above: dict[ExchangeState, int] = field(init=False, repr=False, default_factory=dict)
+    below: dict[ExchangeState, int] = field(init=False, repr=False, default_factory=dict)
     filters: BindingFilters = field(init=False, repr=False, default_factory=BindingFilters)
-    staged: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
+    verdict_queues: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
     per_message: bool = field(init=False)
 
     def __post_init__(self, chance: Callable[[], int]) -> None:
@@ -111,7 +111,7 @@ class Exchange:
         return bool(self.outgoing)
 
 
-def with_all_above(exchanges: Iterable[Exchange]) -> dict[Exchange, None]:
+def with_all_above(exchanges: Iterable[ExchangeState]) -> dict[ExchangeState, None]:
     """Returns the exchanges and all that messages can come from to them."""
     found = dict.fromkeys(exchanges)
     pending = list(found)
@@ -123,7 +123,7 @@ def with_all_above(exchanges: Iterable[Exchange]) -> dict[Exchange, None]:
     return found
 
 
-def forget_routes(changed: Iterable[Exchange], key: str | None = None) -> None:
+def forget_routes(changed: Iterable[ExchangeState], key: str | None = None) -> None:
     """Tells the caches of these exchanges and of all above to drop one key, or everything."""
     for exchange in with_all_above(changed):
         if key is None:
@@ -132,7 +132,7 @@ def forget_routes(changed: Iterable[Exchange], key: str | None = None) -> None:
             exchange.routes.forget_key(key)
 
 
-def link(above: Exchange, below: Exchange) -> None:
+def link(above: ExchangeState, below: ExchangeState) -> None:
     """Adds one way for messages from an exchange to another."""
     ways = above.below.get(below, 0)
     above.below[below] = below.above[above] = ways + 1
@@ -140,7 +140,7 @@ def link(above: Exchange, below: Exchange) -> None:
         mark([above])
 
 
-def unlink(above: Exchange, below: Exchange) -> None:
+def unlink(above: ExchangeState, below: ExchangeState) -> None:
     """Takes one way away; `_unmark` is left to the caller, who may have more of them."""
     ways = above.below[below] - 1
     if ways:
@@ -149,7 +149,7 @@ def unlink(above: Exchange, below: Exchange) -> None:
         del above.below[below], below.above[above]
 
 
-def mark(exchanges: Iterable[Exchange]) -> None:
+def mark(exchanges: Iterable[ExchangeState]) -> None:
     """Notes that these exchanges, and so all above, lead to an exchange that must be asked."""
     pending = list(exchanges)
     while pending:
@@ -159,7 +159,7 @@ def mark(exchanges: Iterable[Exchange]) -> None:
             pending.extend(exchange.above)
 
 
-def look_again(exchange: Exchange) -> None:
+def look_again(exchange: ExchangeState) -> None:
     """Finds out whether an exchange whose own bindings have changed must be asked."""
     if exchange.asks:
         mark([exchange])
@@ -167,7 +167,7 @@ def look_again(exchange: Exchange) -> None:
         unmark([exchange])
 
 
-def unmark(exchanges: Iterable[Exchange]) -> None:
+def unmark(exchanges: Iterable[ExchangeState]) -> None:
     """Looks again at exchanges that have lost a way down, and at all above."""
     doubtful = [
         exchange
@@ -182,7 +182,7 @@ def unmark(exchanges: Iterable[Exchange]) -> None:
             mark([exchange])
 
 
-def _set_per_message(exchange: Exchange, per_message: bool) -> None:
+def _set_per_message(exchange: ExchangeState, per_message: bool) -> None:
     exchange.per_message = per_message
     exchange.routes.cacheable = not per_message
     exchange.routes.forget()

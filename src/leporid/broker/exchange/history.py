@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from leporid.broker.exchange.types import DeduplicationRouter, Message
-from leporid.broker.exchange.verdict_queues import Staged
+from leporid.broker.exchange.types import DeduplicationRouter, RoutedMessage
+from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredCache
 from leporid.engine.queue.snapshot import snapshot
@@ -21,7 +21,7 @@ from leporid.engine.queue.snapshot import snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.filter.filter_arguments import MessageFilter
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
@@ -33,7 +33,7 @@ BYTES_MAX: Final = 64 * 1024 * 1024
 exchanges with long histories should not be able to fill the memory with a few."""
 
 
-class History:
+class HistoryState:
     """What one exchange keeps; stands among the queues of a route.
 
     Attributes:
@@ -61,7 +61,7 @@ class History:
         self.engine.retire()
 
 
-class Memory:
+class CacheState:
     """What one exchange remembers; stands among the queues of a route, as a History does.
 
     Attributes:
@@ -70,7 +70,7 @@ class Memory:
 
     name: Final = ""
 
-    def __init__(self, engine: Engine, exchange: Exchange, number: int) -> None:
+    def __init__(self, engine: Engine, exchange: ExchangeState, number: int) -> None:
         router = exchange.router
         assert isinstance(router, DeduplicationRouter)
         self.id = number
@@ -108,27 +108,27 @@ class Histories:
         self._recorder = recorder
         self._new_id = new_id
         self._recorded: dict[str, int] = {}
-        self._kept: dict[str, History | Memory] = {}
+        self._kept: dict[str, HistoryState | CacheState] = {}
 
-    def of(self, exchanges: Iterable[str]) -> list[History | Memory]:
+    def of(self, exchanges: Iterable[str]) -> list[HistoryState | CacheState]:
         """Return those of the exchanges of these names, which have one."""
         return [self._kept[name] for name in exchanges]
 
-    def begin(self, exchange: Exchange) -> None:
+    def begin(self, exchange: ExchangeState) -> None:
         """There is a new exchange, which may be of a type that keeps messages."""
         length = exchange.router.history_length
         if length:
-            self._kept[exchange.name] = History(self._vhost.engine, exchange.name, length)
+            self._kept[exchange.name] = HistoryState(self._vhost.engine, exchange.name, length)
         if isinstance(exchange.router, DeduplicationRouter):
             number = 0
             if exchange.durable and exchange.router.lasting:
                 number = self._recorded.pop(exchange.name, 0) or self._new_memory(exchange.name)
-            self._kept[exchange.name] = Memory(self._vhost.engine, exchange, number)
+            self._kept[exchange.name] = CacheState(self._vhost.engine, exchange, number)
 
     @property
     def remembered(self) -> int:
         """How many messages exchanges remember, to take none of them twice."""
-        memories = (each for each in self._kept.values() if isinstance(each, Memory))
+        memories = (each for each in self._kept.values() if isinstance(each, CacheState))
         return sum(each.engine.ready_count for each in memories)
 
     def expect(self, exchange: str, number: int) -> None:
@@ -140,12 +140,12 @@ class Histories:
         self._recorder.put(StoredCache(number, self._vhost.name, exchange))
         return number
 
-    def end(self, exchange: Exchange) -> None:
+    def end(self, exchange: ExchangeState) -> None:
         """An exchange is gone."""
         kept = self._kept.pop(exchange.name, None)
         if kept is not None:
             kept.forget()
-        if isinstance(kept, Memory) and kept.id:
+        if isinstance(kept, CacheState) and kept.id:
             self._recorder.drop(StoredCache, kept.id)
 
     def end_all(self) -> None:
@@ -155,8 +155,8 @@ class Histories:
 
     def give(
         self,
-        source: Exchange,
-        destination: Exchange | QueueState | Staged,
+        source: ExchangeState,
+        destination: ExchangeState | QueueState | VerdictQueueState,
         wanted: MessageFilter | None,
     ) -> None:
         """Publish what an exchange keeps to a destination that was just bound to it.
@@ -173,16 +173,16 @@ class Histories:
 
     def _beyond(
         self,
-        destination: Exchange | QueueState | Staged,
+        destination: ExchangeState | QueueState | VerdictQueueState,
         exchange: str,
         key: str,
         properties: bytes,
     ) -> list[Queue]:
-        if isinstance(destination, QueueState | Staged):
+        if isinstance(destination, QueueState | VerdictQueueState):
             return [destination.engine]
-        copies = Message((), properties).headers.get("CC")
+        copies = RoutedMessage((), properties).headers.get("CC")
         keys = (
             [each for each in copies if isinstance(each, str)] if isinstance(copies, list) else []
         )
-        message = Message([key, *keys], properties, exchange)
+        message = RoutedMessage([key, *keys], properties, exchange)
         return [each.engine for each in self._vhost.routing.states_below(destination, message)]

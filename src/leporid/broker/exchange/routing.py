@@ -14,21 +14,21 @@ from weakref import WeakValueDictionary
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import BasicPublish
 from leporid.broker.connection.blame import blame
-from leporid.broker.exchange.delays import Held
-from leporid.broker.exchange.history import History, Memory
-from leporid.broker.exchange.types import Message
-from leporid.broker.exchange.verdict_queues import Staged
+from leporid.broker.exchange.delays import DelaysState
+from leporid.broker.exchange.history import CacheState, HistoryState
+from leporid.broker.exchange.types import RoutedMessage
+from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.queue.queue import QueueState
 
 if TYPE_CHECKING:
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.topology import Reached, Topology
     from leporid.engine.engine import Engine
     from leporid.engine.queue.queue import Queue
     from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
     from leporid.engine.selectors.filter import Filter
 
-Target: TypeAlias = QueueState | Staged | History | Memory | Held
+Target: TypeAlias = QueueState | VerdictQueueState | HistoryState | CacheState | DelaysState
 
 MEMBERS_MAX: Final = 250_000
 """Filters in all routes that are kept, each as often as there are routes with it that are not the
@@ -43,7 +43,7 @@ class Routing:
         engine: the engine.
         topology: where messages go, by name.
         queues: by name.
-        staged: what waits for filter classes, by the names that the topology has for it.
+        verdict_queues: what waits for filter classes, by the names that the topology has for it.
         kept: gives what the exchanges of these names keep or remember.
         held: gives an exchange as something that messages come to.
     """
@@ -54,14 +54,14 @@ class Routing:
         topology: Topology,
         queues: Mapping[str, QueueState],
         *,
-        staged: Mapping[str, Staged],
-        kept: Callable[[Iterable[str]], Sequence[History | Memory]],
-        held: Callable[[Exchange], Held],
+        verdict_queues: Mapping[str, VerdictQueueState],
+        kept: Callable[[Iterable[str]], Sequence[HistoryState | CacheState]],
+        held: Callable[[ExchangeState], DelaysState],
     ) -> None:
         self._engine = engine
         self._topology = topology
         self._queues = queues
-        self._staged = staged
+        self._verdict_queues = verdict_queues
         self._kept = kept
         self._held = held
         # By what it is made of, which it keeps: so no number is given again while it is there.
@@ -75,7 +75,7 @@ class Routing:
         topology.cached_as = self._engine_of
 
     def resolve(
-        self, exchange: Exchange, key: str, properties: bytes | None
+        self, exchange: ExchangeState, key: str, properties: bytes | None
     ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
         """Answer the engine, which asks about a message, or about all messages with one key."""
         try:
@@ -85,7 +85,7 @@ class Routing:
         except Fault as fault:
             raise blame(fault, BasicPublish) from None
 
-    def route(self, exchange: Exchange, keys: Sequence[str], properties: bytes) -> list[Queue]:
+    def route(self, exchange: ExchangeState, keys: Sequence[str], properties: bytes) -> list[Queue]:
         """Return the engine's queues for a message, each once.
 
         Raises:
@@ -93,34 +93,36 @@ class Routing:
         """
         return [each.engine for each in self.states(exchange, keys, properties)]
 
-    def states(self, exchange: Exchange, keys: Sequence[str], properties: bytes) -> list[Target]:
+    def states(
+        self, exchange: ExchangeState, keys: Sequence[str], properties: bytes
+    ) -> list[Target]:
         """The same, as the rules know the queues."""
-        message = Message(keys, properties, exchange.name)
+        message = RoutedMessage(keys, properties, exchange.name)
         return self._states(exchange, self._topology.resolve(exchange, message), message)
 
-    def states_below(self, exchange: Exchange, message: Message) -> list[Target]:
+    def states_below(self, exchange: ExchangeState, message: RoutedMessage) -> list[Target]:
         """The same for a message that was not published to this exchange but comes to it."""
         if exchange.delaying and message.delay_ms:
             return [self._held(exchange)]
         return self._states(exchange, self._topology.reach(exchange, message), message)
 
     def beyond(
-        self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
+        self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
     ) -> list[Queue]:
         """Return the queues for a message that comes to an exchange, published to it or not."""
-        message = Message(keys, properties, published_to)
+        message = RoutedMessage(keys, properties, published_to)
         return [each.engine for each in self.states_below(exchange, message)]
 
     def route_due(
-        self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
+        self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
     ) -> list[Queue]:
         """Return the queues for a message that waited in an exchange, and does not any more."""
-        message = Message(keys, properties, published_to)
+        message = RoutedMessage(keys, properties, published_to)
         reached = self._topology.reach(exchange, message)
         return [each.engine for each in self._states(exchange, reached, message)]
 
     def alternate(
-        self, exchange: Exchange, published_to: str, keys: Sequence[str], properties: bytes
+        self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
     ) -> list[Queue]:
         """Return the queues that an alternate exchange has for a message; none without one.
 
@@ -136,10 +138,10 @@ class Routing:
             return []
 
     def _of_key(
-        self, exchange: Exchange, key: str
+        self, exchange: ExchangeState, key: str
     ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
         """Where all messages with one key go, as far as that is the same for all of them."""
-        message = Message((key,), None, exchange.name)
+        message = RoutedMessage((key,), None, exchange.name)
         reached = self._topology.resolve(exchange, message)
         if reached.deciding is not None:
             return self._decision(reached.deciding)
@@ -173,9 +175,11 @@ class Routing:
 
     def _engine_of(self, name: str) -> Queue:
         """Return the engine's half of what the topology has among its queues."""
-        return (self._staged.get(name) or self._queues[name]).engine
+        return (self._verdict_queues.get(name) or self._queues[name]).engine
 
-    def _states(self, exchange: Exchange, reached: Reached, message: Message) -> list[Target]:
+    def _states(
+        self, exchange: ExchangeState, reached: Reached, message: RoutedMessage
+    ) -> list[Target]:
         answers = message.outcomes
         if answers:
             count, passed, failed = len(answers), answers.count(1), answers.count(-1)
@@ -185,12 +189,12 @@ class Routing:
         held = map(self._held, reached.delaying)
         return [*self._named(reached.queues), *kept, *held]
 
-    def _named(self, names: list[str]) -> list[QueueState | Staged]:
+    def _named(self, names: list[str]) -> list[QueueState | VerdictQueueState]:
         """Queues by their names; one that has the message anyhow needs no verdict."""
-        if not self._staged:
+        if not self._verdict_queues:
             return [self._queues[name] for name in names]
-        staged = [self._staged[name] for name in names if name in self._staged]
+        waiting = [self._verdict_queues[name] for name in names if name in self._verdict_queues]
         return [
-            *(self._queues[name] for name in names if name not in self._staged),
-            *(each for each in staged if each.name not in names),
+            *(self._queues[name] for name in names if name not in self._verdict_queues),
+            *(each for each in waiting if each.name not in names),
         ]

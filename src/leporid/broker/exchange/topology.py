@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from leporid.broker.exchange.exchange import (
-    Exchange,
+    ExchangeState,
     forget_routes,
     link,
     look_again,
@@ -30,7 +30,7 @@ from leporid.broker.exchange.exchange import (
     unmark,
     with_all_above,
 )
-from leporid.broker.exchange.types import Binding, Message
+from leporid.broker.exchange.types import Binding, RoutedMessage
 from leporid.broker.filter.filter_arguments import MessageFilter
 from leporid.engine.selectors.filter import Filter
 
@@ -63,7 +63,7 @@ class Reached(NamedTuple):
     queues: list[str]
     filtered: list[tuple[Filter, str]]
     keepers: list[str]
-    delaying: list[Exchange]
+    delaying: list[ExchangeState]
     deciding: list[Filter] | None = None
 
 
@@ -79,15 +79,15 @@ class Topology:
     """
 
     def __init__(self) -> None:
-        self.exchanges: dict[str, Exchange] = {}
+        self.exchanges: dict[str, ExchangeState] = {}
         self.cached_as: Callable[[str], object] | None = None
         self._queues: dict[str, dict[Binding, None]] = {}
         # Who names an exchange as its alternate, whether or not that exchange is there.
-        self._alternate_of: dict[str, dict[Exchange, None]] = {}
+        self._alternate_of: dict[str, dict[ExchangeState, None]] = {}
 
     # ------------------------------------------------------------------ exchanges and queues
 
-    def add_exchange(self, exchange: Exchange) -> None:
+    def add_exchange(self, exchange: ExchangeState) -> None:
         """Adds an exchange, which is from now on the alternate of those that name it so."""
         assert exchange.name not in self.exchanges
         self.exchanges[exchange.name] = exchange
@@ -116,7 +116,7 @@ class Topology:
         exchange.routes.retire()
         return removed
 
-    def set_alternate(self, exchange: Exchange, name: str | None) -> None:
+    def set_alternate(self, exchange: ExchangeState, name: str | None) -> None:
         """Gives an exchange another alternate exchange, or none."""
         if name == exchange.alternate:
             return
@@ -129,14 +129,14 @@ class Topology:
         look_again(exchange)
         forget_routes([exchange])
 
-    def _link_alternate(self, exchange: Exchange) -> None:
+    def _link_alternate(self, exchange: ExchangeState) -> None:
         if exchange.alternate is not None:
             self._alternate_of.setdefault(exchange.alternate, {})[exchange] = None
             alternate = self.exchanges.get(exchange.alternate)
             if alternate is not None:
                 link(exchange, alternate)
 
-    def _forget_alternate(self, exchange: Exchange) -> None:
+    def _forget_alternate(self, exchange: ExchangeState) -> None:
         if exchange.alternate is not None:
             namers = self._alternate_of[exchange.alternate]
             del namers[exchange]
@@ -169,14 +169,17 @@ class Topology:
     # ------------------------------------------------------------------ bindings
 
     def bind(
-        self, binding: Binding, wanted: MessageFilter | None = None, staged: str | None = None
+        self,
+        binding: Binding,
+        wanted: MessageFilter | None = None,
+        verdict_queue: str | None = None,
     ) -> bool:
         """Adds a binding; returns whether it is new.
 
         Args:
             binding: What is bound to what, and how.
             wanted: The filter that its arguments ask for.
-            staged: The name among queues that its messages go to instead, for a filter class.
+            verdict_queue: The name of the queue that its messages wait in for a filter class.
 
         Raises:
             PreconditionFailed: The exchange takes no such binding.
@@ -193,12 +196,12 @@ class Topology:
             link(exchange, below)
         exchange.outgoing[binding] = None
         exchange.router.add(binding)
-        if staged is not None:
-            exchange.staged[binding] = staged
+        if verdict_queue is not None:
+            exchange.verdict_queues[binding] = verdict_queue
         if wanted is not None:
             exchange.filters.add(binding, wanted)
             look_again(exchange)
-        self._tell_filtered(binding, wanted, staged, comes=True)
+        self._tell_filtered(binding, wanted, verdict_queue, comes=True)
         return True
 
     def unbind(self, binding: Binding) -> bool:
@@ -206,10 +209,10 @@ class Topology:
         exchange = self.exchanges[binding.source]
         if binding not in exchange.outgoing:
             return False
-        wanted, staged = exchange.filters.of(binding), exchange.staged.get(binding)
+        wanted, verdict_queue = exchange.filters.of(binding), exchange.verdict_queues.get(binding)
         self._detach(binding)
         look_again(exchange)
-        self._tell_filtered(binding, wanted, staged, comes=False)
+        self._tell_filtered(binding, wanted, verdict_queue, comes=False)
         return True
 
     def _detach(self, binding: Binding) -> None:
@@ -217,7 +220,7 @@ class Topology:
         exchange = self.exchanges[binding.source]
         exchange.router.remove(binding)
         del exchange.outgoing[binding]
-        exchange.staged.pop(binding, None)
+        exchange.verdict_queues.pop(binding, None)
         exchange.filters.remove(binding)
         if binding.destination_kind == "queue":
             del self._queues[binding.destination][binding]
@@ -228,7 +231,7 @@ class Topology:
 
     # ------------------------------------------------------------------ routing
 
-    def resolve(self, exchange: Exchange, message: Message) -> Reached:
+    def resolve(self, exchange: ExchangeState, message: RoutedMessage) -> Reached:
         """Returns what a message comes to that is published to an exchange.
 
         The order depends only on the order in which bindings were made, and on the message.
@@ -246,7 +249,7 @@ class Topology:
             exchange.router.check_published(key)
         return self.reach(exchange, message)
 
-    def reach(self, exchange: Exchange, message: Message) -> Reached:
+    def reach(self, exchange: ExchangeState, message: RoutedMessage) -> Reached:
         """Returns what a message comes to that comes to an exchange, published to it or not.
 
         What that exchange itself does about a delay was decided before.
@@ -255,7 +258,7 @@ class Topology:
             return Reached([key for key in message.keys if key in self._queues], [], [], [])
         queues: dict[str, None] = {}
         filtered: list[tuple[Filter, str]] = []
-        delaying: list[Exchange] = []
+        delaying: list[ExchangeState] = []
         keepers: list[str] = []
         visited = {exchange: None}
         pending = [exchange]
@@ -277,7 +280,7 @@ class Topology:
         sometimes = [(wanted, name) for wanted, name in filtered if name not in queues]
         return Reached(list(queues), sometimes, keepers, delaying)
 
-    def _filters_below(self, exchange: Exchange, message: Message) -> list[Filter]:
+    def _filters_below(self, exchange: ExchangeState, message: RoutedMessage) -> list[Filter]:
         """Returns all filters that may matter to messages with these keys, wherever they come."""
         filters: list[Filter] = []
         visited = {exchange: None}
@@ -290,7 +293,7 @@ class Topology:
             names = [
                 way.destination
                 for way in ways
-                if way.destination_kind == "exchange" and way not in visiting.staged
+                if way.destination_kind == "exchange" and way not in visiting.verdict_queues
             ]
             if not without and visiting.alternate is not None:
                 names.append(visiting.alternate)
@@ -313,7 +316,12 @@ class Topology:
         forget_routes(exchanges, keys.pop() if len(keys) == 1 else None)
 
     def _tell_filtered(
-        self, binding: Binding, wanted: MessageFilter | None, staged: str | None, *, comes: bool
+        self,
+        binding: Binding,
+        wanted: MessageFilter | None,
+        verdict_queue: str | None,
+        *,
+        comes: bool,
     ) -> None:
         """Tells all caches concerned that this binding came or went.
 
@@ -321,12 +329,12 @@ class Topology:
         forget routes: making one anew costs as much as there are filters.
         """
         exchange = self.exchanges[binding.source]
-        to_queue = binding.destination_kind == "queue" or staged is not None
+        to_queue = binding.destination_kind == "queue" or verdict_queue is not None
         meets = exchange.router.keys_of(binding)
         if wanted is None or meets is None or not to_queue or self.cached_as is None:
             self._forget_bindings([binding])
             return
-        queue = self.cached_as(staged or binding.destination)
+        queue = self.cached_as(verdict_queue or binding.destination)
         exchange.routes.amend(meets, wanted.engine, queue, comes)
         for above in with_all_above([exchange]):
             if above is not exchange:
@@ -340,8 +348,8 @@ class Topology:
 
 
 def _visit(
-    exchange: Exchange,
-    message: Message,
+    exchange: ExchangeState,
+    message: RoutedMessage,
     queues: dict[str, None],
     filtered: list[tuple[Filter, str]],
 ) -> list[str]:
@@ -354,12 +362,12 @@ def _visit(
     elif exchange.filters:
         assert not exchange.decides
         met, some = exchange.filters.split(met)
-        goals = exchange.staged
+        goals = exchange.verdict_queues
         filtered += [(wanted.engine, goals.get(one, one.destination)) for one, wanted in some]
     for binding in met:
-        goal = exchange.staged.get(binding, binding.destination)
+        goal = exchange.verdict_queues.get(binding, binding.destination)
         routed = True
-        if binding.destination_kind == "queue" or binding in exchange.staged:
+        if binding.destination_kind == "queue" or binding in exchange.verdict_queues:
             queues[goal] = None
         else:
             exchanges.append(goal)

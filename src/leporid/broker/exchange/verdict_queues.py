@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from leporid.broker.exchange.exchange import Exchange
+from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.filter.filter_arguments import class_of
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredVerdictQueue
@@ -29,7 +29,7 @@ PREFIX: Final = "\udc00"
 
 
 @dataclass(eq=False)
-class Staged:
+class VerdictQueueState:
     """The place where messages of a binding wait; stands among the queues of a route.
 
     Attributes:
@@ -50,7 +50,7 @@ class Staged:
         return self.binding.destination if self.binding.destination_kind == "queue" else ""
 
 
-class Stagings:
+class VerdictQueues:
     """The places of one virtual host.
 
     Args:
@@ -63,23 +63,23 @@ class Stagings:
         self._vhost = vhost
         self._recorder = recorder
         self._new_id = new_id
-        self._by_binding: dict[Binding, Staged] = {}
-        self._by_key: dict[str, Staged] = {}
+        self._by_binding: dict[Binding, VerdictQueueState] = {}
+        self._by_key: dict[str, VerdictQueueState] = {}
         # Whose bindings are not there, or not any more.
-        self._leaving: dict[Staged, None] = {}
+        self._leaving: dict[VerdictQueueState, None] = {}
         self._made = 0
 
-    def __iter__(self) -> Iterator[Staged]:
+    def __iter__(self) -> Iterator[VerdictQueueState]:
         return iter(self._by_binding.values())
 
     @property
-    def by_key(self) -> Mapping[str, Staged]:
+    def by_key(self) -> Mapping[str, VerdictQueueState]:
         """All of them, by their names for the topology."""
         return self._by_key
 
     def begin(
-        self, binding: Binding, source: Exchange, destination: Exchange | QueueState
-    ) -> Staged | None:
+        self, binding: Binding, source: ExchangeState, destination: ExchangeState | QueueState
+    ) -> VerdictQueueState | None:
         """A binding is made: return where its messages wait; None if it asks no class.
 
         What still waits for a verdict from when there was such a binding before is judged first.
@@ -95,7 +95,9 @@ class Stagings:
         self._leaving.pop(found, None)
         return found
 
-    def restore(self, number: int, binding: Binding, destination: Exchange | QueueState) -> Staged:
+    def restore(
+        self, number: int, binding: Binding, destination: ExchangeState | QueueState
+    ) -> VerdictQueueState:
         """Make the place of a binding; nothing is recorded. It leaves unless `begin` is called."""
         name = class_of(binding.arguments) or ""
         routing = self._vhost.routing
@@ -104,7 +106,7 @@ class Stagings:
         def elsewhere(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
             # By its name: it may be gone while something of the binding waits.
             asked = self._vhost.find_exchange(binding.source) if to_queue else destination
-            if not isinstance(asked, Exchange):
+            if not isinstance(asked, ExchangeState):
                 return []
             return routing.alternate(asked, published_to, keys, properties)
 
@@ -120,7 +122,7 @@ class Stagings:
 
             engine = self._vhost.engine.verdict_queue(number, name, None, routed, elsewhere)
         self._made += 1
-        found = Staged(binding, f"{PREFIX}{self._made}", number, engine)
+        found = VerdictQueueState(binding, f"{PREFIX}{self._made}", number, engine)
         self._leaving[found] = None
         self._by_binding[binding] = self._by_key[found.key] = found
         return found
@@ -132,7 +134,7 @@ class Stagings:
             self._leaving[found] = None
             self.settle()
 
-    def destination_gone(self, destination: Exchange | QueueState) -> None:
+    def destination_gone(self, destination: ExchangeState | QueueState) -> None:
         """A queue or exchange is gone, and what was on its way there goes with it."""
         kind = "queue" if isinstance(destination, QueueState) else "exchange"
         for found in list(self):
@@ -162,7 +164,7 @@ class Stagings:
         """Return the bindings that are gone, while something of them waits for one class."""
         return [found.binding for found in self._leaving if found.engine.name == name]
 
-    def _drop(self, found: Staged) -> None:
+    def _drop(self, found: VerdictQueueState) -> None:
         del self._by_binding[found.binding], self._by_key[found.key]
         self._leaving.pop(found, None)
         found.engine.retire()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from leporid.amqp.tables import Value
     from leporid.broker.vhost import VirtualHost
-    from leporid.engine.connection.group_retries import GroupRetries as Engine
+    from leporid.engine.connection.group_retries import GroupRetries
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def _whole(arguments: Arguments, name: str) -> int | None:
     return int(value) if isinstance(value, int) else None
 
 
-class GroupRetries:
+class GroupRetriesState:
     """The retries of one group.
 
     Args:
@@ -102,7 +102,7 @@ class GroupRetries:
         engine: what keeps the messages.
     """
 
-    def __init__(self, vhost: VirtualHost, title: str, number: int, engine: Engine) -> None:
+    def __init__(self, vhost: VirtualHost, title: str, number: int, engine: GroupRetries) -> None:
         self.number = number
         self.engine = engine
         self._vhost = vhost

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
-from leporid.broker.group.group_retries import RETRY_ARGUMENTS, GroupRetries, options_of
+from leporid.broker.group.group_retries import RETRY_ARGUMENTS, GroupRetriesState, options_of
 from leporid.broker.group.members import Group, Member
 from leporid.broker.settings.values import (
     GROUP,
@@ -183,7 +183,7 @@ class Groups:
 
     def _add_retries(self, group: Group, number: int) -> None:
         engine = self.vhost.engine.group_retries(number, f"retries of {group.name}")
-        group.retries = GroupRetries(self.vhost, group.title, number, engine)
+        group.retries = GroupRetriesState(self.vhost, group.title, number, engine)
 
     # ------------------------------------------------------------------ leaving
 

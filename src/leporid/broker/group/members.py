@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.filter.filter_arguments import class_of
 from leporid.broker.group.assignment import Coordinator, Moves
-from leporid.broker.queue.queue import QueueState, Subscription
+from leporid.broker.queue.queue import ConsumerState, QueueState
 from leporid.broker.settings.values import Arguments
 from leporid.broker.stream.readers import Bookmark
 
 if TYPE_CHECKING:
     from leporid.broker.connection.channel import ChannelState
-    from leporid.broker.group.group_retries import GroupRetries
+    from leporid.broker.group.group_retries import GroupRetriesState
     from leporid.broker.group.groups import Groups
     from leporid.engine.connection.consumer import Consumer
     from leporid.engine.connection.credit import Credit
@@ -40,7 +40,7 @@ class Reading:
     member: Member
     consumer: StreamConsumer
     bookmark: Bookmark
-    subscription: Subscription | None = None
+    subscription: ConsumerState | None = None
     """None once it was stopped."""
     until_ms: int = 0
     """When it is over although something is not settled; 0 until the stop was noticed."""
@@ -50,7 +50,7 @@ class Reading:
         """Whether nothing that was delivered is unsettled."""
         return not self.consumer.has_unsettled
 
-    def lose(self, _subscription: Subscription) -> None:
+    def lose(self, _subscription: ConsumerState) -> None:
         """The stream is going."""
         self.member.group.lose(self)
 
@@ -89,7 +89,7 @@ class Group:
         # Arguments that all members have: what is for the group, and its retries.
         self.agreed = agreed
         # None until the members ask for some.
-        self.retries: GroupRetries | None = None
+        self.retries: GroupRetriesState | None = None
         # When it had members last; 0 for not known. By the wall's clock, for people.
         self.used_ms = 0
         # When that was noticed, by the clock that nobody sets; 0 while it has some.
@@ -258,7 +258,7 @@ class Group:
             consumer.retries = self.retries.engine
         bookmark = vhost.bookmarks.open(partition, self.name, consumer)
         reading = Reading(partition, member, consumer, bookmark)
-        reading.subscription = Subscription(
+        reading.subscription = ConsumerState(
             member.tag, partition, reading, False, consumer, filter_class=class_of(self.agreed)
         )
         partition.add(reading.subscription)

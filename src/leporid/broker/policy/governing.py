@@ -19,7 +19,7 @@ from leporid.broker.settings import effects
 from leporid.broker.stored import StoredExchange, StoredPolicy, StoredQueue
 
 if TYPE_CHECKING:
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.topology import Topology
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.settings.redeclaring import Redeclare
@@ -116,7 +116,7 @@ class Governor:
         self._recorder.put(StoredQueue.of(self._vhost.name, queue))
 
     def adopt_exchange(
-        self, exchange: Exchange, arguments: Arguments, *, auto_delete: bool
+        self, exchange: ExchangeState, arguments: Arguments, *, auto_delete: bool
     ) -> None:
         """Give an exchange another alternate exchange, which was checked, now.
 

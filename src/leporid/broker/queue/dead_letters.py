@@ -22,7 +22,7 @@ from leporid.engine.internal.delays import delay_of
 from leporid.engine.wire.rewrites import DelayTooLong
 
 if TYPE_CHECKING:
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.routing import Target
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.queue.queue import Queue
@@ -152,7 +152,7 @@ class DeadLetters:
         """Return the name of the queue that a message with these headers died in."""
         return self._name
 
-    def _route(self, target: Exchange, keys: Sequence[str], properties: bytes) -> list[Target]:
+    def _route(self, target: ExchangeState, keys: Sequence[str], properties: bytes) -> list[Target]:
         if target.delaying and delay_of(properties):
             for key in keys:
                 target.router.check_published(key)

@@ -36,12 +36,12 @@ class Owner(Protocol):
 class Subscriber(Protocol):
     """A channel, as far as a queue cares that loses its consumers."""
 
-    def lose(self, subscription: Subscription) -> None:
+    def lose(self, subscription: ConsumerState) -> None:
         """The queue is going: stop consuming, and have the client told."""
 
 
 @dataclass(eq=False, slots=True)
-class Subscription:
+class ConsumerState:
     """What basic.consume made."""
 
     tag: str
@@ -89,9 +89,9 @@ class QueueState:
     engine: Queue
     owner: Owner | None = None
     """The connection that an exclusive queue belongs to."""
-    subscriptions: dict[Subscription, None] = field(default_factory=dict)
+    subscriptions: dict[ConsumerState, None] = field(default_factory=dict)
     """Its consumers, the oldest first."""
-    exclusive_subscription: Subscription | None = None
+    exclusive_subscription: ConsumerState | None = None
     stream: Stream | None = None
     """The engine's half once more if it is a stream; None if it is not."""
     reader_offsets: dict[str, int] = field(default_factory=dict)
@@ -131,13 +131,13 @@ class QueueState:
         """Whether it was declared with x-single-active-consumer."""
         return self.arguments.get("x-single-active-consumer") is True
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: ConsumerState) -> None:
         """Note a new consumer."""
         self.subscriptions[subscription] = None
         if subscription.exclusive:
             self.exclusive_subscription = subscription
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: ConsumerState) -> None:
         """Note that a consumer is gone."""
         del self.subscriptions[subscription]
         if self.exclusive_subscription is subscription:

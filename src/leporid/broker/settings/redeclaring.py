@@ -28,8 +28,8 @@ from leporid.broker.settings.values import exchange_name
 
 if TYPE_CHECKING:
     from leporid.amqp.methods import ExchangeDeclare, QueueDeclare
-    from leporid.broker.connection.session import Session
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.connection.session import ConnectionState
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.settings.values import Arguments
 
@@ -45,7 +45,7 @@ DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 _TYPE: Final = ("x-queue-type",)
 
 
-def redeclare_queue(session: Session, queue: QueueState, method: QueueDeclare) -> None:
+def redeclare_queue(session: ConnectionState, queue: QueueState, method: QueueDeclare) -> None:
     """Agree that a queue is there already, as it is or as it is to be.
 
     Raises:
@@ -88,7 +88,7 @@ def redeclare_queue(session: Session, queue: QueueState, method: QueueDeclare) -
 
 
 def check_dead_letter_exchange(
-    session: Session, name: str, title: str, arguments: Arguments
+    session: ConnectionState, name: str, title: str, arguments: Arguments
 ) -> None:
     """Check that the user may read the queue and write to its dead-letter exchange, if it has one.
 
@@ -102,7 +102,9 @@ def check_dead_letter_exchange(
         session.check("write", "exchange", exchange)
 
 
-def redeclare_exchange(session: Session, exchange: Exchange, method: ExchangeDeclare) -> None:
+def redeclare_exchange(
+    session: ConnectionState, exchange: ExchangeState, method: ExchangeDeclare
+) -> None:
     """Agree that an exchange is there already, as it is or as it is to be.
 
     Raises what `redeclare_queue` raises.
@@ -138,7 +140,9 @@ def redeclare_exchange(session: Session, exchange: Exchange, method: ExchangeDec
         )
 
 
-def check_alternate_exchange(session: Session, name: str, title: str, arguments: Arguments) -> None:
+def check_alternate_exchange(
+    session: ConnectionState, name: str, title: str, arguments: Arguments
+) -> None:
     """Check that the user may read the exchange and write to its alternate, if it has one.
 
     Raises what `check_dead_letter_exchange` raises.
@@ -169,7 +173,7 @@ def _fixed(check: Callable[[], None]) -> None:
         raise PreconditionFailed(f"{_reason(fault)}; that cannot change in place") from None
 
 
-def _warn(session: Session, title: str, differences: Iterable[Difference]) -> None:
+def _warn(session: ConnectionState, title: str, differences: Iterable[Difference]) -> None:
     logger.warning(
         "%s declares %s otherwise, and gets what is there: %s",
         session.name,
@@ -178,7 +182,7 @@ def _warn(session: Session, title: str, differences: Iterable[Difference]) -> No
     )
 
 
-def _say_adopted(session: Session, title: str, differences: Iterable[Difference]) -> None:
+def _say_adopted(session: ConnectionState, title: str, differences: Iterable[Difference]) -> None:
     logger.info(
         "%s declares %s otherwise, which is adopted: %s",
         session.name,

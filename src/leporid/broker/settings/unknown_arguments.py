@@ -26,7 +26,7 @@ from leporid.broker.settings.table import NAMES, Place
 from leporid.broker.settings.values import GROUP
 
 if TYPE_CHECKING:
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.types import Binding
     from leporid.broker.settings.values import Arguments
     from leporid.engine.engine import Engine
@@ -139,7 +139,7 @@ class UnknownArguments:
                     found = UnknownArgument("consumer", "queue", queue, key, None, _NO_GROUP)
                     self._note(found, "doubtful", title, by)
 
-    def check_binding(self, source: Exchange, binding: Binding, by: str) -> None:
+    def check_binding(self, source: ExchangeState, binding: Binding, by: str) -> None:
         """Look at the arguments of a binding from an exchange; raises as `check_queue`."""
         arguments = binding.arguments
         if not arguments:

@@ -22,7 +22,7 @@ from leporid.broker.settings.equivalence import check_same
 from leporid.broker.settings.values import Arguments
 
 if TYPE_CHECKING:
-    from leporid.broker.exchange.exchange import Exchange
+    from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.vhost import VirtualHost
 
@@ -147,7 +147,7 @@ def declare(vhost: VirtualHost, wanted: Plan) -> bool:
     return True
 
 
-def _check_same(vhost: VirtualHost, exchange: Exchange, wanted: Plan) -> None:
+def _check_same(vhost: VirtualHost, exchange: ExchangeState, wanted: Plan) -> None:
     title = exchange_in(vhost.name, wanted.name)
     if not _is_marked(exchange):
         raise PreconditionFailed(f"{title} is there already, and is not of a partitioned stream")
@@ -218,16 +218,16 @@ def delete(vhost: VirtualHost, name: str) -> None:
         vhost.delete_queue(queue)
 
 
-def _partitioned(vhost: VirtualHost, name: str) -> Exchange | None:
+def _partitioned(vhost: VirtualHost, name: str) -> ExchangeState | None:
     exchange = vhost.find_exchange(name)
     return exchange if exchange is not None and _is_marked(exchange) else None
 
 
-def _is_marked(exchange: Exchange) -> bool:
+def _is_marked(exchange: ExchangeState) -> bool:
     return exchange.arguments.get(MARK) is True
 
 
-def _parts(vhost: VirtualHost, exchange: Exchange) -> list[QueueState]:
+def _parts(vhost: VirtualHost, exchange: ExchangeState) -> list[QueueState]:
     """The partitions, in order.
 
     Who may read a partitioned stream may read these, and a binding to it takes no right to read:
@@ -242,7 +242,7 @@ def _parts(vhost: VirtualHost, exchange: Exchange) -> list[QueueState]:
     return [queue for queue in queues if queue is not None and queue.stream is not None]
 
 
-def _bindings(exchange: Exchange) -> list[Binding]:
+def _bindings(exchange: ExchangeState) -> list[Binding]:
     """The bindings of queues that have a number, in order; others are left out."""
     ordered = [
         (order, binding)

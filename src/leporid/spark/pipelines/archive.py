@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leporid.spark.errors import OptionError
-from leporid.spark.offsets import Limits, Offsets, advance, lag
+from leporid.spark.offsets import BatchLimits, Offsets, advance, lag
 from leporid.spark.pipelines import files
 from leporid.spark.pipelines.decoding import decode, sample_schema
 from leporid.spark.pipelines.origin import EARLIEST, Origin, rows_between
@@ -168,7 +168,7 @@ class Archive:
         for loss in losses:
             log.warning("%s; going on, as records may be lost", loss)
         ahead = self._ahead(current)
-        end = ahead or advance(current, parts, Limits(rows_max=self.plan.commit_rows))
+        end = ahead or advance(current, parts, BatchLimits(rows_max=self.plan.commit_rows))
         rows = rows_between(current, end)
         if not rows:
             return Step(0, lag(current, parts))

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 
 from leporid.spark.checks import moment_ms
 from leporid.spark.errors import DataLossError
-from leporid.spark.offsets import Limits, Offsets, advance
+from leporid.spark.offsets import BatchLimits, Offsets, advance
 from leporid.spark.pipelines.decoding import decode
 from leporid.spark.pipelines.files import REASON
 from leporid.spark.pipelines.origin import Origin
@@ -192,7 +192,7 @@ def _now(origin: Origin, start: Offsets) -> Offsets:
             f"archive and stream do not meet: {error}. Read the archive alone "
             f"(`archived`), or go on in a new one"
         ) from error
-    return advance(current, parts, Limits())
+    return advance(current, parts, BatchLimits())
 
 
 def within(df: DataFrame, first_us: int | None, last_us: int | None) -> DataFrame:

@@ -22,7 +22,7 @@ from leporid.amqp.methods import (
 from leporid.broker.access.access import Credentials, User
 from leporid.broker.access.passwords import from_clear
 from leporid.broker.access.permissions import EVERYTHING
-from leporid.broker.broker import Limits
+from leporid.broker.broker import TuneLimits
 from leporid.broker.connection.methods.connection import CAPABILITIES, Phase
 
 
@@ -175,7 +175,7 @@ def test_negotiation_has_bounds(world: World, channel_max: int, frame_max: int, 
 
 
 def test_without_limits_of_ours_zero_is_fine():
-    world = World(limits=Limits(channel_max=0, frame_max=0))
+    world = World(limits=TuneLimits(channel_max=0, frame_max=0))
     assert tuned(world, 0, 0) == []
     assert tuned(world, 65535, 1 << 30) == []
 

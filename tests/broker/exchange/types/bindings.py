@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.exchange.types import Binding, Message, Router
+from leporid.broker.exchange.types import Binding, RoutedMessage, Router
 
 
 def binding(
@@ -13,10 +13,10 @@ def binding(
     return Binding("x", queue, "queue", key, arguments or {})
 
 
-def message(*keys: str, headers: Mapping[str, Value] | None = None) -> Message:
+def message(*keys: str, headers: Mapping[str, Value] | None = None) -> RoutedMessage:
     """A message with these routing keys, or with an empty one."""
     raw = encode_properties(Properties(headers=dict(headers))) if headers else b""
-    return Message(keys or ("",), raw)
+    return RoutedMessage(keys or ("",), raw)
 
 
 def queues(router: Router, key: str = "", headers: Mapping[str, Value] | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from tests.broker.exchange.types.bindings import binding, message, queues
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Int32, Timestamp, Value
-from leporid.broker.exchange.types import Binding, Message, Router, make_router
+from leporid.broker.exchange.types import Binding, RoutedMessage, Router, make_router
 
 KEYS = [f"order-{number}" for number in range(400)]
 
@@ -100,7 +100,9 @@ def test_of_several_keys_the_first_is_hashed():
 
 def seen(router: Router, properties: list[Properties]) -> list[str]:
     return [
-        next(iter(router.match(Message([f"key {number}"], encode_properties(each))))).destination
+        next(
+            iter(router.match(RoutedMessage([f"key {number}"], encode_properties(each))))
+        ).destination
         for number, each in enumerate(properties)
     ]
 

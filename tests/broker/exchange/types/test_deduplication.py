@@ -5,7 +5,7 @@ from tests.broker.exchange.types.bindings import binding, queues
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Int8, Int32, UInt16, Value
-from leporid.broker.exchange.types import DeduplicationRouter, Message, make_router
+from leporid.broker.exchange.types import DeduplicationRouter, RoutedMessage, make_router
 from leporid.broker.exchange.types.deduplication import SIZE_MAX, TTL_MS_MAX
 
 SIZE = "Missing or invalid argument, 'x-cache-size' must be an integer greater than 0"
@@ -27,9 +27,12 @@ def test_every_binding_is_met_unless_the_message_came_before():
     assert queues(router, "c") == ["one", "two"]
     cache = FakeCache(0, "c", False)
     router.cache = as_engine(cache)
-    assert [each.destination for each in router.match(Message(["c"], b"new"))] == ["one", "two"]
+    assert [each.destination for each in router.match(RoutedMessage(["c"], b"new"))] == [
+        "one",
+        "two",
+    ]
     cache.known.add(b"known")
-    assert list(router.match(Message(["c"], b"known"))) == []
+    assert list(router.match(RoutedMessage(["c"], b"known"))) == []
 
 
 def test_it_says_how_much_is_remembered():
@@ -77,4 +80,4 @@ def test_only_messages_with_the_header_are_remembered():
     router = made(x_cache_size=1)
     for name, kept in (("x-deduplication-header", True), ("other", False)):
         raw = encode_properties(Properties(headers={name: "a"}))
-        assert router.keeps(Message([""], raw)) is kept
+        assert router.keeps(RoutedMessage([""], raw)) is kept

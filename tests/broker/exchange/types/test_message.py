@@ -2,36 +2,36 @@ import pytest
 
 from leporid.amqp.errors import SyntaxFault
 from leporid.amqp.properties import Properties, encode_properties
-from leporid.broker.exchange.types import Message
+from leporid.broker.exchange.types import RoutedMessage
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 
 
 def test_each_key_counts_once():
-    assert Message(["b", "a", "b"]).keys == ("b", "a")
+    assert RoutedMessage(["b", "a", "b"]).keys == ("b", "a")
 
 
 def test_properties_are_decoded_when_somebody_asks():
-    message = Message(["k"], encode_properties(Properties(headers={"a": 1}, message_id="m")))
+    message = RoutedMessage(["k"], encode_properties(Properties(headers={"a": 1}, message_id="m")))
     assert message.headers == {"a": 1}
     assert message.properties.message_id == "m"
     assert message.properties is message.properties
-    nonsense = Message(["k"], b"\xff\xff")
+    nonsense = RoutedMessage(["k"], b"\xff\xff")
     with pytest.raises(SyntaxFault):
         _ = nonsense.properties
 
 
 def test_a_message_without_properties_has_no_headers():
-    assert Message(["k"]).headers == {}
-    assert Message(["k"], encode_properties(Properties(message_id="m"))).headers == {}
+    assert RoutedMessage(["k"]).headers == {}
+    assert RoutedMessage(["k"], encode_properties(Properties(message_id="m"))).headers == {}
 
 
 def test_it_says_where_it_goes():
-    assert repr(Message(["a", "b"])) == "<Message ('a', 'b')>"
+    assert repr(RoutedMessage(["a", "b"])) == "<Message ('a', 'b')>"
 
 
 def test_filters_are_asked_with_the_names_it_was_published_with():
-    message = Message(["k", "copy"], encode_properties(Properties(headers={"n": 1})), "x")
+    message = RoutedMessage(["k", "copy"], encode_properties(Properties(headers={"n": 1})), "x")
     for text, passes in (
         ("n = 1 AND exchange = 'x' AND routing_key = 'k'", True),
         ("n = 2", False),
@@ -42,6 +42,6 @@ def test_filters_are_asked_with_the_names_it_was_published_with():
 
 
 def test_without_properties_it_may_stand_for_itself_or_for_all_with_its_keys():
-    assert Message(["k"]).known
-    assert Message(["k"]).passes(Selector(program("n IS NULL").code))
-    assert not Message(["k"], None).known
+    assert RoutedMessage(["k"]).known
+    assert RoutedMessage(["k"]).passes(Selector(program("n IS NULL").code))
+    assert not RoutedMessage(["k"], None).known

@@ -3,7 +3,7 @@ from tests.broker.exchange.types.bindings import binding, message, queues
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Int8, Int16, Int32, UInt16, Value
-from leporid.broker.exchange.types import Message, make_router
+from leporid.broker.exchange.types import RoutedMessage, make_router
 from leporid.broker.exchange.types.recent_history import RecentHistoryRouter
 
 
@@ -63,7 +63,7 @@ def test_a_message_may_say_that_it_is_not_to_be_kept(headers: dict[str, Value], 
 
 
 def test_other_messages_are_not_decoded():
-    assert RecentHistoryRouter().keeps(Message(["k"], b"nonsense"))
+    assert RecentHistoryRouter().keeps(RoutedMessage(["k"], b"nonsense"))
 
 
 def test_no_route_may_be_kept_since_each_message_counts():

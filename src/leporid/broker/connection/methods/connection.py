@@ -33,7 +33,7 @@ from leporid.amqp.tables import Value
 from leporid.broker.access.access import MECHANISMS, Credentials, parse_response
 
 if TYPE_CHECKING:
-    from leporid.broker.connection.session import Session
+    from leporid.broker.connection.session import ConnectionState
 
 CHANNEL_MAX_MIN: Final = 1
 """RabbitMQ refuses nothing but a channel_max of less than one channel."""
@@ -77,7 +77,7 @@ def stranger(header: bytes) -> str:
     return f"it does not speak AMQP: it began with {header!r}"
 
 
-def start(session: Session) -> None:
+def start(session: ConnectionState) -> None:
     """Offer the connection; the protocol header was ours."""
     properties: dict[str, Value] = {"capabilities": dict(CAPABILITIES), **session.broker.identity}
     session.send(
@@ -92,7 +92,7 @@ def start(session: Session) -> None:
     )
 
 
-def start_ok(session: Session, method: ConnectionStartOk) -> None:
+def start_ok(session: ConnectionState, method: ConnectionStartOk) -> None:
     """connection.start-ok: the client's properties and its login."""
     session.phase = Phase.SECURING
     session.client_properties = method.client_properties
@@ -118,7 +118,7 @@ def start_ok(session: Session, method: ConnectionStartOk) -> None:
     session.broker.offload(verify, verified)
 
 
-def _admit(session: Session, credentials: Credentials) -> None:
+def _admit(session: ConnectionState, credentials: Credentials) -> None:
     user = session.broker.access.admit(credentials, session.peer_is_loopback)
     session.enter_as(user)
     limits = session.broker.limits
@@ -126,7 +126,7 @@ def _admit(session: Session, credentials: Credentials) -> None:
     session.send(0, ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat_s))
 
 
-def tune_ok(session: Session, method: ConnectionTuneOk) -> None:
+def tune_ok(session: ConnectionState, method: ConnectionTuneOk) -> None:
     """connection.tune-ok: the client may ask for less than was offered."""
     limits = session.broker.limits
     _check_tuned("frame_max", method.frame_max, FRAME_MIN_SIZE, limits.frame_max)
@@ -154,7 +154,7 @@ def _check_tuned(name: str, value: int, low: int, high: int) -> None:
     raise fault
 
 
-def open_vhost(session: Session, method: ConnectionOpen) -> None:
+def open_vhost(session: ConnectionState, method: ConnectionOpen) -> None:
     """connection.open: which virtual host it is for."""
     name = method.virtual_host
     vhost = session.broker.vhosts.get(name)
@@ -166,12 +166,12 @@ def open_vhost(session: Session, method: ConnectionOpen) -> None:
     session.send(0, ConnectionOpenOk())
 
 
-def update_secret(_session: Session, _method: ConnectionUpdateSecret) -> Method:
+def update_secret(_session: ConnectionState, _method: ConnectionUpdateSecret) -> Method:
     """connection.update-secret: our users' passwords do not expire, so nothing changes."""
     return ConnectionUpdateSecretOk()
 
 
-def close(session: Session, _method: ConnectionClose) -> None:
+def close(session: ConnectionState, _method: ConnectionClose) -> None:
     """connection.close, also while ours is under way, and as often as the client says it."""
     session.release()
     session.phase = Phase.CLOSED
@@ -179,7 +179,7 @@ def close(session: Session, _method: ConnectionClose) -> None:
     session.connection.await_eof()
 
 
-def close_ok(session: Session, _method: ConnectionCloseOk) -> None:
+def close_ok(session: ConnectionState, _method: ConnectionCloseOk) -> None:
     """connection.close-ok: the client has read why."""
     session.phase = Phase.CLOSED
     session.connection.finish()
@@ -193,7 +193,7 @@ def unexpected_frame(payload: bytes) -> UnexpectedFrame:
     return UnexpectedFrame(f"type 1, {amount} octets = <<{octets}>>")
 
 
-Handler = Callable[["Session", Any], Method | None]
+Handler = Callable[["ConnectionState", Any], Method | None]
 
 # What each phase accepts; from CLOSING on, everything else is ignored instead of refused.
 HANDLERS: Final[dict[Phase, dict[type[Method], Handler]]] = {

@@ -36,7 +36,7 @@ from leporid.broker.exchange.types.delayed import (
 from leporid.broker.exchange.types.direct import DirectRouter
 from leporid.broker.exchange.types.fanout import FanoutRouter
 from leporid.broker.exchange.types.headers import HeadersRouter
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.modulus_hash import ModulusHashRouter
 from leporid.broker.exchange.types.random_choice import RandomRouter
 from leporid.broker.exchange.types.recent_history import RecentHistoryRouter
@@ -52,7 +52,7 @@ __all__ = [
     "Binding",
     "DeduplicationRouter",
     "DestinationKind",
-    "Message",
+    "RoutedMessage",
     "Router",
     "is_exchange_type",
     "make_router",

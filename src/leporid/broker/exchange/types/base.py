@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, Self
 
 from leporid.amqp.tables import Value
 from leporid.amqp.values import typed
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.strict_keys import check_pattern, check_plain_key
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
 
@@ -122,7 +122,7 @@ class Router(ABC):
         """Removes a binding that is there."""
 
     @abstractmethod
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings that a message meets, each once, to be used before any change."""
 
     def spread_keys(self) -> Sequence[str]:
@@ -132,7 +132,7 @@ class Router(ABC):
         """
         return ()
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: RoutedMessage) -> bool:
         """Whether the exchange keeps or remembers a message; only asked if it does with some."""
         return True
 

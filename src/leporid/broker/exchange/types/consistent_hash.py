@@ -21,7 +21,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text, type_name
 from leporid.broker.exchange.types.base import Binding, Router
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.engine.routing.rendezvous import Rendezvous
 
 HASH_HEADER: Final = "hash-header"
@@ -34,7 +34,7 @@ WEIGHT_MAX: Final = 10_000
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 # Takes out of a message what is hashed.
-_Pick = Callable[[Message], Value]
+_Pick = Callable[[RoutedMessage], Value]
 
 
 class ConsistentHashRouter(Router):
@@ -94,7 +94,7 @@ class ConsistentHashRouter(Router):
         if not bindings:
             del self._bindings[name]
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding of the destination that the message belongs to."""
         name = self._shares.choose(_octets(self._pick(message)))
         return () if name is None else list(self._bindings[name])[:1]
@@ -121,7 +121,7 @@ def _text(arguments: Mapping[str, Value], name: str) -> str | None:
     raise PreconditionFailed(f"invalid type '{type_name(value)}' for arg '{name}'")
 
 
-def _first_key(message: Message) -> str:
+def _first_key(message: RoutedMessage) -> str:
     return message.keys[0]
 
 

@@ -17,7 +17,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.types.base import Binding
 from leporid.broker.exchange.types.fanout import FanoutRouter
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 
 if TYPE_CHECKING:
     from leporid.engine.queue.exchange_cache import ExchangeCache
@@ -81,13 +81,13 @@ class DeduplicationRouter(FanoutRouter):
             )
         return cls(strict_keys=strict_keys, size=size, ttl_ms=ttl_ms, lasting=persistence == "disk")
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns all bindings, or none."""
         if self.cache is not None and self.cache.has(message.raw):
             return ()
         return super().match(message)
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: RoutedMessage) -> bool:
         """Whether a message is to be remembered: the engine looks closer."""
         return HEADER in message.raw
 

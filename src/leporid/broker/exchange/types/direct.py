@@ -6,7 +6,7 @@ Invariant: a key without bindings takes no memory.
 from collections.abc import Callable, Iterable
 
 from leporid.broker.exchange.types.base import Binding, Router
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 
 
 class DirectRouter(Router):
@@ -27,7 +27,7 @@ class DirectRouter(Router):
         if not bindings:
             del self._by_key[binding.key]
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings whose key is one of the message's."""
         return [binding for key in message.keys for binding in self._by_key.get(key, ())]
 

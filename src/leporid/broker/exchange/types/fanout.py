@@ -6,7 +6,7 @@ Invariant: the answer is always all bindings, in the order they were made.
 from collections.abc import Callable, Iterable
 
 from leporid.broker.exchange.types.base import Binding, Router
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 
 
 class FanoutRouter(Router):
@@ -24,7 +24,7 @@ class FanoutRouter(Router):
         """Takes it out."""
         del self._bindings[binding]
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns all bindings."""
         return self._bindings
 

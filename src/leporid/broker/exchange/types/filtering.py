@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from leporid.broker.exchange.types.base import Binding
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.filter.filter_arguments import MessageFilter
 from leporid.engine.selectors.selector_set import SelectorSet
 
@@ -68,7 +68,7 @@ class BindingFilters:
                 some.append((binding, found[0]))
         return without, some
 
-    def met(self, bindings: Iterable[Binding], message: Message) -> list[Binding]:
+    def met(self, bindings: Iterable[Binding], message: RoutedMessage) -> list[Binding]:
         """Returns those of the bindings that have no filter, or one that a message passes."""
         met, some = self.split(bindings)
         if len(some) * ONE_BY_ONE < len(self._filters):

@@ -21,7 +21,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import LongString, Value
 from leporid.amqp.values import comparable, erlang_text, type_name
 from leporid.broker.exchange.types.base import Binding, Router
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
 
 X_MATCH: Final = "x-match"
@@ -105,7 +105,7 @@ class HeadersRouter(Router):
                 if not by_value:
                     del self._waiting[name]
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings whose terms the headers meet."""
         matched = dict(self._unconditional)
         if self._waiting:

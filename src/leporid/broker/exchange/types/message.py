@@ -18,7 +18,7 @@ _NONE: Final[Mapping[str, Value]] = {}
 _NO_PROPERTIES: Final = b"\0\0"
 
 
-class Message:
+class RoutedMessage:
     """What a message is routed by.
 
     Attributes:

@@ -15,7 +15,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 from leporid.broker.exchange.types.base import Binding, Router
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.phash2 import phash2_of_binaries
 
 
@@ -37,7 +37,7 @@ class ModulusHashRouter(Router):
             at += 1
         del self._bindings[at]
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding that the message's keys choose."""
         if not self._bindings:
             return ()

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.types.base import Binding, Router
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 
 _WORD: Final = (1 << 64) - 1
 
@@ -51,7 +51,7 @@ class RandomRouter(Router):
             self._bindings[at] = last
             self._places[last] = at
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns any one of the bindings."""
         if not self._bindings:
             return ()

@@ -15,7 +15,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text, type_name
 from leporid.broker.exchange.types.fanout import FanoutRouter
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 
 LENGTH_ARGUMENT: Final = "x-recent-history-length"
 NO_STORE_HEADER: Final = "x-recent-history-no-store"
@@ -60,7 +60,7 @@ class RecentHistoryRouter(FanoutRouter):
             )
         return cls(strict_keys=strict_keys, length=length)
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: RoutedMessage) -> bool:
         """Whether a message is kept: unless it says that it should not be."""
         # Most messages do not, and need not be decoded to know it.
         return (

@@ -18,7 +18,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text
 from leporid.broker.exchange.types.base import Binding, Router
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.murmur3 import murmur3_32
 
 SEED: Final = 104729
@@ -71,7 +71,7 @@ class SuperStreamRouter(Router):
         if not bindings:
             del self._by_number[binding.key]
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding of each key's partition, if there is one."""
         if not self._count:
             return ()

@@ -9,7 +9,7 @@ Invariant: keys that come and go leave nothing behind.
 from collections.abc import Callable, Iterable
 
 from leporid.broker.exchange.types.base import Binding, Router
-from leporid.broker.exchange.types.message import Message
+from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.engine.routing.patterns import Patterns
 
 
@@ -30,7 +30,7 @@ class TopicRouter(Router):
         """Takes it out, and the pattern with its last binding."""
         self._patterns.remove(binding.key, binding)
 
-    def match(self, message: Message) -> Iterable[Binding]:
+    def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings whose patterns one of the keys fits."""
         if len(message.keys) == 1:
             return self._patterns.match(message.keys[0])

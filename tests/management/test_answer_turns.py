@@ -2,11 +2,11 @@
 
 import asyncio
 
-from leporid.management.turns import Turns
+from leporid.management.answer_turns import AnswerTurns
 
 
 async def test_one_turn_a_round_in_the_order_of_asking():
-    turns = Turns()
+    turns = AnswerTurns()
     log: list[str] = []
 
     async def work(name: str) -> None:
@@ -27,7 +27,7 @@ async def test_one_turn_a_round_in_the_order_of_asking():
 
 
 async def test_who_goes_away_leaves_the_turn_to_the_next():
-    turns = Turns()
+    turns = AnswerTurns()
     gone = asyncio.create_task(turns.next())
     stays = asyncio.create_task(turns.next())
     await asyncio.sleep(0)

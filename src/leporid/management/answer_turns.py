@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 
 
-class Turns:
+class AnswerTurns:
     """Gives one turn a round."""
 
     def __init__(self) -> None:

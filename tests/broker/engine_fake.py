@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tests.broker.fake_route_cache import FakeRouteCache
+
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
-from leporid.engine.selectors.filter_counters import FilterCounters
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -290,33 +291,6 @@ class FakeFilterOutcomes:
 
 
 @dataclass(eq=False)
-class FakeRouteCache:
-    name: str
-    resolve: Callable[[str, bytes | None], object]
-    cacheable: bool
-    retired: bool = False
-    make_delays: Callable[[], object] | None = None
-    delaying: bool = False
-    check_key: Callable[[str], None] | None = None
-    spread_keys: Callable[[], Sequence[str]] | None = None
-    questions: FilterCounters = field(default_factory=FilterCounters)
-
-    def forget(self) -> None:
-        pass
-
-    def amend(
-        self, meets: Callable[[str], bool], wanted: object, queue: object, comes: bool, /
-    ) -> None:
-        pass
-
-    def forget_key(self, key: str, /) -> None:
-        pass
-
-    def retire(self) -> None:
-        self.retired = True
-
-
-@dataclass(eq=False)
 class FakeCredit:
     """What readers may have unsettled together."""
 
@@ -505,7 +479,9 @@ class FakeConnection:
                 )
             else:
                 given = None if routes.cacheable else properties
-                found = fake_of(routes, FakeRouteCache).resolve(key, given)
+                resolve = fake_of(routes, FakeRouteCache).resolve
+                assert resolve is not None
+                found = resolve(key, given)
                 if isinstance(found, FakeConditionalRoute):
                     found = found.queues_for(exchange, key, properties)
                 assert isinstance(found, Sequence)

@@ -1,13 +1,14 @@
 """A route cache that keeps what it was told, for tests of whoever must tell it to forget."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from leporid.amqp.tables import Value
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 
 class FakeRouteCache:
-    """Caches routes as the engine's `Source` does, and counts what it is told.
+    """Caches routes as the engine's `RouteCache` does, and counts what it is told.
 
     Attributes:
         cacheable: As in the engine: False asks for every message.
@@ -16,9 +17,10 @@ class FakeRouteCache:
     """
 
     def __init__(
-        self, resolve: Callable[[str, Mapping[str, Value]], list[str]] | None = None
+        self, name: str = "", resolve: Callable[..., Any] | None = None, cacheable: bool = True
     ) -> None:
-        self.cacheable = True
+        self.name = name
+        self.cacheable = cacheable
         self.delaying = False
         self.check_key: Callable[[str], None] | None = None
         self.spread_keys: Callable[[], Sequence[str]] | None = None
@@ -33,7 +35,8 @@ class FakeRouteCache:
         """Answers for one message; the headers are passed on only if they may matter."""
         assert self.resolve is not None
         if not self.cacheable:
-            return self.resolve(key, headers)
+            found: list[str] = self.resolve(key, headers)
+            return found
         if key not in self.routes:
             self.routes[key] = self.resolve(key, {})
         return self.routes[key]

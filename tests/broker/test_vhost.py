@@ -8,7 +8,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.broker.engine_fake import FakeRouteCache, fake_of
+from tests.broker.engine_fake import fake_of
+from tests.broker.fake_route_cache import FakeRouteCache
 from tests.broker.peer import Peer, World
 from tests.broker.recording import Recording
 

@@ -9,10 +9,14 @@ encoded, so that a value's type is never lost on the way.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, fields
-from typing import ClassVar, TypeAlias, TypeVar, get_type_hints
+from typing import ClassVar, TypeAlias, TypeVar
 
 Field: TypeAlias = str | int | bytes
 """What a field of a definition may be; a bool is an int."""
+
+
+# By their annotations, which modules of kinds do not evaluate.
+_TYPES = {"str": str, "int": int, "bool": bool, "bytes": bytes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,7 @@ class Durable:
     @classmethod
     def types(cls) -> dict[str, type]:
         """Return the types of its fields, in order."""
-        hints = get_type_hints(cls)
-        return {name: hints[name] for name in cls.columns()}
+        return {field.name: _TYPES[str(field.type)] for field in fields(cls)}
 
     @property
     def identity(self) -> tuple[Field, ...]:

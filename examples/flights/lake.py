@@ -3,13 +3,13 @@
     python examples/flights/lake.py
 
 1. Starts a broker of its own, with a stream bound to the topic exchange of the flights.
-2. Publishes the first half, has Spark archive it to Parquet, publishes the rest, which stays in the
-   stream.
+2. Publishes the first half, has Spark archive it in a Delta table, publishes the rest, which
+   stays in the stream.
 3. Computes the mean arrival delay per origin and carrier: from archive and live stream as one
    table, from the archive alone after it has caught up, and from the data set without Spark.
 4. Leaves a report on the traffic.
 
-Exit code 0 if all three agree, 1 if not. Needs `pip install leporid[spark]`.
+Exit code 0 if all three agree, 1 if not. Needs `pip install 'leporid[lake]'`.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def run(flights: Sequence[Flight], place: Path) -> bool:
         spark.sparkContext.setLogLevel("ERROR")
         started = time.monotonic()
         rows = archive(spark, STREAM, place / "archive", options=options)
-        say(f"archived {rows:,} flights to Parquet in {time.monotonic() - started:.1f} s")
+        say(f"archived {rows:,} flights to Delta in {time.monotonic() - started:.1f} s")
 
         publish(broker.url, flights, range(half, len(flights)))
         started = time.monotonic()

@@ -67,7 +67,7 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", required=True, type=Path, metavar="DIR", help="the archive's folder"
     )
-    parser.add_argument("--format", default="parquet", help="parquet (default), delta, iceberg")
+    parser.add_argument("--format", default="delta", help="delta (default), iceberg")
     parser.add_argument("--start", default="earliest", help="earliest (default), latest, a time")
     parser.add_argument(
         "--schema", metavar="FIELDS", help='bodies are JSON: "id bigint, name string", or "infer"'

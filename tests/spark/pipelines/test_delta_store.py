@@ -1,12 +1,16 @@
 """What Delta itself finds in a table of the Delta store; test_table_stores.py has the rest."""
 
+import os
+
 import pytest
 
 pytest.importorskip("deltalake")
 
-from tests.spark.pipelines.stores import ends, files
+from tests.spark.pipelines.stores import committed, ends, files
 
+from leporid.spark.pipelines import delta_store
 from leporid.spark.pipelines.delta_store import DeltaStore
+from leporid.spark.pipelines.store import ConflictError
 
 pytestmark = pytest.mark.slow
 
@@ -30,3 +34,46 @@ def test_another_reader_finds_rows_and_days(store):
     rows = DeltaTable(store.root).to_pyarrow_table()
     assert sorted(rows.column("offset").to_pylist()) == list(range(10))
     assert {str(day) for day in rows.column("date").to_pylist()} == {"2026-01-01"}
+
+
+def test_of_two_writers_at_the_same_moment_one_is_refused(store, monkeypatch):
+    monkeypatch.setattr(delta_store, "check_position", lambda *position: None)
+    other = DeltaStore(store.root)
+    stale = other._table()
+    monkeypatch.setattr(other, "_table", lambda: stale)
+    store.commit(files(store, 10, 5), ends(10), ends(15))
+    with pytest.raises(ConflictError, match="another process"):
+        other.commit(files(other, 10, 7), ends(10), ends(17))
+    assert committed(store) == list(range(15))
+
+
+def test_a_commit_that_a_power_cut_emptied_is_made_again(store):
+    store.commit(files(store, 10, 5), ends(10), ends(15))
+    max((store.root / "_delta_log").glob("*.json")).write_bytes(b"")
+    assert store.ends() == ends(10)
+    store.commit(files(store, 10, 7), ends(10), ends(17))
+    assert committed(store) == list(range(17))
+
+
+def test_a_commit_is_on_disk_when_it_returns(store, monkeypatch):
+    synced = []
+    monkeypatch.setattr(delta_store, "sync", lambda path: synced.append(path.name))
+    for at in range(10, 12):
+        store.commit(files(store, at, 1), ends(at), ends(at + 1))
+    assert synced == ["00000000000000000002.json", "_delta_log"] + [
+        "00000000000000000003.json",
+        "_delta_log",
+    ]
+    synced.clear()
+    store.compact(2, 10**8)
+    (merged,) = (path for path in store.state()[0])
+    assert set(synced) >= {merged.rpartition("/")[2], "00000000000000000004.json"}
+
+
+def test_vacuum_removes_old_files_of_a_stopped_run(store):
+    files(store, 99, 1)
+    assert store.vacuum(3600) == 0
+    for path in store.folder.iterdir():
+        os.utime(path, (0, 0))
+    assert store.vacuum(3600) == 1
+    assert committed(store) == list(range(10))

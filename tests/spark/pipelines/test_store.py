@@ -14,7 +14,7 @@ from leporid.spark.pipelines.store import (
     settings_of,
 )
 
-SETTINGS = {"stream": "s", "kind": "parquet", "schema": ""}
+SETTINGS = {"stream": "s", "kind": "delta", "schema": ""}
 
 
 def test_settings_are_kept(tmp_path):
@@ -49,8 +49,20 @@ def test_two_writers_do_not_meet(tmp_path):
 
 
 def test_an_unknown_format_is_named_with_the_nearest(tmp_path):
-    with pytest.raises(OptionError, match=r'"parquet"'):
-        open_store(tmp_path, "parket")
+    with pytest.raises(OptionError, match=r'"delta"'):
+        open_store(tmp_path, "detla")
+
+
+def test_plain_parquet_is_refused_with_what_to_do_instead(tmp_path):
+    with pytest.raises(OptionError, match=r"choose from delta, iceberg; to export one.*parquet"):
+        open_store(tmp_path / "a", "parquet")
+
+
+def test_an_archive_of_the_former_format_is_refused(tmp_path):
+    keep_settings(tmp_path, SETTINGS | {"kind": "parquet"})
+    for read in (existing, settings_of):
+        with pytest.raises(StoreError, match=r"earlier version.*spark.read.parquet.*another fold"):
+            read(tmp_path)
 
 
 def test_a_commit_knows_what_it_is_on(tmp_path):

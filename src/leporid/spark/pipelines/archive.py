@@ -25,6 +25,7 @@ from leporid.spark.pipelines.decoding import decode, sample_schema
 from leporid.spark.pipelines.origin import EARLIEST, Origin, rows_between
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import (
+    FORMATS,
     Store,
     bad_place,
     keep_settings,
@@ -56,7 +57,7 @@ class Plan:
 
     Attributes:
         place: the folder.
-        kind: parquet, delta or iceberg.
+        kind: delta or iceberg.
         start: where a new archive begins: earliest, latest, or a time.
         schema: of JSON bodies: fields as SQL writes them, `infer`, or nothing to keep bytes only.
         freshness_seconds: how old a record may get before it is in the table.
@@ -65,7 +66,7 @@ class Plan:
     """
 
     place: str | Path
-    kind: str = "parquet"
+    kind: str = FORMATS[0]
     start: str = EARLIEST
     schema: str | None = None
     freshness_seconds: float = 10.0
@@ -211,7 +212,11 @@ class Archive:
             self._kept = True
         if self._schema == RAW:
             return files.write(df, self.store.folder, None)
-        return files.write(decode(df, self._schema), self.store.folder, self.bad.folder)
+        df = decode(df, self._schema)
+        good, bad = files.write(df, self.store.folder, self.bad.folder)
+        if not good and not self.store.ends():
+            good = [files.write_empty(df, self.store.folder)]
+        return good, bad
 
     def _tidy(self, added: int) -> None:
         self._small += added

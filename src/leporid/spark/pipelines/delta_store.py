@@ -2,7 +2,12 @@
 
 The executors have written the files; a commit adds their names to the table's log. It holds the
 position twice: as metadata of the commit, to be read, and as the application's transactions, one
-for each partition with the end offset as its version, which Delta keeps for ever.
+for each partition with the end offset as its version, which Delta keeps for ever. By these Delta
+refuses the second of two writers that have begun at the same position.
+
+Invariant: files are on disk before a commit that names them returns, and the commit is, too:
+`deltalake` leaves both to the operating system. A power cut may leave the last commit empty, which
+Delta reads as a commit without files and position; what it held is then archived again.
 """
 
 from __future__ import annotations
@@ -15,13 +20,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from leporid.spark.offsets import Key, Offsets, from_json, to_json
-from leporid.spark.pipelines.files import DataFile
-from leporid.spark.pipelines.store import StoreError, check_position
+from leporid.spark.pipelines.files import DataFile, sync
+from leporid.spark.pipelines.store import ConflictError, StoreError, check_position
 
 ENDS = "leporid.ends"
+
+# Old versions lose their files when these are vacuumed, so nobody needs their commits for long;
+# Delta's own 30 days are a quarter of a million files, with a commit every ten seconds.
+SETTINGS = {"delta.logRetentionDuration": "interval 1 days"}
 
 
 class DeltaStore:
@@ -74,20 +84,33 @@ class DeltaStore:
         check_position(self.root, self._ends(table), before)
         schema = self._schema(table, files)
         if table is None:
-            table = DeltaTable.create(self.root, schema, partition_by=["date"], mode="ignore")
+            table = DeltaTable.create(
+                self.root, schema, partition_by=["date"], mode="ignore", configuration=SETTINGS
+            )
         properties = CommitProperties(
             custom_metadata={ENDS: json.dumps(to_json(ends))},
             app_transactions=[
                 Transaction(application(key, at.incarnation), at.offset) for key, at in ends.items()
             ],
         )
-        table.create_write_transaction(
-            [self._added(file) for file in files],
-            mode="append",
-            schema=schema,
-            partition_by=["date"],
-            commit_properties=properties,
-        )
+        try:
+            table.create_write_transaction(
+                [self._added(file) for file in files if file.rows],
+                mode="append",
+                schema=schema,
+                partition_by=["date"],
+                commit_properties=properties,
+            )
+        except CommitFailedError as error:
+            raise ConflictError(f"{self.root}: another process has archived here: {error}") from None
+        table.update_incremental()
+        self._sync(table)
+
+    def _sync(self, table: DeltaTable) -> None:
+        """Write the newest commit to disk, with the checkpoint that may come of it."""
+        log = self.root / "_delta_log"
+        for path in (*log.glob(f"{table.version():020}.*"), *log.glob("_last_checkpoint"), log):
+            sync(path)
 
     def _schema(self, table: DeltaTable | None, files: Sequence[DataFile]) -> pa.Schema:
         if table is not None:
@@ -116,7 +139,12 @@ class DeltaStore:
         table = self._table()
         if table is None:
             return 0
+        before = set(table.file_uris())
         done = table.optimize.compact(target_size=bytes_max)
+        made = {Path(name) for name in set(table.file_uris()) - before}
+        for path in made | {path.parent for path in made} | {self.root}:
+            sync(path)
+        self._sync(table)
         return int(done["numFilesRemoved"])
 
     def vacuum(self, keep_seconds: float) -> int:
@@ -125,8 +153,8 @@ class DeltaStore:
         if table is None:
             return 0
         hours = max(1, round(keep_seconds / 3600))
-        # By Delta's log alone, which does not know of files that a stopped run left.
-        return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False))
+        # `full`: also the files of a stopped run, which the log does not know.
+        return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))
 
 
 def application(key: Key, incarnation: str) -> str:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,10 +54,6 @@ class DataFile:
     first_us: int
     last_us: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a commit keeps it."""
-        return asdict(self)
-
 
 def write(df: DataFrame, good: Path, bad: Path | None) -> tuple[list[DataFile], list[DataFile]]:
     """Write a DataFrame's rows into new files, one for each task and day; return the files.
@@ -78,6 +74,12 @@ def write(df: DataFrame, good: Path, bad: Path | None) -> tuple[list[DataFile], 
             DataFile(row.name, row.date, row.rows, row.bytes, row.first_us, row.last_us)
         )
     return files["good"], files["bad"]
+
+
+def write_empty(df: DataFrame, folder: Path) -> DataFile:
+    """Write a file without rows: the columns of a new table that has no good row yet."""
+    columns = in_utc(df.drop(REASON).limit(0).toArrow()).schema
+    return FileWriter(folder, "1970-01-01", columns).close()
 
 
 Batches = Iterable[pa.RecordBatch]
@@ -104,7 +106,7 @@ def _task(good: str, bad: str | None) -> Callable[[Batches], Iterator[pa.RecordB
         for folder, days in (("good", kept), ("bad", refused)):
             if days is not None:
                 for file in days.close():
-                    yield pa.RecordBatch.from_pylist([{"folder": folder, **file.to_json()}])
+                    yield pa.RecordBatch.from_pylist([{"folder": folder, **asdict(file)}])
 
     return run
 
@@ -140,7 +142,7 @@ class Days:
         """Finish all files; when it returns they are on disk."""
         files = [writer.close() for writer in self._open.values()]
         if files:
-            sync_folder(self._folder)
+            sync(self._folder)
         return files
 
 
@@ -181,8 +183,7 @@ class FileWriter:
         """Finish the file and sync it."""
         self._flush()
         self._writer.close()
-        with self._path.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(self._path)
         return DataFile(
             self._path.name,
             self._day,
@@ -193,7 +194,7 @@ class FileWriter:
         )
 
 
-def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+def in_utc(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
     """Return the batch as a file has it, so that all files have one schema.
 
     Times are labelled UTC, whatever zone Spark shows, and no column forbids null.
@@ -216,9 +217,9 @@ def _utc(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Write a file's content, or a folder's names, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

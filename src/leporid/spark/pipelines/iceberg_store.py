@@ -85,7 +85,7 @@ class IcebergStore:
             with table.update_spec() as update:
                 update.add_field("timestamp", DayTransform(), "day")
         table.add_files(
-            [str(self.folder / file.name) for file in files],
+            [str(self.folder / file.name) for file in files if file.rows],
             snapshot_properties={ENDS: json.dumps(to_json(ends))},
             check_duplicate_files=False,
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from leporid.spark.errors import OptionError
 from leporid.spark.offsets import Key, Offsets, Position, from_json, share, to_json
-from leporid.spark.pipelines.files import sync_folder
+from leporid.spark.pipelines.files import sync
 from leporid.spark.pipelines.origin import Origin, rows_between
 from leporid.spark.pipelines.publishing import Numbered, Pace
 from leporid.spark.pipelines.runner import Step
@@ -109,7 +109,7 @@ class State:
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         written(path.parent, json.dumps(content, indent=1)).replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
 
     @classmethod
     def load(cls, path: Path) -> State | None:

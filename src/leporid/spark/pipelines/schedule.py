@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from leporid.spark.errors import OptionError
 from leporid.spark.http import Client
-from leporid.spark.pipelines.files import sync_folder
+from leporid.spark.pipelines.files import sync
 from leporid.spark.pipelines.publishing import Numbered
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import written
@@ -88,7 +88,7 @@ class Ledger:
         if not path.exists():
             self.root.mkdir(parents=True, exist_ok=True)
             written(self.root, f"schedule/{uuid.uuid4().hex}").replace(path)
-            sync_folder(self.root)
+            sync(self.root)
         return path.read_text(encoding="utf-8")
 
     @property
@@ -121,7 +121,7 @@ class Ledger:
             file.write_table(rows)
         draft = written(self.root, sink.getvalue().to_pybytes())
         draft.replace(self.root / f"planned-{number:020}.arrow")
-        sync_folder(self.root)
+        sync(self.root)
         return number
 
     def done(self, number: int, rows: pa.Table) -> None:
@@ -131,7 +131,7 @@ class Ledger:
         pq.write_table(rows.select([ID]), sink)
         draft = written(self.root, sink.getvalue().to_pybytes())
         draft.replace(self.sent / f"{number:020}-{rows.num_rows}.parquet")
-        sync_folder(self.sent)
+        sync(self.sent)
         (self.root / f"planned-{number:020}.arrow").unlink(missing_ok=True)
 
 

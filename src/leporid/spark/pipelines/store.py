@@ -20,10 +20,13 @@ from typing import Protocol
 
 from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.offsets import Offsets
-from leporid.spark.pipelines.files import DataFile, sync_folder
+from leporid.spark.pipelines.files import DataFile, sync
 from leporid.spark.schema import nearest
 
-FORMATS = ("parquet", "delta", "iceberg")
+FORMATS = ("delta", "iceberg")
+
+# The format of archives that earlier versions wrote: Parquet files and a log of their own.
+FORMER = "parquet"
 
 # Appended to an archive's place: where records go that could not be decoded.
 BAD_SUFFIX = "~dlq"
@@ -55,6 +58,8 @@ class Store(Protocol):
     def commit(self, files: Sequence[DataFile], before: Offsets, ends: Offsets) -> None:
         """Add files, and move the position from `before` to `ends`.
 
+        A file without rows is not added: it only tells a new table its columns.
+
         Raises:
             ConflictError: the position is not `before` any more.
         """
@@ -74,32 +79,32 @@ class Store(Protocol):
         """Remove files that nothing names and that are older; return how many."""
 
 
-def open_store(place: str | Path, kind: str = "parquet") -> Store:
+def open_store(place: str | Path, kind: str = FORMATS[0]) -> Store:
     """Return an archive of one of the formats; it need not exist yet.
 
     Raises:
         OptionError: there is no such format, or its library is missing.
     """
     root = Path(place).expanduser().absolute()
-    if kind == "parquet":
-        from leporid.spark.pipelines.parquet_store import ParquetStore
-
-        return ParquetStore(root)
-    if kind == "delta":
-        try:
+    try:
+        if kind == "delta":
             from leporid.spark.pipelines.delta_store import DeltaStore
-        except ImportError as error:
-            raise OptionError(f"Delta needs `pip install deltalake`: {error}") from None
-        return DeltaStore(root)
-    if kind == "iceberg":
-        try:
+
+            return DeltaStore(root)
+        if kind == "iceberg":
             from leporid.spark.pipelines.iceberg_store import IcebergStore
-        except ImportError as error:
-            raise OptionError(
-                f'Iceberg needs `pip install "pyiceberg[sql-sqlite,pyiceberg-core]"`: {error}'
-            ) from None
-        return IcebergStore(root)
+
+            return IcebergStore(root)
+    except ImportError as error:
+        raise OptionError(
+            f"an archive in {kind} needs `pip install 'leporid[lake]'`: {error}"
+        ) from None
     known = ", ".join(FORMATS)
+    if kind == FORMER:
+        raise OptionError(
+            f"archives are not written as plain Parquet any more: choose from {known}; "
+            f"to export one, `archived(spark, PLACE)[0].write.parquet(FOLDER)`"
+        )
     raise OptionError(f"there is no format {kind!r}{nearest(kind, FORMATS)}; choose from {known}")
 
 
@@ -107,12 +112,19 @@ def settings_of(place: str | Path) -> dict[str, str]:
     """Return what was said when an archive was made: stream, kind, schema.
 
     Raises:
-        StoreError: there is something else in the folder.
+        StoreError: there is something else in the folder, or an archive of an earlier version.
     """
     root = Path(place).expanduser().absolute()
     path = root / SETTINGS
     if path.exists():
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        settings = dict(json.loads(path.read_text(encoding="utf-8")))
+        if settings["kind"] == FORMER:
+            raise StoreError(
+                f"{root} is an archive in the Parquet format of an earlier version, which is not "
+                f"supported any more: `spark.read.parquet({str(root)!r})` has its rows; archive "
+                f"the stream into another folder"
+            )
+        return settings
     # A run that was stopped right at its beginning leaves our own folder without settings.
     if root.is_dir() and any(each.name != path.parent.name for each in root.iterdir()):
         raise StoreError(f"{root} is not empty, and no archive: give a folder of its own")
@@ -124,7 +136,7 @@ def keep_settings(place: str | Path, settings: dict[str, str]) -> None:
     path = Path(place).expanduser().absolute() / SETTINGS
     path.parent.mkdir(parents=True, exist_ok=True)
     written(path.parent, json.dumps(settings, indent=1)).replace(path)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def existing(place: str | Path) -> tuple[Store, dict[str, str]]:

@@ -90,7 +90,7 @@ class World:
         """The numbers of the rows in the stream `out`."""
         with (
             self.client.records("out", {"columns": "body"}) as body,
-            pa.ipc.open_stream(body.file) as stream,
+            pa.ipc.open_stream(body) as stream,
         ):
             found = stream.read_all().column("body").to_pylist()
         return [int(text.removeprefix(b"row ")) for text in found]

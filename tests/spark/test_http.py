@@ -27,15 +27,16 @@ def test_names_are_quoted_in_the_path(broker, client):
 def test_a_connection_is_kept_for_the_next_request(broker, client):
     broker.make("orders")
     client.info("orders")
-    (kept,) = client._idle
     client.info("orders")
-    assert client._idle == [kept]
+    assert client._pool.num_connections == 1
 
 
 def test_a_kept_connection_that_was_closed_is_replaced(broker, client):
     broker.make("orders")
     client.info("orders")
-    client._idle[0].sock.shutdown(socket.SHUT_RDWR)
+    kept = client._pool._get_conn()
+    kept.sock.shutdown(socket.SHUT_RDWR)
+    client._pool._put_conn(kept)
     assert client.info("orders")["stream"] == "orders"
 
 
@@ -73,6 +74,12 @@ def test_nobody_listening_is_an_error_with_the_address(connect):
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     client = connect(url=url, retryTimeout=1)
     with pytest.raises(CutError, match="cannot be reached: ConnectionRefusedError"):
+        client.streams()
+
+
+def test_tls_that_fails_is_an_error_with_the_address(broker, connect):
+    client = connect(url=broker.url.replace("http:", "https:"), retryTimeout=1)
+    with pytest.raises(CutError, match=r"https://.*cannot be reached: SSLError: .*WRONG_VERSION"):
         client.streams()
 
 
@@ -119,7 +126,10 @@ def test_an_answer_that_does_not_say_where_it_ends_is_refused(connect):
         thread = threading.Thread(target=answer)
         thread.start()
         client = connect(url=f"http://127.0.0.1:{server.getsockname()[1]}")
-        with pytest.raises(CutError, match="does not say where it ends"), client.records("s", {}):
+        with (
+            pytest.raises(CutError, match="does not say where it ends"),
+            client.records("s", {}),
+        ):
             pass
         thread.join()
 
@@ -137,8 +147,11 @@ def test_an_answer_shorter_than_announced_is_cut(connect, sent):
         thread = threading.Thread(target=answer)
         thread.start()
         client = connect(url=f"http://127.0.0.1:{server.getsockname()[1]}")
-        with pytest.raises(CutError, match=r"missing|cut off"), client.records("s", {}) as body:
-            body.file.read(11)
+        with (
+            pytest.raises(CutError, match=r"missing|cut off"),
+            client.records("s", {}) as body,
+        ):
+            body.read(11)
         thread.join()
 
 

@@ -53,11 +53,11 @@ def test_an_empty_range_asks_nothing(broker, client, orders):
 
 @pytest.mark.parametrize("asked", [EVERYTHING, ONLY_BODY], ids=["everything", "only_body"])
 @pytest.mark.parametrize("cut", [0, 3, 200, 5000, 40_000, -9, -8, -2, -1])
-def test_a_cut_answer_is_gone_on_with_where_it_stopped(broker, client, orders, asked, cut):
+def test_a_cut_answer_is_gone_on_with_where_it_stopped(broker, client, orders, asked, cut, caplog):
     """Down to the last byte: at -1 all of Arrow's stream is there, but not the body's end."""
     broker.fail("cut", "records", bytes=cut)
     assert bodies(client, orders, asked) == list(range(ROWS))
-    assert broker.count("records") == 2
+    assert "the answer was cut off: IncompleteRead" in caplog.text
 
 
 def test_an_answer_that_ends_well_but_early_is_noticed_by_counting(broker, client, orders):
@@ -137,5 +137,5 @@ def test_a_reader_that_stops_early_leaves_no_half_read_connection(client, orders
     found = batches(client, orders, EVERYTHING)
     next(found)
     found.close()  # type: ignore[attr-defined]
-    assert client._idle == []
     assert bodies(client, orders, ONLY_BODY) == list(range(ROWS))
+    assert client._pool.num_connections == 2

@@ -1,8 +1,8 @@
 """Requests to the broker, on connections that are kept for the next one.
 
-From the standard library only, as this runs on every executor. One `Client` per process and
-broker (`client_for`): Spark's Python workers live as long as the query, so a connection serves
-many batches.
+One `Client` per process and broker (`client_for`): Spark's Python workers live as long as the
+query, so a connection serves many batches. urllib3 keeps the connections. It counts attempts and
+cannot go on in the middle of an answer, so for how long to try again is said here (`Pauses`).
 
 Invariant: an answer is whole or an error. A body that ends early raises `CutError`, however it was
 framed; and a request that may have had an effect is sent again only if the caller says that this
@@ -12,28 +12,30 @@ does no harm.
 from __future__ import annotations
 
 import base64
-import http.client
-import io
 import json
 import os
 import random
 import ssl
-import threading
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout, connection_from_url
+from urllib3.exceptions import ClosedPoolError, ConnectTimeoutError, HTTPError, SSLError
 
 from leporid.spark.errors import BrokerError, CutError, SparkSourceError
 from leporid.spark.offsets import Key
 from leporid.spark.options import Connection
 
-# What a request meets when the broker is not there, or goes away.
-AWAY = (OSError, http.client.HTTPException)
-
 # The broker's answers to come back for: it starts, or is too busy.
 BUSY = {429, 502, 503}
+
+# Connections that are kept: of a driver's threads; a worker needs one.
+KEPT_MAX = 64
 
 # Waiting before another attempt doubles up to this.
 PAUSE_SECONDS_FIRST = 0.1
@@ -42,32 +44,55 @@ PAUSE_SECONDS_MAX = 5.0
 # An error's body is read up to here; a broker's is a line.
 ERROR_BYTES_MAX = 64 * 1024
 
-# What Arrow reads of a body at once, so that small reads (a message's head) cost no system call.
-BUFFER_BYTES = 256 * 1024
+T = TypeVar("T")
 
 ARROW = "application/vnd.apache.arrow.stream"
 
 
 class Body:
-    """A response's body as a file for Arrow; `finish` proves that it was whole.
+    """A response's body: a file to read an Arrow stream from; `finish` proves that it was whole.
 
-    Neither an Arrow stream nor the standard library notice every early end: Arrow takes an end
-    between two messages for the end of the stream, and `HTTPResponse.read(n)` gives less than the
-    announced length without a word.
+    Arrow does not notice every early end: it takes an end between two messages for the end of the
+    stream.
     """
 
-    def __init__(self, response: http.client.HTTPResponse, what: str) -> None:
+    # Asked for by pyarrow.
+    closed = False
+
+    def __init__(self, response: BaseHTTPResponse, what: str) -> None:
         self._response = response
         self._what = what
         # Without a length or chunks the body ends with the connection: a cut looks like an end.
-        if not response.chunked and response.length is None:
+        if not response.chunked and response.length_remaining is None:
             raise CutError(f"{what}: the answer does not say where it ends")
-        self._file = io.BufferedReader(response, BUFFER_BYTES)
 
-    @property
-    def file(self) -> io.BufferedReader[http.client.HTTPResponse]:
-        """What to read from."""
-        return self._file
+    def readable(self) -> bool:
+        """Return true: it is open for reading."""
+        return True
+
+    def read(self, count: int | None = None) -> bytes:
+        """Read so many bytes, fewer at the end only; or all that is left.
+
+        Raises:
+            CutError: the body ended early.
+        """
+        try:
+            return self._response.read(count)
+        except HTTPError as error:
+            raise self._cut(error) from error
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Decode an Arrow stream; an early end is an error here if it falls into a message."""
+        try:
+            with pa.ipc.open_stream(self) as stream:
+                for batch in stream:
+                    # Spark trusts what we give it: see session.ARROW_OPTIONS.
+                    batch.validate()
+                    yield batch
+        except CutError:
+            raise
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._cut(error) from error
 
     def finish(self) -> None:
         """Read the end of the body, of which all content has been read.
@@ -75,14 +100,11 @@ class Body:
         Raises:
             CutError: the body has not come to its end, or goes on.
         """
-        try:
-            more = self._file.read(1)
-        except AWAY as error:
-            raise CutError(f"{self._what}: the answer was cut off: {named(error)}") from error
-        if more:
+        if self.read(1):
             raise CutError(f"{self._what}: the answer goes on after its end")
-        if self._response.length:
-            raise CutError(f"{self._what}: {self._response.length} bytes of the answer are missing")
+
+    def _cut(self, error: Exception) -> CutError:
+        return CutError(f"{self._what}: the answer was cut off: {named(error)}")
 
 
 class Client:
@@ -93,14 +115,16 @@ class Client:
 
     def __init__(self, to: Connection) -> None:
         self.to = to
-        self._idle: list[http.client.HTTPConnection] = []
         self._closed = False
-        self._lock = threading.Lock()
         credentials = f"{to.user}:{to.password}".encode()
         self._headers = {
             "Authorization": "Basic " + base64.b64encode(credentials).decode(),
             "User-Agent": "leporid-spark",
         }
+        self._tls: dict[str, Any] = {}
+        if to.url.startswith("https:"):
+            self._tls = {"ssl_context": ssl.create_default_context(cafile=to.ca_file)}
+        self._pool = self._made_pool()
         self._root = f"/{urllib.parse.quote(to.vhost, safe='')}"
 
     # ------------------------------------------------------------ requests
@@ -151,8 +175,7 @@ class Client:
         path = self._path("publish", exchange)
         return self._json("POST", path, query, body, ARROW, again=producer is not None)
 
-    @contextmanager
-    def records(self, stream: str, query: Mapping[str, Any]) -> Iterator[Body]:
+    def records(self, stream: str, query: Mapping[str, Any]) -> AbstractContextManager[Body]:
         """Ask for records; the answer's body, whose connection is kept if it was read to its end.
 
         Raises:
@@ -160,16 +183,15 @@ class Client:
             CutError: the broker cannot be reached. Not tried again: the caller knows from where.
         """
         path = with_query(self._path("streams", stream, "records"), query)
-        with self._table(path, f"{self.to.url}: records of stream {stream!r}") as body:
-            yield body
+        return self._table(path, f"records of {Key(stream, query.get('partition', 0))}")
 
-    @contextmanager
-    def messages(self, queue: str, lease: str | None, query: Mapping[str, Any]) -> Iterator[Body]:
+    def messages(
+        self, queue: str, lease: str | None, query: Mapping[str, Any]
+    ) -> AbstractContextManager[Body]:
         """Ask for the messages of a queue, or of a lease of it; as `records`."""
         parts = (queue, "messages") if lease is None else (queue, "leases", lease, "messages")
         path = with_query(self._path("queues", *parts), query)
-        with self._table(path, f"{self.to.url}: messages of queue {queue!r}") as body:
-            yield body
+        return self._table(path, f"messages of queue {queue!r}")
 
     def check_queue(self, queue: str) -> None:
         """Ask once, so that a wrong name or a missing right shows now.
@@ -177,18 +199,12 @@ class Client:
         Raises:
             BrokerError: the broker refuses.
         """
-        pauses = Pauses(self.to.retry_ms / 1000)
-        while True:
-            try:
-                with self.messages(queue, None, {"limit": 0, "columns": "offset"}) as body:
-                    body.file.read()
-                return
-            except CutError:
-                if self._closed or not pauses.pause():
-                    raise
-            except BrokerError as error:
-                if self._closed or error.status not in BUSY or not pauses.pause():
-                    raise
+
+        def ask() -> None:
+            with self.messages(queue, None, {"limit": 0, "columns": "offset"}) as body:
+                body.read()
+
+        self._insist(ask)
 
     def lease(self, queue: str, most: int, ttl_ms: int) -> tuple[str | None, int]:
         """Take messages out of a queue for a while: the lease and how many; None of an empty one.
@@ -210,24 +226,15 @@ class Client:
 
     @contextmanager
     def _table(self, path: str, what: str) -> Iterator[Body]:
-        connection, response = self._send("GET", path, None, {}, fresh=False)
-        try:
-            if response.status != http.client.OK:
-                raise self._refusal(response, "GET", path)
-            body = Body(response, what)
+        with self._answer("GET", path) as response:
+            body = Body(response, f"{self.to.url}: {what}")
             yield body
             body.finish()
-        except BaseException:
-            discard(connection, response)
-            raise
-        self._keep(connection, response)
 
     def close(self) -> None:
-        """Close the connections that are kept, keep no more, and try nothing again."""
-        with self._lock:
-            self._closed = True
-            while self._idle:
-                self._idle.pop().close()
+        """Close the connections that are kept, and try nothing again."""
+        self._closed = True
+        self._pool.close()
 
     # ------------------------------------------------------------ how they are sent
 
@@ -249,47 +256,74 @@ class Client:
         """Send a request whose answer is JSON, again and again while the broker is away."""
         target = with_query(path, query)
         headers = {"Content-Type": content_type} if content_type else {}
+
+        def ask() -> Any:
+            with self._answer(
+                method, target, body, headers, again=again, wait_ms=wait_ms
+            ) as answer:
+                data = answer.read()
+            return json.loads(data) if data else {}
+
+        return self._insist(ask)
+
+    def _insist(self, ask: Callable[[], T]) -> T:
+        """Ask again and again while the broker is away or busy."""
         pauses = Pauses(self.to.retry_ms / 1000)
         while True:
             try:
-                return self._once(method, target, body, headers, again=again, wait_ms=wait_ms)
-            except CutError:
-                if self._closed or not pauses.pause():
-                    raise
-            except BrokerError as error:
-                if self._closed or error.status not in BUSY or not pauses.pause():
+                return ask()
+            except (CutError, BrokerError) as error:
+                if self._closed or not passing(error) or not pauses.pause():
                     raise
 
-    def _once(
+    @contextmanager
+    def _answer(
         self,
         method: str,
         target: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
         *,
-        again: bool,
-        wait_ms: int,
-    ) -> Any:
-        connection, response = self._send(
-            method, target, body, headers, fresh=not again, wait_ms=wait_ms
-        )
-        try:
-            if response.status >= http.client.BAD_REQUEST:
-                raise self._refusal(response, method, target)
-            data = response.read()
-        except AWAY as error:
-            discard(connection, response)
-            raise self._unsure(method, target, error, again=again) from error
-        except BaseException:
-            discard(connection, response)
-            raise
-        self._keep(connection, response)
-        return json.loads(data) if data else {}
+        again: bool = True,
+        wait_ms: int = 0,
+    ) -> Iterator[BaseHTTPResponse]:
+        """Send a request; give what answers, as soon as the head of the answer is here.
 
-    def _unsure(
-        self, method: str, target: str, error: Exception, *, again: bool
-    ) -> SparkSourceError:
-        what = f"{method} {self.to.url}{target}"
+        A kept connection may be closed by the broker at the moment it is used, so a request that
+        must not be sent twice (not `again`) takes a new one.
+        """
+        seconds = self.to.timeout_ms / 1000
+        pool = self._pool if again else self._made_pool()
+        try:
+            response = pool.urlopen(
+                method,
+                target,
+                body,
+                {**self._headers, **(headers or {})},
+                retries=False,
+                timeout=Timeout(connect=seconds, read=seconds + wait_ms / 1000),
+                preload_content=False,
+                decode_content=False,
+            )
+            try:
+                if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+                    raise self._refusal(response, method, target)
+                yield response
+            finally:
+                # Closes the connection as well if the answer was not read to its end.
+                response.close()
+        except HTTPError as error:
+            raise self._lost(f"{method} {self.to.url}{target}", error, again=again) from error
+        finally:
+            if not again:
+                pool.close()
+
+    def _lost(self, what: str, error: HTTPError, *, again: bool) -> SparkSourceError:
+        """Make the error for a request without an answer, or with half of one."""
+        # Nothing has been sent yet, so this may be tried again whatever the request is.
+        unsent = isinstance(error, (ConnectTimeoutError, ClosedPoolError)) or is_untrusted(error)
+        if unsent or (again and isinstance(error, SSLError)):
+            return CutError(f"{what}: the broker cannot be reached: {named(error)}")
         if again:
             return CutError(f"{what}: the answer was cut off: {named(error)}")
         return SparkSourceError(
@@ -298,74 +332,10 @@ class Client:
             f"that safe"
         )
 
-    def _send(
-        self,
-        method: str,
-        target: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        *,
-        fresh: bool,
-        wait_ms: int = 0,
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send a request; return what answers, as soon as the head of the answer is here.
+    def _made_pool(self) -> HTTPConnectionPool:
+        return connection_from_url(self.to.url, maxsize=KEPT_MAX, **self._tls)
 
-        A kept connection may have been closed by the broker meanwhile, which shows only now; then
-        a new one is tried, unless the request must not be sent twice (`fresh` takes a new one at
-        once).
-        """
-        while True:
-            kept = None if fresh else self._kept()
-            connection = kept or self._connect(method, target)
-            try:
-                if connection.sock is not None:
-                    connection.sock.settimeout((self.to.timeout_ms + wait_ms) / 1000)
-                connection.request(method, target, body, {**self._headers, **headers})
-                return connection, connection.getresponse()
-            except AWAY as error:
-                connection.close()
-                if kept is not None:
-                    continue
-                raise self._unsure(method, target, error, again=not fresh) from error
-            except BaseException:
-                connection.close()
-                raise
-
-    def _connect(self, method: str, target: str) -> http.client.HTTPConnection:
-        parts = urllib.parse.urlsplit(self.to.url)
-        host = parts.hostname or ""
-        timeout = self.to.timeout_ms / 1000
-        if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self.to.ca_file)
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, parts.port or 443, timeout=timeout, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(host, parts.port or 80, timeout=timeout)
-        try:
-            connection.connect()
-        except OSError as error:
-            connection.close()
-            # Nothing has been sent yet, so this may be tried again whatever the request is.
-            raise CutError(
-                f"{method} {self.to.url}{target}: the broker cannot be reached: {named(error)}"
-            ) from error
-        return connection
-
-    def _kept(self) -> http.client.HTTPConnection | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
-
-    def _keep(
-        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
-    ) -> None:
-        with self._lock:
-            if response.isclosed() and not response.will_close and not self._closed:
-                self._idle.append(connection)
-                return
-        discard(connection, response)
-
-    def _refusal(self, response: http.client.HTTPResponse, method: str, target: str) -> BrokerError:
+    def _refusal(self, response: BaseHTTPResponse, method: str, target: str) -> BrokerError:
         """Make the error for an answer that is none of success."""
         data = response.read(ERROR_BYTES_MAX)
         try:
@@ -378,9 +348,9 @@ class Client:
         reason = facts.get("reason") or data[:200].decode("utf-8", "replace") or response.reason
         what = f"{method} {self.to.url}{target.partition('?')[0]}"
         sentence = f"{what}: {response.status} {word}: {reason}"
-        if response.status == http.client.UNAUTHORIZED:
+        if response.status == HTTPStatus.UNAUTHORIZED:
             sentence += f" (user {self.to.user!r}; options user and passwordEnv)"
-        elif response.status == http.client.FORBIDDEN:
+        elif response.status == HTTPStatus.FORBIDDEN:
             sentence += f" (user {self.to.user!r} in vhost {self.to.vhost!r})"
         return BrokerError(sentence, response.status, word, facts)
 
@@ -408,10 +378,9 @@ class Pauses:
         return True
 
 
-def discard(connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
-    """Close both: a response that was not read to its end holds the socket, too."""
-    response.close()
-    connection.close()
+def passing(error: SparkSourceError) -> bool:
+    """Whether it may be over soon."""
+    return isinstance(error, CutError) or (isinstance(error, BrokerError) and error.status in BUSY)
 
 
 def with_query(path: str, query: Mapping[str, Any]) -> str:
@@ -422,9 +391,24 @@ def with_query(path: str, query: Mapping[str, Any]) -> str:
     return f"{path}?{urllib.parse.urlencode(given, quote_via=urllib.parse.quote)}"
 
 
+def is_untrusted(error: HTTPError) -> bool:
+    """Whether the broker's certificate was refused."""
+    return isinstance(error, SSLError) and isinstance(cause(error), ssl.SSLCertVerificationError)
+
+
 def named(error: BaseException) -> str:
-    """Return an exception with its type, as the text of many says little."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """Return what was behind an exception with its type, as the text of many says little."""
+    root = cause(error)
+    return f"{type(root).__name__}: {root}" if str(root) else type(root).__name__
+
+
+def cause(error: BaseException) -> BaseException:
+    """Return what was behind an exception; urllib3 has it among the arguments of its own."""
+    while True:
+        inner = [part for part in (error.__cause__, *error.args) if isinstance(part, BaseException)]
+        if not inner:
+            return error
+        error = inner[0]
 
 
 _clients: dict[tuple[int, Connection], Client] = {}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from leporid.spark.errors import BrokerError, CutError, LeaseError
-from leporid.spark.http import BUSY, Client, Pauses, client_for, named
+from leporid.spark.http import Client, Pauses, client_for, passing
 from leporid.spark.options import Connection, QueueReading
 from leporid.spark.schema import project
 
@@ -78,7 +78,7 @@ class QueueReader(DataSourceReader):
                     yield batch
                 return
             except (CutError, BrokerError) as error:
-                if given or not _passing(error) or not pauses.pause():
+                if given or not passing(error) or not pauses.pause():
                     raise
 
     def _leased(self, client: Client, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -105,7 +105,7 @@ class QueueReader(DataSourceReader):
                     raise LeaseError(
                         f"a lease of queue {reading.queue!r} ended while it was read: {error}"
                     ) from error
-                if not _passing(error) or not pauses.pause():
+                if not passing(error) or not pauses.pause():
                     raise
 
     def _query(self) -> dict[str, Any]:
@@ -119,25 +119,10 @@ class QueueReader(DataSourceReader):
         self, client: Client, lease: str | None, query: dict[str, Any]
     ) -> Iterator[pa.RecordBatch]:
         """Give the batches of one answer; it is whole, or it is an error."""
-        what = f"messages of queue {self.reading.queue!r}"
         with client.messages(self.reading.queue, lease, query) as body:
-            try:
-                with pa.ipc.open_stream(body.file) as stream:
-                    for batch in stream:
-                        yield project(batch, self.schema)
-            except (pa.ArrowInvalid, OSError) as error:
-                raise CutError(f"{what}: the answer was cut off: {named(error)}") from error
-            except Exception as error:
-                # http.client's errors pass through Arrow unchanged; they are no OSError.
-                if type(error).__module__ != "http.client":
-                    raise
-                raise CutError(f"{what}: the answer was cut off: {named(error)}") from error
+            for batch in body.batches():
+                yield project(batch, self.schema)
 
 
 # What the broker allows in one batch.
 BATCH_ROWS_MAX = 100_000
-
-
-def _passing(error: Exception) -> bool:
-    """Whether it may be over soon."""
-    return isinstance(error, CutError) or (isinstance(error, BrokerError) and error.status in BUSY)

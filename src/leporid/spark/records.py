@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leporid.spark.errors import BrokerError, CutError, DataLossError
-from leporid.spark.http import BUSY, Client, Pauses, named
+from leporid.spark.http import BUSY, Client, Pauses
 from leporid.spark.offsets import Range, advice, lost
 from leporid.spark.schema import project
 
@@ -77,7 +77,7 @@ def batches(client: Client, part: Range, asked: Asked) -> Iterator[pa.RecordBatc
     while len(left):
         try:
             with client.records(left.key.stream, _query(left, asked)) as body:
-                for batch in _decoded(body.file, left):
+                for batch in body.batches():
                     left = _after(left, batch, asked)
                     pauses.succeeded()
                     ready = _wanted(batch, asked)
@@ -112,23 +112,6 @@ def _query(part: Range, asked: Asked) -> dict[str, Any]:
         "skip_lost": None if asked.fail_on_loss else "true",
         **asked.filter.parameters,
     }
-
-
-def _decoded(file: Any, part: Range) -> Iterator[pa.RecordBatch]:
-    """Decode; an early end is an error here already if it falls into a message."""
-    try:
-        with pa.ipc.open_stream(file) as stream:
-            for batch in stream:
-                # Spark trusts what we give it: see session.ARROW_OPTIONS.
-                batch.validate()
-                yield batch
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CutError(f"records of {part.key}: the answer was cut off: {named(error)}") from error
-    except Exception as error:
-        # http.client's errors pass through Arrow unchanged; they are no OSError.
-        if type(error).__module__ != "http.client":
-            raise
-        raise CutError(f"records of {part.key}: the answer was cut off: {named(error)}") from error
 
 
 def _after(left: Range, batch: pa.RecordBatch, asked: Asked) -> Range:

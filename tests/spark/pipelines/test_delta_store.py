@@ -60,10 +60,8 @@ def test_a_commit_is_on_disk_when_it_returns(store, monkeypatch):
     monkeypatch.setattr(delta_store, "sync", lambda path: synced.append(path.name))
     for at in range(10, 12):
         store.commit(files(store, at, 1), ends(at), ends(at + 1))
-    assert synced == ["00000000000000000002.json", "_delta_log"] + [
-        "00000000000000000003.json",
-        "_delta_log",
-    ]
+    assert synced[::2] == ["00000000000000000002.json", "00000000000000000003.json"]
+    assert set(synced[1::2]) == {"_delta_log"}
     synced.clear()
     store.compact(2, 10**8)
     (merged,) = (path for path in store.state()[0])

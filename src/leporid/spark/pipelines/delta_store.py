@@ -102,7 +102,9 @@ class DeltaStore:
                 commit_properties=properties,
             )
         except CommitFailedError as error:
-            raise ConflictError(f"{self.root}: another process has archived here: {error}") from None
+            raise ConflictError(
+                f"{self.root}: another process has archived here: {error}"
+            ) from None
         table.update_incremental()
         self._sync(table)
 

@@ -49,10 +49,21 @@ def test_of_two_writers_at_the_same_moment_one_is_refused(store, monkeypatch):
 
 def test_a_commit_that_a_power_cut_emptied_is_made_again(store):
     store.commit(files(store, 10, 5), ends(10), ends(15))
-    max((store.root / "_delta_log").glob("*.json")).write_bytes(b"")
+    empty_last_commit(store)
     assert store.ends() == ends(10)
     store.commit(files(store, 10, 7), ends(10), ends(17))
     assert committed(store) == list(range(17))
+
+
+def test_a_first_commit_that_a_power_cut_emptied_is_made_again(store):
+    empty_last_commit(store)
+    assert store.ends() == {}
+    store.commit(files(store, 0, 7), {}, ends(7))
+    assert committed(store) == list(range(7))
+
+
+def empty_last_commit(store):
+    max((store.root / "_delta_log").glob("*.json")).write_bytes(b"")
 
 
 def test_a_commit_is_on_disk_when_it_returns(store, monkeypatch):

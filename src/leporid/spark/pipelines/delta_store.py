@@ -25,25 +25,15 @@ from deltalake.transaction import AddAction
 
 from leporid.spark.offsets import Key, Offsets, from_json, to_json
 from leporid.spark.pipelines.files import DataFile, sync
-from leporid.spark.pipelines.store import ConflictError, StoreError, check_position
-
-ENDS = "leporid.ends"
+from leporid.spark.pipelines.store import ENDS, ConflictError, Store, StoreError, check_position
 
 # Old versions lose their files when these are vacuumed, so nobody needs their commits for long;
 # Delta's own 30 days are a quarter of a million files, with a commit every ten seconds.
 SETTINGS = {"delta.logRetentionDuration": "interval 1 days"}
 
 
-class DeltaStore:
+class DeltaStore(Store):
     """A Delta table in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    @property
-    def folder(self) -> Path:
-        """Where new files are written before they are committed."""
-        return self.root / "files"
 
     def _table(self) -> DeltaTable | None:
         return DeltaTable(self.root) if DeltaTable.is_deltatable(str(self.root)) else None
@@ -60,7 +50,7 @@ class DeltaStore:
             for commit in table.history(limit):
                 if ENDS in commit:
                     return from_json(json.loads(commit[ENDS]))
-        if table.version() == 0:
+        if not table.file_uris():
             return {}
         raise StoreError(f"{self.root}: no commit in the table's log says how far it reaches")
 

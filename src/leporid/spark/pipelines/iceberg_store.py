@@ -11,7 +11,6 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
@@ -22,23 +21,14 @@ from pyiceberg.transforms import DayTransform
 
 from leporid.spark.offsets import Offsets, from_json, to_json
 from leporid.spark.pipelines.files import DataFile
-from leporid.spark.pipelines.store import check_position
+from leporid.spark.pipelines.store import ENDS, Store, check_position
 
-ENDS = "leporid.ends"
 NAMESPACE = "leporid"
 TABLE = "leporid.records"
 
 
-class IcebergStore:
+class IcebergStore(Store):
     """An Iceberg table and its catalog in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    @property
-    def folder(self) -> Path:
-        """Where new files are written before they are committed."""
-        return self.root / "files"
 
     def _catalog(self) -> SqlCatalog:
         self.root.mkdir(parents=True, exist_ok=True)

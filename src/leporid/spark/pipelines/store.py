@@ -13,10 +13,10 @@ import fcntl
 import json
 import os
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.offsets import Offsets
@@ -31,6 +31,9 @@ FORMER = "parquet"
 # Appended to an archive's place: where records go that could not be decoded.
 BAD_SUFFIX = "~dlq"
 
+# Under this name a commit says how far it reaches.
+ENDS = "leporid.ends"
+
 # What every archive has in its folder, whatever its format.
 SETTINGS = "_leporid/settings.json"
 
@@ -43,18 +46,22 @@ class StoreError(SparkSourceError):
     """An archive cannot be read, or not written to."""
 
 
-class Store(Protocol):
-    """A table of files."""
+class Store(ABC):
+    """A table of files in a folder."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
 
     @property
     def folder(self) -> Path:
         """Where new files are written before they are committed."""
+        return self.root / "files"
 
+    @abstractmethod
     def ends(self) -> Offsets:
         """Return the position up to which records are in the table; empty if there is no table."""
 
+    @abstractmethod
     def commit(self, files: Sequence[DataFile], before: Offsets, ends: Offsets) -> None:
         """Add files, and move the position from `before` to `ends`.
 
@@ -64,6 +71,7 @@ class Store(Protocol):
             ConflictError: the position is not `before` any more.
         """
 
+    @abstractmethod
     def state(
         self, first_us: int | None = None, last_us: int | None = None
     ) -> tuple[list[str], Offsets]:
@@ -72,9 +80,11 @@ class Store(Protocol):
         Files that have nothing between the two times may be left out.
         """
 
+    @abstractmethod
     def compact(self, files_min: int, bytes_max: int) -> int:
         """Replace small files by larger ones; return how many went."""
 
+    @abstractmethod
     def vacuum(self, keep_seconds: float) -> int:
         """Remove files that nothing names and that are older; return how many."""
 

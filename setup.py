@@ -7,6 +7,7 @@ LEPORID_SKIP_ENGINE=1  do not build the engine (the Makefile does, in a step of 
 """
 
 import os
+import re
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -15,6 +16,7 @@ ENGINE = Path("src/leporid/engine")
 TRACE = os.environ.get("LEPORID_TRACE", "") not in ("", "0")
 SKIP = os.environ.get("LEPORID_SKIP_ENGINE", "") not in ("", "0")
 
+INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 BUILD = Path("build", "traced" if TRACE else "plain")
 
 DIRECTIVES = {
@@ -30,26 +32,41 @@ DIRECTIVES = {
 def engine_modules() -> list[Extension]:
     from Cython.Build import cythonize
 
-    headers = sorted(ENGINE.rglob("*.h"))
     extensions = [
         Extension(
             ".".join(source.relative_to("src").with_suffix("").parts),
             [str(source)],
-            depends=[str(header) for header in headers],
-            include_dirs=sorted({str(header.parent) for header in headers}),
-            # What a compiler says of generated C is nothing that anybody here could mend.
-            extra_compile_args=["-O3", "-w"],
+            include_dirs=[str(ENGINE / "wire")],
+            # Warnings about generated C cannot be fixed here; tests/tidy compiles the headers with
+            # all of them. Debug information would be two thirds of a module; tracebacks and
+            # profilers find functions and lines of Cython without it.
+            extra_compile_args=["-O3", "-w", "-g0"],
             define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
         )
         for source in sorted(ENGINE.rglob("*.pyx"))
     ]
-    return cythonize(
+    modules = cythonize(
         extensions,
         build_dir=str(BUILD / "cython"),
         compiler_directives=DIRECTIVES,
         nthreads=os.cpu_count() or 1,
         quiet=True,
     )
+    for module in modules:  # Cython has found the headers that it names itself, in any order
+        module.include_dirs.sort()
+        module.depends = sorted(with_included({Path(name) for name in module.depends}))
+    return modules
+
+
+def with_included(headers: set[Path]) -> set[str]:
+    """These headers, and those that they include."""
+    found: set[Path] = set()
+    while headers:
+        header = headers.pop()
+        found.add(header)
+        named = INCLUDE.findall(header.read_text(encoding="utf-8"))
+        headers |= {path for name in named for path in ENGINE.rglob(name)} - found
+    return {str(path) for path in found}
 
 
 setup(

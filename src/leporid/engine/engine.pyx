@@ -33,8 +33,8 @@ from leporid.engine.selecting.filtered_consumers cimport Searches
 from leporid.engine.selecting.verdicts cimport Verdicts
 from leporid.engine.stream.scanning cimport scan
 from leporid.engine.stream.stream cimport Streams
-from leporid.engine.wire.message cimport Message, message_of
-from leporid.engine.wire.wire cimport Props, walk_properties
+from leporid.engine.wire.codec cimport Props, walk_properties
+from leporid.engine.wire.record cimport Message, message_of
 
 from functools import partial
 

@@ -71,5 +71,5 @@ def test_those_who_want_the_same_leave_as_soon_as_others(newest_first):
         for number in numbers:
             members.remove(number)
         took.append(time.perf_counter() - begin)
-        assert len(members) == members.filed == 0
+        assert len(members) == members.indexed == 0
     assert took[1] < took[0] * 5

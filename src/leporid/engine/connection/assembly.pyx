@@ -7,7 +7,7 @@ length that a peer named and that is over the limit, and nothing of a content th
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from leporid.engine.wire.wire cimport load16, load64
+from leporid.engine.wire.codec cimport load16, load64
 
 from leporid.amqp.errors import PreconditionFailed, SyntaxFault, UnexpectedFrame
 

@@ -17,8 +17,8 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.routing.route cimport Route
 from leporid.engine.routing.route_cache cimport LastRoute
-from leporid.engine.wire.message cimport Message
-from leporid.engine.wire.wire cimport Props
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport Message
 
 cdef enum:
     SETTLE_ACK = 0

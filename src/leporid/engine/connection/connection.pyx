@@ -22,7 +22,7 @@ from leporid.engine.connection.channel cimport (
 )
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.output cimport OUTPUT_LOW_BYTES, Output
-from leporid.engine.wire.wire cimport load16, load32, load64
+from leporid.engine.wire.codec cimport load16, load32, load64
 
 from leporid.amqp.errors import Fault, FrameError, UnexpectedFrame
 from leporid.engine.connection.assembly import basic_fault

@@ -13,7 +13,7 @@ from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Taker
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef str REPLY_QUEUE = "amq.rabbitmq.reply-to."
 

@@ -10,7 +10,7 @@ from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.routing.route cimport Route
 from leporid.engine.stream.choice cimport Choice
-from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.record cimport Message
 
 cdef class GroupRetries(TimedQueue):
     cdef Publishing publishing

@@ -23,10 +23,10 @@ from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.routing.route cimport make_route
 from leporid.engine.stream.choice cimport Tally, outcome_of
 from leporid.engine.stream.stream cimport Cursor, Stream
-from leporid.engine.wire.message cimport (
-    Message, body_bytes, message_in, names_bytes, properties_bytes, set_properties,
+from leporid.engine.wire.codec cimport Props, walk_properties
+from leporid.engine.wire.record cimport (
+    Message, Record, body_bytes, message_in, names_bytes, properties_bytes, set_properties,
 )
-from leporid.engine.wire.wire cimport Props, Record, walk_properties
 
 from collections import deque
 

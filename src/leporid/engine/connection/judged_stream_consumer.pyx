@@ -17,7 +17,7 @@ from leporid.engine.connection.stream_consumer cimport StreamConsumer, send_next
 from leporid.engine.selecting.verdicts cimport VerdictBatch
 from leporid.engine.stream.scanning cimport Scan, find_next
 from leporid.engine.stream.stream cimport Cursor, Stream
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef enum:
     # Messages that have a place: some batches, so that one is out while the next is looked for and

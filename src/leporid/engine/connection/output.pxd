@@ -3,8 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.connection.connections cimport Connections
-from leporid.engine.wire.message cimport Message
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Message, Record
 
 cdef enum:
     OUTPUT_HIGH_BYTES = 192 * 1024

@@ -13,11 +13,11 @@ from cpython.buffer cimport PyBUF_READ
 
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.queue.takers cimport Taker
-from leporid.engine.wire.message cimport Message, message_in
-from leporid.engine.wire.wire cimport (
-    ADDED_BYTES_MAX, DELIVERY_COUNT_FIELD, STREAM_OFFSET_FIELD, Record, store16, store32, store64,
+from leporid.engine.wire.codec cimport (
+    ADDED_BYTES_MAX, DELIVERY_COUNT_FIELD, STREAM_OFFSET_FIELD, store16, store32, store64,
     with_field,
 )
+from leporid.engine.wire.record cimport Message, Record, message_in
 
 cdef extern from *:
     """#define FRAME_END 0xce"""

@@ -8,7 +8,7 @@ from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.connection.group_retries cimport GroupRetries
 from leporid.engine.stream.choice cimport Choice
 from leporid.engine.stream.stream cimport Cursor, Stream
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef class StreamConsumer(Consumer):
     cdef Cursor cursor

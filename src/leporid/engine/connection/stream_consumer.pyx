@@ -12,7 +12,7 @@ from leporid.engine.connection.channel cimport SETTLE_FAIL, Channel
 from leporid.engine.connection.consumer cimport Consumer, has_room
 from leporid.engine.stream.scanning cimport Scan, find_next
 from leporid.engine.stream.stream cimport Stream
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef enum:
     RETURNED_MAX = 500              # kept at once when a reader ends

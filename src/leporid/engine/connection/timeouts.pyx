@@ -13,10 +13,10 @@ from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.connection.unacked cimport UnackedDelivery
-from leporid.engine.log.log cimport NO_LIMIT
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.stream.stream cimport Stream
+from leporid.engine.wire.record cimport NO_LIMIT
 
 from leporid.amqp.errors import PreconditionFailed
 

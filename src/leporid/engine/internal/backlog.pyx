@@ -17,8 +17,8 @@ from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, Slot
 from leporid.engine.queue.queue cimport REJECT_PUBLISH, REJECT_PUBLISH_DLX, Queue
 from leporid.engine.routing.route cimport Route, make_route
-from leporid.engine.wire.message cimport Message, message_in, properties_in
-from leporid.engine.wire.wire cimport Props, Record
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport Message, Record, message_in, properties_in
 
 
 cdef Backlog make_backlog(Publishing publishing, Queue queue):

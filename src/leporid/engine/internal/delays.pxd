@@ -8,9 +8,9 @@ from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.timers cimport Timers
 from leporid.engine.routing.route cimport Route
 from leporid.engine.routing.route_cache cimport RouteCache
-from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport Message
 from leporid.engine.wire.text cimport Bytes
-from leporid.engine.wire.wire cimport Props
 
 cdef class Delays(TimedQueue):
     cdef Publishing publishing

@@ -21,28 +21,22 @@ from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.routing.route cimport Route, make_route
 from leporid.engine.routing.route_cache cimport RouteCache
-from leporid.engine.wire.message cimport (
-    Message, body_bytes, exchange_name, key_in, message_in, properties_bytes, properties_in,
+from leporid.engine.wire.codec cimport (
+    HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties,
+)
+from leporid.engine.wire.due_time cimport (
+    NEGATED_BYTES, WHEN_INVALID, WHEN_NOW, WHEN_TOO_FAR, find_delay, find_due, negated,
+)
+from leporid.engine.wire.record cimport (
+    Message, Record, body_bytes, exchange_name, key_in, message_in, properties_bytes, properties_in,
     routing_key, set_properties,
 )
 from leporid.engine.wire.text cimport bytes_room
-from leporid.engine.wire.wire cimport (
-    HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, Props, Record, walk_properties,
-)
 
 from heapq import heappop, heappush, heapreplace
 
 from leporid.amqp.errors import Fault
 from leporid.engine.wire.rewrites import copies_of, invalid_moment
-
-cdef extern from "when.h" nogil:
-    int WHEN_NOW
-    int WHEN_INVALID
-    int WHEN_TOO_FAR
-    int NEGATED_BYTES
-    int find_delay(const Props *props, uint64_t came_ms, int64_t *due_ms)
-    int find_due(const Props *props, uint64_t came_ms, int delaying, int64_t *due_ms)
-    size_t negated(uint8_t *to, const uint8_t *properties, size_t n, const Props *props, int mark)
 
 cdef extern from *:
     """

@@ -7,7 +7,7 @@ from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport Route
 from leporid.engine.selecting.verdicts cimport Verdicts
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef class VerdictQueue(Queue):
     cdef Publishing publishing

@@ -20,10 +20,11 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.routing.route cimport Route, all_queues, make_route
 from leporid.engine.selecting.verdicts cimport VerdictBatch
-from leporid.engine.wire.message cimport (
-    Message, exchange_name, message_in, properties_bytes, properties_in, routing_key, targets_of,
+from leporid.engine.wire.codec cimport HAS_CC, Props
+from leporid.engine.wire.record cimport (
+    Message, Record, Target, exchange_name, message_in, properties_bytes, properties_in,
+    routing_key, targets_of,
 )
-from leporid.engine.wire.wire cimport HAS_CC, Props, Record, Target
 
 from leporid.amqp.errors import Fault
 from leporid.engine.wire.rewrites import copies_of

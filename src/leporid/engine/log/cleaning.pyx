@@ -14,8 +14,9 @@ from leporid.engine.log.log cimport (
     DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
 )
 from leporid.engine.log.logs cimport Entries, Logs
-from leporid.engine.wire.message cimport Message, content_of, message_in, targets_of
-from leporid.engine.wire.wire cimport Range, Record, Target
+from leporid.engine.wire.record cimport (
+    Message, Range, Record, Target, content_of, message_in, targets_of,
+)
 
 cdef enum:
     # Segments that are never worth copying forward: steady traffic drains them by itself.

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.logs cimport Logs
-from leporid.engine.wire.wire cimport Range
+from leporid.engine.wire.record cimport Range
 
 cdef class SettledRanges:
     cdef Logs logs

@@ -12,8 +12,7 @@ from leporid.engine.log.log cimport (
     COMMIT_REPLACES, FLAG_IN_TX, KIND_CLEAN, KIND_COMMIT, KIND_SETTLE, Segment, segment_number,
 )
 from leporid.engine.log.logs cimport Logs
-from leporid.engine.wire.message cimport content_of, record_bytes
-from leporid.engine.wire.wire cimport Range, Record
+from leporid.engine.wire.record cimport Range, Record, content_of, record_bytes
 
 cdef enum:
     RANGES_MAX = 4096               # in one SETTLE record

@@ -4,8 +4,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from cpython.buffer cimport Py_buffer
 
-from leporid.engine.wire.message cimport Message, record_bytes
-from leporid.engine.wire.wire cimport Record, Target
+from leporid.engine.wire.record cimport Message, Record, Target, record_bytes
 
 cdef enum:
     KIND_PUBLISH = 1
@@ -28,11 +27,6 @@ cdef enum:
     BACKLOG_BIT = 0x40000000
     TRANSIENT_IDS = 0x80000000
 
-cdef extern from *:
-    """
-    #define NO_LIMIT UINT64_MAX
-    """
-    uint64_t NO_LIMIT
 
 
 cdef inline uint32_t segment_number(uint64_t position) noexcept nogil:

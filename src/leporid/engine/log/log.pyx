@@ -11,8 +11,8 @@ from libc.string cimport memcpy, memset
 from cpython.buffer cimport PyObject_GetBuffer, PyBuffer_Release, PyBUF_SIMPLE
 from posix.mman cimport mmap, munmap, MAP_ANONYMOUS, MAP_PRIVATE, MAP_FAILED, PROT_READ, PROT_WRITE
 
-from leporid.engine.wire.message cimport Message, record_bytes
-from leporid.engine.wire.wire cimport Record, Target, crc32c, header_check
+from leporid.engine.wire.crc cimport crc32c
+from leporid.engine.wire.record cimport Message, Record, Target, header_check, record_bytes
 
 
 MAGIC = b"LEPSEG1\n"

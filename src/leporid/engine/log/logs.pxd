@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.log.log cimport Log
 from leporid.engine.log.producers cimport Producers
-from leporid.engine.wire.wire cimport Range, Record
+from leporid.engine.wire.record cimport Range, Record
 
 cdef class Clock:
     cdef public uint64_t now_ms         # never jumps

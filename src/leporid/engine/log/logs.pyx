@@ -13,7 +13,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.log.log cimport Log, Segment
 from leporid.engine.log.producers cimport Producers
-from leporid.engine.wire.wire cimport Range, Record
+from leporid.engine.wire.record cimport Range, Record
 
 
 cdef class Clock:

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.log.log cimport Log
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef class Producer:
     cdef readonly bytes reference

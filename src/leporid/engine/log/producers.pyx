@@ -13,8 +13,7 @@ from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.log.log cimport KIND_PRODUCER, Log
-from leporid.engine.wire.message cimport content_of, targets_of
-from leporid.engine.wire.wire cimport Record, Target
+from leporid.engine.wire.record cimport Record, Target, content_of, targets_of
 
 cdef enum:
     # For each log. A producer is a partition of a streaming query, or a program; its fact takes

@@ -16,8 +16,10 @@ from leporid.engine.log.log cimport (
     TRANSIENT_IDS, Segment,
 )
 from leporid.engine.log.logs cimport Logs
-from leporid.engine.wire.message cimport content_bytes, content_of, targets_of
-from leporid.engine.wire.wire cimport Range, Record, Target, crc32c, header_check
+from leporid.engine.wire.crc cimport crc32c
+from leporid.engine.wire.record cimport (
+    Range, Record, Target, content_bytes, content_of, header_check, targets_of,
+)
 
 from leporid.engine.log.log import FORMAT_VERSION, MAGIC
 from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnreadable

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef struct Stretch:
     # Records one after another; between messages there may be other facts.

@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from leporid.engine.wire.wire cimport Props, walk_properties
+from leporid.engine.wire.codec cimport Props, walk_properties
 
 cdef enum:
     OFF = 0

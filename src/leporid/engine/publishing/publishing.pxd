@@ -8,8 +8,8 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.routing.route cimport Route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
-from leporid.engine.wire.message cimport Message
-from leporid.engine.wire.wire cimport Props
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport Message
 
 cdef class Publishing:
     cdef Logs logs

@@ -22,11 +22,10 @@ from leporid.engine.routing.route cimport (
 )
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.stream.stream cimport Stream
-from leporid.engine.wire.message cimport (
-    Message, body_bytes, exchange_name, names_bytes, properties_bytes, routing_key,
-    set_properties,
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport (
+    Message, body_bytes, exchange_name, names_bytes, properties_bytes, routing_key, set_properties,
 )
-from leporid.engine.wire.wire cimport Props
 
 from functools import partial
 

@@ -7,7 +7,7 @@ cdef class DeadLettering    # before the modules that know it, too
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.record cimport Message
 
 cdef enum:
     # Dead letters of one turn. Each costs some 20 us, and one frame or one moment may make a

@@ -13,7 +13,7 @@ from leporid.engine.log.logs cimport Logs
 from leporid.engine.queue.index cimport GONE, READY, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
-from leporid.engine.wire.message cimport (
+from leporid.engine.wire.record cimport (
     Message, body_bytes, message_in, names_bytes, properties_bytes,
 )
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from leporid.engine.queue.unique_queue cimport UniqueQueue
-from leporid.engine.wire.wire cimport Props
+from leporid.engine.wire.codec cimport Props
 
 cdef class ExchangeCache(UniqueQueue):
     cdef uint64_t cache_ttl

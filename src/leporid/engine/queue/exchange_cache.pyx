@@ -12,13 +12,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.log.log cimport NO_LIMIT, Segment, is_durable, segment_number
+from leporid.engine.log.log cimport Segment, is_durable, segment_number
 from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.unique_queue cimport UniqueQueue, key_of
-from leporid.engine.wire.fields cimport as_integer, find_header
-from leporid.engine.wire.message cimport properties_in
-from leporid.engine.wire.wire cimport Props, Record, walk_properties
+from leporid.engine.wire.codec cimport TTL_MS_MAX, Props, as_integer, find_header, walk_properties
+from leporid.engine.wire.record cimport NO_LIMIT, Record, properties_in
 
 cdef const char *TTL_HEADER = b"x-cache-ttl"
 
@@ -30,9 +29,6 @@ cdef enum:
     WEIGHT_DURABLE = 1
     WEIGHT_TRANSIENT = 3
     WEIGHT_RESTORED = 2
-
-cdef extern from "wire.h" nogil:
-    int64_t TTL_MS_MAX
 
 
 cdef class ExchangeCache(UniqueQueue):

@@ -13,8 +13,8 @@ from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.queue.takers cimport Selection, Taker, Takers
 from leporid.engine.queue.timers cimport Timer
 from leporid.engine.selectors.filter_counters cimport FilterCounters
-from leporid.engine.wire.message cimport Message
-from leporid.engine.wire.wire cimport Props, Range
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport Message, Range
 
 cdef enum:
     DROP_HEAD = 0

@@ -15,7 +15,7 @@ lane of its priority. ready_count and unacked_count equal the number of slots in
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.log.facts cimport SettledRanges, append_ranges
-from leporid.engine.log.log cimport KIND_DELIVERED, NO_LIMIT, is_durable, segment_number
+from leporid.engine.log.log cimport KIND_DELIVERED, is_durable, segment_number
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport (
@@ -24,9 +24,9 @@ from leporid.engine.queue.index cimport (
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.queue.takers cimport Taker, Takers
-from leporid.engine.wire.message cimport Message, properties_in
-from leporid.engine.wire.wire cimport (
-    RANGE_COUNT_BITS, RANGE_COUNT_MAX, TTL_SET, Props, Range, Record, parse_ttl,
+from leporid.engine.wire.codec cimport TTL_SET, Props, parse_ttl
+from leporid.engine.wire.record cimport (
+    NO_LIMIT, RANGE_COUNT_BITS, RANGE_COUNT_MAX, Message, Range, Record, properties_in,
 )
 
 cdef enum:

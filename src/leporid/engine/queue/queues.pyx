@@ -9,9 +9,7 @@ number that the entry has.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.log.log cimport (
-    BACKLOG_BIT, FLAG_PRODUCED, NO_LIMIT, TRANSIENT_IDS, Log, begin_message,
-)
+from leporid.engine.log.log cimport BACKLOG_BIT, FLAG_PRODUCED, TRANSIENT_IDS, Log, begin_message
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
@@ -19,8 +17,8 @@ from leporid.engine.queue.index cimport GONE, HELD, BlockPool, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport SharedCredit
 from leporid.engine.queue.timers cimport Timer, Timers
-from leporid.engine.wire.message cimport Message, targets_of
-from leporid.engine.wire.wire cimport TTL_SET, Props, Range, Record, Target, parse_ttl
+from leporid.engine.wire.codec cimport TTL_SET, Props, parse_ttl
+from leporid.engine.wire.record cimport NO_LIMIT, Message, Range, Record, Target, targets_of
 
 
 cdef class Queues(Entries):

@@ -8,7 +8,7 @@ from libc.stdint cimport uint32_t
 
 from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, Block
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.wire.message cimport (
+from leporid.engine.wire.record cimport (
     Message, body_bytes, exchange_name, message_in, properties_bytes, routing_key,
 )
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.wire.wire cimport Props
+from leporid.engine.wire.codec cimport Props
 
 cdef class UniqueQueue(Queue):
     cdef dict keys                      # how many entries have each

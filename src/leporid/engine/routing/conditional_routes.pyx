@@ -16,7 +16,7 @@ from leporid.engine.routing.route cimport Route, make_route
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.selectors.selector_set cimport SelectorSet
-from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.record cimport Message
 
 
 
@@ -109,16 +109,16 @@ cdef class ConditionalRoute:
 
     cdef Route route_of(self, FilterCounters counters, const Message *message):
         """Where one message goes; `counters` are those of where it came in."""
-        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
+        cdef uint64_t evaluated = self.members.evaluated, failed = self.members.failed
         cdef uint32_t count = self.members.match(
             message.names, message.names_len, message.properties, message.properties_len)
         cdef uint32_t at, place = 0
         cdef list queues
         cdef Route route
-        evaluated = self.members.set.evaluated - evaluated
-        failed = self.members.set.failed - failed
-        self.totals.note(self.members.set.count, evaluated, count, failed)
-        counters.note(self.members.set.count, evaluated, count, failed)
+        evaluated = self.members.evaluated - evaluated
+        failed = self.members.failed - failed
+        self.totals.note(self.members.count, evaluated, count, failed)
+        counters.note(self.members.count, evaluated, count, failed)
         if not count:
             return self.otherwise
         if count == 1:
@@ -160,12 +160,12 @@ cdef class FilterOutcomes:
 
     cdef bytes passed_by(self, const Message *message):
         """The numbers of the filters that a message passes: equal for equal ones."""
-        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
+        cdef uint64_t evaluated = self.members.evaluated, failed = self.members.failed
         cdef bytes found
         self.count = self.members.match(
             message.names, message.names_len, message.properties, message.properties_len)
-        self.evaluated = self.members.set.evaluated - evaluated
-        self.failed = self.members.set.failed - failed
+        self.evaluated = self.members.evaluated - evaluated
+        self.failed = self.members.failed - failed
         found = PyBytes_FromStringAndSize(<const char *> self.members.matched,
                                           self.count * sizeof(uint32_t))
         if self.count > 1:
@@ -174,8 +174,8 @@ cdef class FilterOutcomes:
 
     cdef int note(self, FilterCounters counters) except -1:
         """Count the last message."""
-        self.totals.note(self.members.set.count, self.evaluated, self.count, self.failed)
-        return counters.note(self.members.set.count, self.evaluated, self.count, self.failed)
+        self.totals.note(self.members.count, self.evaluated, self.count, self.failed)
+        return counters.note(self.members.count, self.evaluated, self.count, self.failed)
 
 
 cdef int in_order(const void *a, const void *b) noexcept nogil:

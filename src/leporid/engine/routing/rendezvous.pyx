@@ -12,7 +12,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from leporid.engine.wire.wire cimport hash_key
+from leporid.engine.wire.hashing cimport hash_key
 
 
 cdef struct Place:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from leporid.engine.wire.wire cimport Props
+from leporid.engine.wire.codec cimport Props
 
 cdef class Route:
     cdef list queues

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.queue cimport DROP_HEAD, REJECT_PUBLISH_DLX, Queue
 from leporid.engine.queue.unique_queue cimport UniqueQueue, key_of
-from leporid.engine.wire.wire cimport Props, walk_properties
+from leporid.engine.wire.codec cimport Props, walk_properties
 
 from leporid.amqp.errors import ResourceError
 

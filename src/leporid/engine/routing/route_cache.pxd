@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.routing.route cimport Route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
-from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.record cimport Message
 
 cdef class RouteCache:
     cdef readonly str name

@@ -13,7 +13,7 @@ from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterO
 from leporid.engine.routing.route cimport Route, make_route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
-from leporid.engine.wire.message cimport Message, key_in, properties_bytes
+from leporid.engine.wire.record cimport Message, key_in, properties_bytes
 
 from leporid.amqp.errors import PreconditionFailed
 

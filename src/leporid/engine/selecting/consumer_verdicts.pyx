@@ -121,7 +121,7 @@ cdef class ConsumerVerdicts:
         self.doubt_count += 1
         self.group.found_count += 1
         if self.group.found_count >= found_most(self.selection):
-            scan_group.crowded = scan_group.set.set.count > 1
+            scan_group.crowded = scan_group.set.count > 1
         if self.group.idle and self.doubt_count >= DOUBTS_MIN:
             self.group.idle = False
             scan_group.idle -= 1

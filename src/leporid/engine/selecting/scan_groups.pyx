@@ -22,7 +22,7 @@ from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, Sele
 from leporid.engine.selectors.conjunction cimport Conjunction
 from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.selector_set cimport SelectorSet
-from leporid.engine.wire.message cimport Message, message_in
+from leporid.engine.wire.record cimport Message, message_in
 
 cdef enum:
     # Messages that one filter keeps in mind for consumers that do not take them: half a megabyte;
@@ -101,14 +101,14 @@ cdef class ScanGroup:
         group.scan_group = None
         self.idle -= group.idle
         self.weight -= weight_of(group.filter)
-        if not self.set.set.count:
+        if not self.set.count:
             self.selection.scan_groups.remove(self)
         return 0
 
     cdef bint is_full(self):
         """It is one that was left behind, and has still enough."""
         cdef SelectorGroup group
-        if self.set.set.count != 1:
+        if self.set.count != 1:
             return False
         for group in self.members:
             if group is not None:
@@ -159,17 +159,17 @@ cdef class ScanGroup:
     cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -1:
         """Ask about one message; returns for how many it was found."""
         cdef Message message = message_in(self.selection.queue.logs.record(slot.position))
-        cdef uint64_t evaluated = self.set.set.evaluated, failed = self.set.set.failed
+        cdef uint64_t evaluated = self.set.evaluated, failed = self.set.failed
         cdef uint64_t bulk = 1 + message.properties_len // WORK_BYTES
         cdef uint32_t at, count
         count = self.set.match(message.names, message.names_len, message.properties,
                                message.properties_len)
-        evaluated = self.set.set.evaluated - evaluated
+        evaluated = self.set.evaluated - evaluated
         self.selection.budget -= (MESSAGE_WORK + message.properties_len // 4 + FOUND_WORK * count
                                + bulk * min(evaluated * self.heaviest, self.weight))
-        failed = self.set.set.failed - failed
-        self.selection.searches.filters.note(self.set.set.count, evaluated, count, failed)
-        self.selection.counters.note(self.set.set.count, evaluated, count, failed)
+        failed = self.set.failed - failed
+        self.selection.searches.filters.note(self.set.count, evaluated, count, failed)
+        self.selection.counters.note(self.set.count, evaluated, count, failed)
         for at in range(count):
             self.find(<SelectorGroup> self.members[self.set.matched[at]], seq, lane)
         if self.crowded:
@@ -188,7 +188,7 @@ cdef class ScanGroup:
         order.push(seq)
         group.found_count += 1
         if group.found_count >= found_most(self.selection):
-            self.crowded = self.set.set.count > 1
+            self.crowded = self.set.count > 1
         return self.selection.rouse(group)
 
     cdef ScanGroup ahead(self, int lane):
@@ -207,7 +207,7 @@ cdef class ScanGroup:
         self.selection.budget -= COHORT_WORK * len(self.selection.scan_groups)  # `ahead` was asked
         if other is None or memcmp(self.cursors, other.cursors, sizeof(self.cursors)):
             return 0
-        if self.set.set.count > other.set.set.count:
+        if self.set.count > other.set.count:
             fewer, more = other, self
         for group in list(fewer.members):
             if group is not None:
@@ -224,7 +224,7 @@ cdef class ScanGroup:
         for group in list(self.members):
             if group is None or group.found_count < most:
                 continue
-            if self.crowded or self.set.set.count == 1:
+            if self.crowded or self.set.count == 1:
                 break
             self.crowded = True
             self.selection.budget -= group.found_count * PRUNE_WORK

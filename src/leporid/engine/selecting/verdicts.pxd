@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t
 
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef enum:
     BATCH_MESSAGES_MAX = 1000       # half a millisecond of a filter class, as a rule

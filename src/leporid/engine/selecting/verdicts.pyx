@@ -11,8 +11,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
-from leporid.engine.wire.message cimport content_bytes, content_of
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record, content_bytes, content_of
 
 cdef enum:
     BATCH = 2

@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.log.log cimport KIND_PUBLISH
 from leporid.engine.log.window cimport Window
-from leporid.engine.wire.wire cimport Record, Target
+from leporid.engine.wire.record cimport Record, Target
 
 cdef extern from *:
     uint64_t add_relaxed "__atomic_add_fetch" (uint64_t *to, uint64_t value, int order) nogil

@@ -8,10 +8,10 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "text.h"
-#include "wire.h"
+#include "codec.h"
 
 /* OTHER is a table or an array. */
 enum { NOTHING = 0, BOOLEAN = 1, INTEGER = 2, NUMBER = 3, TEXT_VALUE = 4, OTHER = 5 };
@@ -70,35 +70,17 @@ static void set_decimal(Operand *v, uint8_t scale, int32_t unscaled) {
     }
 }
 
-/* A field's value, by its letter and its content, which is as long as the letter says. */
-static void set_field(Operand *v, uint8_t type, const uint8_t *p, uint32_t size) {
-    uint32_t word;
-    uint64_t both;
-    float single;
-    double number;
-    switch (type) {
-    case 'V': set_nothing(v); break;
-    case 't': v->kind = BOOLEAN; v->integer = *p != 0; break;
-    case 'b': set_integer(v, (int8_t) *p); break;
-    case 'B': set_integer(v, *p); break;
-    case 's': set_integer(v, (int16_t) load16(p)); break;
-    case 'u': set_integer(v, load16(p)); break;
-    case 'I': set_integer(v, (int32_t) load32(p)); break;
-    case 'i': set_integer(v, load32(p)); break;
-    case 'l': case 'L': set_integer(v, (int64_t) load64(p)); break;
-    case 'T': set_unsigned(v, load64(p)); break;
-    case 'D': set_decimal(v, *p, (int32_t) load32(p + 1)); break;
-    case 'f':
-        word = load32(p);
-        memcpy(&single, &word, 4);
-        set_number(v, single);
-        break;
-    case 'd':
-        both = load64(p);
-        memcpy(&number, &both, 8);
-        set_number(v, number);
-        break;
-    case 'S': case 'x': set_text(v, p, size); break;
+/* The value of a header, whose content `next_value` found. */
+static void set_field(Operand *v, uint8_t type, const uint8_t *content, uint32_t size) {
+    Value value = read_value(type, content);
+    switch (value.kind) {
+    case FIELD_VOID: set_nothing(v); break;
+    case FIELD_BOOLEAN: v->kind = BOOLEAN; v->integer = value.integer; break;
+    case FIELD_INTEGER: set_integer(v, value.integer); break;
+    case FIELD_TIME: set_unsigned(v, value.seconds); break;
+    case FIELD_FLOAT: case FIELD_DOUBLE: set_number(v, value.real); break;
+    case FIELD_DECIMAL: set_decimal(v, value.scale, (int32_t) value.integer); break;
+    case FIELD_TEXT: set_text(v, content, size); break;
     default: v->kind = OTHER;
     }
     /* Refused when it came; an unordered number would break every comparison. */

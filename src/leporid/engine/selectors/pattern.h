@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "text.h"
+#include "codec.h"
 
 /* 255 places and the state behind the last make four words. */
 enum { PLACES_MAX = 255, LIMBS_MAX = 4, ANY_ONE = 0xfe, ANY_MANY = 0xff };

@@ -8,6 +8,8 @@ from libc.stdint cimport uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.selectors.machine cimport program_close, program_matches, program_open
+from leporid.engine.wire.codec cimport NO_MEMORY
 from leporid.engine.wire.hashing cimport keep_secret
 
 keep_secret()

@@ -1,43 +1,92 @@
 """Many filters asked about one message at once; selector_set.pyx says how to use them."""
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
+from leporid.engine.selectors.conjuncts cimport (
+    Conjunct, QuickReject, RequiredValue, RequiredValues,
+)
 from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.selectors.selector cimport Program
+from leporid.engine.selectors.interned_names cimport InternedNames
+from leporid.engine.selectors.inverted_index cimport InvertedIndex, PostingList
+from leporid.engine.selectors.machine cimport AT_HEADERS, Code, Constant, Operand, Program
+from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.tags cimport Tags
 
-cdef extern from "selector_set.h":
-    uint32_t NOBODY
-    int NOT_TAKEN
+cdef enum:
+    PART_CONJUNCTS
+    PART_PROGRAM
+    PART_FILTER
 
-    ctypedef int (*Ask)(void *filter, const uint8_t *names, size_t names_len,
-                        const uint8_t *properties, size_t properties_len) noexcept
+cdef struct Part:
+    uint8_t kind
+    uint16_t wanted             # flags of the properties that it looks at
+    uint32_t derived            # places from AT_TAG on that it looks at, as bits
+    uint32_t count              # of conjuncts, also of those of a program
+    Conjunct *conjuncts
+    Code code
+    Constant *tags              # of a filter by tags
+    void *filter
+    uint16_t *names             # ids of headers
+    uint32_t names_count
+    RequiredValue *room         # for `required`, until the member is indexed
+    RequiredValues required
 
-    ctypedef struct Set "SelectorSet":
-        uint32_t count, always_count
-        uint32_t *matched
-        uint64_t asked, evaluated, passed, failed
+cdef struct Posting:            # where a member stands in the index
+    PostingList *postings
+    uint32_t at
 
-    Set *set_open() noexcept
-    void set_close(Set *set) noexcept
-    uint32_t set_begin(Set *set, uint64_t *errors) noexcept
-    int add_filter(Set *set, uint32_t number, void *filter) noexcept
-    int add_tags(Set *set, uint32_t number, uint32_t count) noexcept
-    void set_tag(Set *set, uint32_t number, uint32_t at, const uint8_t *text,
-                 uint32_t length) noexcept
-    int add_program(Set *set, uint32_t number, const Program *program) noexcept
-    int set_file(Set *set, uint32_t number) noexcept
-    void set_remove(Set *set, uint32_t number) noexcept
-    uint32_t set_match(Set *set, const uint8_t *names, size_t names_len,
-                       const uint8_t *properties, size_t properties_len, Ask ask) noexcept
+cdef struct Member:
+    Part *parts                 # NULL: every message passes
+    uint32_t parts_count
+    uint32_t postings_count     # 0: it is asked about every message
+    Posting *postings
+    uint32_t at                 # among the unindexed; of a free number, the next free one
+    uint64_t message            # the last one that it was asked about, if it is indexed
+    uint64_t *errors            # its filter's count of type errors
+
+cdef struct IndexedPlace:       # the posting lists of values in one place
+    uint32_t texts, numbers, prefixes
+    uint32_t lengths            # of the prefixes, as bits; some may be of removed ones
+    PostingList *lists[2]            # linked: those of texts, those of numbers
+
 
 cdef class SelectorSet:
-    cdef Set *set
-    cdef list filters               # by number, which keep what the set points into
-    cdef const uint32_t *matched    # of the last message
+    cdef uint32_t count             # of members
+    cdef uint64_t asked, evaluated, passed, failed  # `counts` says what they are
+    cdef const uint32_t *matched    # members that the last message passed
+    cdef list filters               # by number; the members point into them
+    cdef Member *members
+    cdef uint32_t size, end, free_number
+    cdef uint32_t *unindexed        # members that are asked about every message
+    cdef QuickReject *rejects       # of these
+    cdef uint32_t unindexed_count, matched_count
+    cdef uint32_t *passing          # `matched`, to be written
+    cdef InvertedIndex index
+    cdef InternedNames names
+    cdef uint16_t[2] tags           # ids of the headers that hold a message's tag
+    # By place: the message's value, the posting lists, whether the header was found.
+    cdef Operand *values
+    cdef IndexedPlace *indexed_places
+    cdef uint8_t *found
+    cdef uint16_t *touched          # ids of the headers that were found
+    cdef uint32_t places, touched_count
+    cdef uint32_t[AT_HEADERS] uses  # parts that look at a property, or at the tag
+    cdef uint32_t header_users, wanted, indexed_properties
+    cdef uint64_t message           # its number
     cpdef uint32_t add(self, Filter filter) except? 0xffffffff
     cpdef int remove(self, uint32_t number) except -1
     cdef uint32_t match(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                         size_t properties_len) noexcept
-    cdef int add_parts(self, uint32_t number, Filter filter) except -1
-    cdef int add_tags_of(self, uint32_t number, Tags filter) except? -2
+    cdef uint32_t take_number(self) except? 0xffffffff
+    cdef int add_parts(self, Member *member, Filter filter) except -1
+    cdef bint can_share(self, const Program *program) noexcept
+    cdef int add_tags(self, Member *member, Tags filter) except -1
+    cdef int add_selector(self, Member *member, Selector filter) except -1
+    cdef int make_room(self) except -1
+    cdef int make_places(self) except -1
+    cdef int index_member(self, uint32_t number) except -1
+    cdef int add_postings(self, uint32_t number, RequiredValues required) except -1
+    cdef int unindex_member(self, uint32_t number) noexcept
+    cdef int note_use(self, const Part *part, int change) noexcept
+    cdef int note_postings(self, PostingList *postings, int change) noexcept
+    cdef int drop(self, uint32_t number) noexcept

@@ -10,12 +10,12 @@ class SelectorSet:
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
     @property
-    def filed(self) -> int:
+    def indexed(self) -> int:
         """Members that are found by a value, and not asked about every message."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """FilterCounters, asked, passed, type errors, since the start.
+        """Questions, evaluated, passed, type errors, since the start.
 
         Each member is one question about each message, and is asked unless a value has answered it.
         """

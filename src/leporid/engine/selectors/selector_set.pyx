@@ -6,26 +6,55 @@
     members.matched[0 .. count]             numbers of those that the message passes, in no order;
                                             valid until the set is used again
 
-The headers are walked once for all members, and a member that wants a tag, or a value to be equal
-to a constant (`origin = 'JFK' AND …`), is found by it: it costs nothing for messages with another
-one. `selector_set.h` does it. Whoever wants its counts beside others' adds `counts` up.
+The headers are walked once for all members. A member whose filter requires one of some values (a
+tag, `origin = 'JFK' AND …`, a prefix) is indexed under these: a message without them does not cost
+it anything. Where a filter has several such conditions, the one counts that has the fewest members
+so far. All other members are asked about every message. A value of another kind than the constants
+(a number where texts are indexed) asks all members that are indexed in its place: it may be a type
+error, or be converted.
 
-It does not know what a member stands for: numbers are an index into a list of the user's. One
-thread uses a set, with the interpreter's lock. Invariant: matched are exactly those members whose
-`Filter.matches` would say 1; but type errors are counted only of members that were asked.
+A member consists of parts, which must all let a message pass: those of a `Conjunction`, else one.
+The set does not know what a member stands for: numbers are an index into a list of the user's. One
+thread uses a set, with the interpreter's lock. Invariants: matched are exactly those members whose
+`Filter.matches` would say 1, but type errors are counted only of members that were asked. Between
+two messages every value is nothing. A member whose `add` failed can be dropped.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from leporid.engine.selectors.conjunction cimport Conjunction
-from leporid.engine.selectors.filter cimport Filter, short
-from leporid.engine.wire.hashing cimport keep_secret
 from leporid.engine.log.log cimport KIND_PUBLISH
+from leporid.engine.log.window cimport Window
+from leporid.engine.selectors.conjunction cimport Conjunction
+from leporid.engine.selectors.conjuncts cimport (
+    Analysis, ONE_OF, OPAQUE, PLACE_MASK, QuickReject, RequiredValue, RequiredValues, analyse,
+    cheaper, conjuncts_hold, is_rejected, nothing_required, one_of_values, prefix_length,
+    quick_reject_of, required_value, with_prefix,
+)
+from leporid.engine.selectors.filter cimport Filter, short
+from leporid.engine.selectors.interned_names cimport NAMES_MAX, NO_NAME, InternedNames
+from leporid.engine.selectors.inverted_index cimport NOBODY, InvertedIndex, PostingList
+from leporid.engine.selectors.machine cimport (
+    AT_DELIVERY_MODE, AT_HEADERS, AT_MILLISECONDS, AT_TAG, BITS, BIT_HEADERS, Constant,
+    Header, Instruction, MATCH, NOTHING, OP_DELIVERY_MODE, OP_HEADER, OP_MILLISECONDS, OP_TAG,
+    Operand, Program, Seen, TEXT_VALUE, TYPE_ERROR, is_numeric, program_run, push, see_names,
+    see_properties, set_field, set_nothing, set_text,
+)
 from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.tags cimport Tags
-from leporid.engine.log.window cimport Window
-from leporid.engine.wire.wire cimport Record, Target
+from leporid.engine.wire.codec cimport MALFORMED, Field, next_field
+from leporid.engine.wire.hashing cimport keep_secret
+from leporid.engine.wire.record cimport Record, Target
+
+cdef extern from *:
+    uint64_t add_relaxed "__atomic_add_fetch" (uint64_t *to, uint64_t value, int order) nogil
+    int RELAXED "__ATOMIC_RELAXED"
+    int lowest_bit "__builtin_ctz" (unsigned int bits) nogil
+
+cdef enum:
+    FIRST_MEMBERS = 8
 
 keep_secret()
 
@@ -34,89 +63,339 @@ cdef class SelectorSet:
     """Filters that are asked together, by number."""
 
     def __cinit__(self):
-        self.set = set_open()
         self.filters = []
-        if self.set == NULL:
-            raise MemoryError("no memory for a set of filters")
-        self.matched = self.set.matched
+        self.index = InvertedIndex()
+        self.names = InternedNames()
+        self.free_number = NOBODY
+        self.tags[0] = <uint16_t> self.names.intern(b"x-tag", 5)
+        self.tags[1] = <uint16_t> self.names.intern(b"x-stream-filter-value", 21)
+        self.make_room()
+        self.make_places()
 
     def __dealloc__(self):
-        set_close(self.set)
+        cdef uint32_t at
+        for at in range(self.end):
+            free_member(&self.members[at])
+        free(self.members)
+        free(self.unindexed)
+        free(self.rejects)
+        free(self.passing)
+        free(self.values)
+        free(self.indexed_places)
+        free(self.touched)
+        free(self.found)
 
     def __len__(self):
-        return self.set.count
+        return self.count
 
     def __repr__(self):
-        return f"<SelectorSet members={self.set.count} filed={self.filed}>"
+        return f"<SelectorSet members={self.count} indexed={self.indexed}>"
 
     @property
-    def filed(self):
+    def indexed(self):
         """Members that are found by a value, and not asked about every message."""
-        return self.set.count - self.set.always_count
+        return self.count - self.unindexed_count
 
     @property
     def counts(self):
-        """(counters, asked, passed, type errors) since the start: each member is one question
-        about each message, and is asked unless a value has answered it."""
-        return self.set.asked, self.set.evaluated, self.set.passed, self.set.failed
+        """(questions, evaluated, passed, type errors) since the start: each member is one question
+        about each message, and is evaluated unless a value has answered it."""
+        return self.asked, self.evaluated, self.passed, self.failed
+
+    # ------------------------------------------------------------------ members come and go
 
     cpdef uint32_t add(self, Filter filter) except? 0xffffffff:
         """Take a member in; returns its number. A filter may be in it several times."""
         cdef uint32_t number
         if filter is None:
             raise TypeError("None is no filter")
-        number = set_begin(self.set, &filter.errors)
-        if number == NOBODY:
-            raise MemoryError("no memory for another filter in a set")
+        number = self.take_number()
+        self.members[number].errors = &filter.errors
         try:
-            self.add_parts(number, filter)
-            if set_file(self.set, number):
-                raise MemoryError("no memory for another filter in a set")
+            self.add_parts(&self.members[number], filter)
+            self.index_member(number)
         except BaseException:
-            set_remove(self.set, number)
+            self.drop(number)
             raise
         if number == <size_t> len(self.filters):
             self.filters.append(filter)
         else:
             self.filters[number] = filter
-        self.matched = self.set.matched
         return number
-
-    cdef int add_parts(self, uint32_t number, Filter filter) except -1:
-        cdef int failed = 0
-        if type(filter) is Conjunction:
-            self.add_parts(number, (<Conjunction> filter).first)
-            self.add_parts(number, (<Conjunction> filter).second)
-        elif type(filter) is Tags:
-            failed = self.add_tags_of(number, <Tags> filter)
-        elif type(filter) is Selector:
-            failed = add_program(self.set, number, (<Selector> filter).program)
-        elif type(filter) is not Filter:
-            failed = NOT_TAKEN
-        if failed == NOT_TAKEN:
-            failed = add_filter(self.set, number, <void *> filter)
-        if failed:
-            raise MemoryError("no memory for another filter in a set")
-        return 0
-
-    cdef int add_tags_of(self, uint32_t number, Tags filter) except? -2:
-        cdef Py_ssize_t at, count = len(filter.texts)
-        cdef int failed = add_tags(self.set, number, <uint32_t> count)
-        for at in range(0 if failed else count):
-            set_tag(self.set, number, <uint32_t> at, filter.tags[at].text, filter.tags[at].length)
-        return failed
 
     cpdef int remove(self, uint32_t number) except -1:
         """Let a member go."""
         if number >= <size_t> len(self.filters) or self.filters[number] is None:
             raise KeyError(number)
-        set_remove(self.set, number)
+        self.drop(number)
         self.filters[number] = None
         return 0
 
+    cdef uint32_t take_number(self) except? 0xffffffff:
+        """The number of a member without parts, which is not asked yet."""
+        cdef uint32_t number = self.free_number
+        cdef Member *member
+        if number == NOBODY:
+            if self.end == self.size:
+                self.make_room()
+            number = self.end
+            self.end += 1
+        else:
+            self.free_number = self.members[number].at
+        member = &self.members[number]
+        memset(member, 0, sizeof(Member))
+        member.at = NOBODY
+        self.count += 1
+        return number
+
+    cdef int drop(self, uint32_t number) noexcept:
+        cdef Member *member = &self.members[number]
+        cdef Part *part
+        cdef uint32_t at, name
+        self.unindex_member(number)
+        for at in range(member.parts_count):
+            part = &member.parts[at]
+            self.note_use(part, -1)
+            for name in range(part.names_count):
+                self.names.release(part.names[name])
+        free_member(member)
+        memset(member, 0, sizeof(Member))
+        member.at = self.free_number
+        self.free_number = number
+        self.count -= 1
+        return 0
+
+    cdef int make_room(self) except -1:
+        cdef uint32_t size = self.size * 2 if self.size else FIRST_MEMBERS
+        self.members = <Member *> resized(self.members, size, sizeof(Member))
+        self.unindexed = <uint32_t *> resized(self.unindexed, size, sizeof(uint32_t))
+        self.rejects = <QuickReject *> resized(self.rejects, size, sizeof(QuickReject))
+        self.passing = <uint32_t *> resized(self.passing, size, sizeof(uint32_t))
+        self.matched = self.passing
+        self.size = size
+        return 0
+
+    cdef int make_places(self) except -1:
+        """Make room for the values of as many headers as there are ids."""
+        cdef uint32_t places = AT_HEADERS + self.names.size, more
+        if places <= self.places:
+            return 0
+        more = places - self.places
+        self.values = <Operand *> resized(self.values, places, sizeof(Operand))
+        self.indexed_places = <IndexedPlace *> resized(self.indexed_places, places,
+                                                       sizeof(IndexedPlace))
+        self.touched = <uint16_t *> resized(self.touched, places, sizeof(uint16_t))
+        self.found = <uint8_t *> resized(self.found, places, 1)
+        memset(self.values + self.places, 0, more * sizeof(Operand))
+        memset(self.indexed_places + self.places, 0, more * sizeof(IndexedPlace))
+        memset(self.found + self.places, 0, more)
+        self.places = places
+        return 0
+
+    cdef int note_use(self, const Part *part, int change) noexcept:
+        """Count what a part looks at; `change` is 1 or -1."""
+        cdef int place
+        for place in range(BITS):
+            if place != BIT_HEADERS and part.wanted >> place & 1:
+                self.uses[place] += change
+        for place in range(AT_TAG, AT_HEADERS):
+            if part.derived >> place & 1:
+                self.uses[place] += change
+        self.header_users += change * <int> part.names_count
+        self.wanted = 1 << BIT_HEADERS if self.header_users or self.uses[<int> AT_TAG] else 0
+        for place in range(BITS):
+            if self.uses[place]:
+                self.wanted |= 1 << place
+        return 0
+
+    # ------------------------------------------------------------------ parts
+
+    cdef int add_parts(self, Member *member, Filter filter) except -1:
+        if type(filter) is Conjunction:
+            self.add_parts(member, (<Conjunction> filter).first)
+            self.add_parts(member, (<Conjunction> filter).second)
+        elif type(filter) is Tags:
+            self.add_tags(member, <Tags> filter)
+        elif type(filter) is Selector and self.can_share((<Selector> filter).program):
+            self.add_selector(member, <Selector> filter)
+        elif type(filter) is not Filter:  # which lets everything pass
+            add_part(member, PART_FILTER).filter = <void *> filter
+        return 0
+
+    cdef bint can_share(self, const Program *program) noexcept:
+        """Whether a program has no more names than there are ids, and no tag of its own kind."""
+        cdef int at
+        if self.names.count + program.headers_count > NAMES_MAX:
+            return False
+        for at in range(program.code.count):
+            if (program.code.instructions[at].opcode == OP_TAG
+                    and not is_tag(program, &program.code.instructions[at])):
+                return False
+        return True
+
+    cdef int add_tags(self, Member *member, Tags filter) except -1:
+        """One of the filter's tags must be the message's."""
+        cdef uint32_t at, count = <uint32_t> len(filter.texts)
+        cdef Part *part = add_part(member, PART_CONJUNCTS)
+        part.tags = <Constant *> zeroed(count + 1, sizeof(Constant))
+        part.conjuncts = <Conjunct *> zeroed(1, sizeof(Conjunct))
+        part.room = <RequiredValue *> zeroed(1, sizeof(RequiredValue))
+        for at in range(count):
+            set_text(&part.tags[at].value, filter.tags[at].text, filter.tags[at].length)
+        part.code.jms = 1
+        part.derived = 1 << AT_TAG
+        part.count = 1
+        part.conjuncts.place = AT_TAG
+        part.conjuncts.kind = ONE_OF
+        part.conjuncts.several = part.tags
+        part.conjuncts.count = count
+        part.required = one_of_values(self.index, part.room, AT_TAG, part.tags, count)
+        self.note_use(part, 1)
+        return 0
+
+    cdef int add_selector(self, Member *member, Selector filter) except -1:
+        cdef const Program *program = filter.program
+        cdef const Header *header
+        cdef Part *part = add_part(member, PART_CONJUNCTS)
+        cdef Analysis analysis
+        cdef uint32_t at
+        cdef bint opaque = False
+        part.names = <uint16_t *> zeroed(program.headers_count + 1, sizeof(uint16_t))
+        part.conjuncts = <Conjunct *> zeroed(program.code.count + 1, sizeof(Conjunct))
+        part.room = <RequiredValue *> zeroed(program.code.count + 1, sizeof(RequiredValue))
+        for at in range(program.headers_count):
+            header = &program.headers[at]
+            part.names[at] = <uint16_t> self.names.intern(header.name, header.length)
+            part.names_count += 1
+            self.header_users += 1
+        self.make_places()
+        self.header_users -= part.names_count  # `note_use` adds them
+        analysis.code = &program.code
+        analysis.headers = part.names
+        analysis.tags = self.tags
+        analysis.conjuncts = part.conjuncts
+        analysis.room = part.room
+        analyse(&analysis, self.index)
+        part.count = analysis.count
+        part.required = analysis.required
+        part.code = program.code
+        part.wanted = program.wanted
+        part.derived = derived_places(program)
+        self.note_use(part, 1)
+        for at in range(part.count):
+            opaque |= part.conjuncts[at].kind == OPAQUE
+        if opaque:
+            renumber(part, program)
+        return 0
+
+    # ------------------------------------------------------------------ the index
+
+    cdef int index_member(self, uint32_t number) except -1:
+        """From now on the member is asked."""
+        cdef Member *member = &self.members[number]
+        cdef RequiredValues required = nothing_required()
+        cdef Part *first = member.parts
+        cdef uint32_t at
+        for at in range(member.parts_count):
+            required = cheaper(required, member.parts[at].required)
+        if required.first != NULL:
+            self.add_postings(number, required)
+        else:
+            member.at = self.unindexed_count
+            self.unindexed_count += 1
+            self.unindexed[member.at] = number
+            if first != NULL and first.kind == PART_CONJUNCTS:
+                self.rejects[member.at] = quick_reject_of(first.conjuncts, first.count)
+            else:
+                self.rejects[member.at] = quick_reject_of(NULL, 0)
+        for at in range(member.parts_count):
+            free(member.parts[at].room)
+            member.parts[at].room = NULL
+        return 0
+
+    cdef int add_postings(self, uint32_t number, RequiredValues required) except -1:
+        cdef Member *member = &self.members[number]
+        cdef const RequiredValue *one = required.first
+        cdef Posting *posting
+        cdef uint32_t at, count = 0
+        while one != NULL:
+            count += one.count
+            one = one.next
+        member.postings = <Posting *> zeroed(count, sizeof(Posting))
+        one = required.first
+        while one != NULL:
+            for at in range(one.count):
+                posting = &member.postings[member.postings_count]
+                if self.index.add(one.place, required_value(one, at), number, &posting.postings):
+                    posting.at = posting.postings.count - 1
+                    member.postings_count += 1
+                    self.note_postings(posting.postings, 1)
+            one = one.next
+        return 0
+
+    cdef int unindex_member(self, uint32_t number) noexcept:
+        cdef Member *member = &self.members[number]
+        cdef Posting *posting
+        cdef Posting *other
+        cdef uint32_t at, moved
+        for at in range(member.postings_count):
+            posting = &member.postings[at]
+            self.note_postings(posting.postings, -1)
+            moved = self.index.remove(posting.postings, posting.at)
+            if moved == NOBODY:
+                continue
+            other = self.members[moved].postings
+            while other.postings != posting.postings:
+                other += 1
+            other.at = posting.at
+        if not member.postings_count and member.at != NOBODY:
+            self.unindexed_count -= 1
+            moved = self.unindexed[self.unindexed_count]
+            self.unindexed[member.at] = moved
+            self.rejects[member.at] = self.rejects[self.unindexed_count]
+            self.members[moved].at = member.at
+        return 0
+
+    cdef int note_postings(self, PostingList *postings, int change) noexcept:
+        """Count a posting that was added (1), or will be removed (-1)."""
+        cdef uint32_t place = postings.place & PLACE_MASK
+        cdef uint32_t length = prefix_length(postings.place)
+        cdef IndexedPlace *indexed = &self.indexed_places[place]
+        cdef bint numeric = is_numeric(&postings.value)
+        if length:
+            indexed.prefixes += change
+            indexed.lengths = indexed.lengths | <uint32_t> 1 << length if indexed.prefixes else 0
+        else:
+            if numeric:
+                indexed.numbers += change
+            else:
+                indexed.texts += change
+            if postings.count == 1:
+                link_list(&indexed.lists[numeric], postings, change)
+        if place < AT_HEADERS:
+            self.indexed_properties &= ~(<uint32_t> 1 << place)
+            if indexed.texts or indexed.numbers or indexed.prefixes:
+                self.indexed_properties |= <uint32_t> 1 << place
+        return 0
+
+    # ------------------------------------------------------------------ asking
+
     cdef uint32_t match(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                         size_t properties_len) noexcept:
-        return set_match(self.set, names, names_len, properties, properties_len, ask_other)
+        """How many members a message passes; `matched` has their numbers."""
+        cdef Asked asked = [names, properties, names_len, properties_len]
+        self.matched_count = 0
+        if not self.count:
+            return 0
+        self.asked += self.count
+        self.message += 1
+        if see_message(self, &asked):
+            self.failed += 1
+        else:
+            ask_members(self, &asked)
+        forget_message(self)
+        self.passed += self.matched_count
+        return self.matched_count
 
     def matching(self, str exchange not None, str routing_key not None, bytes properties not None):
         """The numbers of the members that a message passes; `properties` are encoded."""
@@ -146,6 +425,274 @@ cdef class SelectorSet:
         return count
 
 
-cdef int ask_other(void *other, const uint8_t *names, size_t names_len, const uint8_t *properties,
-                   size_t properties_len) noexcept:
-    return (<Filter> other).matches(names, names_len, properties, properties_len)
+# ---------------------------------------------------------------------- members and parts
+
+
+cdef void *resized(void *array, size_t count, size_t size) except NULL:
+    cdef void *grown = realloc(array, count * size)
+    if grown == NULL:
+        raise MemoryError("no memory for another filter in a set")
+    return grown
+
+
+cdef void *zeroed(size_t count, size_t size) except NULL:
+    cdef void *array = calloc(count, size)
+    if array == NULL:
+        raise MemoryError("no memory for another filter in a set")
+    return array
+
+
+cdef Part *add_part(Member *member, uint8_t kind) except NULL:
+    cdef Part *part
+    member.parts = <Part *> resized(member.parts, member.parts_count + 1, sizeof(Part))
+    part = &member.parts[member.parts_count]
+    memset(part, 0, sizeof(Part))
+    part.kind = kind
+    member.parts_count += 1
+    return part
+
+
+cdef int free_member(Member *member) noexcept:
+    cdef Part *part
+    cdef uint32_t at
+    for at in range(member.parts_count):
+        part = &member.parts[at]
+        if part.kind == PART_PROGRAM:
+            free(part.code.instructions)
+        free(part.names)
+        free(part.conjuncts)
+        free(part.tags)
+        free(part.room)
+    free(member.parts)
+    free(member.postings)
+    return 0
+
+
+cdef bint is_tag(const Program *program, const Instruction *one) noexcept:
+    """Whether OP_TAG asks for the message's tag, as our compiler has it."""
+    cdef const Header *first = &program.headers[one.operand]
+    cdef const Header *second = &program.headers[one.count]
+    return (
+        first.length == 5 and not memcmp(first.name, b"x-tag", 5)
+        and second.length == 21 and not memcmp(second.name, b"x-stream-filter-value", 21)
+    )
+
+
+cdef uint32_t derived_places(const Program *program) noexcept:
+    """Places whose values are made of others, and which the program looks at."""
+    cdef uint32_t derived = 0
+    cdef uint8_t opcode
+    cdef int at
+    for at in range(program.code.count):
+        opcode = program.code.instructions[at].opcode
+        if opcode == OP_TAG:
+            derived |= 1 << AT_TAG
+        elif opcode == OP_DELIVERY_MODE:
+            derived |= 1 << AT_DELIVERY_MODE
+        elif opcode == OP_MILLISECONDS:
+            derived |= 1 << AT_MILLISECONDS
+    return derived
+
+
+cdef int renumber(Part *part, const Program *program) except -1:
+    """Have the machine find headers by the set's ids. Those of the tags fit into eight bits."""
+    cdef size_t size = program.code.count * sizeof(Instruction)
+    cdef Instruction *own = <Instruction *> malloc(size)
+    cdef Instruction *one
+    cdef int at
+    if own == NULL:
+        raise MemoryError("no memory for another filter in a set")
+    memcpy(own, program.code.instructions, size)
+    part.kind = PART_PROGRAM
+    part.code.instructions = own
+    for at in range(program.code.count):
+        one = &own[at]
+        if one.opcode == OP_TAG:
+            one.count = <uint8_t> part.names[one.count]
+        if one.opcode == OP_HEADER or one.opcode == OP_TAG:
+            one.operand = part.names[one.operand]
+    return 0
+
+
+cdef int link_list(PostingList **first, PostingList *postings, int change) noexcept:
+    """Link a posting list that is new, or unlink one that loses its last member."""
+    if change > 0:
+        postings.before = NULL
+        postings.after = first[0]
+        if first[0] != NULL:
+            first[0].before = postings
+        first[0] = postings
+        return 0
+    if postings.after != NULL:
+        postings.after.before = postings.before
+    if postings.before != NULL:
+        postings.before.after = postings.after
+    else:
+        first[0] = postings.after
+    return 0
+
+
+# ---------------------------------------------------------------------- asking about a message
+
+cdef struct Asked:
+    const uint8_t *names
+    const uint8_t *properties
+    size_t names_len, properties_len
+
+cdef Instruction GET_DELIVERY_MODE = [OP_DELIVERY_MODE, 0, 0]
+cdef Instruction GET_MILLISECONDS = [OP_MILLISECONDS, 0, 0]
+
+
+cdef int see_headers(SelectorSet s, const uint8_t *p, const uint8_t *end) noexcept:
+    """Note the values of headers that a member uses; the first header of a name counts."""
+    cdef uint32_t left = s.names.count, name
+    cdef Field field
+    while p < end and left:
+        if next_field(&p, end, &field):
+            return MALFORMED
+        if not s.names.lengths >> (field.length & 63) & 1:
+            continue
+        name = s.names.find(field.name, field.length)
+        if name == NO_NAME or s.found[AT_HEADERS + name]:
+            continue
+        set_field(&s.values[AT_HEADERS + name], field.type, field.content, field.size)
+        s.found[AT_HEADERS + name] = 1
+        s.touched[s.touched_count] = <uint16_t> name
+        s.touched_count += 1
+        left -= 1
+    return 0
+
+
+cdef int see_message(SelectorSet s, const Asked *asked) noexcept:
+    cdef Instruction get_tag
+    cdef const uint8_t *headers = NULL
+    cdef const uint8_t *end = NULL
+    cdef Operand *v = s.values
+    if see_names(asked.names, asked.names_len, v):
+        return MALFORMED
+    if s.wanted and see_properties(s.wanted, asked.properties, asked.properties_len, v,
+                                   &headers, &end):
+        return MALFORMED
+    if headers != NULL and see_headers(s, headers, end):
+        return MALFORMED
+    if s.uses[<int> AT_TAG]:
+        get_tag.opcode, get_tag.count, get_tag.operand = OP_TAG, <uint8_t> s.tags[1], s.tags[0]
+        push(NULL, &get_tag, v, &v[<int> AT_TAG])
+    if s.uses[<int> AT_DELIVERY_MODE]:
+        push(NULL, &GET_DELIVERY_MODE, v, &v[<int> AT_DELIVERY_MODE])
+    if s.uses[<int> AT_MILLISECONDS]:
+        push(NULL, &GET_MILLISECONDS, v, &v[<int> AT_MILLISECONDS])
+    return 0
+
+
+cdef int forget_message(SelectorSet s) noexcept:
+    cdef uint32_t place
+    for place in range(AT_HEADERS):
+        set_nothing(&s.values[place])
+    while s.touched_count:
+        s.touched_count -= 1
+        place = AT_HEADERS + s.touched[s.touched_count]
+        set_nothing(&s.values[place])
+        s.found[place] = 0
+    return 0
+
+
+cdef int ask_part(SelectorSet s, const Part *part, const Asked *asked) noexcept:
+    cdef Seen seen
+    if part.kind == PART_CONJUNCTS:
+        return conjuncts_hold(&part.code, part.conjuncts, part.count, s.values)
+    if part.kind == PART_PROGRAM:
+        seen.values, seen.work = s.values, 0
+        return program_run(&part.code, &seen)
+    return (<Filter> part.filter).matches(asked.names, asked.names_len, asked.properties,
+                                          asked.properties_len)
+
+
+cdef inline int ask_member(SelectorSet s, uint32_t number, const Asked *asked) noexcept:
+    cdef const Member *member = &s.members[number]
+    cdef int outcome = MATCH
+    cdef uint32_t at
+    s.evaluated += 1
+    for at in range(member.parts_count):
+        outcome = ask_part(s, &member.parts[at], asked)
+        if outcome != MATCH:
+            break
+    if outcome == MATCH:
+        s.passing[s.matched_count] = number
+        s.matched_count += 1
+    elif outcome == TYPE_ERROR:
+        s.failed += 1
+        add_relaxed(member.errors, 1, RELAXED)
+    return 0
+
+
+cdef inline int ask_list(SelectorSet s, const PostingList *postings, const Asked *asked) noexcept:
+    """Ask the members of a posting list that were not asked about this message; NULL has none."""
+    cdef Member *member
+    cdef uint32_t at
+    if postings == NULL:
+        return 0
+    for at in range(postings.count):
+        member = &s.members[postings.members[at]]
+        if member.message != s.message:
+            member.message = s.message
+            ask_member(s, postings.members[at], asked)
+    return 0
+
+
+cdef int ask_all_in(SelectorSet s, uint32_t place, bint numeric, const Asked *asked) noexcept:
+    """Ask all members that are indexed in a place, by numbers or by texts."""
+    cdef const PostingList *postings = s.indexed_places[place].lists[numeric]
+    while postings != NULL:
+        ask_list(s, postings, asked)
+        postings = postings.after
+    return 0
+
+
+cdef int ask_indexed(SelectorSet s, uint32_t place, const Asked *asked) noexcept:
+    """Ask the members that are indexed under the message's value in a place."""
+    cdef const Operand *v = &s.values[place]
+    cdef const IndexedPlace *indexed = &s.indexed_places[place]
+    cdef uint32_t lengths = indexed.lengths
+    cdef Operand prefix
+    if v.kind == NOTHING:
+        return 0
+    if indexed.texts:
+        if v.kind == TEXT_VALUE:
+            ask_list(s, s.index.find(place, v), asked)
+        else:
+            ask_all_in(s, place, False, asked)
+    if indexed.numbers:
+        if is_numeric(v):
+            ask_list(s, s.index.find(place, v), asked)
+        else:
+            ask_all_in(s, place, True, asked)
+    if not lengths or v.kind != TEXT_VALUE:  # any other value has no prefix
+        return 0
+    prefix = v[0]
+    while lengths:
+        prefix.length = <uint32_t> lowest_bit(lengths)
+        if prefix.length > v.length:
+            break
+        ask_list(s, s.index.find(with_prefix(place, prefix.length), &prefix), asked)
+        lengths &= lengths - 1
+    return 0
+
+
+cdef int ask_members(SelectorSet s, const Asked *asked) noexcept:
+    cdef uint32_t properties = s.indexed_properties, at
+    cdef const QuickReject *rejects = s.rejects
+    cdef const Operand *values = s.values
+    cdef uint64_t rejected = 0
+    while properties:
+        ask_indexed(s, <uint32_t> lowest_bit(properties), asked)
+        properties &= properties - 1
+    for at in range(s.touched_count):
+        ask_indexed(s, AT_HEADERS + s.touched[at], asked)
+    for at in range(s.unindexed_count):
+        if is_rejected(&rejects[at], values):
+            rejected += 1
+        else:
+            ask_member(s, s.unindexed[at], asked)
+    s.evaluated += rejected
+    return 0

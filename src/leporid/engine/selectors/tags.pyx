@@ -11,6 +11,8 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.wire.codec cimport FIELD_TEXT, Field, headers_in, next_field, read_value
+from leporid.engine.wire.text cimport utf8_step
 
 cdef enum:
     BUCKETS = 256
@@ -75,3 +77,60 @@ cdef class Tags(Filter):
 
 cdef int bucket_of(int32_t hash) noexcept nogil:
     return (<uint32_t> hash ^ <uint32_t> hash >> 8) & (BUCKETS - 1)
+
+
+cdef int32_t hash_of(const uint8_t *p, size_t n) noexcept nogil:
+    """Java's `String.hashCode`, over units of UTF-16; broken UTF-8 counts as U+FFFD, as there."""
+    cdef const uint8_t *end = p + n
+    cdef uint32_t hash = 0, point
+    cdef size_t length
+    cdef bint bad
+    while p < end:
+        point = p[0]
+        if point < 0x80:
+            hash = 31 * hash + point
+            p += 1
+            continue
+        length = utf8_step(p, end, &bad)
+        if bad:
+            point = 0xfffd
+        elif length == 2:
+            point = (point & 31) << 6 | (p[1] & 63)
+        elif length == 3:
+            point = (point & 15) << 12 | (p[1] & 63) << 6 | (p[2] & 63)
+        else:
+            point = (point & 7) << 18 | (p[1] & 63) << 12 | (p[2] & 63) << 6 | (p[3] & 63)
+        p += length
+        if point >= 0x10000:    # two units
+            hash = 31 * hash + (0xd7c0 + (point >> 10))
+            point = 0xdc00 | (point & 0x3ff)
+        hash = 31 * hash + point
+    return <int32_t> hash
+
+
+cdef const uint8_t *tag_of(const uint8_t *properties, size_t n, uint32_t *length) noexcept nogil:
+    """The text of header x-tag, else of x-stream-filter-value; NULL: the message has no tag.
+
+    The first header of a name counts.
+    """
+    cdef const uint8_t *end = NULL
+    cdef const uint8_t *p = headers_in(properties, n, &end)
+    cdef const uint8_t *other = NULL
+    cdef uint32_t other_length = 0
+    cdef int seen = 0, which
+    cdef Field field
+    while p != NULL and p < end and seen != IS_TAG | IS_FILTER_VALUE:
+        if next_field(&p, end, &field):
+            break
+        which = tag_header(&field)
+        if not which or seen & which:
+            continue
+        seen |= which
+        if read_value(field.type, field.content).kind != FIELD_TEXT:
+            continue
+        if which == IS_TAG:
+            length[0] = field.size
+            return field.content
+        other, other_length = field.content, field.size
+    length[0] = other_length
+    return other

@@ -4,8 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.offset_index cimport Summary
-from leporid.engine.wire.message cimport Message, message_in
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Message, Record, message_in
 
 cdef struct Tally:
     # What became of the messages of a stream.

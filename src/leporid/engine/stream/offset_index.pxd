@@ -2,20 +2,35 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from leporid.engine.wire.hashing cimport hash_key
+
 cdef enum:
     # One message in so many has its place in memory; the others are found by walking from it.
     MARK_EVERY = 256
 
-cdef extern from "summary.h" nogil:
-    int SUMMARY_UNFILTERED
+    # The first bit of a summary also says that a message has no text in x-stream-filter-value.
+    SUMMARY_UNFILTERED = 1
 
-    ctypedef struct Summary:
-        uint64_t words[16]
+# Which tags there are in a batch: a Bloom filter of 1,024 bits.
+cdef struct Summary:
+    uint64_t words[16]
 
-    uint64_t summary_key(const uint8_t *text, size_t n)
-    bint summary_may_have(const Summary *s, uint64_t key)
-    bint has_tag(const uint8_t *properties, size_t n)
-    void summary_note(Summary *s, const uint8_t *properties, size_t n)
+cdef bint has_tag(const uint8_t *properties, size_t n) noexcept nogil
+cdef int summary_note(Summary *s, const uint8_t *properties, size_t n) noexcept nogil
+
+
+cdef inline uint64_t summary_key(const uint8_t *text, size_t n) noexcept nogil:
+    return hash_key(text, n)
+
+
+cdef inline bint summary_may_have(const Summary *s, uint64_t key) noexcept nogil:
+    """Whether a message of the batch may have a tag with that key; False is certain."""
+    cdef int shift
+    for shift in range(34, 64, 10):
+        if not s.words[key >> (shift + 6) & 15] >> (key >> shift & 63) & 1:
+            return False
+    return True
+
 
 cdef struct IndexEntry:
     # Where one message of many lies, and when it came.
@@ -25,8 +40,8 @@ cdef struct IndexEntry:
     uint32_t at
 
 cdef class OffsetIndex:
-    cdef IndexEntry *marks                # those that count: [start, end)
-    cdef Summary *summaries         # of what lies from each mark on; NULL: nothing has a tag
+    cdef IndexEntry *marks      # those in [start, end) are in use
+    cdef Summary *summaries     # of the batch that begins at each mark; NULL: no message has a tag
     cdef size_t start, end, capacity
     cdef int add(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                  uint32_t at) except -1

@@ -1,5 +1,5 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of places.pyx."""
+"""Types of offset_index.pyx."""
 
 class OffsetIndex:
     """The marks of one stream, which the engine keeps."""

@@ -1,13 +1,25 @@
-"""OffsetIndex in a stream's log: one message in 256 is marked, and sums up the tags up to the next.
+"""OffsetIndex: a sparse index of a stream's log, with one entry for 256 messages, and a summary of
+the tags of the messages from each entry to the next.
 
-Responsible for finding the mark at or before an offset, and for what a batch says of its tags. It
-does not know segments or readers: who appends says when a mark is due. Invariants: marks rise in
-offset and in place; what a summary has no tag of, no message of its batch has.
+A summary is a Bloom filter of 1,024 bits: it says that no message of the batch has a tag, or that
+one may have it. With 256 tags, as many as a batch has messages, one question in seven is answered
+"may have" although no message has the tag; with 25 tags one in some 2,800. In a summary are the
+texts of x-tag and of x-stream-filter-value, each the first header of its name, as filters read
+them. Some dialects hold other values equal to texts: a batch that has such a value may have every
+tag.
+
+It does not know segments or readers: who appends says when an entry is due. Invariants: entries
+rise in offset and in place; no message of a batch has a tag that its summary has not.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
+
+from leporid.engine.selectors.tags cimport IS_FILTER_VALUE, IS_TAG, tag_header
+from leporid.engine.wire.codec cimport (
+    FIELD_TEXT, FIELD_VOID, Field, headers_in, next_field, read_value,
+)
 
 
 cdef class OffsetIndex:
@@ -93,3 +105,48 @@ cdef class OffsetIndex:
     def summary_bytes(self):
         """Of what is kept about tags."""
         return (self.end - self.start) * sizeof(Summary) if self.summaries != NULL else 0
+
+
+cdef int summary_add(Summary *s, uint64_t key) noexcept nogil:
+    cdef int shift
+    for shift in range(34, 64, 10):
+        s.words[key >> (shift + 6) & 15] |= <uint64_t> 1 << (key >> shift & 63)
+    return 0
+
+
+cdef bint has_tag(const uint8_t *properties, size_t n) noexcept nogil:
+    """Whether a message has one of the two headers: HAS_TAG, of properties that were checked."""
+    cdef const uint8_t *end = NULL
+    cdef const uint8_t *p = headers_in(properties, n, &end)
+    cdef Field field
+    while p != NULL and p < end:
+        if next_field(&p, end, &field):
+            return False
+        if tag_header(&field):
+            return True
+    return False
+
+
+cdef int summary_note(Summary *s, const uint8_t *properties, size_t n) noexcept nogil:
+    """Add the tags of one message, whose properties were checked."""
+    cdef const uint8_t *end = NULL
+    cdef const uint8_t *p = headers_in(properties, n, &end)
+    cdef int seen = 0, which, kind
+    cdef bint filtered = False
+    cdef Field field
+    while p != NULL and p < end and seen != IS_TAG | IS_FILTER_VALUE:
+        if next_field(&p, end, &field):
+            break
+        which = tag_header(&field)
+        if not which or seen & which:
+            continue
+        seen |= which
+        kind = read_value(field.type, field.content).kind
+        if kind == FIELD_TEXT:
+            summary_add(s, summary_key(field.content, field.size))
+            filtered |= which == IS_FILTER_VALUE
+        elif kind != FIELD_VOID:
+            memset(s, 0xff, sizeof(Summary))
+    if not filtered:
+        s.words[0] |= SUMMARY_UNFILTERED
+    return 0

@@ -7,15 +7,15 @@ Invariant: what was readable before keeps its offset; what nobody was told of ma
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.log cimport (
-    FLAG_PRODUCED, KIND_PRODUCER, KIND_PUBLISH, KIND_SYNCED, NO_LIMIT, SEGMENT_HEADER_BYTES,
-    Segment,
+    FLAG_PRODUCED, KIND_PRODUCER, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Segment,
 )
 from leporid.engine.log.producers cimport Producers
 from leporid.engine.log.replay cimport Replay, is_unwritten
 from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex, has_tag, is_due
 from leporid.engine.stream.stream cimport Stream, offset_of
-from leporid.engine.wire.message cimport Message, content_of, message_in, targets_of
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport (
+    NO_LIMIT, Message, Record, content_of, message_in, targets_of,
+)
 
 
 cdef enum:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from leporid.engine.stream.choice cimport Choice
 from leporid.engine.stream.stream cimport Cursor, Stream, Streams
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef struct Scan:
     Cursor *cursor

@@ -15,7 +15,7 @@ from leporid.engine.log.log cimport KIND_PUBLISH, Segment
 from leporid.engine.queue.takers cimport Taker
 from leporid.engine.stream.offset_index cimport OffsetIndex
 from leporid.engine.stream.stream cimport Cursor, Stream, Streams, offset_of
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef extern from *:
     void prefetch "__builtin_prefetch" (const void *at) nogil

@@ -10,8 +10,8 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.stream.choice cimport Tally
 from leporid.engine.stream.offset_index cimport OffsetIndex
-from leporid.engine.wire.message cimport Message, targets_of
-from leporid.engine.wire.wire cimport Props, Record
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport Message, Record, targets_of
 
 cdef struct Cursor:
     # Where a reader is: the next message it wants is at this place or behind it.

@@ -12,8 +12,8 @@ its bytes.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.log cimport (
-    FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, NO_LIMIT, SEGMENT_HEADER_BYTES, Log, Segment,
-    begin_message, segment_number,
+    FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
+    segment_number,
 )
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.queue cimport Queue
@@ -22,8 +22,8 @@ from leporid.engine.queue.takers cimport Taker
 from leporid.engine.stream.choice cimport Choice, Tally, add_tally, tally_of
 from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex, is_due
 from leporid.engine.stream.window cimport StreamWindow
-from leporid.engine.wire.message cimport Message, content_of, targets_of
-from leporid.engine.wire.wire cimport HAS_TAG, Props, Record, Target
+from leporid.engine.wire.codec cimport HAS_TAG, Props
+from leporid.engine.wire.record cimport NO_LIMIT, Message, Record, Target, content_of, targets_of
 
 cdef enum:
     # A small stream takes little room; each further segment is twice as large, up to the limit.

@@ -16,7 +16,7 @@ from leporid.engine.log.window cimport Window
 from leporid.engine.stream.choice cimport Choice
 from leporid.engine.stream.offset_index cimport IndexEntry, OffsetIndex
 from leporid.engine.stream.stream cimport Cursor, Stream
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.record cimport Record
 
 cdef enum:
     # Half a millisecond or so of the broker's thread.

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
-from leporid.engine.wire.fields cimport DONE
+from leporid.engine.wire.codec cimport DONE
 from leporid.engine.wire.text cimport NO_MEMORY, Bytes, put_text
 
 cdef enum:

@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.routing.route cimport Route
 from leporid.engine.routing.route_cache cimport LastRoute, RouteCache
-from leporid.engine.wire.message cimport Message
+from leporid.engine.wire.record cimport Message
 
 cdef class Publisher:
     cdef readonly uint64_t accepted, duplicates, unroutable, refused

@@ -17,8 +17,8 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport Route
 from leporid.engine.routing.route_cache cimport LastRoute, RouteCache
 from leporid.engine.tables.rows cimport Row, Rows
-from leporid.engine.wire.message cimport Message, exchange_name, set_properties
-from leporid.engine.wire.wire cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
+from leporid.engine.wire.codec cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
+from leporid.engine.wire.record cimport Message, exchange_name, set_properties
 
 cdef enum:
     PUBLISHED = 0           # in a queue or a stream

@@ -15,17 +15,12 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.tables.columns cimport (
     MAP, STRUCT, TEXT, WRONG_LAYOUT, Column, is_there, open_column, text_at,
 )
+from leporid.engine.wire.due_time cimport DELAY_MS_MAX, WHEN_INVALID, WHEN_TOO_FAR, find_due
 from leporid.engine.wire.text cimport Bytes, bytes_room, put, put_byte
-from leporid.engine.wire.wire cimport (
+from leporid.engine.wire.codec cimport (
     HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, store16, store32, store64,
     walk_properties,
 )
-
-cdef extern from "when.h" nogil:
-    int WHEN_INVALID
-    int WHEN_TOO_FAR
-    int64_t DELAY_MS_MAX
-    int find_due(const Props *props, uint64_t came_ms, int delaying, int64_t *due_ms)
 
 # In the order of `arrow.PROPERTIES`.
 cdef enum:

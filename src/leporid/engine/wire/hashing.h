@@ -1,9 +1,9 @@
-/* A hash for tables that peers fill: names, values, routing keys.
+/* Two hashes of short keys: `hash_hidden` for tables in memory, `hash_key` for what lasts.
  *
- * Who knows a hash can make as many keys as he likes that all meet in one bucket, and then each
- * look-up takes as long as there are such keys. This one depends on two numbers that each process
- * has of its own, so nothing that outlives the process may depend on it; `hash_key` of wire.h is
- * for that. Until it is told the numbers it is as good a hash, but no secret.
+ * Peers choose the keys of tables: names, values, routing keys. Whoever knows the hash function can
+ * choose keys that all fall into one bucket. So `hash_hidden` is keyed by two secrets that differ
+ * from process to process; its results must not outlive the process. `hash_key` has no secret and
+ * never changes. Before `hide_hashes` is called, `hash_hidden` works, with known secrets.
  */
 #ifndef LEPORID_HASHING_H
 #define LEPORID_HASHING_H
@@ -45,6 +45,23 @@ static inline uint64_t hash_hidden(const uint8_t *p, size_t n) {
         b = (uint64_t) p[n / 2] << 8 | p[n - 1];
     }
     return hash_pair(a, b ^ h);
+}
+
+static inline uint64_t hash_key(const uint8_t *p, size_t n) {
+    uint64_t h = 0x9e3779b97f4a7c15ull ^ n, v;
+    for (; n >= 8; n -= 8, p += 8) {
+        memcpy(&v, p, 8);
+        h = (h ^ v) * 0xff51afd7ed558ccdull;
+        h ^= h >> 32;
+    }
+    if (n) {
+        v = 0;
+        memcpy(&v, p, n);
+        h = (h ^ v) * 0xff51afd7ed558ccdull;
+        h ^= h >> 32;
+    }
+    h *= 0xc4ceb9fe1a85ec53ull;
+    return h ^ (h >> 29);
 }
 
 #endif

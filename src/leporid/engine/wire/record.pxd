@@ -1,17 +1,55 @@
-"""A message's bytes, and how they lie in a record: header, targets, names, properties, body.
+"""Records of a log as they lie in a segment, and the message in one.
 
-Nothing else of the engine knows that order (storage/FORMAT.md draws it).
+Header, targets, names, properties, body: nothing else of the engine knows that order, which
+storage/FORMAT.md draws.
 """
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from leporid.engine.wire.wire cimport Props, Record, Target, walk_properties
+from leporid.engine.wire.codec cimport Props, walk_properties
+from leporid.engine.wire.crc cimport crc32c
+
+cdef extern from *:
+    uint64_t NO_LIMIT "UINT64_MAX"  # of a length, a size or a time that is not limited
+
+cdef struct Record:             # 32 bytes, little-endian; targets, names, properties, body follow
+    uint32_t size               # of the whole record, a multiple of 8
+    uint32_t crc                # CRC32C of the bytes from `kind` on, seeded by salt and offset
+    uint8_t kind
+    uint8_t flags
+    uint16_t targets            # queues it went to
+    uint32_t properties_len
+    uint64_t timestamp_ms
+    uint32_t body_len
+    uint16_t names_len          # exchange and routing key, both as short strings
+    uint16_t check              # of this header alone, so that `size` can be trusted first
+
+cdef packed struct Target:
+    uint32_t queue
+    uint64_t seq
+
+cdef enum:
+    RANGE_COUNT_BITS = 16
+    RANGE_COUNT_MAX = 0xffff
+
+# Settled or delivered sequence numbers. Of delivered ones the upper half of `count` says how often;
+# 0 there, by an older version, is at least once.
+cdef struct Range:
+    uint32_t segment
+    uint32_t count
+    uint64_t first
 
 cdef struct Message:
     const uint8_t *names            # exchange and routing key, each a short string
     const uint8_t *properties       # encoded
     const uint8_t *body
     size_t names_len, properties_len, body_len
+
+
+cdef inline uint16_t header_check(const Record *record, uint32_t seed) noexcept nogil:
+    cdef uint32_t crc = crc32c(~seed, <const uint8_t *> &record.size, 4)
+    return <uint16_t> crc32c(crc, &record.kind, 22)
+
 
 
 cdef inline Target *targets_of(const Record *record) noexcept nogil:

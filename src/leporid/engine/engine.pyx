@@ -168,14 +168,18 @@ cdef class Engine:
         """
         cdef Props props
         cdef Message message
+        cdef list refusing = []
+        cdef bint fresh
         cdef bytes names = b"".join(
             bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
         message = message_of(names, properties, body)
         if walk_properties(message.properties, message.properties_len, &props):
             raise ValueError("properties do not parse")
         self.publishing.publish_own(make_route(queues), &message, &props, producer, sequence,
-                                    elsewhere, self.queues.dead_lettering.replacing)
-        return self.publishing.fresh
+                                    elsewhere, self.queues.dead_lettering.replacing, refusing)
+        fresh = self.publishing.fresh   # dead letters are published, too
+        self.queues.dead_lettering.dead_letter_refused(refusing, &message)
+        return fresh
 
     # ------------------------------------------------------------- turns
 

@@ -318,6 +318,19 @@ def test_a_full_queue_may_hand_it_to_its_dead_letters(world):
     assert (world.came(), found) == ([b"a"], [("maxlen", b"b")])
 
 
+def test_dead_letters_of_what_is_sent_on_are_counted_as_published(world):
+    morgue = world.engine.queue(0, "morgue", False)
+    world.q.dead_letters = lambda reason, exchange, key, raw, body: world.engine.publish(
+        [morgue], exchange, key, raw, body
+    )
+    world.q.set_limits(max_length=0, overflow="reject-publish-dlx")
+    world.send(b"a", delayed(5))
+    assert world.engine.queues.published == 1
+    world.sleep(10)
+    assert morgue.ready_count == 1
+    assert world.engine.queues.published == 2
+
+
 def test_an_exchange_that_refuses_a_key_by_then_is_asked_without_its_rule(world):
     def resolve(key, raw):
         raise PreconditionFailed("x-strict-keys")

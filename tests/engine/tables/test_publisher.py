@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.frames import ack
+from tests.engine.session_fake import Peer
 from tests.engine.stream_world import World
 from tests.engine.tables.test_arrow import rows_of
 from tests.management.arrows import stream_of
@@ -98,6 +100,34 @@ def test_rows_are_counted_by_what_became_of_them():
     assert repr(one) == "<Publisher accepted=1 duplicates=0 unroutable=1 refused=1>"
 
 
+def test_dead_letters_that_make_room_do_not_tell_whether_a_row_came():
+    """A queue that refuses has its consumers take first, and those of others, which may be full."""
+    world = World()
+    engine = world.engine
+    dropping, full = (engine.queue(0, name, False) for name in ("dropping", "full"))
+    peer = Peer(engine, {"dropping": dropping, "full": full}, channels=(1, 2))
+    peer.channels[1].prefetch_global = 1
+    peer.channels[1].consume(dropping, "c", False, 0, 0)
+    engine.publish([dropping], "", "", b"\0\0", b"1")
+    engine.publish([dropping], "", "", b"\0\0", b"2")
+    engine.run()
+    dropping.set_limits(max_length=1)
+
+    def nowhere(reason: str, exchange: str, key: str, properties: bytes, body: bytes) -> None:
+        engine.publish([], exchange, key, properties, body)
+
+    dropping.dead_letters = nowhere
+    for body in (b"3", b"4"):
+        engine.publish([dropping], "", "", b"\0\0", body)
+    full.set_limits(max_length=1, overflow="reject-publish")
+    engine.publish([full], "", "", b"\0\0", b"")
+    peer.channels[2].consume(full, "c", True, 0, 0)
+    peer.feed(ack(1, 1))
+    one = publisher(world, full)
+    one.publish(encoded({"body": ["a"]}), 0, 1)
+    assert (one.accepted, one.duplicates, dropping.ready_count) == (1, 0, 1)
+
+
 def test_durable_messages_have_a_generation_to_wait_for():
     world = World()
     one = publisher(world, world.stream)
@@ -105,6 +135,21 @@ def test_durable_messages_have_a_generation_to_wait_for():
     assert one.generation == world.engine.logs.generation > world.engine.logs.synced
     assert world.disk.sync(world.engine)
     assert one.generation <= world.engine.logs.synced
+
+
+def test_what_came_to_no_queue_is_no_duplicate_later():
+    """An exchange keeps it for queues to come, which is no queue either."""
+    world = World()
+    history = world.engine.queue(0, "history", False)
+    history.private = True
+    queue = world.engine.queue(0, "q", False)
+    rows = encoded({"body": ["a"]})
+    one = publisher(world, history, producer=b"p", sequence=0)
+    one.publish(rows, 0, 1)
+    assert (one.unroutable, history.ready_count) == (1, 1)
+    again = publisher(world, history, queue, producer=b"p", sequence=0)
+    again.publish(rows, 0, 1)
+    assert (again.accepted, again.duplicates, queue.ready_count) == (1, 0, 1)
 
 
 def test_duplicates_are_waited_for_too():

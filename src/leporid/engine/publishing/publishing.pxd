@@ -21,7 +21,8 @@ cdef class Publishing:
     cdef Route publish(self, Route route, const Message *message, const Props *props,
                        uint8_t flags, bytes producer, uint64_t sequence, list letters)
     cdef Route publish_own(self, Route route, const Message *message, const Props *props,
-                           bytes producer, uint64_t sequence, object elsewhere, bint replaces)
+                           bytes producer, uint64_t sequence, object elsewhere, bint replaces,
+                           list refusing)
     cdef Route republish(self, Queue queue, uint64_t seq, Route route, const Message *message,
                          const Props *props, object elsewhere, list keys)
     cdef Route without_full_queues(self, Route route, size_t body_len, const Props *props,

@@ -118,8 +118,6 @@ cdef class Publishing:
         cdef list refusing = None
         cdef uint64_t deepest
         cdef bint fresh
-        self.deepest = 0
-        self.fresh = True
         if route.deduplicates:
             route = without_duplicates(route, props)
         if route.unroutable:
@@ -127,8 +125,11 @@ cdef class Publishing:
         elif route.refusing:
             refusing = []
             route = without_full(route, message.body_len, refusing)
+        # Not before: a full queue that makes room may have dead letters published.
+        self.deepest, self.fresh = 0, True
         if route.queues or route.own_records is not None:
-            if producer is None:
+            # What came to no queue is none of a producer's messages: it may be published again.
+            if producer is None or route.unroutable:
                 store(self, route, message, props, flags)
             else:
                 self.store_produced(route, message, props, producer, sequence)
@@ -144,19 +145,21 @@ cdef class Publishing:
         return route
 
     cdef Route publish_own(self, Route route, const Message *message, const Props *props,
-                           bytes producer, uint64_t sequence, object elsewhere, bint replaces):
+                           bytes producer, uint64_t sequence, object elsewhere, bint replaces,
+                           list refusing):
         """A message of the broker's own, which waits for room in queues that are full.
 
         Args:
             elsewhere: () gives the queues of an alternate exchange; None: there is none.
             replaces: the end of an entry follows in the same transaction.
+            refusing: gets the queues that make a dead letter of it, which is for
+                `DeadLettering.dead_letter_refused`.
         """
-        cdef list refusing = []
-        self.fresh = True
         if route.deduplicates:
             route = without_duplicates(route, props)
         if route.refusing:
             route = self.without_full_queues(route, message.body_len, props, refusing, elsewhere)
+        self.fresh = True
         if not route.queues and route.own_records is None:
             self.fresh = False
         elif producer is not None:
@@ -167,8 +170,6 @@ cdef class Publishing:
                 make_room(self.logs, max(1, len(route.queues)),
                           message.names_len + message.properties_len + message.body_len)
             store(self, route, message, props, 0)
-        if refusing:
-            self.queues.dead_lettering.dead_letter_refused(refusing, message)
         return route
 
     cdef Route republish(self, Queue queue, uint64_t seq, Route route, const Message *message,
@@ -186,14 +187,17 @@ cdef class Publishing:
         cdef Logs logs = self.logs
         cdef uint64_t letters = logs.durable.appended, in_streams = logs.stream_messages
         cdef uint64_t published = self.queues.published
+        cdef list refusing = []
         if route is not None:
             if route.refusing and elsewhere is not None:
                 elsewhere = partial(elsewhere, exchange_name(message),
                                     [routing_key(message)] if keys is None else keys,
                                     properties_bytes(message))
             route = self.publish_own(route, message, props, None, 0,
-                                     elsewhere if route.refusing else None, queue.durable)
+                                     elsewhere if route.refusing else None, queue.durable,
+                                     refusing)
             self.queues.published = published   # it was counted when it came
+            self.queues.dead_lettering.dead_letter_refused(refusing, message)
         self.queues.dead_lettering.end_with_letter(queue, seq, letters, in_streams)
         return route
 

@@ -109,10 +109,13 @@ cdef class DeadLettering:
         """
         cdef Queue queue
         cdef uint32_t left = REFUSED_MAX
+        if not queues:
+            return 0
+        names, properties = names_bytes(message), properties_bytes(message)
+        body = body_bytes(message)      # once: many queues may refuse what is large
         for queue in queues:
-            self.refused.append((queue, names_bytes(message), properties_bytes(message),
-                                 body_bytes(message)))
-        if self.handing or not queues:
+            self.refused.append((queue, names, properties, body))
+        if self.handing:
             return 0
         self.handing = True
         try:

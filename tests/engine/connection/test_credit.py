@@ -445,6 +445,32 @@ def test_streams_take_turns_under_the_limit_of_their_channel():
     assert found == {b"s": 10, b"t": 10, b"u": 10}
 
 
+def test_who_waits_for_credit_keeps_its_place_when_output_leaves():
+    several = Several(3)
+    stream, other, _ = several.streams
+    several.channel.cancel(several.readers[0])
+    for tag in "abc":
+        several.channel.consume_stream(stream, tag, 0, 0, None, several.credit)
+    several.send(stream, 1)
+    assert [delivery.consumer for delivery in several.peer.deliveries()] == ["a", "b", "c"]
+    several.send(other, 9)
+    # None of them has room for output; then all but the first have, and wait for credit.
+    big = several.world.engine.queue(0, "big", False)
+    several.world.engine.publish([big], "", "", properties(), bytes(300_000))
+    several.channel.get(big, True)
+    several.send(stream, 1)
+    several.peer.connection.sent(150_000)
+    for number in (2, 3):
+        several.peer.feed(ack(1, number))
+        several.world.engine.run()
+    several.peer.take()
+    came = []
+    for number in (1, 5, 6, 7):
+        several.peer.feed(ack(1, number))
+        came += [delivery.consumer for delivery in several.peer.deliveries()]
+    assert came == ["t", "c", "t", "a"]
+
+
 def test_readers_with_a_filter_ask_for_credit_when_they_have_found_something():
     several = Several(1, 5, 5)
     for reader in several.readers:

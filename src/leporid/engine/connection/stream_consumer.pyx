@@ -97,7 +97,8 @@ cdef class StreamConsumer(Consumer):
         return self.fill()
 
     cdef int resume(self) except -1:
-        self.waiting = False
+        if self.level is None:          # else it waits for credit, and keeps its place
+            self.waiting = False
         return Consumer.resume(self)
 
     cdef uint64_t position(self) except? 0:

@@ -1,5 +1,6 @@
 """Metrics: RabbitMQ's names, one snapshot per scrape."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -113,6 +114,13 @@ def test_names_and_values():
         ("leporid_filters_matched_total", (("on", "bindings"),)): 20,
         ("leporid_filters_type_errors_total", (("on", "bindings"),)): 21,
     }
+
+
+def test_what_is_asked_of_filters_is_called_a_question():
+    page = Metrics(Counted).render().decode()
+    for name in ("asked", "evaluated", "matched", "type_errors"):
+        (said,) = re.findall(rf"^# HELP leporid_filters_{name}_total (.*)$", page, re.MULTILINE)
+        assert "uestions to filters" in said
 
 
 def test_each_scrape_asks_once_and_nothing_asks_before():

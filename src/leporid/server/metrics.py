@@ -159,9 +159,9 @@ JUDGED = (
 )
 FILTERED = (
     ("asked", "Total number of questions to filters: one for each filter that a message met"),
-    ("evaluated", "FilterCounters to filters that no tag or value answered by itself"),
-    ("matched", "FilterCounters to filters that were answered with yes"),
-    ("type_errors", "FilterCounters to filters that were answered with no, and met a type error"),
+    ("evaluated", "Questions to filters that no tag or value answered by itself"),
+    ("matched", "Questions to filters that were answered with yes"),
+    ("type_errors", "Questions to filters that were answered with no, and met a type error"),
 )
 
 

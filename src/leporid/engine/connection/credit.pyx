@@ -5,7 +5,7 @@ within a queue the highest priority comes first, and then who has waited longest
 entries. A delivery and a freed slot cost the same however many consumers wait.
 
 Consumers of one queue that differ in nothing but their tag wait as one, as `WaitingConsumers`,
-which also stands for them in the queue's make_due while there is credit and nothing to deliver: then no
+which also stands for them in the queue's ring while there is credit and nothing to deliver: then no
 message that comes has all of them asked.
 
 Invariant: while there is credit, whoever waits for it is offered it before the turn ends
@@ -149,7 +149,7 @@ cdef class Credit(SharedCredit):
         """Let those that wait take, queue by queue one delivery each, until credit or they run out.
 
         A queue that has nothing for its consumers passes its turn on at once: they stand in its
-        make_due again, and wait no more.
+        ring again, and wait no more.
         """
         cdef WaitingQueue found
         cdef Taker taker
@@ -200,7 +200,7 @@ cdef class WaitingConsumers(Taker):
     """Consumers of one credit, queue, filter and priority, of which some wait for the credit."""
 
     cdef bint can_take(self):
-        """Never itself; while there is credit, one that waits takes its place in the make_due."""
+        """Never itself; while there is credit, one that waits takes its place in the ring."""
         cdef Output out = self.credit.channel.out
         cdef Taker first
         if not self.members.levels:

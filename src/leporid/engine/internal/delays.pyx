@@ -149,7 +149,7 @@ cdef class Delays(TimedQueue):
         return self.arm(seq, record.timestamp_ms, &props)
 
     cdef void wake(self):
-        """Have the plane make_due when the first is due."""
+        """Have `turn` called when the first is due."""
         if self.due.count:
             self.set_alarm(max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS)
 

@@ -298,7 +298,7 @@ cdef class Queue:
         if self.selection is not None:
             self.selection.came_back(seq)
         if slot.expires_at_ms:
-            # Its timer rang meanwhile, or will make_due.
+            # Its timer rang meanwhile, or will ring.
             if slot.expires_at_ms <= self.queues.clock.now_ms:
                 self.queues.timers.push(slot.expires_at_ms, self.id, seq)
         self.drop_excess()  # before anybody takes it again, as in RabbitMQ

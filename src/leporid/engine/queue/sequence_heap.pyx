@@ -48,7 +48,7 @@ cdef class SequenceHeap:
         return lowest
 
     cdef void sort(self):
-        """SequenceHeap the first `count` numbers again, each once, after somebody filtered them."""
+        """Order the first `count` numbers again, each once, after somebody filtered them."""
         cdef size_t at, kept = 0
         qsort(self.heap, self.count, sizeof(uint64_t), compare)
         for at in range(self.count):

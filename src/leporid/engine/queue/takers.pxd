@@ -15,7 +15,7 @@ cdef class Taker:
     cdef object filter          # Filter of what it wants; None: everything
     cdef Taker next
     cdef Taker previous
-    cdef Level level                # the make_due it stands in; None: it stands in none
+    cdef Level level                # the ring it stands in; None: it stands in none
     cdef bint can_take(self)
     cdef int take(self, uint64_t seq, Slot *slot) except -1
     cdef int resume(self) except -1
@@ -25,7 +25,7 @@ cdef class Taker:
     cdef uint64_t position(self) except? 0
 
 cdef class Level:
-    cdef Takers takers              # whose make_due this is
+    cdef Takers takers              # whose ring this is
     cdef int priority
     cdef Taker head
 

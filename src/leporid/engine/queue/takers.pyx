@@ -4,8 +4,8 @@ Those of a queue know each other through its `Takers`; they take turns with thos
 which is that, unless they want some of the messages only (`selection`).
 
 It does not know entries or credit: a taker says whether it can take. A taker that cannot leaves
-its make_due and comes back when it may be able to, so that finding the next one never means asking
-all of them again. Invariant: whoever can take stands in the make_due of its priority, or is represented
+its ring and comes back when it may be able to, so that finding the next one never means asking
+all of them again. Invariant: whoever can take stands in the ring of its priority, or is represented
 there (`WaitingConsumers`); with a single active consumer only that one does.
 """
 
@@ -47,7 +47,7 @@ cdef class Taker:
 
 
 cdef class Level:
-    """The consumers of one priority that may take, as a make_due; `head` takes next."""
+    """The consumers of one priority that may take, as a ring; `head` takes next."""
 
 
 cdef class Takers:
@@ -128,7 +128,7 @@ cdef class Takers:
 
 
 cdef int leave_ring(Taker taker) except -1:
-    """The taker stands in no make_due any more, whosever it was."""
+    """The taker stands in no ring any more, whosever it was."""
     cdef Level level = taker.level
     if level is None:
         return 0

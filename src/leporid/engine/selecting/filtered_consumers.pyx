@@ -4,7 +4,7 @@ Responsible for the turns of a queue that has consumers with filters. It does no
 are asked, which `scan_group` does, nor credit.
 
 Consumers with the same filter have one *group*, which keeps the numbers of the messages that were
-found for it. FilteredConsumers take turns as consumers do, those of the highest priority first, and among the
+found for it. Groups take turns as consumers do, those of the highest priority first, and among the
 consumers of a group each has its turn; those without a filter are one more group, for whatever comes
 first. What somebody else took is passed over when its number comes up.
 

@@ -73,7 +73,7 @@ cdef uint64_t found_most(FilteredConsumers selection):
 
 
 cdef class ScanGroup:
-    """FilteredConsumers that go on together."""
+    """Groups that go on together."""
 
     def __cinit__(self, FilteredConsumers selection not None):
         self.selection = selection

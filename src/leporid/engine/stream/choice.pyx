@@ -1,6 +1,6 @@
 """What a reader of a stream wants: a filter, and the tags without which a batch has nothing of it.
 
-Responsible for the two counters: may a batch have something, and does a message match. It does not
+Responsible for the two questions: may a batch have something, and does a message match. It does not
 know streams or readers. Invariant: any thread may ask, as nothing here changes; a batch that has a
 matching message is never said to have none, if each message that the filter lets pass has one of
 the tags of each group.

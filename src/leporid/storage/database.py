@@ -3,16 +3,17 @@
 Responsible for the bytes of a single file. Must not know that there is a second one (see
 `definitions`), nor what a queue or an exchange is beyond its columns.
 
-Invariant: every transaction raises `commits` by one, so of two files that were given the same
-changes the one with the higher number knows more. SQLite keeps no checksums of its own, so every
-row carries one.
+Invariants: every transaction raises `commits` by one, so of two files that were given the same
+changes the one with the higher number knows more. A file has the tables of its schema's version and
+no others, and the version rises with the first row that needs it. SQLite keeps no checksums of its
+own, so every row carries one.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -21,6 +22,10 @@ from leporid.durable import Change, Durable, Put, Table
 
 # "LEPO": tells our files from other programs' (SQLite's application_id).
 APPLICATION_ID = 0x4C45504F
+# What every file has that was opened. A table of a later version is made for its first row, so that
+# a file without such rows can be read by the versions that know no more than this.
+SCHEMA_VERSION_MIN = 3
+
 # What may be wrong with a file is listed up to this many lines.
 PROBLEMS_MAX = 20
 
@@ -81,6 +86,9 @@ class Database:
         durable: whether a commit waits for the disk. Without, a power cut may take the last
             commits, never the file.
 
+    Attributes:
+        version: of its schema.
+
     Raises:
         DefinitionsError: SQLite cannot open or make the file.
     """
@@ -97,10 +105,12 @@ class Database:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             if not self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 self._create()
-            self._upgrade()
+            self.version: int
+            (self.version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            self._raise_to(SCHEMA_VERSION_MIN)
             # What is in the file has survived; what is still in its write-ahead log may yet be
             # damaged without a sign.
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._checkpoint()
         except sqlite3.Error as error:
             self._connection.close()
             raise DefinitionsError(f"{path}: {error}") from error
@@ -110,15 +120,31 @@ class Database:
         self._connection.close()
 
     def load(self, kind: type[D]) -> Iterator[D]:
-        """Yield the definitions of a kind, in order of their key."""
+        """Yield the definitions of a kind, in order of their key; none if the schema lacks it."""
+        if kind.TABLE.since > self.version:
+            return
         types = kind.types()
         query = f"SELECT {', '.join(types)} FROM {kind.TABLE.name}"  # noqa: S608 - constants
         ordered = f"{query} ORDER BY {', '.join(kind.TABLE.key)}"
         for row in self._connection.execute(ordered):
             yield kind(*map(_value, types.values(), row))
 
+    def raise_to(self, version: int) -> None:
+        """Have the tables of that schema, on disk when this returns; what is there stays as it is.
+
+        Raises:
+            DefinitionsError: the disk may be full. What was there is there.
+        """
+        try:
+            self._raise_to(version)
+            self._checkpoint()
+        except sqlite3.Error as error:
+            raise DefinitionsError(f"{self.path}: {error}") from error
+
     def apply(self, changes: Sequence[Change]) -> None:
         """Make all changes in one transaction; applying one twice is applying it once.
+
+        The schema must have the tables of what they put (`schema_version`).
 
         Raises:
             DefinitionsError: nothing was changed.
@@ -157,6 +183,8 @@ class Database:
         )
 
     def _drop(self, table: Table, by: Sequence[str], values: Sequence[Any]) -> None:
+        if table.since > self.version:
+            return
         condition = " AND ".join(f"{column} = ?" for column in by)
         statement = f"DELETE FROM {table.name} WHERE {condition}"  # noqa: S608
         self._connection.execute(statement, values)
@@ -173,35 +201,45 @@ class Database:
 
     def _create(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
-        for kind in tables(self._kinds):
+        for kind in _tables_at(SCHEMA_VERSION_MIN, self._kinds):
             self._connection.execute(_creation(kind))
         self._put(State(1, 0, 1))
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._connection.execute(f"PRAGMA user_version = {schema_version(self._kinds)}")
+        self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION_MIN}")
         self._connection.execute("COMMIT")
 
-    def _upgrade(self) -> None:
-        """Give a file of an earlier version what it lacks; what is in it stays as it is."""
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        newest = schema_version(self._kinds)
-        if version >= newest:
+    def _raise_to(self, version: int) -> None:
+        if self.version >= version:
             return
         self._connection.execute("BEGIN IMMEDIATE")
-        for kind in self._kinds:
-            if kind.TABLE.since > version:
-                self._connection.execute(_creation(kind))
-        self._connection.execute(f"PRAGMA user_version = {newest}")
-        self._connection.execute("COMMIT")
+        try:
+            for kind in _tables_at(version, self._kinds):
+                if kind.TABLE.since > self.version:
+                    self._connection.execute(_creation(kind))
+            self._connection.execute(f"PRAGMA user_version = {version}")
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self.version = version
+
+    def _checkpoint(self) -> None:
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def schema_version(kinds: Kinds) -> int:
-    """Return the version that brought the newest table; a file with a higher one is refused."""
-    return max(kind.TABLE.since for kind in kinds)
+def schema_version(kinds: Iterable[type[Durable]]) -> int:
+    """Return the lowest version of the schema that has tables of all these kinds."""
+    return max((kind.TABLE.since for kind in kinds), default=1)
 
 
 def tables(kinds: Kinds) -> list[type[Durable]]:
-    """Return what a file has tables of, in the order in which a new one gets them."""
+    """Return what there are tables of, in the order in which a file gets them."""
     return [*kinds, State]
+
+
+def _tables_at(version: int, kinds: Kinds) -> list[type[Durable]]:
+    return [kind for kind in tables(kinds) if kind.TABLE.since <= version]
 
 
 def _value(kind: type, column: Any) -> Any:
@@ -284,10 +322,8 @@ def _wrong_tables(connection: sqlite3.Connection, kinds: Kinds, version: int) ->
 
 
 def _wrong_checksums(connection: sqlite3.Connection, kinds: Kinds, version: int) -> Iterator[str]:
-    for kind in tables(kinds):
+    for kind in _tables_at(version, kinds):
         name = kind.TABLE.name
-        if kind.TABLE.since > version:
-            continue
         query = f"SELECT {', '.join(kind.columns())}, checksum FROM {name}"  # noqa: S608
         for number, (*values, expected) in enumerate(connection.execute(query), 1):
             if checksum(values) != expected:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from leporid.durable import Change, DefinitionsSnapshot, Durable
+from leporid.durable import Change, DefinitionsSnapshot, Durable, Put
 from leporid.storage.database import (
     Database,
     DefinitionsError,
@@ -29,6 +29,7 @@ from leporid.storage.database import (
     Kinds,
     State,
     examine,
+    schema_version,
 )
 
 __all__ = ["Definitions", "DefinitionsError", "numbers", "problems"]
@@ -85,22 +86,42 @@ class Definitions:
         """
         if not changes:
             return
+        put = (type(change.definition) for change in changes if isinstance(change, Put))
+        self._raise_schema(schema_version(put))
         self._original.apply(changes)
         if self._copy is None:
             return
         try:
             self._copy.apply(changes)
         except DefinitionsError:
-            # A copy that missed a commit is behind, and the next start makes it anew.
+            self._end_copy()
+
+    def _raise_schema(self, version: int) -> None:
+        """Have both files know what that version of the schema does, or have no copy.
+
+        An earlier version for which the original alone is too new would go on with the copy.
+        """
+        if self._original.version >= version:
+            return
+        if self._copy is not None:
+            try:
+                self._copy.raise_to(version)
+            except DefinitionsError:
+                self._end_copy()
+        if self._copy is None:
+            _remove(copy_path(self.path))
+        self._original.raise_to(version)
+
+    def _end_copy(self) -> None:
+        """Go on without; a copy that missed a commit is behind, and the next start renews it."""
+        if self._copy is not None:
             self._copy.close()
             self._copy = None
 
     def close(self) -> None:
         """Close both files."""
         self._original.close()
-        if self._copy is not None:
-            self._copy.close()
-            self._copy = None
+        self._end_copy()
 
 
 def problems(path: Path, kinds: Kinds) -> list[str]:
@@ -155,8 +176,8 @@ def _repair(path: Path, copy: Path, kinds: Kinds) -> tuple[str, ...]:
 def _hopeless(path: Path, original: Examination, copy: Path, copied: Examination) -> str:
     """Say why neither file can be used.
 
-    A schema that is newer in one file only would be a flipped bit: every version keeps both at
-    the same one.
+    A file that alone is newer has a flipped bit, or nothing in it yet that is: no version commits
+    what needs a schema before both files have it.
     """
     for one, examination in ((path, original), (copy, copied)):
         if examination.problem in ("newer", "foreign"):
@@ -178,10 +199,16 @@ def _renew_copy(
         aside = _set_aside(copy)
     else:
         # Not there yet, or behind after a power cut: nothing is lost, nothing to tell.
-        for suffix in COMPANIONS:
-            _beside(copy, suffix).unlink(missing_ok=True)
+        _remove(copy)
     _duplicate(path, copy)
     return (f"{copy} {copied.reason}; it is now {aside}, and was made anew",) if aside else ()
+
+
+def _remove(path: Path) -> None:
+    """Delete a file that nobody needs, and its companions."""
+    for suffix in COMPANIONS:
+        _beside(path, suffix).unlink(missing_ok=True)
+    _sync_directory(path.parent)
 
 
 def _set_aside(path: Path) -> Path | None:

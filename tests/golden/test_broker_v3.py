@@ -1,0 +1,137 @@
+"""Data directories that an earlier version has written open, and clients see in them what they saw.
+
+`broker-v3-stopped` was left by a broker that was stopped in order, `broker-v3-killed` by one that
+was killed; `write_broker_v3.py` says how both were made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from tests.golden.broker_v3 import CONFIGURATION, VIEWS, plain, seen
+
+from leporid.broker.stored import KINDS
+from leporid.server.check import OK, check
+from leporid.server.config import load
+from leporid.server.node import Node
+from leporid.storage.definitions import Definitions
+
+HERE = Path(__file__).parent
+PATIENCE_S = 20.0
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass
+class Golden:
+    """A directory as it was kept, unpacked, and what clients saw of it."""
+
+    directory: Path
+    seen: dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=["stopped", "killed"])
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """One that no test changes."""
+    place = tmp_path_factory.mktemp(request.param)
+    with tarfile.open(HERE / f"broker-v3-{request.param}.tar.xz") as archive:
+        archive.extractall(place, filter="data")
+    return Golden(place / "data", json.loads((place / "seen.json").read_text()))
+
+
+@pytest.fixture
+def directory(golden: Golden, tmp_path: Path) -> Path:
+    """A copy, to be opened."""
+    return Path(shutil.copytree(golden.directory, tmp_path / "data"))
+
+
+class Output(io.StringIO):
+    """Standard output of a node, which says in one line that it is ready, and on which ports."""
+
+    def __init__(self, ready: asyncio.Event) -> None:
+        super().__init__()
+        self._ready = ready
+
+    def flush(self) -> None:
+        if "ready" in self.getvalue():
+            self._ready.set()
+
+    def ports(self) -> list[int]:
+        return [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", self.getvalue())]
+
+
+async def live(directory: Path, meanwhile: Callable[[int, int], Any] | None = None) -> Any:
+    """One life of a broker: it starts, clients do something, it stops in order."""
+    configuration = directory.with_name("leporid.toml")
+    configuration.write_text(CONFIGURATION)
+    given = {"data_dir": str(directory), "amqp_port": 0, "http_port": 0}
+    ready = asyncio.Event()
+    output = Output(ready)
+    with contextlib.redirect_stdout(output):
+        async with asyncio.timeout(PATIENCE_S):
+            node = asyncio.create_task(Node(load(configuration, given)).serve())
+            await ready.wait()
+            try:
+                return meanwhile and await asyncio.to_thread(meanwhile, *output.ports())
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                assert await node == 0
+
+
+@pytest.fixture(scope="module")
+def found(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What clients see after the directory was opened, closed, and opened once more."""
+    directory = tmp_path_factory.mktemp("opened") / "data"
+    shutil.copytree(golden.directory, directory)
+    uvloop.run(live(directory))
+    assert_whole(directory)
+    found: dict[str, Any] = uvloop.run(live(directory, seen))
+    assert_whole(directory)
+    return found
+
+
+def assert_whole(directory: Path) -> None:
+    """Nothing is damaged, and there are no traces of a crash either."""
+    out = io.StringIO()
+    assert check(directory, out) == OK, out.getvalue()
+    assert re.fullmatch(r".*: \d+ segments, \d+ records, whole\n", out.getvalue())
+
+
+def test_it_is_whole(directory: Path):
+    assert_whole(directory)
+
+
+def test_the_definitions_are_what_was_written(directory: Path, golden: Golden):
+    definitions = Definitions(directory / "definitions.db", KINDS)
+    snapshot = definitions.load()
+    definitions.close()
+    assert definitions.report == ()
+    expected = dict(golden.seen["definitions"])
+    (state,) = expected.pop("state")
+    assert snapshot.next_queue_id == state[2]
+    found = {
+        kind.TABLE.name: [plain(each.values()) for each in snapshot.of(kind)] for kind in KINDS
+    }
+    assert found.pop("group_retries") == []
+    assert found == {
+        table: [row[:-1] for row in rows] for table, rows in expected.items()
+    }  # the last column is the checksum
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_clients_see_what_they_saw(golden: Golden, found: dict[str, Any], view: str):
+    assert found[view] == golden.seen[view]

@@ -14,17 +14,19 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
-from tests.golden.broker_v3 import CONFIGURATION, VIEWS, plain, seen
+from tests.golden.broker_v3 import CONFIGURATION, VIEWS, plain, rows, seen
 
-from leporid.broker.stored import KINDS
+from leporid.broker.stored import KINDS, StoredGroupRetries
+from leporid.durable import Put
 from leporid.server.check import OK, check
 from leporid.server.config import load
 from leporid.server.node import Node
@@ -32,8 +34,6 @@ from leporid.storage.definitions import Definitions
 
 HERE = Path(__file__).parent
 PATIENCE_S = 20.0
-
-pytestmark = pytest.mark.slow
 
 
 @dataclass
@@ -84,7 +84,9 @@ async def live(directory: Path, meanwhile: Callable[[int, int], Any] | None = No
     with contextlib.redirect_stdout(output):
         async with asyncio.timeout(PATIENCE_S):
             node = asyncio.create_task(Node(load(configuration, given)).serve())
+            node.add_done_callback(lambda _: ready.set())
             await ready.wait()
+            assert not node.done(), node
             try:
                 return meanwhile and await asyncio.to_thread(meanwhile, *output.ports())
             finally:
@@ -128,10 +130,38 @@ def test_the_definitions_are_what_was_written(directory: Path, golden: Golden):
     }
     assert found.pop("group_retries") == []
     assert found == {
-        table: [row[:-1] for row in rows] for table, rows in expected.items()
+        table: [row[:-1] for row in each] for table, each in expected.items()
     }  # the last column is the checksum
 
 
+def test_the_definitions_are_stored_as_they_were(golden: Golden, tmp_path: Path):
+    """To the letter: an earlier version takes tables that were made in other words for damaged."""
+    written = Definitions(tmp_path / "definitions.db", KINDS)
+    with opened(golden.directory) as then:
+        for kind in KINDS:
+            if kind is not StoredGroupRetries:
+                query = f"SELECT {', '.join(kind.columns())} FROM {kind.TABLE.name}"
+                written.commit([Put(kind(*row)) for row in then.execute(query)])
+        written.close()
+        with opened(tmp_path) as now:
+            for pragma in ("application_id", "user_version", "journal_mode", "encoding"):
+                query = f"PRAGMA {pragma}"
+                assert now.execute(query).fetchone() == then.execute(query).fetchone(), pragma
+            query = "SELECT name, sql FROM sqlite_schema ORDER BY name"
+            assert now.execute(query).fetchall() == then.execute(query).fetchall()
+    stored, kept = rows(tmp_path / "definitions.db"), golden.seen["definitions"]
+    assert stored | {"state": None} == kept | {"state": None}
+
+
+@contextlib.contextmanager
+def opened(directory: Path) -> Iterator[sqlite3.Connection]:
+    """The definitions, to be read."""
+    uri = f"{(directory / 'definitions.db').as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        yield connection
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_clients_see_what_they_saw(golden: Golden, found: dict[str, Any], view: str):
     assert found[view] == golden.seen[view]

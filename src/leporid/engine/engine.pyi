@@ -56,25 +56,25 @@ class Engine:
     def connections(self) -> Connections: ...
     @property
     def next_due_ms(self) -> int:
-        """When `run` must be called although nothing came; 0: never."""
+        """When `run` must be called even if there is no input; 0: never."""
 
     @property
     def busy(self) -> bool:
         """Whether `run` would find something to do."""
 
     def queue(self, queue_id: int, name: str, durable: bool) -> Queue:
-        """A new queue; the number is 0 for one that a restart forgets."""
+        """Make a queue; the id is 0 for a queue that a restart forgets."""
 
     def unique_queue(self, queue_id: int, name: str, durable: bool) -> UniqueQueue:
-        """A new queue that takes no message twice."""
+        """Make a queue that takes no message twice."""
 
     def cache(
         self, queue_id: int, name: str, durable: bool, *, size: int, ttl_ms: int | None
     ) -> ExchangeCache:
-        """What an exchange remembers of messages, at most so many and for so long."""
+        """Make the deduplication cache of an exchange."""
 
     def stream(self, queue_id: int, name: str) -> Stream:
-        """A new stream, made before replay."""
+        """Make a stream; before replay."""
 
     def delays(
         self,
@@ -83,7 +83,10 @@ class Engine:
         routed: Callable[[str, Sequence[str], bytes], Sequence[object]],
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
     ) -> Delays:
-        """What waits in an exchange; made when something does, or before replay."""
+        """Make the queue of an exchange's delayed messages.
+
+        It is made with the first of them, or before replay.
+        """
 
     def verdict_queue(
         self,
@@ -93,14 +96,17 @@ class Engine:
         routed: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
     ) -> VerdictQueue:
-        """What of a binding waits for a filter class.
+        """Make the queue of a binding's messages that wait for a filter class.
 
-        `queue` is None where an exchange is bound; `routed` gives its queues for (exchange, keys,
-        properties).
+        `queue` is None if the destination is an exchange; `routed` then gives that exchange's
+        queues for (exchange, keys, properties).
         """
 
     def group_retries(self, queue_id: int, name: str) -> GroupRetries:
-        """What members of a group gave back; made with its first option, or before replay."""
+        """Make the queue of messages that members of a group returned.
+
+        It is made with the group's first option, or before replay.
+        """
 
     def route_cache(
         self,
@@ -108,26 +114,26 @@ class Engine:
         resolve: Callable[[str, bytes | None], object],
         cacheable: bool,
     ) -> RouteCache:
-        """The cache of routes for one exchange."""
+        """Make the route cache of an exchange."""
 
     def conditional_route(
         self, queues: Iterable[object], filtered: Iterable[tuple[Filter, object]]
     ) -> ConditionalRoute:
-        """What a resolver answers for a key if some of its queues take some messages only.
+        """Make what a resolver returns for a key of which some bindings have filters.
 
         Args:
-            queues: of every message.
-            filtered: None of the queues is among `queues`.
+            queues: take every message.
+            filtered: (filter, queue); none of these queues is among `queues`.
         """
 
     def filter_outcomes(self, filters: Iterable[Filter]) -> FilterOutcomes:
-        """What a resolver answers for a key if filters decide more than which queues take it."""
+        """Make what a resolver returns for a key if filters decide more than the queues."""
 
     def connection(self, session: _Session | None = None) -> Connection:
-        """A new connection; set its `session` before it reads."""
+        """Make a connection; set its `session` before it reads."""
 
     def run(self) -> None:
-        """Expire, deliver and confirm what is due; after each turn."""
+        """Expire, deliver and confirm what is due; called after each turn's input."""
 
     def publish(
         self,
@@ -140,10 +146,10 @@ class Engine:
         sequence: int = 0,
         elsewhere: Callable[[], Sequence[object]] | None = None,
     ) -> bool:
-        """A message of the broker's own, such as a dead letter; returns whether it is new."""
+        """Publish a message of the broker itself, such as a dead letter; return if it is new."""
 
     def mark_clean(self) -> None:
-        """The last facts of an orderly shutdown."""
+        """Append the last facts of an orderly shutdown."""
 
     def begin_sync(self) -> tuple[int, list[_Write], list[int], list[_StreamWork]] | None:
         """Close the generation: its number, writes, drops, streams; None when there is nothing."""
@@ -151,4 +157,4 @@ class Engine:
     def end_sync(
         self, generation: int, writes: list[_Write], streams: Sequence[_StreamWork] = ()
     ) -> None:
-        """That generation is on disk."""
+        """The generation is on disk."""

@@ -1,9 +1,9 @@
 """The engine: the data plane of one broker, and the order in which its parts work.
 
-Responsible for making the parts and what the control plane asks for, for the order of work within a
-turn (`run`), and for the steps of a sync. It keeps nothing itself, never opens a file, reads a clock
-or draws a random number: the server sets `clock`, writes what `begin_sync` hands out and says
-`end_sync`.
+Responsible for making the parts, and the objects that the control plane asks for; for the order of
+work within a turn (`run`); and for the steps of a sync. It has no state but its parts. It must not
+open files, read a clock or draw random numbers: the server sets `clock`, writes what `begin_sync`
+returns and calls `end_sync`.
 
 Invariant: nothing that waits for a generation (a confirm, a held answer) leaves before every byte
 and every definition of that generation is on disk.
@@ -45,7 +45,7 @@ cdef enum:
 
 
 def _make_backlog(Publishing publishing, Queue queue):
-    """What `Queues` makes backlogs with, which it does not know."""
+    """Makes backlogs for `Queues`, which must not know their class."""
     return make_backlog(publishing, queue)
 
 
@@ -73,41 +73,43 @@ cdef class Engine:
         return (f"<Engine generation={self.logs.generation} synced={self.logs.synced} "
                 f"queues={len(self.queues.by_id)}>")
 
-    # ------------------------------------------------------------- what there is
+    # ------------------------------------------------------------- making objects
 
     def queue(self, uint32_t queue_id, str name not None, bint durable):
-        """A queue; `queue_id` is the definition's, or 0 for one that a restart forgets.
+        """Make a queue; `queue_id` is its definition's, or 0 for a queue that a restart forgets.
 
-        Durable queues are made before replay, which gives them their messages.
+        Durable queues are made before replay, which restores their messages.
         """
         return self.queues.add(Queue(self.queues, self.queues.id_of(queue_id), name, durable))
 
     def unique_queue(self, uint32_t queue_id, str name not None, bint durable):
-        """A queue that takes no message twice (x-message-deduplication)."""
+        """Make a queue that takes no message twice (x-message-deduplication)."""
         return self.queues.add(
             UniqueQueue(self.queues, self.queues.id_of(queue_id), name, durable))
 
     def cache(self, uint32_t queue_id, str name not None, bint durable, *, size, ttl_ms):
-        """What an exchange remembers; `size` and `ttl_ms` bound it (None: no time)."""
+        """Make the deduplication cache of an exchange, bounded by `size` and `ttl_ms` (None: no
+        limit of time)."""
         cdef ExchangeCache cache = ExchangeCache(
             self.queues, self.queues.id_of(queue_id), name, durable)
         cache.set_cache(size, ttl_ms)
         return self.queues.add(cache)
 
     def stream(self, uint32_t queue_id, str name not None):
-        """A stream; made before replay, which gives it its messages."""
+        """Make a stream; before replay, which restores its messages."""
         return self.streams.add(queue_id, name)
 
     def delays(self, uint32_t queue_id, RouteCache routes not None, routed not None,
                elsewhere=None):
-        """What waits in an exchange; made when something does, or before replay.
+        """Make the queue of an exchange's delayed messages: with the first of them, or before
+        replay.
 
         Args:
             queue_id: the definition's, or 0 for an exchange that a restart forgets.
-            routes: of the exchange.
-            routed: gives the queues for (exchange, keys, properties): of what it was published
-                to, which may be an exchange above.
-            elsewhere: gives those of its alternate exchange, for what full queues refuse.
+            routes: the exchange's route cache.
+            routed: gives the queues for (exchange, keys, properties), where `exchange` is the one
+                that the message was published to: this one, or one that is bound to it.
+            elsewhere: gives the alternate exchange's queues, for messages that full queues refuse.
         """
         cdef Delays delays = Delays(
             self.queues, self.queues.id_of(queue_id), routes.name, queue_id != 0)
@@ -118,13 +120,14 @@ cdef class Engine:
 
     def verdict_queue(self, uint32_t queue_id, str name not None, Queue queue, routed=None,
                       elsewhere=None):
-        """What of a binding waits for a filter class; made with the binding, or before replay.
+        """Make the queue of a binding's messages that wait for a filter class: with the binding,
+        or before replay.
 
         Args:
             queue_id: the definition's, or 0 for a binding that a restart forgets.
-            queue: where it leads, or None for an exchange.
+            queue: the binding's destination; None if that is an exchange.
             routed: gives the queues of that exchange for (exchange, keys, properties).
-            elsewhere: gives those of an alternate exchange, for what full queues refuse.
+            elsewhere: gives the alternate exchange's queues, for messages that full queues refuse.
         """
         cdef VerdictQueue waiting = VerdictQueue(
             self.queues, self.queues.id_of(queue_id), name, queue_id != 0)
@@ -134,37 +137,44 @@ cdef class Engine:
         return self.queues.add(waiting)
 
     def group_retries(self, uint32_t queue_id, str name not None):
-        """What members of a group gave back; made with its first option, or before replay."""
+        """Make the queue of messages that members of a group returned: with the group's first
+        option, or before replay."""
         cdef GroupRetries retries = GroupRetries(self.queues, queue_id, name, True)
         retries.publishing = self.publishing
         return self.queues.add(retries)
 
     def route_cache(self, str name not None, resolve, bint cacheable):
-        """The cache of routes for one exchange; `resolve(key, properties)` gives its queues."""
+        """Make the route cache of an exchange; `resolve(key, properties)` gives the queues."""
         return RouteCache(name, resolve, cacheable)
 
     def conditional_route(self, queues, filtered):
-        """What a resolver answers for a key if some of its queues take some messages only: queues
-        of every message; and (filter, queue), none of them among those."""
+        """Make what a resolver returns for a key of which some bindings have filters.
+
+        Args:
+            queues: take every message.
+            filtered: (filter, queue); none of these queues is among `queues`.
+        """
         return ConditionalRoute(self.publishing.filters, queues, filtered)
 
     def filter_outcomes(self, filters):
-        """What a resolver answers for a key if filters decide more than which queues take it."""
+        """Make what a resolver returns for a key if filters decide more than which queues take a
+        message."""
         return FilterOutcomes(self.publishing.filters, filters)
 
     def connection(self, session=None):
-        """A new connection; set its `session` before it reads."""
+        """Make a connection; set its `session` before it reads."""
         return Connection(self.connections, session)
 
     # ------------------------------------------------------------- publishing
 
     def publish(self, queues, str exchange not None, str key not None, bytes properties not None,
                 bytes body not None, bytes producer=None, uint64_t sequence=0, elsewhere=None):
-        """A message of the broker's own, such as a dead letter, straight into queues.
+        """Publish a message of the broker itself, such as a dead letter, straight to queues.
 
-        A queue that is full and refuses publishes gets it when it has room, unless it makes a dead
-        letter of it, or no queue takes it and `elsewhere()` has some. Returns whether it is new
-        anywhere; with a producer, what has it already leaves it out.
+        A full queue that refuses publishes gets the message when it has room, unless it
+        dead-letters the message, or no queue takes it and `elsewhere()` gives some that do.
+        With a producer, logs that have the message already leave it out. Returns whether it is
+        new to any log.
         """
         cdef Props props
         cdef Message message
@@ -184,7 +194,7 @@ cdef class Engine:
     # ------------------------------------------------------------- turns
 
     def run(self):
-        """Expire, deliver and confirm what is due; after each turn."""
+        """Expire, deliver and confirm what is due; called after each turn's input."""
         if self.ended:
             return
         self.queues.dead_lettering.turn()
@@ -206,7 +216,7 @@ cdef class Engine:
 
     @property
     def next_due_ms(self):
-        """When `run` must be called although nothing came; 0: never."""
+        """When `run` must be called even if there is no input; 0: never."""
         cdef uint64_t earliest_ms = min(self.queues.next_due_ms,
                                         self.connections.timeouts.timers.next_ms())
         return 0 if earliest_ms == UINT64_MAX else earliest_ms
@@ -221,7 +231,7 @@ cdef class Engine:
     # ------------------------------------------------------------- sync
 
     def mark_clean(self):
-        """The last facts of an orderly shutdown; no turn comes after it that would add others."""
+        """Append the last facts of an orderly shutdown; from now on `run` does nothing."""
         flush_settles(self.logs, 0)
         self.queues.append_delivered()
         append_clean(self.logs)
@@ -232,9 +242,10 @@ cdef class Engine:
         nothing to do.
 
         `writes` are (segment number, file size, offset, bytes), oldest first; the bytes stay valid
-        until `end_sync`. `drops` are numbers of segments whose files go, after the writes.
-        `streams` are (stream id, writes, drops) of logs of their own; with None for both, the
-        stream is gone and all its files go, after the definitions say so.
+        until `end_sync`. `drops` are the numbers of segments whose files are deleted after the
+        writes. `streams` are (stream id, writes, drops) for the logs of streams; None for both
+        means that the stream was deleted: all its files are deleted once the definitions on disk
+        say so.
         """
         if self.logs.unsettled:
             flush_settles(self.logs, 0)
@@ -244,7 +255,7 @@ cdef class Engine:
         return *self.logs.begin_sync(), streams
 
     def end_sync(self, uint64_t generation, writes, streams=()):
-        """That generation is on disk."""
+        """The generation is on disk."""
         self.logs.end_sync(generation, writes)
         self.streams.end_sync(streams)
         self.queues.dead_lettering.end_sync(generation)

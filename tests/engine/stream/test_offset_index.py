@@ -14,19 +14,19 @@ def test_a_stream_without_tags_keeps_nothing_about_them():
     send(world, [{"n": 1}, None] * BATCH)
     world.send(*numbered(BATCH))
     world.sync()
-    assert world.stream.places.summary_bytes == 0
+    assert world.stream.offsets.summary_bytes == 0
     world.restart()
-    assert world.stream.places.summary_bytes == 0
+    assert world.stream.offsets.summary_bytes == 0
 
 
 @pytest.mark.parametrize("header", ["x-tag", "x-stream-filter-value"])
 def test_at_most_half_a_byte_a_message(header):
     world = World()
     send(world, ({header: f"{number}"} for number in range(40 * BATCH)))
-    assert world.stream.places.summary_bytes == 40 * BATCH / 2
+    assert world.stream.offsets.summary_bytes == 40 * BATCH / 2
     world.sync()
     world.restart()
-    assert world.stream.places.summary_bytes == 40 * BATCH / 2
+    assert world.stream.offsets.summary_bytes == 40 * BATCH / 2
 
 
 def test_the_first_tag_may_come_late():

@@ -11,7 +11,7 @@ cdef class JudgedStreamConsumer(StreamConsumer):
     cdef Cursor ahead               # where it looks for more to ask about
     # OffsetIndex of messages, in order: from `first` on of those that passed, from `asked` on of those
     # that it asks about, the first `out` of them now; up to `end`.
-    cdef Cursor *places
+    cdef Cursor *cursors
     cdef size_t first, asked, out, end
     cdef int stand(self) except -1
     cdef int make_room(self) except -1

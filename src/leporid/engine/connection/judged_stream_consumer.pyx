@@ -1,10 +1,10 @@
 """A consumer of a stream that asks a filter class which messages are for it.
 
 Responsible for what it asks ahead of what is delivered: what other filters let pass is remembered
-by its place, asked about in batches, and delivered if it passed. It does not know who judges.
+by its cursor, asked about in batches, and delivered if it passed. It does not know who judges.
 
 Invariants: offsets are delivered in rising order; a message is passed over only if the class
-said so; the stream keeps whatever has a place here, as `cursor` stands at the first of them.
+said so; the stream keeps whatever has a cursor here, as `cursor` stands at the first of them.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -20,7 +20,7 @@ from leporid.engine.stream.stream cimport Cursor, Stream
 from leporid.engine.wire.record cimport Record
 
 cdef enum:
-    # Messages that have a place: some batches, so that one is out while the next is looked for and
+    # Messages that have a cursor: some batches, so that one is out while the next is looked for and
     # the one before is delivered. Each costs 16 bytes, as their own stay in the stream.
     AHEAD_MESSAGES = 2000
     # Of finding the next message where there is no filter; see `scanning`.
@@ -31,12 +31,12 @@ cdef class JudgedStreamConsumer(StreamConsumer):
     """One consumer of a stream; made by `Channel.consume_stream`."""
 
     def __cinit__(self, *_):
-        self.places = <Cursor *> malloc(AHEAD_MESSAGES * sizeof(Cursor))
-        if self.places == NULL:
+        self.cursors = <Cursor *> malloc(AHEAD_MESSAGES * sizeof(Cursor))
+        if self.cursors == NULL:
             raise MemoryError("no memory for what a filter class is asked")
 
     def __dealloc__(self):
-        free(self.places)
+        free(self.cursors)
 
     def __repr__(self):
         return (f"<JudgedStreamConsumer {self.tag!r} of {self.queue.name!r} asks={self.name!r} "
@@ -62,7 +62,7 @@ cdef class JudgedStreamConsumer(StreamConsumer):
             if not self.can_take():
                 self.waiting = True
                 break
-            self.cursor = self.places[self.first]
+            self.cursor = self.cursors[self.first]
             record = stream.look(&self.cursor)
             if record == NULL:
                 break
@@ -74,8 +74,8 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         return 0
 
     cdef int stand(self) except -1:
-        """Nothing before the first place is needed any more."""
-        self.cursor = self.places[self.first] if self.first < self.end else self.ahead
+        """Nothing before the first cursor is needed any more."""
+        self.cursor = self.cursors[self.first] if self.first < self.end else self.ahead
         return 0
 
     # ------------------------------------------------------------- asking
@@ -96,7 +96,7 @@ cdef class JudgedStreamConsumer(StreamConsumer):
             if record == NULL:
                 break
             if self.ahead.offset >= self.wanted:
-                self.places[self.end] = self.ahead
+                self.cursors[self.end] = self.ahead
                 self.end += 1
             self.ahead.at += record.size
             self.ahead.offset += 1
@@ -107,9 +107,9 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         return scan.work
 
     cdef int make_room(self) except -1:
-        """Move the places to the start of where they are."""
+        """Move the cursors to the start of where they are."""
         if self.first:
-            memmove(self.places, &self.places[self.first],
+            memmove(self.cursors, &self.cursors[self.first],
                     (self.end - self.first) * sizeof(Cursor))
             self.asked -= self.first
             self.end -= self.first
@@ -125,12 +125,12 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         cdef Stream stream = <Stream> self.queue
         cdef VerdictBatch batch = VerdictBatch(min(most, self.end - self.asked), bytes_max)
         cdef const Record *record
-        cdef Cursor place
+        cdef Cursor cursor
         if self.out:
             raise ValueError("a batch is out already")
         while self.active and batch.has_room():
-            place = self.places[self.asked + batch.count]
-            record = stream.look(&place)
+            cursor = self.cursors[self.asked + batch.count]
+            record = stream.look(&cursor)
             if record == NULL:
                 break
             batch.add(record)
@@ -151,9 +151,9 @@ cdef class JudgedStreamConsumer(StreamConsumer):
             return
         for at in range(self.out):
             if verdict[at]:
-                self.places[passed] = self.places[self.asked + at]
+                self.cursors[passed] = self.cursors[self.asked + at]
                 passed += 1
-        memmove(&self.places[passed], &self.places[next], (self.end - next) * sizeof(Cursor))
+        memmove(&self.cursors[passed], &self.cursors[next], (self.end - next) * sizeof(Cursor))
         self.end -= next - passed
         self.asked, self.out = passed, 0
         self.stand()

@@ -1,1 +1,1 @@
-"""The log: records appended, what is told of entries, and state rebuilt from them."""
+"""The log: segments of records, facts about entries, replay and cleaning."""

@@ -1,10 +1,10 @@
-"""Cleaning of the logs: segments that nobody needs go, mostly dead ones are copied forward.
+"""Cleaning of the logs: unreferenced segments are dropped, mostly dead ones are compacted.
 
 A transient segment is needed while an entry refers to one of its records. A durable segment is
 needed while an entry refers to one of its records, or while a SETTLE fact in it is about a record
 of another segment that still exists: without the fact that record would be delivered again after a
-restart. It does not know files; storage deletes what is in `dropped`. Invariant: a copy is synced
-before what it was copied from is dropped.
+restart. It must not know queues (it asks `Entries`) or files (storage deletes the segments in
+`dropped`). Invariant: a copy is synced before its original is dropped.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -19,12 +19,12 @@ from leporid.engine.wire.record cimport (
 )
 
 cdef enum:
-    # Segments that are never worth copying forward: steady traffic drains them by itself.
+    # So many segments are never worth compacting: steady traffic drains them by itself.
     SLACK_SEGMENTS = 4
-    # The log keeps a place for every number since its oldest segment; older ones move up.
+    # The log has a list item for every number since its oldest segment; older ones are compacted.
     SPAN_MAX = 4096
-    # The same of the transient log. A sixteenth of what is mostly dead moves at a time, so that
-    # no turn is long and yet no traffic outruns it.
+    # The same for the transient log. A sixteenth of the mostly dead segments is copied at a time,
+    # so that no turn is long and yet no traffic outruns it.
     TRANSIENT_SLACK_SEGMENTS = 32
     COMPACT_EVERY_MS = 100
     COMPACT_SEGMENTS = 16
@@ -32,7 +32,7 @@ cdef enum:
 
 
 cdef bint droppable(Logs logs, Segment segment) except -1:
-    """Nothing refers to it, and no fact in it is needed for a segment that still exists."""
+    """Whether nothing refers to a segment, and no existing segment needs a fact in it."""
     if not segment.sealed or segment.written != segment.used:
         return False
     if segment.drop_after:
@@ -46,7 +46,7 @@ cdef bint droppable(Logs logs, Segment segment) except -1:
 
 
 cdef int clean(Logs logs) except -1:
-    """Drop segments that nobody needs; copy the rest of a mostly dead log forward."""
+    """Drop unreferenced durable segments; compact the oldest one of a mostly dead log."""
     cdef Segment segment
     cdef Segment oldest = None
     cdef uint64_t live = 0, total = 0
@@ -76,7 +76,7 @@ cdef int clean(Logs logs) except -1:
 
 
 cdef int compact(Logs logs) except -1:
-    """Copy together what is left of mostly dead transient segments.
+    """Copy the live records of mostly dead transient segments to new ones.
 
     Otherwise a queue that keeps one message in ten thousand keeps the memory of all of them.
     """
@@ -105,7 +105,7 @@ cdef int compact(Logs logs) except -1:
 
 
 cdef int copy_records(Logs logs, Log log, Segment segment) except -1:
-    """Append every record of a segment that an entry refers to again."""
+    """Append a copy of every record of a segment that an entry refers to."""
     cdef size_t at = SEGMENT_HEADER_BYTES
     cdef Record *record
     cdef Target *target
@@ -135,7 +135,7 @@ cdef int copy_records(Logs logs, Log log, Segment segment) except -1:
 
 cdef int copy_record(Entries entries, Log log, Segment segment, Record *record,
                      list live) except -1:
-    """Append a record again, for these (queue, sequence number) alone."""
+    """Append a copy of a record, with these targets alone: (queue, sequence number)."""
     cdef Message message = message_in(record)
     cdef Record *copy
     cdef Target *kept
@@ -160,7 +160,7 @@ cdef int copy_record(Entries entries, Log log, Segment segment, Record *record,
 
 
 cdef bint has_readers(Entries entries, list live) except -1:
-    """Whether the message is still in a queue, not only known to caches of exchanges."""
+    """Whether a queue still has the message, not only deduplication caches of exchanges."""
     for queue, _ in live:
         if entries.needs_body(queue):
             return True
@@ -168,10 +168,10 @@ cdef bint has_readers(Entries entries, list live) except -1:
 
 
 cdef int relocate(Logs logs, Segment segment) except -1:
-    """Append again what is still needed of a segment, which then may go.
+    """Append a copy of what is still needed of a segment, so that it can be dropped.
 
     That is every record with a live entry, for the queues where it is live, and every SETTLE
-    fact about another segment that exists. A copy is no part of a transaction any more.
+    fact about another segment that exists. A copy is not part of a transaction any more.
     """
     cdef size_t at = SEGMENT_HEADER_BYTES
     cdef Record *record

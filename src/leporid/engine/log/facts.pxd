@@ -8,8 +8,8 @@ from leporid.engine.wire.record cimport Range
 cdef class SettledRanges:
     cdef Logs logs
     cdef uint32_t queue
-    cdef bint listed                # stands in logs.unsettled
-    cdef bint retired               # the queue is gone: nobody wants to know any more
+    cdef bint listed                    # is in logs.unsettled
+    cdef bint retired                   # the queue was deleted: nothing is written any more
     cdef Range *ranges
     cdef uint32_t count, capacity
     cdef int note(self, uint64_t position, uint64_t seq) except -1

@@ -4,6 +4,6 @@
 from leporid.engine.log.logs import Logs
 
 class SettledRanges:
-    """What was settled of one queue and is not in the log yet; used by the engine only."""
+    """Entries of a queue that were settled and are not in the log yet; used by the engine only."""
 
     def __init__(self, logs: Logs, queue: int) -> None: ...

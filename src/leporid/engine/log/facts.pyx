@@ -1,7 +1,7 @@
-"""Facts about entries in the durable log: what was settled, what counts, and an orderly stop.
+"""Facts about entries in the durable log: SETTLE, DELIVERED, COMMIT and CLEAN records.
 
-Responsible for turning what queues noted into records. It does not decide what is settled.
-Invariant: a fact about entries of another segment pins that segment's number in this one.
+Responsible for turning what queues noted into records. It must not know what settles an entry.
+Invariant: a fact about entries of another segment pins that segment's number in its own.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -17,7 +17,7 @@ from leporid.engine.wire.record cimport Range, Record, content_of, record_bytes
 cdef enum:
     RANGES_MAX = 4096               # in one SETTLE record
 
-# What the end of an entry and the COMMIT after it take.
+# The size of a SETTLE record of one entry and the COMMIT after it.
 cdef size_t LETTER_ROOM = 2 * (sizeof(Record) + 8) + sizeof(Range)
 
 
@@ -32,7 +32,7 @@ cdef int compare_ranges(const void *a, const void *b) noexcept nogil:
 
 
 cdef uint32_t merge_ranges(Range *ranges, uint32_t count) noexcept nogil:
-    """Sort by place and join neighbours; returns how many are left."""
+    """Sort ranges and join adjacent ones; returns how many are left."""
     cdef uint32_t kept = 0, i
     qsort(ranges, count, sizeof(Range), compare_ranges)
     for i in range(1, count):
@@ -46,7 +46,7 @@ cdef uint32_t merge_ranges(Range *ranges, uint32_t count) noexcept nogil:
 
 
 cdef class SettledRanges:
-    """What was settled of one queue and is not in the log yet."""
+    """Entries of one queue that were settled and are not in the log yet."""
 
     def __cinit__(self, Logs logs not None, uint32_t queue):
         self.logs = logs
@@ -56,7 +56,7 @@ cdef class SettledRanges:
         free(self.ranges)
 
     cdef int note(self, uint64_t position, uint64_t seq) except -1:
-        """An entry whose record lies at that position in the durable log has ended."""
+        """Note that an entry was settled whose record is at this position in the durable log."""
         cdef uint32_t segment = segment_number(position)
         cdef Logs logs = self.logs
         cdef Range *last
@@ -84,7 +84,7 @@ cdef class SettledRanges:
 
 
 cdef int flush_settles(Logs logs, uint8_t flags) except -1:
-    """Append what was settled since the last time."""
+    """Append SETTLE facts for what was settled since the last call."""
     cdef SettledRanges settled
     cdef uint32_t count, at
     unsettled, logs.unsettled = logs.unsettled, []
@@ -104,7 +104,7 @@ cdef int flush_settles(Logs logs, uint8_t flags) except -1:
 
 cdef int append_ranges(Logs logs, uint8_t kind, uint8_t flags, uint32_t queue, const Range *ranges,
                        uint32_t count) except -1:
-    """A fact about entries of one queue: queue id, number of ranges, the ranges."""
+    """Append a fact about entries of one queue: queue id, number of ranges, the ranges."""
     cdef Record *record = logs.durable.begin_fact(
         kind, flags, 8 + count * sizeof(Range), logs.clock.wall_ms)
     cdef uint32_t *words = <uint32_t *> content_of(record)
@@ -121,7 +121,7 @@ cdef int append_ranges(Logs logs, uint8_t kind, uint8_t flags, uint32_t queue, c
 
 
 cdef int append_commit(Logs logs, uint32_t count, uint32_t purpose) except -1:
-    """That many facts before it, which are a transaction for that purpose, count."""
+    """Append a COMMIT: the `count` facts before it are a transaction, and count."""
     cdef Record *record = logs.durable.begin_fact(KIND_COMMIT, 0, 8, 0)
     cdef uint32_t *words = <uint32_t *> content_of(record)
     words[0], words[1] = count, purpose
@@ -131,24 +131,24 @@ cdef int append_commit(Logs logs, uint32_t count, uint32_t purpose) except -1:
 
 
 cdef int append_clean(Logs logs) except -1:
-    """The last fact of an orderly shutdown."""
+    """Append the last fact of an orderly shutdown."""
     logs.durable.finish(logs.durable.begin_fact(KIND_CLEAN, 0, 0, 0))
     logs.dirty = True
     return 0
 
 
 cdef int make_room(Logs logs, size_t targets, size_t content) except -1:
-    """Have a segment that takes a message for so many queues together with what
-    `settle_with_letter` appends to it; `content` is its names, properties and body."""
+    """Make sure that the active segment has room for a message to `targets` queues and for what
+    `settle_with_letter` appends; `content` is the size of its names, properties and body."""
     logs.durable.begin(record_bytes(targets, content) + LETTER_ROOM)
     return 0
 
 
 cdef bint settle_with_letter(Logs logs, uint32_t queue, uint64_t position,
                              uint64_t seq) except -1:
-    """Make one transaction of the newest fact, a dead letter, and the end of what it was made of.
+    """Make one transaction of the newest record, a dead letter, and the settle of its original.
 
-    Returns False, and does nothing, when the segment has no room for all of it.
+    Returns False, and does nothing, if the segment has no room for all of it.
     """
     cdef Segment active = logs.durable.active
     cdef Range settled

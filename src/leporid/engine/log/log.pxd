@@ -15,22 +15,22 @@ cdef enum:
     KIND_SYNCED = 6
     KIND_PRODUCER = 7
     KIND_LAST = 7
-    # What a transaction is for, as its COMMIT says.
-    COMMIT_PUBLISHES = 0            # a client's: what it publishes counts without the rest, too
-    COMMIT_REPLACES = 1             # a message is stored anew, and its entry ends
+    # The purpose of a transaction, in its COMMIT.
+    COMMIT_PUBLISHES = 0            # a client's: its publishes count even if the rest is damaged
+    COMMIT_REPLACES = 1             # a message is republished, and its entry settled
     FLAG_IN_TX = 1
     FLAG_PRODUCED = 2               # the last target is a producer and its sequence number
     SEGMENT_HEADER_BYTES = 64
     DURABLE_BIT = 0x80000000        # of a position's upper half
-    # Of a queue's number: that it is the backlog of the one without this bit; and the first of
-    # those that the definitions do not know, and that a restart forgets.
+    # Of queue ids: the backlog of the queue without this bit; the first id of queues that have no
+    # definition and that a restart forgets.
     BACKLOG_BIT = 0x40000000
     TRANSIENT_IDS = 0x80000000
 
 
 
 cdef inline uint32_t segment_number(uint64_t position) noexcept nogil:
-    """In which segment of its log a record lies."""
+    """The segment that a record lies in."""
     return <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT
 
 
@@ -43,17 +43,17 @@ cdef class Segment:
     cdef readonly uint32_t number
     cdef uint8_t *base
     cdef readonly size_t capacity
-    cdef readonly size_t used       # bytes appended
-    cdef readonly size_t written    # bytes that storage has on disk
+    cdef readonly size_t used           # bytes appended
+    cdef readonly size_t written        # bytes that storage has on disk
     cdef readonly uint32_t salt
-    cdef readonly uint64_t live     # entries of queues that refer to records here
-    cdef readonly uint64_t total    # entries that ever did
+    cdef readonly uint64_t live         # entries of queues that refer to records here
+    cdef readonly uint64_t total        # entries that ever did
     cdef readonly bint sealed
-    cdef readonly bint mapped       # base lies in a mapping of the file
-    cdef int readers                # windows that need the bytes where they are
-    cdef uint64_t drop_after        # the generation after which the file may go; 0: none
-    cdef set pins                   # segments that must go before this one
-    cdef dict holes                 # from damaged or undone bytes to where good ones go on
+    cdef readonly bint mapped           # `base` is a mapping of the file
+    cdef int readers                    # open windows, which need the bytes where they are
+    cdef uint64_t drop_after            # when this generation is synced the file may go; 0: unset
+    cdef set pins                       # numbers of segments that must be dropped before this one
+    cdef dict holes                     # damaged or undone bytes: start -> end
     cdef object mapping
     cdef Py_buffer view
     cdef int allocate(self) except -1
@@ -63,13 +63,13 @@ cdef class Segment:
 
 cdef class Log:
     cdef readonly bint durable
-    cdef readonly size_t segment_bytes      # of the next one
-    cdef readonly uint32_t first    # number of segments[0]
-    cdef readonly list segments     # Segment or None, by number - first
+    cdef readonly size_t segment_bytes  # of the next segment
+    cdef readonly uint32_t first        # number of segments[0]
+    cdef readonly list segments         # Segment or None, by number - first
     cdef readonly Segment active
-    cdef readonly uint64_t appended     # records, ever
-    cdef size_t newest              # where the last of them is in `active`
-    cdef readonly size_t bytes      # memory and mappings of all segments
+    cdef readonly uint64_t appended     # records, since the start
+    cdef size_t newest                  # where the newest of them begins in `active`
+    cdef readonly size_t bytes          # memory and mappings of all segments
     cdef list spare
     cdef uint8_t *spare_memory[2]
     cdef int spare_memory_count

@@ -11,7 +11,7 @@ def segment_header(number: int, salt: int, previous: int, previous_used: int) ->
     """The first bytes of a segment's file; `previous` is the segment before, 0 for none."""
 
 class Segment:
-    """One stretch of a log."""
+    """One part of a log."""
 
     def __init__(self, number: int, capacity: int, salt: int) -> None: ...
     @property

@@ -1,9 +1,9 @@
 """The log: records appended to segments, found again by position.
 
-Responsible for where a record lies and for how long its memory stays. It does not know what a
-queue is, nor files: storage writes the segments of the durable log and gives back a mapping of
-each sealed one. Invariant: a segment with a live entry keeps its bytes at `base`; a position is
-segment number and byte offset, and stays valid until its last entry is released.
+Responsible for where a record lies and for how long its memory stays. It must not know queues or
+files: storage writes the segments of the durable log and returns a mapping of each sealed one.
+Invariants: a segment with a live entry keeps its bytes at `base`; a position, which is a segment
+number and a byte offset, stays valid until the last entry that refers to it is released.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -27,10 +27,10 @@ cdef enum:
 
 
 cdef class Segment:
-    """One stretch of a log: a header, then records one after another.
+    """One part of a log: a header, then records one after another.
 
     Attributes:
-        number: its place in the log; file names are made of it.
+        number: its place in the log, and part of its file's name.
         used: bytes appended so far, header included.
         written: bytes of these that are in the file.
         live: entries of queues that still refer to a record here.
@@ -61,7 +61,7 @@ cdef class Segment:
         return 0
 
     cdef int give_memory(self, Log log) except -1:
-        """Let the log use this memory again: its pages are there, fresh ones cost a fault each."""
+        """Let the log reuse this memory: its pages exist, and each fresh one costs a page fault."""
         if (self.base != NULL and not self.mapped and self.capacity == log.segment_bytes
                 and log.spare_memory_count < SPARE_MEMORY_MAX):
             log.spare_memory[log.spare_memory_count] = self.base
@@ -70,7 +70,7 @@ cdef class Segment:
         return 0
 
     cdef int adopt(self, object mapping, Log log) except -1:
-        """Read from a mapping of the file instead of from memory, which the log may use again."""
+        """Read from a mapping of the file instead of memory, which the log may reuse."""
         cdef Py_buffer view
         PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
         if <size_t> view.len < self.used:
@@ -136,13 +136,13 @@ cdef class Log:
         self.spare_memory_count = 0
 
     cdef int resize(self, size_t segment_bytes) except -1:
-        """How large segments are from the next one on; for durable logs."""
+        """Set the size of segments from the next one on; for durable logs."""
         self.free_spare()
         self.segment_bytes = segment_bytes
         return 0
 
     cdef Record *begin(self, size_t size) except NULL:
-        """Room for one record of `size` bytes (a multiple of 8) at the end of the log."""
+        """Reserve room for one record of `size` bytes (a multiple of 8) at the end of the log."""
         cdef Segment segment = self.active
         if segment is None or segment.sealed or segment.used + size > segment.capacity:
             self.roll(size)
@@ -151,7 +151,7 @@ cdef class Log:
 
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL:
-        """A record of anything else, all zeros after its header; `content_of` is to be filled."""
+        """Begin any other record, zeros after its header; the caller fills in `content_of`."""
         cdef size_t size = record_bytes(0, content)
         cdef Record *record = self.begin(size)
         memset(record, 0, size)
@@ -163,7 +163,7 @@ cdef class Log:
         return record
 
     cdef uint64_t finish(self, Record *record):
-        """Append what `begin` gave and the caller filled; returns its position."""
+        """Append the record that `begin` returned and the caller filled; returns its position."""
         cdef Segment segment = self.active
         cdef uint64_t position = <uint64_t> segment.number << 32 | segment.used
         cdef uint32_t seed
@@ -178,7 +178,7 @@ cdef class Log:
         return position
 
     cdef void amend(self, uint8_t flags):
-        """Set flags of the durable record that was appended last, in the same turn."""
+        """Set flags of the durable record that was appended last, within the same turn."""
         cdef Segment segment = self.active
         cdef uint32_t seed = segment.salt ^ <uint32_t> self.newest
         cdef Record *record = <Record *> (segment.base + self.newest)
@@ -187,7 +187,7 @@ cdef class Log:
         record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
 
     cdef int roll(self, size_t size) except -1:
-        """Seal the active segment and begin another that has room for `size` bytes."""
+        """Seal the active segment and open another one that has room for `size` bytes."""
         cdef Segment segment = self.active
         cdef size_t capacity = self.segment_bytes
         cdef uint32_t number
@@ -231,14 +231,14 @@ cdef class Log:
         return <Record *> (segment.base + <uint32_t> position)
 
     cdef int hold(self, uint64_t position, uint32_t entries) except -1:
-        """Count entries that refer to the record at that position."""
+        """Count new entries that refer to the record at a position."""
         cdef Segment segment = <Segment> self.segments[segment_number(position) - self.first]
         segment.live += entries
         segment.total += entries
         return 0
 
     cdef int release(self, uint64_t position) except -1:
-        """An entry is gone; returns 1 when that leaves a durable segment without any."""
+        """An entry is gone; returns 1 if it was the last one of a durable segment."""
         cdef Segment segment = <Segment> self.segments[segment_number(position) - self.first]
         segment.live -= 1
         if segment.live:
@@ -265,7 +265,7 @@ cdef class Log:
         segment.give_memory(self)
         segment.free_memory()
         cdef Py_ssize_t gone = 0
-        # The last place is kept so that a number is never given twice.
+        # The last place is kept, so that no number is used twice.
         while gone < len(self.segments) - 1 and self.segments[gone] is None:
             gone += 1
         if gone > 64 or gone * 2 > len(self.segments):
@@ -291,7 +291,7 @@ cdef class Log:
         return writes
 
     cdef int mark_written(self, list writes) except -1:
-        """These are on disk now; their bytes are let go."""
+        """These writes are on disk; their views of the bytes are released."""
         cdef Segment segment
         for number, _, offset, data in writes:
             segment = self.find(number)
@@ -301,7 +301,7 @@ cdef class Log:
         return 0
 
     cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt):
-        """A segment found on disk; numbers must come in rising order."""
+        """Add a segment found on disk; numbers must come in rising order."""
         cdef Segment segment = Segment(number, len(mapping), salt)
         if not self.segments:
             self.first = number

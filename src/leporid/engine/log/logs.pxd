@@ -1,4 +1,4 @@
-"""Both logs, the time, and what must be on disk."""
+"""Both logs, the clock, and sync generations."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -11,13 +11,13 @@ cdef class Clock:
     cdef public uint64_t wall_ms        # Unix time
 
 cdef class Entries:
-    # Of queues, by number: what cleaning asks.
+    # Asked by cleaning; queues are named by their ids.
     cdef bint has_queue(self, uint32_t queue) except -1
     cdef bint refers(self, uint32_t queue, uint64_t seq, uint64_t position) except -1
     cdef bint needs_body(self, uint32_t queue) except -1
     cdef int move(self, uint32_t queue, uint64_t seq, uint64_t position,
                   uint32_t body_lost) except -1
-    # And what replay has to say.
+    # Told by replay.
     cdef int restore_entry(self, uint32_t queue, uint64_t seq, uint64_t position) except -1
     cdef int restore_settled(self, uint32_t queue, const Range *which) except -1
     cdef int restore_delivered(self, uint32_t queue, const Range *which) except -1
@@ -31,14 +31,14 @@ cdef class Logs:
     cdef readonly uint64_t generation
     cdef readonly uint64_t synced
     cdef readonly bint dirty            # something of this generation must reach the disk
-    cdef readonly bint awaited          # and somebody waits for it
+    cdef readonly bint awaited          # and a publisher or reader waits for it
     cdef public object map_segment      # (number) -> buffer of the file, given by the server
-    cdef Entries entries                # that refer to records
-    cdef uint64_t settles               # durable ones, ever
-    cdef uint64_t settles_generation    # that has the last of them
+    cdef Entries entries                # the queues, as the logs know them
+    cdef uint64_t settles               # of durable messages, since the start
+    cdef uint64_t settles_generation    # the one that the newest of them belongs to
     cdef list unsettled                 # SettledRanges that are not in the log yet
-    cdef uint64_t stream_messages       # appended to the logs of streams, ever
-    cdef list dropped                   # segments whose files may go
+    cdef uint64_t stream_messages       # appended to the logs of streams, since the start
+    cdef list dropped                   # numbers of segments whose files may be deleted
     cdef bint idle_segments             # a durable segment may have lost its last entry
     cdef uint64_t cleaned_ms
     cdef uint64_t compacted_ms

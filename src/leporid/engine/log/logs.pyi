@@ -17,7 +17,7 @@ class Clock:
     """Unix time; set at each turn."""
 
 class Entries:
-    """What the log must know of entries; used by the engine only."""
+    """The entries that refer to records; used by the engine only."""
 
 class Logs:
     """Both logs, and sync generations; made by `Engine`."""
@@ -36,11 +36,11 @@ class Logs:
     def durable(self) -> Log: ...
     @property
     def producers(self) -> Producers:
-        """Those that say who they are, of messages to queues."""
+        """Named producers of messages to queues."""
 
     @property
     def generation(self) -> int:
-        """The one that what happens now belongs to."""
+        """The one that changes belong to now."""
 
     @property
     def synced(self) -> int:
@@ -52,7 +52,7 @@ class Logs:
 
     @property
     def awaited(self) -> bool:
-        """And somebody waits for it."""
+        """A publisher or reader waits for this generation."""
 
     @property
     def segments(self) -> list[Segment]:

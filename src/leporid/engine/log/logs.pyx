@@ -1,12 +1,12 @@
-"""What everything that is kept shares: both logs, the time, and sync generations.
+"""What all storage shares: the transient and the durable log, the clock, and sync generations.
 
-Responsible for where a record is found by its position, and for what belongs to the next sync. It
-never opens a file or reads a clock: the server sets the time, writes what `begin_sync` hands out and
-says `end_sync`. It does not know queues: what it must know of their entries it asks `Entries`.
+Responsible for finding a record by its position, and for what belongs to the next sync. It must not
+open files or read a clock: the server sets the time, writes what `begin_sync` returns and calls
+`end_sync`. It must not know queues: `Entries` is the interface to theirs.
 
-Everything durable that happens belongs to the current `generation`. `begin_sync` closes it and
-opens the next; when it is on disk, `end_sync` makes it `synced`. Invariant: `synced` is below
-`generation`, and everything of the generations up to it is on disk.
+Every durable change belongs to the current `generation`. `begin_sync` closes it and opens the
+next; when it is on disk, `end_sync` makes it `synced`. Invariant: `synced` is below `generation`,
+and everything of the generations up to `synced` is on disk.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -21,43 +21,44 @@ cdef class Clock:
 
 
 cdef class Entries:
-    """What the log must know of the entries that refer to its records; queues answer it."""
+    """The entries that refer to records, as the logs know them; implemented by `Queues`."""
 
     cdef bint has_queue(self, uint32_t queue) except -1:
+        """Whether there is a queue of that id."""
         raise NotImplementedError
 
     cdef bint refers(self, uint32_t queue, uint64_t seq, uint64_t position) except -1:
-        """Whether that entry of a queue refers to that record."""
+        """Whether an entry of a queue still refers to the record at a position."""
         raise NotImplementedError
 
     cdef bint needs_body(self, uint32_t queue) except -1:
-        """Whether a queue delivers its messages, or only knows what there was."""
+        """Whether a queue delivers its messages; a deduplication cache needs no bodies."""
         raise NotImplementedError
 
     cdef int move(self, uint32_t queue, uint64_t seq, uint64_t position,
                   uint32_t body_lost) except -1:
-        """That entry's record was copied to there, without so many bytes of body."""
+        """An entry's record was copied to a new position, without `body_lost` bytes of body."""
         raise NotImplementedError
 
     cdef int restore_entry(self, uint32_t queue, uint64_t seq, uint64_t position) except -1:
-        """A record in the log is about this entry."""
+        """Replay found the record of an entry."""
         raise NotImplementedError
 
     cdef int restore_settled(self, uint32_t queue, const Range *which) except -1:
-        """These entries have ended."""
+        """Replay found that these entries were settled."""
         raise NotImplementedError
 
     cdef int restore_delivered(self, uint32_t queue, const Range *which) except -1:
-        """These entries were delivered, as often as it says."""
+        """Replay found how often these entries were delivered."""
         raise NotImplementedError
 
     cdef int end_replay(self, bint redelivered) except -1:
-        """All facts were read; without an orderly stop all may have been delivered before."""
+        """All facts were read; `redelivered`: after a crash any entry may have been delivered."""
         raise NotImplementedError
 
 
 cdef class Logs:
-    """The logs of messages in queues; streams have logs of their own, and the time from here."""
+    """The logs of messages in queues, and the clock; each stream has its own log."""
 
     def __cinit__(self, uint32_t seed, size_t durable_segment_bytes,
                   size_t transient_segment_bytes):
@@ -78,7 +79,7 @@ cdef class Logs:
         return self.transient.at(position)
 
     cdef int release(self, uint64_t position) except -1:
-        """An entry that referred to that record is gone."""
+        """An entry that referred to the record is gone."""
         if not position >> 63:
             self.transient.release(position)
         elif self.durable.release(position):
@@ -86,7 +87,7 @@ cdef class Logs:
         return 0
 
     def note_change(self):
-        """Something durable happened: it belongs to this generation, which is returned."""
+        """Note a durable change; returns the generation that it belongs to."""
         self.dirty = True
         return self.generation
 
@@ -96,7 +97,7 @@ cdef class Logs:
         return [segment for segment in self.durable.segments if segment is not None]
 
     cdef tuple begin_sync(self):
-        """Close the generation: its number, what is to be written, which files go after that."""
+        """Close the generation: its number, the writes, the segments to delete after them."""
         self.producers.begin_sync(self.durable, self.clock.wall_ms)
         drops, self.dropped = self.dropped, []
         self.generation += 1
@@ -104,7 +105,7 @@ cdef class Logs:
         return self.generation - 1, self.durable.unwritten(), drops
 
     cdef int end_sync(self, uint64_t generation, list writes) except -1:
-        """That generation is on disk; segments that are full are read from their files now."""
+        """The generation is on disk; sealed segments are read from their files from now on."""
         cdef Segment segment
         self.synced = generation
         self.durable.mark_written(writes)

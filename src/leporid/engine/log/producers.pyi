@@ -13,7 +13,7 @@ class Producer:
     def reference(self) -> bytes: ...
     @property
     def number(self) -> int:
-        """In the records of one log."""
+        """Its id in the records of one log."""
 
     @property
     def next(self) -> int:
@@ -28,4 +28,4 @@ class Producers:
         """The first sequence number that would not be a repetition."""
 
     def forget_oldest(self) -> None:
-        """Whoever published longest ago is not known any more."""
+        """Forget the producer that published longest ago."""

@@ -1,11 +1,11 @@
-"""Producers of one log: how far each has come, so that what is published again is left out.
+"""Producers of one log: the highest sequence number of each, so that repeated publishes are skipped.
 
 Responsible for the reference of a producer, its number in records and its highest sequence number.
 A record carries both numbers itself, so whatever part of a log survives a crash says exactly which
-messages are in it. The references are facts of their own; each segment that is written has one for
-every producer, so that older segments may go.
+messages are in it. References are in PRODUCER facts; each segment that is written has one for
+every producer, so that older segments can be dropped. It must not know who a producer is.
 
-Invariant: a producer that is forgotten is the one that published longest ago.
+Invariant: the producer that is forgotten is the one that published longest ago.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -19,7 +19,7 @@ cdef enum:
     # For each log. A producer is a partition of a streaming query, or a program; its fact takes
     # up to 300 bytes of each segment.
     PRODUCERS_MAX = 1000
-    # Numbers of producers stand where ids of queues do, and are none.
+    # Numbers of producers stand in the field of queue ids, and are no queue's.
     FIRST_NUMBER = 0xf0000000
 
 REFERENCE_BYTES_MAX = 255
@@ -54,7 +54,7 @@ cdef class Producers:
         return self.by_reference.get(reference)
 
     cdef Producer get(self, Log log, bytes reference, uint64_t timestamp_ms):
-        """A producer that is about to publish; its fact is in the log when this returns."""
+        """The producer that is about to publish; its fact is in the log when this returns."""
         cdef Producer producer = self.by_reference.pop(reference, None)
         if producer is None:
             if len(reference) > REFERENCE_BYTES_MAX:
@@ -71,14 +71,15 @@ cdef class Producers:
         return producer
 
     def forget_oldest(self):
-        """Whoever published longest ago is not known any more."""
+        """Forget the producer that published longest ago."""
         cdef Producer oldest = self.by_reference.pop(next(iter(self.by_reference)))
         self.by_number.pop(oldest.number, None)
 
     cdef int tell(self, Log log, Producer producer, uint64_t timestamp_ms) except -1:
-        """Append the fact: number, next sequence number, reference.
+        """Append a producer's fact: number, next sequence number, reference.
 
-        The number is of what is on disk already: the fact may survive a write that is lost.
+        The sequence number is the one that is on disk already: the fact may survive a write of
+        which other parts are lost.
         """
         cdef Record *record = log.begin_fact(
             KIND_PRODUCER, 0, 12 + len(producer.reference), timestamp_ms)
@@ -90,8 +91,8 @@ cdef class Producers:
         return 0
 
     cdef int begin_sync(self, Log log, uint64_t timestamp_ms) except -1:
-        """Have a fact about every producer in the newest segment; what was handed out for the
-        sync before is on disk by now."""
+        """Append a fact about every producer if the newest segment has none yet; the previous
+        sync is on disk by now."""
         cdef Producer producer
         cdef bint tell
         if not self.by_reference or log.active is None:
@@ -107,7 +108,7 @@ cdef class Producers:
     # ------------------------------------------------------------- replay
 
     cdef int learn(self, const Record *record) except -1:
-        """A fact was read."""
+        """Replay read a producer's fact."""
         cdef const uint8_t *p = content_of(record)
         cdef uint32_t number
         cdef uint64_t next
@@ -133,7 +134,7 @@ cdef class Producers:
         return 0
 
     cdef int meet(self, const Record *record) except -1:
-        """A record of a producer was read."""
+        """Replay read a message of a producer."""
         cdef const Target *target = targets_of(record) + record.targets - 1
         cdef Producer producer = self.by_number.get(target.queue)
         if producer is not None:
@@ -141,9 +142,9 @@ cdef class Producers:
         return 0
 
     cdef int doubt(self) except -1:
-        """Some records may be missing before others that were read: rely on facts alone.
+        """Records may be missing before others that were read: rely on facts alone.
 
-        What is published again may then be there twice, but nothing is left out that is missing.
+        A repeated publish may then be stored twice, but no missing message is skipped.
         """
         cdef Producer producer
         for producer in self.by_reference.values():

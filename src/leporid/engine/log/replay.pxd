@@ -8,10 +8,10 @@ from leporid.engine.log.logs cimport Logs
 cdef class Replay:
     cdef Logs logs
     cdef Log log
-    cdef bint clean                 # the newest record is CLEAN
-    cdef set damaged                # numbers of segments that had something set aside
-    cdef readonly uint32_t highest_queue_id     # of durable queues that facts are about
-    cdef object last                # (number, used) of the segment before
+    cdef bint clean                     # the newest record is CLEAN
+    cdef set damaged                    # numbers of segments of which some bytes did not verify
+    cdef readonly uint32_t highest_queue_id     # of the durable queues in the facts
+    cdef object last                    # (number, used) of the segment before
     cdef size_t torn_bytes(self, const uint8_t *base, size_t end, size_t size)
     cdef int apply(self, Segment segment, const uint8_t *base, list valid, report) except -1
     cdef int end_damaged(self, Segment segment, const uint8_t *base, list members, size_t begun,

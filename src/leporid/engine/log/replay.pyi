@@ -7,12 +7,12 @@ from leporid.engine.log.logs import Logs
 from leporid.engine.log.reports import SegmentReport
 
 class Replay:
-    """Applies segments, oldest first; of None it only verifies them."""
+    """Applies segments to `Logs`, oldest first; given None it only verifies them."""
 
     def __init__(self, of: Logs | object | None) -> None: ...
     @property
     def highest_queue_id(self) -> int:
-        """Of the durable queues that facts are about."""
+        """Of the durable queues in the facts."""
 
     def segment(self, number: int, mapping: Buffer) -> SegmentReport:
         """Verify and apply one segment's file; raises SegmentUnreadable."""
@@ -21,4 +21,4 @@ class Replay:
         """Verify a segment's header; returns its salt."""
 
     def finish(self, missing: bool = False) -> bool:
-        """Every segment was applied, or `missing`; returns whether the last run ended in order."""
+        """Every segment was applied, or `missing`; returns if the last shutdown was orderly."""

@@ -1,8 +1,8 @@
 """Replay: state is rebuilt by applying the facts of the log in their order.
 
 Responsible for reading a segment's bytes, trusting none of them: every record's checksum is
-verified before it counts, a torn end is cut off, and what does not verify in between is set aside
-and reported. It does not open files. Invariant: a fact applied twice changes nothing.
+verified before it counts, a torn end is cut off, and damaged bytes in between are skipped and
+reported. It must not open files, nor know queues. Invariant: a fact applied twice changes nothing.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -28,15 +28,15 @@ from leporid.engine.log.reports import SegmentReport, SegmentTooNew, SegmentUnre
 cdef enum:
     SECTOR_BYTES = 512              # what a disk writes whole or not at all
 
-# No other record with these lengths is as short as this, and CLEAN is shorter.
+# A COMMIT's size, which no other record has: all are longer but CLEAN.
 cdef size_t COMMIT_BYTES = sizeof(Record) + 8
 
 
 cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
-    """A header that verifies, with lengths that fit into what is there.
+    """Whether a record's header verifies and its lengths fit into the `left` bytes.
 
-    It is checked apart from the body, so that bytes of a body that look like a header (nobody
-    outside knows the seed) do not each cost a checksum over everything behind them.
+    The header has its own check, so that bytes of a body that look like a header (nobody outside
+    knows the seed) do not each cost a checksum over all that follows.
     """
     cdef uint64_t need
     if record.size < sizeof(Record) or record.size & 7 or record.size > left:
@@ -51,10 +51,10 @@ cdef bint plausible(const Record *record, size_t left, uint32_t seed) noexcept:
 
 
 cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t used) noexcept:
-    """Whether a sector that lies in that stretch is zero.
+    """Whether a sector between `start` and `end` is all zeros, so that it was never written.
 
-    The first may have the end of the record before, from an earlier write; what is behind that is
-    the beginning of a record, and never zero if it was written.
+    The first one may hold the end of the record before, from an earlier write; what follows that
+    is the beginning of a record, which is never zero if it was written.
     """
     cdef size_t at = start, stop = (start | (SECTOR_BYTES - 1)) + 1, i
     while at < end and stop <= used:
@@ -68,7 +68,7 @@ cdef bint is_unwritten(const uint8_t *base, size_t start, size_t end, size_t use
 
 
 cdef uint32_t count_before(const uint8_t *base, list pending, size_t at) except? 0:
-    """How many of these records lie next to each other, and to what begins at `at`."""
+    """How many of the last of these records are adjacent, up to the one that begins at `at`."""
     cdef uint32_t count = 0
     cdef size_t before
     for before in reversed(pending):
@@ -80,9 +80,9 @@ cdef uint32_t count_before(const uint8_t *base, list pending, size_t at) except?
 
 
 cdef class Replay:
-    """Applies segments, oldest first; of None it only verifies them.
+    """Applies segments to `Logs`, oldest first; given None it only verifies them.
 
-    Durable queues must have been made before. After the last segment call `finish`.
+    Durable queues must exist before. After the last segment call `finish`.
     """
 
     def __cinit__(self, of):
@@ -158,7 +158,7 @@ cdef class Replay:
         return salt, (before, before_used)
 
     cdef size_t torn_bytes(self, const uint8_t *base, size_t end, size_t size):
-        """Bytes after the last good record up to the last that is not zero."""
+        """Bytes after the last good record, up to the last one that is not zero."""
         while size > end and base[size - 1] == 0:
             size -= 1
         return size - end
@@ -167,9 +167,9 @@ cdef class Replay:
         cdef size_t at
         cdef const Record *record
         cdef const uint32_t *words
-        cdef size_t begun = SEGMENT_HEADER_BYTES    # where the newest other record ends
+        cdef size_t begun = SEGMENT_HEADER_BYTES    # end of the newest record outside transactions
         cdef bint whole
-        pending = []                                # facts of transactions, so far without COMMIT
+        pending = []                                # facts in transactions, no COMMIT so far
         for at in valid:
             record = <const Record *> (base + at)
             self.clean = record.kind == KIND_CLEAN
@@ -181,7 +181,7 @@ cdef class Replay:
                 words = <const uint32_t *> content_of(record)
                 whole = words[0] <= count_before(base, pending, at)
                 replaces = words[1] == COMMIT_REPLACES
-                first = 0   # of a client's, whatever may be of it
+                first = 0   # for a client's transaction: all that may belong to it
                 if whole or replaces:
                     first = max(0, len(pending) - <ssize_t> words[0] + (not whole))
                 members = pending[first:]
@@ -200,13 +200,13 @@ cdef class Replay:
 
     cdef int end_damaged(self, Segment segment, const uint8_t *base, list members, size_t begun,
                          size_t at, bint replaces, report) except -1:
-        """A transaction with fewer facts than its COMMIT at `at` says.
+        """A transaction has fewer facts than its COMMIT at `at` says.
 
-        What is missing and was never written (a sector of zeros: the power went during the write)
-        undoes the rest. What is missing for another reason was confirmed once. If the transaction
-        replaces a message by another, it is undone, and the first one is there again. Of any other
-        one the messages are kept, but what it settled is there again: it may have been settled for
-        a message that is missing.
+        If the missing ones were never written (a sector of zeros: the power failed during the
+        write), the transaction is undone. If they were damaged later, it had been confirmed. Then
+        one that replaces a message by another is undone, which restores the first. Of any other
+        one the messages are kept but the settles are undone: what was settled may have been
+        replaced by a message that is missing.
         """
         for start, length in report.damaged:
             if begun <= start < at and not is_unwritten(base, start, start + length, report.used):
@@ -217,12 +217,12 @@ cdef class Replay:
 
     cdef int end_uncommitted(self, Segment segment, const uint8_t *base, list pending,
                              size_t begun, size_t at, report) except -1:
-        """Facts of transactions whose COMMIT is not there; the next fact is at `at`.
+        """Transactions have facts but no COMMIT; the next fact is at `at`.
 
-        A COMMIT that was written and went bad may have been answered. If nothing but COMMIT is
-        missing, all of the transaction counts; if something else may be, its messages do. Otherwise
-        there was no COMMIT, and nothing counts. All facts between two stretches of damage are
-        looked at together; before the first one everything is there.
+        A COMMIT that was written and damaged later may have been answered. If only the COMMIT is
+        missing, the whole transaction counts; if other facts may be missing, its messages count.
+        Otherwise there was no COMMIT, and nothing counts. All facts between two damaged ranges
+        are treated together; before the first one nothing is missing.
         """
         cdef size_t end, following
         cdef bint certain = bool(pending) and <size_t> pending[0] == begun
@@ -251,7 +251,7 @@ cdef class Replay:
 
     cdef int apply_messages(self, Segment segment, const uint8_t *base, list facts,
                             report) except -1:
-        """Of facts of a damaged transaction the messages count, and nothing that it settled."""
+        """Apply the messages of a damaged transaction, and none of its settles."""
         cdef size_t at
         for at in facts:
             if (<const Record *> (base + at)).kind == KIND_PUBLISH:
@@ -285,7 +285,7 @@ cdef class Replay:
                 self.logs.producers.meet(record)
             position = <uint64_t> (segment.number | DURABLE_BIT) << 32 | at
             for i in range(record.targets):
-                if target[i].queue < TRANSIENT_IDS:  # else some other queue has that number by now
+                if target[i].queue < TRANSIENT_IDS:  # else another queue has that id by now
                     self.logs.entries.restore_entry(target[i].queue, target[i].seq, position)
         elif record.kind == KIND_PRODUCER:
             if self.logs is not None:
@@ -311,12 +311,12 @@ cdef class Replay:
             self.highest_queue_id = max(self.highest_queue_id, queue & ~<uint32_t> BACKLOG_BIT)
 
     def finish(self, bint missing=False):
-        """Every segment was applied; returns whether the broker had been shut down in order.
+        """Every segment was applied; returns whether the last run was an orderly shutdown.
 
-        After anything else a message may have been delivered before, so all are marked.
+        If it was not, any message may have been delivered before, so all are marked as such.
 
         Args:
-            missing: a segment could not be read at all, so the end may not be the end.
+            missing: a segment could not be read at all, and it may have been the newest one.
         """
         self.clean = self.clean and not missing
         self.logs.entries.end_replay(not self.clean)
@@ -324,8 +324,8 @@ cdef class Replay:
         if self.damaged:
             self.logs.producers.doubt()
         for number in self.damaged:
-            # What is left of a damaged segment moves, so that its damage is reported once.
+            # Its good records are copied to a new segment, so that damage is reported once.
             relocate(self.logs, self.log.find(number))
-        # An empty commit: the newest record is not CLEAN any more, should this run end badly.
+        # An empty COMMIT: from now on the newest record is not CLEAN, should this run crash.
         append_commit(self.logs, 0, 0)
         return self.clean

@@ -24,7 +24,7 @@ class Window:
 
     @property
     def batches_skipped(self) -> int:
-        """Batches of a stream in which nothing was wanted, by their summaries."""
+        """Batches of a stream that were skipped because of their summaries."""
 
     def close(self) -> None:
         """Release the bytes; on the broker's thread, when no thread reads them any more."""

@@ -1,8 +1,8 @@
-"""A window: records of a log as raw bytes, for work outside of the broker's thread.
+"""A window: records of a log as raw bytes, for threads other than the broker's.
 
-Responsible for the list of these bytes. It does not know streams or queues: `StreamWindow` and
-`QueueWindow` choose the records and keep their segments in memory. Invariant: from when a window is
-made until it is closed, any thread may read `stretches` and `entries`; nobody changes them.
+Responsible for the list of address ranges. It must not know streams or queues: `StreamWindow` and
+`QueueWindow` choose the records and keep their segments in memory. Invariant: between the creation
+of a window and its `close`, any thread may read `stretches` and `entries`; they do not change.
 """
 
 from libc.stdint cimport uint8_t

@@ -1,1 +1,1 @@
-"""Queues: their entries and limits, who takes them, and what waits in those that nobody sees."""
+"""Queues: entries, limits, expiry, priorities, dead-lettering, browsing, leases."""

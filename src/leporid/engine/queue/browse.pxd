@@ -1,4 +1,4 @@
-"""Looking through a queue without changing it."""
+"""Browsing a queue, which does not change it."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -10,7 +10,7 @@ from leporid.engine.log.window cimport Window
 cdef class QueueWindow(Window):
     cdef Logs logs
     cdef uint32_t room                  # of `entries`
-    cdef uint64_t newest                # upper half of the last position that was pinned
+    cdef uint64_t newest                # upper half of the position that was pinned last
     cdef set pinned
     cdef bint take(self, uint64_t seq, const Slot *slot, bint redelivered,
                    uint64_t bytes_max) except -1
@@ -18,10 +18,10 @@ cdef class QueueWindow(Window):
 
 cdef class Browse:
     cdef readonly Queue queue
-    cdef readonly uint64_t end          # what came from here on came later
-    cdef readonly bint done             # there is nothing more
+    cdef readonly uint64_t end          # later entries, from this number on, are not shown
+    cdef readonly bint done             # all were shown
     cdef uint64_t first, at
-    cdef int priority                   # of a queue with priorities, whose turn it is
+    cdef int priority                   # of a queue with priorities: the one that is shown now
     cdef bint unacked
     cdef bint shows(self, const Slot *slot)
-    cdef int turn_back(self) except -1
+    cdef int next_priority(self) except -1

@@ -8,18 +8,18 @@ class QueueWindow(Window):
     """Some messages of a queue; to be closed."""
 
 class Browse:
-    """One look through a queue, which changes nothing in it."""
+    """One pass through a queue, which does not change it."""
 
     def __init__(self, queue: Queue, first: int = ..., unacked: bool = ...) -> None: ...
     @property
     def queue(self) -> Queue: ...
     @property
     def end(self) -> int:
-        """Sequence numbers from here on came later, and are not shown."""
+        """Later entries, from this sequence number on, are not shown."""
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing more."""
+        """Whether all were shown."""
 
     def window(self, rows_max: int, bytes_max: int) -> QueueWindow:
-        """The next messages in order of delivery; none are no sign of the end, `done` is."""
+        """The next messages in order of delivery; an empty window is not the end: see `done`."""

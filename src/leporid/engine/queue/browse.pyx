@@ -1,13 +1,12 @@
-"""Looking through a queue without changing it.
+"""Browsing a queue, which does not change it.
 
 Responsible for which entries are shown, in which order, and for keeping the bytes of their records
-where they are while a thread reads them. It takes nothing out and marks nothing; it does not know
-HTTP or Arrow.
+where they are while a thread reads them. It must not take or mark entries, nor know HTTP or Arrow.
 
-Invariants: what came after a browse began is not shown, and nothing is shown twice, since it goes
-through the priorities, and in each through the sequence numbers, in one direction; a segment that a
-window shows something of has one entry more than queues refer to, so that nobody drops, empties,
-maps or relocates it.
+Invariants: entries that came after the browse began are not shown, and none is shown twice, since
+it goes through priorities, and through the sequence numbers of each, in one direction; an open
+window counts as one entry of each segment that it shows records of, so that none of them is
+dropped, reused, mapped or compacted.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -21,7 +20,7 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.log.window cimport Entry, Window
 
 cdef enum:
-    # Looked at for one window: a millisecond. A queue may have long stretches with nothing to show.
+    # Looked at for one window: a millisecond. A queue may have many slots with nothing to show.
     SLOTS_MAX = 256 * 1024
     ROWS_FIRST = 16
 
@@ -36,7 +35,7 @@ cdef class QueueWindow(Window):
 
     def __cinit__(self, *_):
         self.pinned = set()
-        # Also of none: that they are there tells it from a window of a stream.
+        # Allocated even for no rows: `entries` tells it from the window of a stream.
         self.room = ROWS_FIRST
         self.entries = <Entry *> malloc(self.room * sizeof(Entry))
         if self.entries == NULL:
@@ -47,7 +46,7 @@ cdef class QueueWindow(Window):
 
     cdef bint take(self, uint64_t seq, const Slot *slot, bint redelivered,
                    uint64_t bytes_max) except -1:
-        """Show a message, too; returns False when it does not fit in any more."""
+        """Add a message; returns False if it does not fit any more."""
         cdef Entry *entry
         cdef void *grown
         cdef uint64_t position = slot.position
@@ -83,7 +82,7 @@ cdef class QueueWindow(Window):
         return 0
 
     def close(self):
-        """Let the bytes go; on the broker's thread, when nobody reads them any more."""
+        """Release the bytes; on the broker's thread, when no thread reads them any more."""
         cdef uint64_t upper
         cdef Segment segment
         pinned, self.pinned = self.pinned, set()
@@ -92,18 +91,18 @@ cdef class QueueWindow(Window):
             segment.readers -= 1
             self.logs.release(upper << 32)
             if upper & DURABLE_BIT and segment.live * 2 < segment.total + 1:
-                # Cleaning comes after a sync, and may have passed this one over.
+                # Cleaning follows a sync, and may have passed over this segment.
                 self.logs.dirty = True
         self.rows = 0
 
 
 cdef class Browse:
-    """One look through a queue, from a sequence number on.
+    """One pass through a queue, from a sequence number on.
 
     Args:
         queue: the queue.
-        first: what is older is left out.
-        unacked: whether to show what was delivered and is not settled, too.
+        first: older entries are left out.
+        unacked: whether to show unacked entries, too.
     """
 
     def __cinit__(self, Queue queue not None, uint64_t first=0, bint unacked=False):
@@ -117,7 +116,7 @@ cdef class Browse:
         return f"<Browse of {self.queue.name!r} at={self.at} end={self.end}>"
 
     def window(self, uint32_t rows_max, uint64_t bytes_max):
-        """The next messages in order of delivery; none are no sign of the end, `done` is."""
+        """The next messages in order of delivery; an empty window is not the end: see `done`."""
         cdef QueueWindow window = QueueWindow()
         cdef Block *block
         cdef const Slot *slot
@@ -128,7 +127,7 @@ cdef class Browse:
             looked += BLOCK_SLOTS
             block = self.queue.index.block_from(self.at // BLOCK_SLOTS)
             if self.at >= self.end or block == NULL or block.number * BLOCK_SLOTS >= self.end:
-                self.turn_back()
+                self.next_priority()
                 continue
             self.at = max(self.at, block.number * BLOCK_SLOTS)
             stop = min(self.end, (block.number + 1) * BLOCK_SLOTS)
@@ -145,8 +144,8 @@ cdef class Browse:
             return False
         return self.queue.lanes is None or slot.priority == self.priority
 
-    cdef int turn_back(self) except -1:
-        """To the next priority that may have something; or it is done."""
+    cdef int next_priority(self) except -1:
+        """Go on with the next lower priority that may have entries; without one it is done."""
         self.at = self.first
         self.priority -= 1
         if not self.unacked:

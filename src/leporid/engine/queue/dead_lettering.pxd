@@ -1,4 +1,4 @@
-"""Dead letters: what leaves a queue without having been acknowledged."""
+"""Dead-lettering of messages that leave a queue unacknowledged."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -10,24 +10,24 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.wire.record cimport Message
 
 cdef enum:
-    # Dead letters of one turn. Each costs some 20 us, and one frame or one moment may make a
-    # million of them, for which nobody else should wait.
+    # Dead letters per turn. Each costs some 20 us, and one frame or one moment may make a million
+    # of them, for which no other connection should wait.
     LETTERS_MAX = 500
-    # Entries that wait for theirs, before queues that drop more (a tighter limit on a long
-    # queue) keep it for turns to come: to note a million of them took a second and 100 MB.
+    # Entries that wait to be dead-lettered. Beyond, a queue that must drop more (a tighter limit on
+    # a long queue) keeps it for later turns: noting a million entries took a second and 100 MB.
     WAITING_MAX = 20000
-    # Letters of one message that full queues hand on to each other; there is no end to the ways
-    # among many that all lead to all.
+    # Letters that full queues make of one message, each dead-lettering to the next; the paths among
+    # many such queues have no end.
     REFUSED_MAX = 1000
 
 cdef class DeadLettering:
     cdef Logs logs
-    cdef uint32_t count                 # of this turn
-    cdef readonly object waiting        # (queue, seq, reason): dead letters of turns to come
-    cdef dict overfull                  # queues that still are, while so many are waiting
+    cdef uint32_t count                 # letters of this turn
+    cdef readonly object waiting        # (queue, seq, reason): to be dead-lettered in later turns
+    cdef dict overfull                  # queues over their limit until fewer entries are waiting
     cdef object refused                 # (queue, names, properties, body): letters to be made now
     cdef bint handing                   # they are being made
-    cdef bint replacing                 # the letter that is made ends an entry of the log
+    cdef bint replacing                 # the letter being made replaces an entry of the log
     cdef list deferred                  # (generation, queue, position, seq): see `defer`
     cdef int turn(self) except -1
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1

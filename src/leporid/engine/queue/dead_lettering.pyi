@@ -6,8 +6,8 @@ from typing import final
 
 @final
 class DeadLettering:
-    """The dead letters of one engine; used by the engine only."""
+    """Dead-lettering for all queues of an engine; used by the engine only."""
 
     @property
     def waiting(self) -> deque[object]:
-        """What is buried in turns to come."""
+        """Entries to be dead-lettered in later turns."""

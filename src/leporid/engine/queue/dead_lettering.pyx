@@ -1,8 +1,8 @@
-"""Dead-lettering: what leaves a queue without having been acknowledged is made into a dead letter.
+"""Dead-lettering of messages that leave a queue unacknowledged: rejected, expired, over a limit.
 
-Responsible for how many of them a turn has, and for the end of what a letter was made of. It does
-not know where letters go: the queue's `dead_letters` does. Invariant: an entry ends in the log
-only together with its letter, or after the letter is on disk.
+Responsible for how many letters a turn makes, and for settling the entry that a letter was made of.
+It must not know where letters go: the queue's `dead_letters` publishes them. Invariant: an entry is
+settled in the log only in one transaction with its letter, or after the letter is on disk.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -21,7 +21,7 @@ from collections import deque
 
 
 cdef class DeadLettering:
-    """The dead letters of all queues."""
+    """Dead-lettering for all queues."""
 
     def __cinit__(self, Queues queues):
         self.logs = queues.logs
@@ -34,7 +34,7 @@ cdef class DeadLettering:
         return f"<DeadLettering waiting={len(self.waiting)}>"
 
     cdef int turn(self) except -1:
-        """Dead-letter what earlier turns could not, in the order in which it left its queue."""
+        """Dead-letter entries that earlier turns left waiting, in the order in which they came."""
         cdef Queue queue
         cdef Slot *slot
         self.count = 0
@@ -50,19 +50,20 @@ cdef class DeadLettering:
         return 0
 
     cdef bint put_off(self, Queue queue) except -1:
-        """Whether so many are waiting that a queue keeps what it would drop; it is told when."""
+        """Whether too many entries are waiting, so that a queue must not drop more now; it is
+        woken when there is room."""
         if len(self.waiting) < WAITING_MAX:
             return False
         self.overfull[queue] = None
         return True
 
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1:
-        """Hand a message that leaves a queue unacknowledged to the queue's dead letters."""
+        """Publish the dead letter of a message that leaves a queue, and settle its entry."""
         cdef Logs logs = self.logs
         cdef Message message
         cdef uint64_t letters, in_streams
         if self.count >= LETTERS_MAX:
-            # This turn had its dead letters: until one to come the entry is nobody's.
+            # This turn has made its letters: until a later one, no consumer can take the entry.
             if slot.state == READY:
                 queue.take(slot)
             self.waiting.append((queue, seq, reason))
@@ -78,17 +79,17 @@ cdef class DeadLettering:
 
     cdef int end_with_letter(self, Queue queue, uint64_t seq, uint64_t letters,
                              uint64_t in_streams) except -1:
-        """End an entry whose letter was published since the logs had that many records.
+        """Settle an entry whose letter was published after the logs had so many records.
 
-        A letter in the same log is one transaction with the entry's end: a crash neither loses nor
-        doubles it. One in a stream is on disk before the entry's end is in the log, so a crash may
-        double it. (Within one write a power cut may keep what was written last.)
+        A letter in the same log is in one transaction with the entry's settle: a crash neither
+        loses nor duplicates it. One in a stream is on disk before the settle is in the log, so a
+        crash may duplicate it. (Within one write a power cut may keep what was written last.)
         """
         cdef Logs logs = self.logs
-        cdef Slot *slot = queue.slot_of(seq)    # what was published may have moved it
+        cdef Slot *slot = queue.slot_of(seq)    # publishing may have moved it
         if queue.durable and is_durable(slot.position):
             if logs.stream_messages == in_streams and logs.durable.appended == letters:
-                queue.settled.note(slot.position, seq)  # it went nowhere that lasts
+                queue.settled.note(slot.position, seq)  # the letter went to no durable queue
             elif (logs.stream_messages != in_streams or logs.durable.appended != letters + 1
                     or not settle_with_letter(logs, queue.id, slot.position, seq)):
                 self.defer(queue, slot.position, seq)
@@ -96,16 +97,16 @@ cdef class DeadLettering:
 
     cdef int hand_over(self, Queue queue, bytes names, bytes properties, bytes body,
                        str reason) except -1:
-        """Give a message, which may never have been in the queue, to the queue's dead letters."""
+        """Call the queue's `dead_letters` with a message, which may never have been in it."""
         cdef Py_ssize_t split = 1 + <unsigned char> names[0]
         queue.dead_letters(reason, names[1:split].decode(), names[split + 1:].decode(),
                            properties, body)
         return 0
 
     cdef int dead_letter_refused(self, list queues, const Message *message) except -1:
-        """Make dead letters of a message for queues that were full (RabbitMQ, x-overflow).
+        """Dead-letter a message for queues that were full (x-overflow: reject-publish-dlx).
 
-        Where they go there may be such a queue again, so they are made one after the other.
+        A letter may be refused by another such queue, so they are made one after the other.
         """
         cdef Queue queue
         cdef uint32_t left = REFUSED_MAX
@@ -129,7 +130,7 @@ cdef class DeadLettering:
         return 0
 
     cdef int defer(self, Queue queue, uint64_t position, uint64_t seq) except -1:
-        """Settled, but to be noted only when everything of this generation is on disk."""
+        """Settle an entry, but note that only when everything of this generation is on disk."""
         cdef Logs logs = self.logs
         logs.settles += 1
         logs.settles_generation = logs.generation + 1
@@ -138,7 +139,7 @@ cdef class DeadLettering:
         return 0
 
     cdef int end_sync(self, uint64_t generation) except -1:
-        """That generation is on disk: note what waited for it."""
+        """The generation is on disk: note the settles that waited for it."""
         cdef Queue queue
         deferred, self.deferred = self.deferred, []
         for entry in deferred:

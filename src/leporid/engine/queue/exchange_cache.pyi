@@ -4,10 +4,10 @@
 from leporid.engine.queue.unique_queue import UniqueQueue
 
 class ExchangeCache(UniqueQueue):
-    """What one exchange remembers; made by `Engine.cache`."""
+    """The deduplication cache of one exchange; made by `Engine.cache`."""
 
     def set_cache(self, size: int, ttl_ms: int | None) -> None:
-        """How many messages are remembered, and for how long; None: as long as there is room."""
+        """Set how many messages are remembered, and for how long; None: until there is no room."""
 
     def has(self, properties: bytes) -> bool:
-        """Whether a message with these encoded properties came here already."""
+        """Whether a message with these encoded properties is a duplicate."""

@@ -1,11 +1,11 @@
-"""The cache of an exchange that takes no message twice: a hidden queue of what came to it.
+"""The deduplication cache of an exchange: a hidden queue of the messages that it has routed.
 
-A message that the exchange takes gets one entry more, here, in its one record: so message and
-memory of it are on disk together or not at all, and replay brings both back. Entries leave when
-there are too many, the oldest first, and when their time is over. It does not know exchanges; who
-routes asks `has`, and puts the cache among the message's queues.
+Responsible for the keys that an exchange remembers, and for how long. The cache is one more target
+in the record of a message: message and key are on disk together or not at all, and replay restores
+both. Entries leave when there are too many, oldest first, and when they expire. It must not know
+exchanges: routing asks `has` and adds the cache to the message's queues.
 
-Invariants: nothing is ever delivered from here; a message that no queue took is not remembered.
+Invariants: nothing is delivered from a cache; a message that no queue took is not remembered.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -22,17 +22,17 @@ from leporid.engine.wire.record cimport NO_LIMIT, Record, properties_in
 cdef const char *TTL_HEADER = b"x-cache-ttl"
 
 cdef enum:
-    # A record whose message has left all queues is worth cleaning, since of what a cache alone
-    # needs the body is not copied. Cleaning looks at shares of entries: a half of the durable log
-    # and a quarter of the transient one. With so many more that are gone, what only a cache needs
-    # is below, and what a queue needs, too, is not.
+    # A record whose message has left all queues is worth compacting, since the copy for a cache has
+    # no body. Cleaning compares shares of live entries: a half in the durable log, a quarter in the
+    # transient one. So many dead entries are added that a record which only a cache needs is below
+    # that share, and one which a queue needs, too, is not.
     WEIGHT_DURABLE = 1
     WEIGHT_TRANSIENT = 3
     WEIGHT_RESTORED = 2
 
 
 cdef class ExchangeCache(UniqueQueue):
-    """What one exchange remembers; made by `Engine.cache`."""
+    """The deduplication cache of one exchange; made by `Engine.cache`."""
 
     def __cinit__(self, *_):
         self.private = True
@@ -43,13 +43,12 @@ cdef class ExchangeCache(UniqueQueue):
         return f"<ExchangeCache {self.name!r} known={len(self.keys)}>"
 
     def set_cache(self, size, ttl_ms):
-        """How many messages are remembered, and for how long; None: for as long as there is
-        room."""
+        """Set how many messages are remembered, and for how long; None: until there is no room."""
         self.set_limits(max_length=size)
         self.cache_ttl = NO_LIMIT if ttl_ms is None else ttl_ms
 
     def has(self, bytes properties not None):
-        """Whether a message with these encoded properties came here already."""
+        """Whether a message with these encoded properties is a duplicate."""
         cdef Props props
         cdef bytes key
         if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
@@ -69,7 +68,7 @@ cdef class ExchangeCache(UniqueQueue):
             return False
         slot = self.slot_of(found)
         if slot.expires_at_ms and slot.expires_at_ms <= self.queues.clock.now_ms:
-            self.expire(found)  # its timer has not rung yet in this turn
+            self.expire(found)  # its timer comes later in this turn
             return False
         return True
 
@@ -107,11 +106,11 @@ cdef class ExchangeCache(UniqueQueue):
         return self.drop_excess()
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
-        """How long a message may stay in a queue says nothing of how long it is remembered."""
+        """A message's time to live in a queue does not limit how long it is remembered."""
         return 0
 
     cdef int expire(self, uint64_t seq) except -1:
-        """No message expires here, so none is counted."""
+        """A key is forgotten; no message expired, so none is counted."""
         Queue.expire(self, seq)
         return 0
 
@@ -126,7 +125,7 @@ cdef class ExchangeCache(UniqueQueue):
         return <uint64_t> max(0, min(number, TTL_MS_MAX))
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
-        """What is left of its time; wall time counted while nobody ran."""
+        """Restore a key and what is left of its time; time passed while the broker was down."""
         cdef Record *record = self.logs.record(position)
         cdef Props props
         cdef uint64_t ttl_ms, over_ms
@@ -143,7 +142,7 @@ cdef class ExchangeCache(UniqueQueue):
 
 
 cdef int weigh(Queue queue, uint64_t position, uint32_t entries) except -1:
-    """Count entries that are no more, so that cleaning thinks less of a segment."""
+    """Add dead entries to a segment's total, so that cleaning compacts it sooner."""
     cdef Segment segment
     if is_durable(position):
         segment = queue.logs.durable.find(segment_number(position))

@@ -8,14 +8,14 @@ cdef enum:
     GONE = 0
     READY = 1
     UNACKED = 2
-    HELD = 3                        # came back, and is not ready yet
+    HELD = 3                        # requeued, but not ready before its delay is over
     DELIVERIES_MAX = 0x7fff         # counting ends there
-    MAYBE_DELIVERED = 0x8000        # by a broker that was killed; how often, nobody knows
+    MAYBE_DELIVERED = 0x8000        # before a crash; how often is unknown
 
 ctypedef struct Slot:               # 24 bytes
     uint64_t position
     uint64_t expires_at_ms
-    uint16_t deliveries             # how many, and MAYBE_DELIVERED; 0: the next is the first
+    uint16_t deliveries             # count, and MAYBE_DELIVERED; 0: never delivered
     uint8_t state
     uint8_t priority
 

@@ -5,7 +5,7 @@ from typing import final
 
 @final
 class BlockPool:
-    """Freed blocks, kept for the next queue that grows; used by the engine only."""
+    """Freed blocks, for queues that grow; used by the engine only."""
 
 @final
 class Index:

@@ -1,9 +1,9 @@
 """The index of one queue: its entries by sequence number.
 
-Entries lie in blocks of 256 slots; a block is freed when all its entries are gone, so a few old
-entries do not keep the memory of those that came after. It does not know what makes an entry come
-or go. Invariant: `places` is sorted by block number, and every slot that is not GONE is found by
-its sequence number.
+Responsible for finding the slot of an entry. Entries lie in blocks of 256 slots; a block is freed
+when all its entries are gone, so a few old entries do not keep the memory of newer ones. It must
+not know why entries come or go. Invariant: `places` is sorted by block number, and every slot that
+is not GONE is found by its sequence number.
 """
 
 from libc.stdint cimport uint64_t
@@ -12,7 +12,7 @@ from libc.string cimport memmove, memset
 
 
 cdef class BlockPool:
-    """Freed blocks, kept for the next queue that grows."""
+    """Freed blocks, for queues that grow."""
 
     def __dealloc__(self):
         cdef void *block = self.blocks
@@ -77,7 +77,7 @@ cdef class Index:
         return &block.slots[seq % BLOCK_SLOTS]
 
     cdef size_t place_from(self, uint64_t number) noexcept:
-        """Where the first block of that number or a higher one stands."""
+        """The place of the first block of that number or a higher one."""
         cdef size_t low = self.place_start, high = self.place_end, middle
         while low < high:
             middle = (low + high) // 2
@@ -110,7 +110,7 @@ cdef class Index:
         return &block.slots[seq % BLOCK_SLOTS]
 
     cdef int enter(self, uint64_t seq) except -1:
-        """An entry that `insert` gave is not GONE any more."""
+        """Count an entry that `insert` returned as live."""
         self.block_of(seq).live += 1
         return 0
 
@@ -123,7 +123,7 @@ cdef class Index:
         return 0
 
     cdef int end_restore(self, uint64_t next_seq) except -1:
-        """All entries were inserted: appending goes on at `next_seq`."""
+        """All entries were inserted: `append` continues at `next_seq`."""
         if (self.place_start < self.place_end
                 and self.places[self.place_end - 1].number == next_seq // BLOCK_SLOTS):
             self.tail = self.places[self.place_end - 1].block
@@ -166,7 +166,7 @@ cdef class Index:
         while at > self.place_start and self.places[at - 1].number > number:
             at -= 1
         if at > self.place_start and self.places[at - 1].number == number:
-            self.places[at - 1].block = block  # only replay comes back to a freed block
+            self.places[at - 1].block = block  # only replay inserts into a freed block
             self.place_holes -= 1
             return block
         memmove(self.places + at + 1, self.places + at, (self.place_end - at) * sizeof(BlockEntry))

@@ -1,4 +1,4 @@
-"""Messages taken out of a queue for a while, all of them settled together."""
+"""A lease: unacked messages that are settled together."""
 
 from libc.stdint cimport uint64_t
 
@@ -7,7 +7,7 @@ from leporid.engine.queue.queue cimport Queue
 
 cdef class Lease:
     cdef readonly Queue queue
-    cdef readonly uint64_t count        # messages it took
+    cdef readonly uint64_t count        # messages taken
     cdef readonly bint ended
     cdef uint64_t *numbers              # their sequence numbers, in order of delivery
     cdef uint64_t most

@@ -7,25 +7,25 @@ from leporid.engine.queue.browse import QueueWindow
 from leporid.engine.queue.queue import Queue
 
 class Lease:
-    """Ready messages of a queue, taken: unacked until the lease ends."""
+    """Messages taken from a queue: unacked until the lease ends."""
 
     def __init__(self, queue: Queue, most: int, chosen: bool = False) -> None: ...
     @property
     def queue(self) -> Queue: ...
     @property
     def count(self) -> int:
-        """Messages it took."""
+        """Messages taken."""
 
     @property
     def ended(self) -> bool: ...
     def take(self, numbers: Iterable[int]) -> bool:
-        """Take those of these messages that are still ready; returns whether it may have more."""
+        """Take those of these messages that are still ready; returns whether it may take more."""
 
     def window(self, at: int, end: int, rows_max: int, bytes_max: int) -> QueueWindow:
-        """Its messages from number `at` on, below `end`, as many as the limits allow."""
+        """Its messages from number `at` to below `end`, as many as the limits allow."""
 
     def acknowledge(self) -> None:
         """Settle all of them."""
 
     def release(self) -> None:
-        """Give all of them back to their places."""
+        """Requeue all of them."""

@@ -1,8 +1,8 @@
-"""A lease: messages taken out of a queue together, and settled or given back together.
+"""A lease: messages of a queue that are taken together, and settled or requeued together.
 
-Responsible for which entries it has. It does not know how long it lasts, nor who holds it.
-Invariant: until it ends its entries are UNACKED, as those of a consumer are, so that a restart, the
-end of the queue and its limits treat them alike.
+Responsible for which entries it has. It must not know how long it lasts, nor who holds it.
+Invariant: until it ends its entries are UNACKED, as a consumer's deliveries are, so that restart,
+queue deletion and limits treat both alike.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -14,18 +14,19 @@ from leporid.engine.queue.queue cimport Queue
 
 
 cdef class Lease:
-    """Takes up to `most` ready messages, in order of delivery; or those that `take` names.
+    """Takes up to `most` ready messages, in order of delivery or as named by `take`.
 
     Args:
-        most: messages that it may have.
-        chosen: whether `take` says which they are.
+        queue: the queue.
+        most: at most so many messages.
+        chosen: take none now; `take` names them.
     """
 
     def __cinit__(self, Queue queue not None, uint64_t most, bint chosen=False):
         cdef Slot *slot
         cdef uint64_t seq
         self.queue = queue
-        queue.queues.work()  # consumers that wait were there before
+        queue.queues.work()  # waiting consumers come first
         most = self.most = min(most, queue.ready_count)
         self.numbers = <uint64_t *> malloc(max(<uint64_t> 1, most) * sizeof(uint64_t))
         if self.numbers == NULL:
@@ -37,7 +38,7 @@ cdef class Lease:
             self.note(seq, slot)
 
     cdef void note(self, uint64_t seq, Slot *slot) noexcept:
-        """An entry was taken, and is its own."""
+        """Add an entry that was taken."""
         cdef Queue queue = self.queue
         if slot.deliveries:
             queue.queues.redelivered += 1
@@ -49,7 +50,7 @@ cdef class Lease:
         self.count += 1
 
     def take(self, numbers):
-        """Take those of these messages that are still ready; returns whether it may have more."""
+        """Take those of these messages that are still ready; returns whether it may take more."""
         cdef Queue queue = self.queue
         cdef Slot *slot
         cdef uint64_t seq
@@ -71,11 +72,10 @@ cdef class Lease:
                 f"{' ended' if self.ended else ''}>")
 
     def window(self, uint64_t at, uint64_t end, uint32_t rows_max, uint64_t bytes_max):
-        """Its messages from number `at` on, below `end`, as many as the limits allow, at least
-        one.
+        """Its messages from number `at` to below `end`: as many as the limits allow, at least one.
 
         Raises:
-            ValueError: the lease has ended, its queue is gone, or it has not so many.
+            ValueError: the lease has ended, its queue was deleted, or it has fewer messages.
         """
         cdef QueueWindow window = QueueWindow()
         cdef Slot *slot
@@ -95,7 +95,7 @@ cdef class Lease:
         self.settle(False)
 
     def release(self):
-        """Give all of them back to their places; their next delivery is a redelivery."""
+        """Requeue all of them; their next delivery is a redelivery."""
         self.settle(True)
 
     cdef int settle(self, bint requeue) except -1:

@@ -1,4 +1,4 @@
-"""A queue: entries in order, limits, and who takes them."""
+"""A queue: entries in order, limits, consumers."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -20,17 +20,17 @@ cdef enum:
     DROP_HEAD = 0
     REJECT_PUBLISH = 1
     REJECT_PUBLISH_DLX = 2
-    HOLD_RETURNED = 1               # what a consumer did not want now is held before it is ready
-    HOLD_FAILED = 2                 # and what one failed with
+    HOLD_RETURNED = 1               # hold messages that consumers returned before they are ready
+    HOLD_FAILED = 2                 # hold messages that consumers failed with
 
 cdef class Queue:
     cdef readonly uint32_t id
     cdef readonly str name
     cdef readonly bint durable
     cdef readonly bint retired
-    cdef readonly bint remembers        # the keys of its messages: it is a UniqueQueue
-    cdef bint own_record                # of each message: `append_message` takes it
-    cdef bint routes_again              # and sends it on as it was published, with BCC
+    cdef readonly bint remembers        # keys of its messages: it is a UniqueQueue
+    cdef bint own_record                # each message has a record of its own: `append_message`
+    cdef bint routes_again              # and is routed again as it was published, with BCC
     cdef readonly uint64_t ready_count
     cdef readonly uint64_t unacked_count
     cdef readonly uint64_t ready_bytes
@@ -44,26 +44,26 @@ cdef class Queue:
     cdef readonly int overflow
     cdef readonly int max_priority
     cdef public object dead_letters
-    cdef public bint private            # what comes to no other queue is unroutable all the same
+    cdef public bint private            # a message that only goes here counts as unroutable
     cdef readonly bint limited          # has a limit of length or bytes
-    cdef readonly bint counted          # deliveries say how often they came back
+    cdef readonly bint counted          # deliveries have the header x-delivery-count
     cdef int delivery_limit
-    cdef int retries                    # HOLD_RETURNED, HOLD_FAILED, both or none: who is held back
+    cdef int retries                    # HOLD_RETURNED, HOLD_FAILED, both or none
     cdef uint64_t retry_min_ms, retry_max_ms
-    cdef uint64_t timeout_ms            # of its consumers; NO_LIMIT: it says nothing
-    cdef bint timeout_requeues          # what is overdue goes back alone
+    cdef uint64_t timeout_ms            # of its consumers; NO_LIMIT: not set
+    cdef bint timeout_requeues          # an overdue message is requeued, its channel stays open
     cdef Queues queues
     cdef Logs logs
-    cdef SettledRanges settled          # what is not in the log yet
+    cdef SettledRanges settled          # not in the log yet
     cdef Index index
     cdef Takers takers
-    cdef Selection selection            # of consumers that have filters; None: nobody has
-    cdef readonly FilterCounters counters   # of what filters were asked here; None: nothing
-    cdef Queue backlog                  # what waits for room here; None: nothing ever did
-    cdef public object given_up         # (reason): told what did so in vain; None: nobody is
-    cdef bint listed                    # stands in queues.ready_queues
-    cdef uint64_t head_seq              # without priorities: from here on nothing was delivered
-    cdef SequenceHeap returned          # ready again, before head_seq
+    cdef Selection selection            # once a consumer has a filter; None: none has
+    cdef readonly FilterCounters counters   # of its consumers' filters; None: there were none
+    cdef Queue backlog                  # messages that wait for room here; None: there were none
+    cdef public object given_up         # (reason): called when such a message is dropped; or None
+    cdef bint listed                    # is in queues.ready_queues
+    cdef uint64_t head_seq              # without priorities: later entries were never delivered
+    cdef SequenceHeap returned          # requeued entries, before head_seq
     cdef list lanes                     # with priorities: a SequenceHeap for each
     cdef Slot *slot_of(self, uint64_t seq)
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1

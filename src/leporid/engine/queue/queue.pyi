@@ -11,7 +11,7 @@ OVERFLOW: Final[dict[str, int]]
 RETRIES: Final[dict[str, int]]
 
 class _DeadLetters(Protocol):
-    """Takes what died in a queue: why, and the message."""
+    """Publishes a dead letter: the reason, and the message."""
 
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
@@ -21,22 +21,22 @@ class Queue:
     """One queue's entries; made by `Engine.queue`."""
 
     dead_letters: _DeadLetters | None
-    """Called with each message that leaves without having been acknowledged."""
+    """Called with each message that leaves unacknowledged."""
 
     given_up: Callable[[str], None] | None
-    """Called with the reason when a message that waited for room is not kept any longer."""
+    """Called with the reason when a message that waits for room is dropped."""
 
     private: bool
-    """It is the broker's own: what comes to no other queue is unroutable all the same."""
+    """It is hidden: a message that goes to no other queue counts as unroutable."""
 
     def __init__(self, queues: Queues, queue_id: int, name: str, durable: bool) -> None: ...
     @property
     def remembers(self) -> bool:
-        """Whether it knows the keys of its messages, and takes none twice."""
+        """Whether it remembers the keys of its messages, and takes none twice."""
 
     @property
     def counters(self) -> FilterCounters | None:
-        """What filters were asked about its messages; None: there were none."""
+        """Of its consumers' filters; None: there were none."""
 
     @property
     def id(self) -> int:
@@ -64,11 +64,11 @@ class Queue:
 
     @property
     def held_count(self) -> int:
-        """Messages that came back, and are not ready again yet."""
+        """Requeued messages whose delay is not over."""
 
     @property
     def counted(self) -> bool:
-        """Its deliveries say how often they came back."""
+        """Its deliveries have the header x-delivery-count."""
 
     @property
     def next_seq(self) -> int:
@@ -94,7 +94,7 @@ class Queue:
 
     @property
     def max_priority(self) -> int:
-        """The highest priority that it knows; 0: it knows none."""
+        """The highest priority; 0: it has no priorities."""
 
     def set_limits(
         self,
@@ -103,49 +103,49 @@ class Queue:
         max_bytes: int | None = None,
         overflow: str = "drop-head",
     ) -> None:
-        """Bounds on ready messages and on their body bytes, and what happens beyond them."""
+        """Limit the ready messages and their body bytes; `overflow` says what happens beyond."""
 
     @property
     def backlog_count(self) -> int:
-        """Messages of the broker's own that wait for room."""
+        """Messages from the broker itself that wait for room."""
 
     def set_message_ttl(self, ttl_ms: int | None) -> None:
-        """How long a message stays at most, from when it enters; None: for ever."""
+        """Set the time to live of messages, from when they enter; None: no limit."""
 
     def set_delivery_limit(self, limit: int | None, counted: bool) -> None:
-        """How often a message may come back from consumers before it is dropped; None: always.
+        """Set how often a message may be requeued before it is dropped; None: no limit.
 
         Args:
             limit: of returns, up to 32766.
-            counted: deliveries say how often that was (header x-delivery-count).
+            counted: deliveries have the header x-delivery-count.
         """
 
     def set_retries(self, kind: str, min_ms: int, max_ms: int) -> None:
-        """Hold what comes back `min_ms` for each time that it did, `max_ms` at most.
+        """Hold a requeued message for `min_ms` times its number of returns, at most `max_ms`.
 
         Args:
-            kind: what is held: "failed" (rejected, or its channel ended), "returned" (the rest),
+            kind: what is held: "failed" (rejected, or the channel closed), "returned" (the rest),
                 "all" or "disabled".
-            min_ms: for each time.
+            min_ms: for each return.
             max_ms: at most.
         """
 
     def set_consumer_timeout(self, timeout_ms: int | None, requeues: bool) -> None:
-        """How long a delivery may be unsettled; 0: for ever, None: as long as anywhere.
+        """Set how long a delivery may stay unsettled; 0: no limit, None: the broker's default.
 
         Args:
             timeout_ms: since it was delivered.
-            requeues: what is overdue goes back alone, and its channel lives.
+            requeues: an overdue message is requeued and its channel stays open.
         """
 
     def set_priorities(self, highest: int) -> None:
-        """Messages leave by priority first, 0 to `highest`; only while the queue is empty."""
+        """Deliver by priority, from `highest` down to 0; only before the first message."""
 
     def set_single_active_consumer(self, single: bool) -> None:
         """One consumer at a time gets messages."""
 
     def purge(self) -> int:
-        """Drop every message that is ready or held; returns how many there were."""
+        """Drop every ready or held message; returns how many there were."""
 
     def retire(self) -> int:
         """The queue was deleted; returns how many were ready."""

@@ -1,14 +1,14 @@
 """A queue: entries in order of arrival, their limits, and the consumers they go to.
 
-Responsible for the order of messages and for what leaves: delivered, settled, expired, dropped. It
-does not know frames, channels, exchanges or files; an entry refers to a record by its position in
-a log.
+Responsible for the order of messages and for every change of an entry: delivered, settled,
+requeued, expired, dropped. It must not know frames, channels, exchanges or files; an entry refers
+to a record by its position in a log.
 
 Every entry has a sequence number, dense within the queue, that it keeps until it is settled; a
 requeued entry therefore goes back to its original place.
 
-Invariants: without priorities, READY entries before `head_seq` stand in `returned`, and without
-filters those from there on were never delivered; with priorities, every READY entry stands in the
+Invariants: without priorities, READY entries before `head_seq` are in `returned`, and without
+filters those from `head_seq` on were never delivered; with priorities, every READY entry is in the
 lane of its priority. ready_count and unacked_count equal the number of slots in that state.
 """
 
@@ -30,7 +30,7 @@ from leporid.engine.wire.record cimport (
 )
 
 cdef enum:
-    ORDER_SLACK = 1024              # of entries that are gone, before it is worth looking for them
+    ORDER_SLACK = 1024              # numbers of entries that are gone, before a heap is pruned
 
 OVERFLOW = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
             "reject-publish-dlx": REJECT_PUBLISH_DLX}
@@ -68,7 +68,7 @@ cdef class Queue:
     # ------------------------------------------------------------- what the control plane sets
 
     def set_limits(self, *, max_length=None, max_bytes=None, str overflow="drop-head"):
-        """Bounds on ready messages and on their body bytes, and what happens beyond them."""
+        """Limit the ready messages and their body bytes; `overflow` says what happens beyond."""
         self.length_limit = NO_LIMIT if max_length is None else max_length
         self.bytes_limit = NO_LIMIT if max_bytes is None else max_bytes
         self.overflow = OVERFLOW[overflow]
@@ -79,33 +79,33 @@ cdef class Queue:
 
     @property
     def backlog_count(self):
-        """Messages of the broker's own that wait for room."""
+        """Messages from the broker itself that wait for room."""
         return 0 if self.backlog is None else self.backlog.ready_count
 
     def set_message_ttl(self, ttl_ms):
-        """How long a message stays at most, from when it enters; None: for ever."""
+        """Set the time to live of messages, from when they enter; None: no limit."""
         self.ttl = NO_LIMIT if ttl_ms is None else ttl_ms
 
     def set_delivery_limit(self, limit, bint counted):
-        """How often a message may come back from consumers before it is dropped; None: always.
+        """Set how often a message may be requeued before it is dropped; None: no limit.
 
-        `counted` says whether deliveries tell how often that was (header x-delivery-count).
+        `counted` says whether deliveries have the header x-delivery-count.
         """
         self.delivery_limit = DELIVERIES_MAX if limit is None else min(limit, DELIVERIES_MAX)
         self.counted = counted
 
     def set_retries(self, str kind not None, uint64_t min_ms, uint64_t max_ms):
-        """Hold what comes back `min_ms` for each time that it did, `max_ms` at most.
+        """Hold a requeued message for `min_ms` times its number of returns, at most `max_ms`.
 
-        `kind` says what: "failed" (rejected, or its channel ended), "returned" (the rest), "all".
+        `kind` says which: "failed" (rejected, or the channel closed), "returned" (the rest), "all".
         """
         self.retries = RETRIES[kind]
         self.retry_min_ms, self.retry_max_ms = min_ms, max_ms
 
     def set_consumer_timeout(self, timeout_ms, bint requeues):
-        """How long a delivery may be unsettled; 0: for ever, None: as long as anywhere.
+        """Set how long a delivery may stay unsettled; 0: no limit, None: the broker's default.
 
-        `requeues` says that what is overdue goes back alone, and its channel lives.
+        `requeues`: an overdue message is requeued and its channel stays open.
         """
         self.timeout_ms = NO_LIMIT if timeout_ms is None else timeout_ms
         self.timeout_requeues = requeues
@@ -113,14 +113,14 @@ cdef class Queue:
             self.queues.timeouts_changed = True
 
     def set_priorities(self, int highest):
-        """Messages leave by priority first, 0 to `highest`; only while the queue is empty."""
+        """Deliver by priority, from `highest` down to 0; only before the first message."""
         if self.next_seq != self.head_seq or self.ready_count or self.unacked_count:
             raise ValueError("priorities are set before the first message")
         self.max_priority = highest
         self.lanes = [SequenceHeap() for _ in range(highest + 1)]
 
     def set_single_active_consumer(self, bint single):
-        """One consumer at a time gets messages; the next takes over when it is gone."""
+        """One consumer at a time gets messages; when it ends the next takes over."""
         self.takers.single = single
 
     # ------------------------------------------------------------- entries
@@ -152,11 +152,11 @@ cdef class Queue:
 
     cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
                             Producer producer, uint64_t sequence) except -1:
-        """Append a message to a queue that keeps a record of its own (`own_record`)."""
+        """Append a message, with a record of its own (`own_record`)."""
         raise NotImplementedError
 
     cdef void wake(self):
-        """Have the engine look whether somebody can take, or something must go."""
+        """Have the queue deliver and enforce its limits before the turn ends."""
         if not self.listed and self.ready_count:
             self.listed = True
             self.queues.ready_queues.append(self)
@@ -190,7 +190,7 @@ cdef class Queue:
         return slot
 
     cdef int take(self, Slot *slot) except -1:
-        """A ready entry is somebody's, until it is settled or comes back."""
+        """Make a ready entry UNACKED."""
         take_ready(self, slot)
         return 0
 
@@ -204,7 +204,7 @@ cdef class Queue:
         return NULL
 
     cdef int settle(self, uint64_t seq, Slot *slot) except -1:
-        """An entry is done with: forget it, and say so in the log if it was durable."""
+        """Settle an entry: forget it, and note that for the log if it is durable."""
         if self.durable and is_durable(slot.position):
             self.settled.note(slot.position, seq)
         return self.forget(seq, slot)
@@ -225,24 +225,24 @@ cdef class Queue:
         return self.index.leave(seq)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
-        """An entry leaves without having been acknowledged: to the dead letters, if there are."""
+        """Drop an unacknowledged entry; it is dead-lettered if the queue has `dead_letters`."""
         if self.dead_letters is None:
             return self.settle(seq, slot)
         return self.queues.dead_lettering.dead_letter(self, seq, slot, reason)
 
     cdef int stand(self, uint64_t seq, Slot *slot) except -1:
-        """A ready entry stands in the order of its priority, or of those that came back."""
+        """Put a ready entry into the heap of its priority, or of requeued entries."""
         cdef SequenceHeap order = self.returned
         if self.lanes is not None:
             order = <SequenceHeap> self.lanes[slot.priority]
         elif seq >= self.head_seq:
-            return 0  # a filter chose it; it is found where it is
+            return 0  # a filter chose it from behind the head; `pop` will come to it
         if order.count > ORDER_SLACK + 2 * self.ready_count:
             self.prune(order)
         return order.push(seq)
 
     cdef int prune(self, SequenceHeap order) except -1:
-        """Forget numbers whose entries are gone, or that stand there twice; called when most do."""
+        """Remove numbers that are no ready entry's, or duplicates; called when most are."""
         cdef size_t at, kept = 0
         cdef Slot *slot
         for at in range(order.count):
@@ -255,9 +255,9 @@ cdef class Queue:
         return 0
 
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1:
-        """An unacked entry comes back, to where it was; too often, and it is a dead letter.
+        """Requeue an unacked entry in its place; beyond the delivery limit, drop it.
 
-        `failed` tells a consumer that failed from one that did not want it now.
+        `failed` tells a rejected message from one that was merely returned.
         """
         if slot.deliveries & DELIVERIES_MAX > self.delivery_limit:
             return self.drop(seq, slot, "delivery_limit")
@@ -268,10 +268,9 @@ cdef class Queue:
         return self.come_back(seq, slot)
 
     cdef int hold(self, uint64_t seq, Slot *slot) except -1:
-        """An unacked entry is nobody's for a while: the longer, the more often it came back.
+        """Hold an unacked entry for a delay that grows with its returns (delayed retries).
 
-        It is not delivered and does not expire before it is ready again, but counts against the
-        limits (RabbitMQ, delayed retries).
+        A held entry is not delivered and does not expire, but counts against the limits.
         """
         cdef uint64_t times = max(1, slot.deliveries & DELIVERIES_MAX)
         slot.state = HELD
@@ -283,14 +282,14 @@ cdef class Queue:
         return self.drop_excess()
 
     cdef int let_go(self, Slot *slot) except -1:
-        """An entry is held no more."""
+        """End the delay of a held entry."""
         self.held_count -= 1
         self.held_bytes -= self.logs.record(slot.position).body_len
         self.queues.held_count -= 1
         return 0
 
     cdef int come_back(self, uint64_t seq, Slot *slot) except -1:
-        """An entry that is counted nowhere is ready, in its place."""
+        """Make an entry ready again, in its place; it is in no other count."""
         self.stand(seq, slot)
         slot.state = READY
         self.ready_count += 1
@@ -298,15 +297,15 @@ cdef class Queue:
         if self.selection is not None:
             self.selection.came_back(seq)
         if slot.expires_at_ms:
-            # Its timer rang meanwhile, or will ring.
+            # Its timer fired meanwhile, or will fire.
             if slot.expires_at_ms <= self.queues.clock.now_ms:
                 self.queues.timers.push(slot.expires_at_ms, self.id, seq)
-        self.drop_excess()  # before anybody takes it again, as in RabbitMQ
+        self.drop_excess()  # before a consumer takes it again, as in RabbitMQ
         self.wake()
         return 0
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
-        """The entry expires that much later; 0: unless it is delivered in this turn."""
+        """Let an entry expire after `ttl_ms`; 0: unless it is delivered in this turn."""
         cdef Slot *slot = &self.index.block_of(seq).slots[seq % BLOCK_SLOTS]
         self.queues.timed_count += 1
         slot.expires_at_ms = self.queues.clock.now_ms + ttl_ms
@@ -317,7 +316,7 @@ cdef class Queue:
         return 0
 
     cdef int expire(self, uint64_t seq) except -1:
-        """Drop an entry if it is ready and its time is over; returns whether it was dropped."""
+        """Drop an entry if it is ready and has expired; returns whether it was dropped."""
         cdef Slot *slot = self.index.slot_of(seq)
         if slot == NULL or slot.state != READY or not slot.expires_at_ms:
             return 0
@@ -327,12 +326,12 @@ cdef class Queue:
         return 1
 
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms):
-        """Whether a timer of the queues' still means something."""
+        """Whether a timer is still that of an entry."""
         cdef Slot *slot = self.index.slot_of(seq)
         return slot != NULL and slot.state != GONE and slot.expires_at_ms == at_ms
 
     cdef bint shorten(self, Timer *due):
-        """Leave out entries that are gone at a timer's beginning; returns whether any is left."""
+        """Remove entries that are gone from a timer's start; returns whether any is left."""
         cdef uint32_t step
         while due.count:
             step = 1
@@ -349,9 +348,9 @@ cdef class Queue:
                 or self.ready_bytes + self.held_bytes > self.bytes_limit)
 
     cdef bint refuses(self, uint32_t body_len) except -1:
-        """Whether a publish must be refused (overflow reject-publish), as it would go over a limit.
+        """Whether a publish must be refused (overflow reject-publish), after consumers were served.
 
-        Consumers do not count: RabbitMQ refuses what does not fit before it looks for one.
+        A message over a limit is refused even if a consumer could take it, as in RabbitMQ.
         """
         if not self.is_full(body_len):
             return False
@@ -360,17 +359,17 @@ cdef class Queue:
         return self.is_full(body_len)
 
     cdef bint admits(self, uint32_t body_len) except -1:
-        """Whether a message more has room."""
+        """Whether there is room for one more message."""
         return not self.is_full(body_len)
 
     cdef bint is_full(self, uint32_t body_len):
-        """Whether a message more would be over a limit, and is refused for it."""
+        """Whether one more message would exceed a limit that refuses it."""
         return (self.overflow != DROP_HEAD and self.limited
                 and (self.ready_count + self.held_count >= self.length_limit
                      or self.ready_bytes + self.held_bytes + body_len > self.bytes_limit))
 
     cdef int drop_excess(self) except -1:
-        """Drop from the head what is over the limit (overflow drop-head)."""
+        """Drop messages from the head while a limit is exceeded (overflow drop-head)."""
         cdef Slot *slot
         cdef uint64_t seq
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
@@ -378,12 +377,12 @@ cdef class Queue:
                 break
             slot = self.pop(&seq)
             if slot == NULL:
-                break  # all that is left is held
+                break  # the rest is held
             self.drop(seq, slot, "maxlen")
         return 0
 
     cdef int drop_all(self, uint8_t state) except -1:
-        """Settle every entry that is in that state."""
+        """Settle every entry in a state."""
         cdef Block *block
         cdef uint64_t number = 0
         cdef uint32_t at
@@ -400,7 +399,7 @@ cdef class Queue:
         return 0
 
     def purge(self):
-        """Drop every message that is ready or held; returns how many there were."""
+        """Drop every ready or held message; returns how many there were."""
         cdef uint64_t count = self.ready_count + self.held_count
         self.drop_all(READY)
         if self.held_count:
@@ -418,7 +417,7 @@ cdef class Queue:
     def retire(self):
         """The queue was deleted: drop every entry; returns how many were ready.
 
-        Unsettled deliveries are forgotten: settling one later does nothing.
+        Settling one of its deliveries later does nothing.
         """
         cdef uint64_t count = self.purge()
         self.drop_all(UNACKED)
@@ -452,14 +451,14 @@ cdef class Queue:
         return 0
 
     cdef int resume(self, Taker taker) except -1:
-        """The taker may be able to take again."""
+        """A consumer may be able to take again."""
         taker.home.enter(taker)
         self.wake()
         return 0
 
     cdef int deliver(self) except -1:
-        """Give ready entries to takers, one each in turn, until either runs out; then drop what
-        is over the limit."""
+        """Deliver ready entries to consumers in turn, until either runs out; then enforce the
+        limits."""
         cdef Taker taker
         cdef Slot *slot
         cdef uint64_t seq
@@ -476,7 +475,7 @@ cdef class Queue:
         return self.delivered_some()
 
     cdef int delivered_some(self) except -1:
-        """After deliveries: what is left may be over a limit, or leave room for what waits."""
+        """After deliveries: enforce the limits, and let the backlog use the room."""
         self.drop_excess()
         if self.backlog is not None:
             self.backlog.wake()
@@ -485,12 +484,12 @@ cdef class Queue:
     # ------------------------------------------------------------- restart
 
     cdef int restore(self, uint64_t seq, uint64_t position) except -1:
-        """The log has a record for an entry; one that comes twice is the same entry."""
+        """Replay found the record of an entry; a second record is a newer copy of the first."""
         cdef Slot *slot = self.index.insert(seq)
         if slot.state == GONE:
             self.index.enter(seq)
         else:
-            # The newer record is a copy: it must not go before what it was copied from.
+            # The copy must not be dropped before its original.
             self.logs.durable.find(segment_number(position)).pins.add(
                 segment_number(slot.position))
             self.logs.release(slot.position)
@@ -501,7 +500,7 @@ cdef class Queue:
         return 0
 
     cdef int restore_settled(self, const Range *which) except -1:
-        """The log says that these entries have ended."""
+        """Replay found that these entries were settled."""
         cdef uint64_t seq
         cdef Slot *slot
         self.next_seq = max(self.next_seq, which.first + which.count)
@@ -510,14 +509,14 @@ cdef class Queue:
             if slot == NULL or slot.state == GONE:
                 continue
             if segment_number(slot.position) != which.segment:
-                continue  # the number's entry is a newer one, or was copied forward since
+                continue  # the number was used again, or the record was copied since
             slot.state = GONE
             self.logs.release(slot.position)
             self.index.leave(seq)
         return 0
 
     cdef int restore_delivered(self, const Range *which) except -1:
-        """How often these were delivered, as far as it is known: never less than before."""
+        """Replay found how often these entries were delivered; a count never sinks."""
         cdef uint64_t seq
         cdef Slot *slot
         cdef uint16_t deliveries = max(1, which.count >> RANGE_COUNT_BITS)
@@ -528,7 +527,7 @@ cdef class Queue:
         return 0
 
     cdef int end_restore(self, bint redelivered) except -1:
-        """The log was read: everything is ready, as if the queue had never been away."""
+        """The log was read: every entry is ready; `redelivered` marks all as maybe delivered."""
         cdef Block *block = self.index.block_from(0)
         cdef uint32_t at
         self.head_seq = block.number * BLOCK_SLOTS if block != NULL else self.next_seq
@@ -546,8 +545,8 @@ cdef class Queue:
         return 0
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
-        """What is left of its time to live, and its priority; wall time counted while nobody
-        ran."""
+        """Restore an entry's priority and what is left of its time to live; time passed while
+        the broker was down."""
         cdef Record *record = self.logs.record(position)
         cdef Props props
         cdef Slot *slot = self.index.slot_of(seq)
@@ -565,14 +564,14 @@ cdef class Queue:
         over_ms = record.timestamp_ms + ttl_ms
         if over_ms > self.queues.clock.wall_ms:
             return self.set_ttl(seq, over_ms - self.queues.clock.wall_ms)
-        # It was over while nobody ran: due in the past, so that the first turn keeps the order.
+        # It expired while the broker was down: due in the past, so that the order is kept.
         self.queues.timed_count += 1
         slot.expires_at_ms = self.queues.clock.now_ms - min(self.queues.clock.now_ms - 1,
                                                      self.queues.clock.wall_ms - over_ms)
         return self.queues.timers.push(slot.expires_at_ms, self.id, seq)
 
     cdef int append_delivered(self) except -1:
-        """Have the log say what was delivered and is not settled, for the next start."""
+        """Append how often unsettled entries were delivered, for the next start."""
         cdef Range[BLOCK_SLOTS] ranges
         cdef Block *block = self.index.block_from(0) if self.durable else NULL
         cdef uint32_t count
@@ -585,9 +584,10 @@ cdef class Queue:
 
 
 cdef uint32_t delivered_ranges(const Block *block, Range *ranges) noexcept nogil:
-    """What was delivered of a block, as DELIVERED has it: neighbours that are alike in one range.
+    """The delivered entries of a block, as a DELIVERED record has them.
 
-    A range's `count` has how often in its upper half.
+    Adjacent entries with the same number of deliveries are one range, whose `count` has that
+    number in its upper half.
     """
     cdef const Slot *slot
     cdef uint64_t first = block.number * BLOCK_SLOTS

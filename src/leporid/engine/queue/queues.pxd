@@ -20,16 +20,16 @@ cdef class Queues(Entries):
     cdef uint32_t next_transient_id
     cdef BlockPool blocks
     cdef readonly DeadLettering dead_lettering
-    cdef object make_backlog            # (queue) -> the queue of what waits for room there
-    cdef list ready_queues              # that may have something for somebody
-    cdef list offers                    # SharedCredit of which there is some, with somebody waiting
+    cdef object make_backlog            # (queue) -> its backlog
+    cdef list ready_queues              # may have something to deliver, or exceed a limit
+    cdef list offers                    # SharedCredit that consumers wait for, and has some now
     cdef list zero_ttl                  # (queue, seq) with a time to live of 0
-    cdef list due_queues                # TimedQueue that have something to send
+    cdef list due_queues                # TimedQueue with messages to send
     cdef Timers timers                  # of entries with a time to live, and of timed queues
-    cdef uint64_t timed_count           # of these, those of settled entries not counted
-    cdef Timers held                    # of entries that are held before they are ready again
-    cdef uint64_t held_count            # of these, those of settled entries not counted
-    cdef bint timeouts_changed          # a queue's timeout for consumers: all are looked at once
+    cdef uint64_t timed_count           # how many of them are current: not of settled entries
+    cdef Timers held                    # of held entries
+    cdef uint64_t held_count            # how many of them are current: not of settled entries
+    cdef bint timeouts_changed          # a queue's consumer timeout: all channels are checked once
     # Messages, since the start.
     cdef readonly uint64_t published, delivered, got, acked, confirmed, returned, redelivered
     cdef readonly uint64_t unroutable, requeued, expired, timed_out

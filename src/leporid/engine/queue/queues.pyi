@@ -5,7 +5,7 @@ from leporid.engine.log.logs import Clock, Entries, Logs
 from leporid.engine.queue.dead_lettering import DeadLettering
 
 class Queues(Entries):
-    """What all queues share, and messages since the start; made by `Engine`."""
+    """What all queues share, and counters of messages since the start; made by `Engine`."""
 
     def __init__(self, logs: Logs) -> None: ...
     @property
@@ -16,7 +16,7 @@ class Queues(Entries):
     def dead_lettering(self) -> DeadLettering: ...
     @property
     def next_due_ms(self) -> int:
-        """When an entry expires, or is held no more; far beyond any time: none does."""
+        """When the next entry expires or is released; UINT64_MAX: none does."""
 
     @property
     def published(self) -> int:
@@ -42,7 +42,7 @@ class Queues(Entries):
     def redelivered(self) -> int: ...
     @property
     def unroutable(self) -> int:
-        """Messages for which there was no queue."""
+        """Messages that were routed to no queue."""
 
     @property
     def requeued(self) -> int: ...

@@ -1,10 +1,10 @@
-"""What all queues share: the logs that their messages are in, timers, and who has a turn.
+"""What all queues share: the logs of their messages, timers, and the list of ready queues.
 
-Responsible for the order in which queues deliver, expire and take back, for storing a message whose
-queues are known, and for what the log asks and tells of entries. It does not know where a message
-came from, nor who takes it. Invariant: a queue that may have something for somebody stands in
-`ready_queues`; the record of a message names every queue that has an entry for it, by the sequence
-number that the entry has.
+Responsible for the order in which queues deliver, expire and release held entries, for storing a
+message in a given list of queues, and for what the logs ask about entries (`Entries`). It must not
+know where a message came from, nor who takes it. Invariants: a queue that may have something to
+deliver is in `ready_queues`; the record of a message names every queue that has an entry for it,
+with the entry's sequence number.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -22,7 +22,7 @@ from leporid.engine.wire.record cimport NO_LIMIT, Message, Range, Record, Target
 
 
 cdef class Queues(Entries):
-    """All queues by number, hidden ones too."""
+    """All queues by id, hidden ones too."""
 
     def __cinit__(self, Logs logs not None):
         self.logs = logs
@@ -43,7 +43,7 @@ cdef class Queues(Entries):
         return f"<Queues {len(self.by_id)}>"
 
     cdef uint32_t id_of(self, uint32_t queue_id):
-        """The number of a new queue: its definition's, or one that a restart forgets."""
+        """The id of a new queue: its definition's, or one that a restart forgets."""
         if queue_id:
             return queue_id
         queue_id = self.next_transient_id
@@ -55,7 +55,7 @@ cdef class Queues(Entries):
         return queue
 
     cdef Queue backlog_of(self, Queue queue):
-        """Where messages of the broker's own wait for room in a queue; made when some do."""
+        """The backlog of a queue; made with its first message."""
         if queue.backlog is None:
             queue.backlog = self.add(self.make_backlog(queue))
         return queue.backlog
@@ -65,9 +65,9 @@ cdef class Queues(Entries):
     cdef uint64_t append(self, list queues, bint durable, const Message *message,
                          const Props *props, uint8_t flags, Producer producer,
                          uint64_t sequence) except? 0:
-        """Append one record, and an entry in each queue, with its time to live.
+        """Append one record, and an entry to each queue, with its time to live.
 
-        Returns the ready messages of the longest of these queues that has consumers.
+        Returns the ready messages of the longest of those queues that have consumers.
         """
         cdef Log log = self.logs.durable if durable else self.logs.transient
         cdef size_t count = len(queues), at
@@ -106,26 +106,27 @@ cdef class Queues(Entries):
     # ------------------------------------------------------------- turns
 
     cdef int turn(self) except -1:
-        """Drop timers of what is gone, if most are; once a turn."""
+        """Prune timers of settled entries if most are; once a turn."""
         self.timers.close()
         if self.timers.is_stale(self.timed_count):
             self.timers.prune(is_timed, self)
         return 0
 
     cdef int work(self) except -1:
-        """Let queues deliver what came, and drop what may not stay."""
+        """Let ready queues deliver, and drop expired entries."""
         cdef Queue queue
         cdef uint64_t seq
         self.release_held()
         self.timers.close()
         if self.timers.count:
             self.expire()
-        # What is dropped may become a dead letter in another queue, which then has a turn too.
+        # A dropped entry may become a dead letter in another queue, which then delivers, too.
         while self.ready_queues or self.offers or self.zero_ttl:
-            # A time to live of 0 means: now or never (RabbitMQ, TTL). What dies below and may not
-            # wait itself is of the next round, after the queues that it comes to had their turn.
+            # A time to live of 0: deliver at once or drop (RabbitMQ, TTL). A dead letter that is
+            # made below and has such a TTL itself waits for the next round, in which its queue
+            # delivers first.
             zero_ttl, self.zero_ttl = self.zero_ttl, []
-            # First, lest those of a lower priority take what these are to have.
+            # First, so that consumers of lower priority do not take their messages.
             self.offer()
             ready, self.ready_queues = self.ready_queues, []
             for queue in ready:
@@ -136,7 +137,7 @@ cdef class Queues(Entries):
         return 0
 
     cdef int offer(self) except -1:
-        """Let those take that waited for credit of which there is some now."""
+        """Let consumers take that waited for a credit which has room now."""
         cdef SharedCredit credit
         while self.offers:
             offers, self.offers = self.offers, []
@@ -145,7 +146,7 @@ cdef class Queues(Entries):
         return 0
 
     cdef int expire(self) except -1:
-        """Drop entries whose time to live is over, wherever they stand."""
+        """Drop entries whose time to live is over, wherever they are in their queue."""
         cdef Timer timer
         cdef Queue queue
         while self.timers.count and self.timers.heap[0].at_ms <= self.clock.now_ms:
@@ -158,14 +159,14 @@ cdef class Queues(Entries):
         return 0
 
     cdef int hold(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
-        """Have an entry, which is held, ready again at that time."""
+        """Set the timer of a held entry."""
         self.held_count += 1
         if self.held.is_stale(self.held_count):
             self.held.prune(is_held, self)
         return self.held.push(at_ms, queue, seq)
 
     cdef int release_held(self) except -1:
-        """What was held long enough is ready."""
+        """Make held entries ready whose delay is over."""
         cdef Timer timer
         cdef Queue queue
         cdef Slot *slot
@@ -180,7 +181,7 @@ cdef class Queues(Entries):
 
     @property
     def next_due_ms(self):
-        """When an entry expires, or is held no more; far beyond any time: none does."""
+        """When the next entry expires or is released; UINT64_MAX: none does."""
         self.timers.close()
         return min(self.timers.next_ms(), self.held.next_ms())
 
@@ -209,7 +210,7 @@ cdef class Queues(Entries):
         return 0
 
     cdef Queue restored(self, uint32_t number):
-        """The queue of a number, None without one; definitions do not know backlogs."""
+        """The queue of an id, or None; a backlog is made, since it has no definition."""
         cdef Queue queue = self.by_id.get(number)
         cdef Queue behind
         if queue is None and number & BACKLOG_BIT and number < TRANSIENT_IDS:
@@ -238,7 +239,7 @@ cdef class Queues(Entries):
         return 0
 
     cdef int append_delivered(self) except -1:
-        """Have the log say what was delivered and is not settled; at an orderly stop."""
+        """Append how often unsettled entries were delivered; at an orderly shutdown."""
         cdef Queue queue
         for queue in self.by_id.values():
             queue.append_delivered()
@@ -246,7 +247,7 @@ cdef class Queues(Entries):
 
 
 cdef bint is_timed(object given, Timer *timer) except -1:
-    """Whether a timer still means something; entries that are gone leave its beginning."""
+    """Whether a timer is still that of an entry; removes entries that are gone from its start."""
     cdef Queue queue = (<Queues> given).by_id.get(timer.queue)
     return queue is not None and (queue.is_timer(timer.seq, timer.at_ms)
                                   or timer.count > 1 and queue.shorten(timer))

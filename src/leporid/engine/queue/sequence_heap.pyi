@@ -1,5 +1,5 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of order.pyx."""
+"""Types of sequence_heap.pyx."""
 
 from typing import final
 

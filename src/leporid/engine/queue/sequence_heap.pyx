@@ -1,8 +1,8 @@
-"""An order of entries that is not simply that of arrival: a heap of sequence numbers.
+"""A heap of sequence numbers, for entries that are not taken in order of arrival.
 
-It does not know what the numbers stand for; a number whose entry is gone stays until it is popped,
-or until the heap's owner filters it, as it must when too many are gone. Pushing numbers in rising
-order costs nothing extra. Invariant: `pop` gives the lowest.
+Responsible for the order alone; it must not know entries. A number whose entry is gone stays until
+it is popped, or until the owner prunes the heap, as it must when most are gone. Pushing numbers in
+rising order costs O(1). Invariant: `pop` returns the lowest number.
 """
 
 from libc.stdint cimport uint64_t
@@ -48,7 +48,7 @@ cdef class SequenceHeap:
         return lowest
 
     cdef void sort(self):
-        """Order the first `count` numbers again, each once, after somebody filtered them."""
+        """Restore the heap of the first `count` numbers, each once, after the owner changed them."""
         cdef size_t at, kept = 0
         qsort(self.heap, self.count, sizeof(uint64_t), compare)
         for at in range(self.count):
@@ -58,7 +58,7 @@ cdef class SequenceHeap:
         self.count = kept
 
     cdef void keep_below(self, uint64_t seq) noexcept:
-        """Forget all numbers from one on."""
+        """Remove all numbers from `seq` on."""
         cdef size_t at, kept = 0
         for at in range(self.count):
             if self.heap[at] < seq:
@@ -69,7 +69,7 @@ cdef class SequenceHeap:
             self.sift(at - 1, self.heap[at - 1])
 
     cdef void sift(self, size_t at, uint64_t seq) noexcept:
-        """Put a number at `at`, or below it until nothing under it is lower."""
+        """Put a number at `at`, or further down, until no child of it is lower."""
         cdef uint64_t *heap = self.heap
         cdef size_t child
         while True:

@@ -4,4 +4,4 @@
 from leporid.engine.queue.queue import Queue
 
 def snapshot(queue: Queue) -> list[tuple[str, str, bytes, bytes]]:
-    """What is ready in a queue, in order of arrival: exchange, routing key, properties, body."""
+    """Ready messages in order of arrival: (exchange, routing key, properties, body)."""

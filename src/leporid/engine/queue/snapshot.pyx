@@ -1,7 +1,7 @@
-"""The messages of a queue as values, for whoever publishes them once more.
+"""A snapshot of a queue: its ready messages as values, to be published again.
 
-It takes nothing out and marks nothing; it does not know what they are wanted for. Invariant: what
-it gives stays as it is, whatever becomes of the queue.
+Responsible for copying them. It must not take or mark entries, nor know what the copies are for.
+Invariant: a snapshot does not change with the queue.
 """
 
 from libc.stdint cimport uint32_t
@@ -14,7 +14,7 @@ from leporid.engine.wire.record cimport (
 
 
 def snapshot(Queue queue not None):
-    """What is ready in a queue, in order of arrival: exchange, routing key, properties, body."""
+    """Ready messages in order of arrival: (exchange, routing key, properties, body)."""
     cdef Block *block = queue.index.block_from(0)
     cdef Message message
     cdef uint32_t at

@@ -1,4 +1,4 @@
-"""Those who take from a queue, and whose turn it is."""
+"""The consumers of a queue as it sees them, and whose turn it is."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -10,12 +10,12 @@ cdef class Takers
 cdef class Taker:
     cdef readonly int priority
     cdef readonly uint64_t unacked_count
-    cdef readonly bint active       # not cancelled
-    cdef Takers home            # with whom it takes turns, while it is attached
-    cdef object filter          # Filter of what it wants; None: everything
+    cdef readonly bint active           # not cancelled
+    cdef Takers home                    # the consumers it takes turns with, while it is attached
+    cdef object filter                  # Filter; None: it takes every message
     cdef Taker next
     cdef Taker previous
-    cdef Level level                # the ring it stands in; None: it stands in none
+    cdef Level level                    # the ring that it is in; None: it cannot take now
     cdef bint can_take(self)
     cdef int take(self, uint64_t seq, Slot *slot) except -1
     cdef int resume(self) except -1
@@ -25,14 +25,14 @@ cdef class Taker:
     cdef uint64_t position(self) except? 0
 
 cdef class Level:
-    cdef Takers takers              # whose ring this is
+    cdef Takers takers                  # whose ring this is
     cdef int priority
-    cdef Taker head
+    cdef Taker head                     # takes next
 
 cdef class Takers:
-    cdef list everybody             # in order of arrival
-    cdef list levels                # those that may take, highest priority first
-    cdef Taker chosen               # the single active one
+    cdef list everybody                 # in order of arrival
+    cdef list levels                    # rings of those that may take, highest priority first
+    cdef Taker chosen                   # the single active consumer
     cdef bint single
     cdef int attach(self, Taker taker) except -1
     cdef int detach(self, Taker taker) except -1
@@ -41,7 +41,7 @@ cdef class Takers:
     cdef Taker turn(self)
 
 cdef class Selection:
-    cdef uint64_t ends[256]         # with priorities: the last entry of each, and one
+    cdef uint64_t ends[256]             # with priorities: one beyond the last entry of each
     cdef int attach(self, Taker taker) except -1
     cdef bint detach(self, Taker taker) except -1
     cdef int deliver(self) except -1

@@ -4,15 +4,15 @@
 from typing import final
 
 class Taker:
-    """Somebody who takes entries from a queue."""
+    """A consumer of a queue, as the queue sees it."""
 
     @property
     def priority(self) -> int:
-        """Those of a higher one are served first."""
+        """Consumers of a higher one are served first."""
 
     @property
     def unacked_count(self) -> int:
-        """Unsettled deliveries that it has."""
+        """Its unsettled deliveries."""
 
     @property
     def active(self) -> bool:
@@ -20,13 +20,13 @@ class Taker:
 
 @final
 class Level:
-    """The takers of one priority; used by the engine only."""
+    """The ring of the consumers of one priority; used by the engine only."""
 
 class Takers:
-    """All takers of one queue; used by the engine only."""
+    """All consumers of one queue; used by the engine only."""
 
 class Selection:
-    """Chooses messages for consumers that have filters; used by the engine only."""
+    """Delivers messages to consumers with filters; used by the engine only."""
 
 class SharedCredit:
-    """Credit that several consumers wait for; used by the engine only."""
+    """A limit of unsettled deliveries that consumers share; used by the engine only."""

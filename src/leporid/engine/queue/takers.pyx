@@ -1,12 +1,13 @@
-"""Consumers of one queue, as it sees them: round robin among those of the same priority that can take.
+"""The consumers of a queue, as the queue sees them: round robin among those of one priority.
 
-Those of a queue know each other through its `Takers`; they take turns with those of their `home`,
-which is that, unless they want some of the messages only (`selection`).
+Responsible for whose turn it is. A queue has one `Takers` of all its consumers. A consumer takes
+turns with those of its `home`, which is the same `Takers`, or that of the consumers with the same
+filter (`selecting`). It must not know entries or credit: a `Taker` says whether it can take.
 
-It does not know entries or credit: a taker says whether it can take. A taker that cannot leaves
-its ring and comes back when it may be able to, so that finding the next one never means asking
-all of them again. Invariant: whoever can take stands in the ring of its priority, or is represented
-there (`WaitingConsumers`); with a single active consumer only that one does.
+The consumers of one priority form a ring. One that cannot take leaves the ring and enters it again
+when it may be able to, so that finding the next one never means asking all of them. Invariant: a
+consumer that can take is in the ring of its priority, or represented there by a `WaitingConsumers`;
+with a single active consumer only that one is.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -15,39 +16,41 @@ from leporid.engine.queue.index cimport Slot
 
 
 cdef class Taker:
-    """Somebody who takes entries from a queue: a consumer."""
+    """A consumer of a queue, as the queue sees it."""
 
     cdef bint can_take(self):
+        """Whether it has credit and room for a delivery."""
         return False
 
     cdef int take(self, uint64_t seq, Slot *slot) except -1:
+        """Deliver an entry, which is UNACKED now."""
         raise NotImplementedError
 
     cdef int resume(self) except -1:
-        """What kept it from taking may be over."""
+        """It may be able to take again."""
         raise NotImplementedError
 
     cdef int offered(self) except -1:
-        """It waited for credit, and there is some: take one entry, or let the next one have it."""
+        """It waited for credit, and there is some: take one entry, or leave it to the next one."""
         raise NotImplementedError
 
-    # Of a stream, which stays as it is: who reads it takes copies.
+    # Consumers of streams only.
 
     cdef int fill(self) except -1:
-        """There may be more to read: take what there is credit for."""
+        """There may be more to read: deliver what there is credit for."""
         raise NotImplementedError
 
     cdef int64_t look_for(self, int64_t work) except? -1:
-        """Look for what its filter wants, while work may be done; returns the rest of it."""
+        """Search for messages that match its filter, spending up to `work`; returns the rest."""
         raise NotImplementedError
 
     cdef uint64_t position(self) except? 0:
-        """The offset that it needs next; the stream keeps what comes from there on."""
+        """The offset that it needs next; retention keeps what follows."""
         raise NotImplementedError
 
 
 cdef class Level:
-    """The consumers of one priority that may take, as a ring; `head` takes next."""
+    """The ring of the consumers of one priority that may take."""
 
 
 cdef class Takers:
@@ -71,7 +74,7 @@ cdef class Takers:
         return 0
 
     cdef int choose(self) except -1:
-        """Who is the single active consumer: the oldest of the highest priority."""
+        """Choose the single active consumer: the oldest of the highest priority."""
         cdef Taker taker
         self.chosen = None
         for taker in self.everybody:
@@ -82,7 +85,7 @@ cdef class Takers:
         return 0
 
     cdef int enter(self, Taker taker) except -1:
-        """The taker may be able to take again; it stands last of its priority."""
+        """Put a consumer that may be able to take into its ring, behind all others."""
         cdef Level level
         cdef Py_ssize_t at = 0
         if taker.level is not None or (self.single and taker is not self.chosen):
@@ -109,10 +112,10 @@ cdef class Takers:
         return 0
 
     cdef Taker turn(self):
-        """Who takes next; None when nobody can.
+        """The consumer that takes next; None if none can.
 
-        Consumers of a lower priority get what those above cannot take (RabbitMQ, consumer
-        priorities).
+        Consumers of a lower priority get messages when those above cannot take any (RabbitMQ,
+        consumer priorities).
         """
         cdef Level level
         cdef Taker taker
@@ -122,13 +125,13 @@ cdef class Takers:
             if taker.can_take():
                 level.head = taker.next
                 return taker
-            if level.head is taker:  # else it let another one have its place
+            if level.head is taker:  # else it put another one in its place
                 leave_ring(taker)
         return None
 
 
 cdef int leave_ring(Taker taker) except -1:
-    """The taker stands in no ring any more, whosever it was."""
+    """Take a consumer out of its ring, if it is in one."""
     cdef Level level = taker.level
     if level is None:
         return 0
@@ -146,33 +149,33 @@ cdef int leave_ring(Taker taker) except -1:
 
 
 cdef class Selection:
-    """Chooses the messages of one queue for consumers that have filters, and for the others then,
-    too. Its queue tells it what changes."""
+    """Delivers a queue's messages once some of its consumers have filters; the queue tells it what
+    changes. Implemented by `FilteredConsumers`."""
 
     cdef int attach(self, Taker taker) except -1:
-        """A consumer with a filter comes; it is not among its queue's yet."""
+        """A consumer with a filter is about to be attached to the queue."""
         raise NotImplementedError
 
     cdef bint detach(self, Taker taker) except -1:
-        """A consumer with a filter has left; returns whether it was the last of all."""
+        """A consumer with a filter was detached; returns whether it was the last one."""
         raise NotImplementedError
 
     cdef int deliver(self) except -1:
-        """Give ready entries to consumers in turn, as far as a turn goes."""
+        """Deliver ready entries to consumers in turn, within the budget of a turn."""
         raise NotImplementedError
 
     cdef int came_back(self, uint64_t seq) except -1:
-        """An entry is ready again."""
+        """An entry was requeued."""
         raise NotImplementedError
 
     cdef int purged(self) except -1:
-        """No entry is ready."""
+        """The queue was purged: no entry is ready."""
         raise NotImplementedError
 
 
 cdef class SharedCredit:
-    """Credit that several consumers wait for."""
+    """A limit of unsettled deliveries that several consumers share. Implemented by `Credit`."""
 
     cdef int offer(self) except -1:
-        """There is some: let those that wait take."""
+        """There is credit: let waiting consumers take."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Hidden queues that send by time what is in them."""
+"""Hidden queues that send their messages by time."""
 
 from libc.stdint cimport uint64_t
 
@@ -6,8 +6,8 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 
 cdef class TimedQueue(Queue):
-    cdef uint64_t alarm_ms              # of the one timer that is set for it; 0: none
-    cdef bint is_due                    # stands in queues.due_queues
+    cdef uint64_t alarm_ms              # of its one timer; 0: none is set
+    cdef bint is_due                    # is in queues.due_queues
     cdef void set_alarm(self, uint64_t at_ms)
     cdef void make_due(self)
     cdef bint turn(self, size_t most) except -1

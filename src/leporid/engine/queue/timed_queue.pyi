@@ -4,4 +4,4 @@
 from leporid.engine.queue.queue import Queue
 
 class TimedQueue(Queue):
-    """A queue that nobody sees and that sends by time what is in it."""
+    """A hidden queue that sends its messages by time."""

@@ -1,8 +1,8 @@
-"""Timed queues: hidden queues that send by time what is in them, and their share of each turn.
+"""Timed queues: hidden queues that send their messages by time, and their share of each turn.
 
-Responsible for their timer and for how many messages all of them send in one turn. It does not know
-where messages go, nor when one is due: its subclasses do. Invariant: at most one timer counts for
-each of these queues, whatever waits in it.
+Responsible for their timers and for how many messages all of them send in one turn. It must not
+know where messages go, nor when one is due: its subclasses do. Invariant: each of these queues has
+at most one current timer, however many messages are in it.
 """
 
 from libc.stdint cimport uint64_t
@@ -11,12 +11,12 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 
 cdef enum:
-    # Sent on their way in one turn. Each costs about 2 us, and its deliveries as much again.
+    # Messages sent in one turn. Each costs about 2 us, and its deliveries as much again.
     SENT_MAX = 1000
 
 
 cdef int run_timed(Queues queues) except -1:
-    """Give each hidden queue that has something to send its share of this turn."""
+    """Let each due queue send its share of this turn's messages."""
     cdef TimedQueue queue
     due, queues.due_queues = queues.due_queues, []
     most = max(1, SENT_MAX // len(due))
@@ -27,10 +27,10 @@ cdef int run_timed(Queues queues) except -1:
 
 
 cdef class TimedQueue(Queue):
-    """A queue that nobody sees and that sends by time what is in it."""
+    """A hidden queue that sends its messages by time."""
 
     cdef void set_alarm(self, uint64_t at_ms):
-        """Have `turn` called then, unless it is called before."""
+        """Have `turn` called at `at_ms`, unless it is called before."""
         if not self.is_due and (not self.alarm_ms or at_ms < self.alarm_ms):
             self.queues.timed_count += not self.alarm_ms
             self.alarm_ms = at_ms
@@ -43,7 +43,7 @@ cdef class TimedQueue(Queue):
             self.queues.due_queues.append(self)
 
     cdef int expire(self, uint64_t seq) except -1:
-        """The alarm rings, or rang for what is gone meanwhile."""
+        """The queue's timer fired; it may be an outdated one."""
         if self.alarm_ms and self.alarm_ms <= self.queues.clock.now_ms:
             self.alarm_ms = 0
             self.queues.timed_count -= 1
@@ -54,11 +54,11 @@ cdef class TimedQueue(Queue):
         return at_ms == self.alarm_ms
 
     cdef bint turn(self, size_t most) except -1:
-        """Send up to `most`; returns whether there are more, else `is_due` is over."""
+        """Send up to `most` messages; returns whether more are due, and else resets `is_due`."""
         raise NotImplementedError
 
     def retire(self):
-        """Nothing of it goes anywhere any more; returns how many messages there were."""
+        """Drop every message; returns how many were ready."""
         if self.alarm_ms:
             self.alarm_ms = 0
             self.queues.timed_count -= 1

@@ -1,15 +1,15 @@
-"""A heap of moments at which an entry is due."""
+"""A heap of timers, each for entries of a queue."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
-ctypedef struct Timer:                # 24 bytes
+ctypedef struct Timer:              # 24 bytes
     uint64_t at_ms
     uint64_t seq
     uint32_t queue
-    uint32_t count                  # entries from `seq` on that are due then
+    uint32_t count                  # entries from `seq` on that are due at that time
 
 cdef enum:
-    STALE_SLACK = 1024              # timers of what is gone, before it is worth looking for them
+    STALE_SLACK = 1024              # timers of settled entries, before the heap is pruned
 
 ctypedef bint (*IsCurrent)(object owner, Timer *timer) except -1
 
@@ -17,7 +17,7 @@ cdef class Timers:
     cdef Timer *heap
     cdef readonly size_t count
     cdef size_t capacity
-    cdef Timer open                   # may grow, not in the heap yet; of no entry: there is none
+    cdef Timer open                     # may grow, so it is not in the heap yet; count 0: none
     cdef int add(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
     cdef int close(self) except -1
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1

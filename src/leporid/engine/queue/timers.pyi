@@ -5,7 +5,7 @@ from typing import final
 
 @final
 class Timers:
-    """A heap of moments; used by the engine only."""
+    """A heap of timers; used by the engine only."""
 
     @property
     def count(self) -> int:

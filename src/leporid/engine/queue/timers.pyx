@@ -1,10 +1,10 @@
 """Timers: which entry is due next, for any number of entries.
 
-A binary heap of plain structs. Entries of one queue that follow each other and are due at one
-moment, as those of a queue with a time to live are, share a timer if they are added. It does not
-know queues or clocks, and does not forget by itself: whoever settles an entry leaves its timer, and
-whoever owns the heap filters it when too many are stale. Invariant: heap[0] is due first of all
-that was pushed, and after `close` of all that was added.
+Responsible for a binary heap of plain structs. Adjacent entries of one queue that are due at the
+same time, as in a queue with a time to live, share a timer if they are added with `add`. It must
+not know queues or clocks. Settling an entry leaves its timer; the owner prunes the heap when too
+many timers are stale. Invariant: heap[0] is due first of all pushed timers, and after `close` of
+all added ones.
 """
 
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
@@ -16,7 +16,7 @@ cdef inline bint is_before(const Timer *a, const Timer *b) noexcept:
 
 
 cdef class Timers:
-    """A heap ordered by moment; those of one queue with equal moments by arrival."""
+    """A heap ordered by time; timers of one queue with equal times by sequence number."""
 
     def __dealloc__(self):
         free(self.heap)
@@ -25,7 +25,7 @@ cdef class Timers:
         return f"<Timers {self.count}>"
 
     cdef int add(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
-        """A timer for an entry, which may share that of the entry before it."""
+        """Add a timer for an entry, which may share that of the entry before it."""
         cdef Timer *last = &self.open
         if (last.count and last.at_ms == at_ms and last.seq + last.count == seq
                 and last.queue == queue):
@@ -36,14 +36,14 @@ cdef class Timers:
         return 0
 
     cdef int close(self) except -1:
-        """Put what was added into the heap."""
+        """Put the timer that is still open into the heap."""
         if self.open.count:
             self.insert(self.open)
             self.open.count = 0
         return 0
 
     cdef int push(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
-        """A timer for an entry, by itself."""
+        """Add a timer for one entry alone."""
         cdef Timer timer
         timer.at_ms, timer.seq, timer.queue, timer.count = at_ms, seq, queue, 1
         return self.insert(timer)
@@ -78,15 +78,15 @@ cdef class Timers:
         return first
 
     cdef uint64_t next_ms(self):
-        """When the first is due; far beyond any time when there is none."""
+        """When the first is due; UINT64_MAX if there is none."""
         return self.heap[0].at_ms if self.count else UINT64_MAX
 
     cdef bint is_stale(self, uint64_t current):
-        """Whether most timers mean nothing any more, if so many still do."""
+        """Whether most timers are stale, given how many are current."""
         return self.count > STALE_SLACK + 2 * current
 
     cdef int prune(self, IsCurrent is_current, object owner) except -1:
-        """Forget the timers that mean nothing any more, as their owner says."""
+        """Remove the timers that are not current any more, as their owner says."""
         cdef size_t at, kept = 0
         for at in range(self.count):
             if is_current(owner, &self.heap[at]):

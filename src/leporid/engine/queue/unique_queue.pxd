@@ -1,4 +1,4 @@
-"""Messages that are known by a header, so that none of them comes twice."""
+"""Queues that take no message twice, by a header."""
 
 from libc.stdint cimport uint64_t
 
@@ -6,8 +6,8 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.wire.codec cimport Props
 
 cdef class UniqueQueue(Queue):
-    cdef dict keys                      # how many entries have each
-    cdef set leaving                    # sequence numbers whose key is free before they are gone
+    cdef dict keys                      # key -> how many entries have it
+    cdef set leaving                    # numbers of entries whose key is free before they are gone
     cdef bint holds(self, bytes key) except -1
     cdef int enter(self, uint64_t seq, uint64_t position) except -1
     cdef int leave(self, uint64_t seq, uint64_t position) except -1

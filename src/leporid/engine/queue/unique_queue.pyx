@@ -1,12 +1,12 @@
 """Deduplication: no two messages of a queue have the same header x-deduplication-header.
 
-Responsible for what is the same, for queues that remember the keys of their entries (those of
-exchanges are in `cache`), and for what a route is without those that have a message. It does not
-say what becomes of a duplicate: its publisher is not told.
+Responsible for the key that messages are compared by, and for queues that remember the keys of
+their entries (exchanges use `exchange_cache`). It must not know routes: those leave out a queue
+that `holds` a message's key.
 
-Invariant: what a queue remembers follows from its entries alone, so that it is what the log says,
-whatever came in between; a key is free from when the last entry that has it leaves the queue,
-also if that goes on as a dead letter and comes back.
+Invariant: the keys of a queue follow from its entries alone, so that replay restores them; a key is
+free once the last entry that has it leaves the queue, also if that entry is dead-lettered and
+comes back.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -21,8 +21,7 @@ from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
 
 cdef enum:
-    # Longer ones are remembered by their hash: a queue of a million must not keep a million times
-    # what a peer likes to send.
+    # Longer keys are remembered by their hash, so that publishers cannot fill the memory with them.
     KEY_BYTES_MAX = 64
     HASH_BYTES = 32
 
@@ -30,10 +29,10 @@ cdef const char *HEADER = b"x-deduplication-header"
 
 
 cdef bytes key_of(const Props *props):
-    """What a message is compared by; None: it has no such header.
+    """The key that a message is compared by; None: it has no such header.
 
-    As in the plugin that this comes from, the width of a number does not matter, nor whether a text
-    came as bytes; but 1, 1.0 and "1" are three.
+    As in the RabbitMQ plugin, the width of a number does not matter, nor whether a text came as
+    bytes; but 1, 1.0 and "1" are three keys.
     """
     cdef uint8_t type
     cdef uint32_t size
@@ -56,7 +55,7 @@ cdef bytes key_of(const Props *props):
 
 
 def dedup_key(bytes properties not None):
-    """What a message with these encoded properties is compared by; None: it is not compared."""
+    """The key of a message with these encoded properties; None: it is not compared."""
     cdef Props props
     if walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties), &props):
         return None
@@ -77,25 +76,25 @@ cdef class UniqueQueue(Queue):
 
     @property
     def known(self):
-        """How many keys are in it."""
+        """How many keys it remembers."""
         return len(self.keys)
 
     cdef bint holds(self, bytes key) except -1:
         return key in self.keys
 
     cdef int enter(self, uint64_t seq, uint64_t position) except -1:
-        """An entry is here, whose key counts from now on."""
+        """Count the key of an entry that comes."""
         cdef Props props
         cdef bytes key
         if properties_in(self.logs.record(position), &props) == 0:
             key = key_of(&props)
             if key is not None:
-                # Twice only after a crash: the first was settled, and that is not on disk.
+                # Two only after a crash: the first was settled, but its settle is not on disk.
                 self.keys[key] = self.keys.get(key, 0) + 1
         return 0
 
     cdef int leave(self, uint64_t seq, uint64_t position) except -1:
-        """An entry's key counts no more."""
+        """Free the key of an entry that leaves."""
         cdef Props props
         cdef bytes key
         if properties_in(self.logs.record(position), &props) == 0:
@@ -124,12 +123,12 @@ cdef class UniqueQueue(Queue):
         return Queue.forget(self, seq, slot)
 
     def retire(self):
-        """Nobody asks for keys any more: all go at once, and not each with its entry."""
+        """Forget all keys at once, instead of each with its entry, and drop every entry."""
         self.keys = {}
         return Queue.retire(self)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
-        """Its dead letter may lead here again, and is no duplicate then."""
+        """Free the key first: the dead letter may come back here, and is no duplicate."""
         if self.dead_letters is not None and seq not in self.leaving:
             self.leave(seq, slot.position)
             self.leaving.add(seq)

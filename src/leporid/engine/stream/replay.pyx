@@ -77,8 +77,8 @@ cdef class StreamReplay(Replay):
                 self.miss(base, at, offset, report)
             self.good_end = at + record.size
             report.publishes += 1
-            if is_due(stream.places, offset, segment.number):
-                stream.mark(offset, record.timestamp_ms, segment.number, <uint32_t> at)
+            if is_due(stream.offsets, offset, segment.number):
+                stream.add_index_entry(offset, record.timestamp_ms, segment.number, <uint32_t> at)
             self.sum_up(record)
             stream.newest_ms = max(stream.newest_ms, record.timestamp_ms)
             stream.next_seq = offset + 1
@@ -89,17 +89,17 @@ cdef class StreamReplay(Replay):
     cdef int sum_up(self, const Record *record) except -1:
         """Have the newest batch say what tags a message has, as when it was appended."""
         cdef Message message = message_in(record)
-        cdef OffsetIndex places = self.stream.places
+        cdef OffsetIndex offsets = self.stream.offsets
         cdef bint tagged = has_tag(message.properties, message.properties_len)
-        if tagged or places.summaries != NULL:
-            places.note(message.properties, message.properties_len, tagged)
+        if tagged or offsets.summaries != NULL:
+            offsets.note(message.properties, message.properties_len, tagged)
         return 0
 
     cdef int miss(self, const uint8_t *base, size_t at, uint64_t offset, report) except -1:
         """Messages before the record at `at` are not there; the next one has that offset."""
         cdef Stream stream = self.stream
         cdef bint unwritten = False
-        if stream.places.end == stream.places.start:
+        if stream.offsets.end == stream.offsets.start:
             stream.first = stream.next_seq = offset  # retention dropped them
             return 0
         stream.gaps = True
@@ -140,7 +140,7 @@ cdef class StreamReplay(Replay):
         stream.next_seq = max(stream.next_seq, self.certain)
         if missing:
             stream.next_seq += OFFSETS_IN_A_SEGMENT
-        if stream.places.end == stream.places.start:
+        if stream.offsets.end == stream.offsets.start:
             stream.first = stream.next_seq
         stream.end = stream.closing = stream.next_seq
         stream.locate(stream.end, &stream.end_place)
@@ -156,9 +156,9 @@ cdef class StreamReplay(Replay):
         """Forget every message from that offset on."""
         cdef Stream stream = self.stream
         cdef Segment segment
-        cdef IndexEntry *mark = stream.places.before(offset - 1) if offset else NULL
+        cdef IndexEntry *entry = stream.offsets.before(offset - 1) if offset else NULL
         cdef size_t used
-        cdef uint32_t number = 0 if mark == NULL else mark.segment
+        cdef uint32_t number = 0 if entry == NULL else entry.segment
         for report in self.reports:
             if report.number < number:
                 continue
@@ -168,14 +168,14 @@ cdef class StreamReplay(Replay):
                 # may be cut.
                 used = SEGMENT_HEADER_BYTES
             else:
-                used = self.whole_until(segment, mark.at, offset)
+                used = self.whole_until(segment, entry.at, offset)
             if used < segment.used:
                 report.torn += segment.used - used
                 report.used = segment.used = segment.written = used
                 report.damaged = [(a, n) for a, n in report.damaged if a < used]
-        while stream.places.end > stream.places.start and (
-                stream.places.marks[stream.places.end - 1].offset >= offset):
-            stream.places.end -= 1
+        while stream.offsets.end > stream.offsets.start and (
+                stream.offsets.entries[stream.offsets.end - 1].offset >= offset):
+            stream.offsets.end -= 1
         stream.next_seq = offset
         return 0
 

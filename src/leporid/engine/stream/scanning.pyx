@@ -85,26 +85,26 @@ cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
 
 cdef int leave_out(Stream stream, Choice choice, Scan *scan, Tally *tally) except -1:
     """Go to the next batch that may have something, or to the end; by summaries alone."""
-    cdef OffsetIndex places = stream.places
+    cdef OffsetIndex offsets = stream.offsets
     cdef Cursor *cursor = scan.cursor
-    cdef size_t after = places.after(cursor.offset), batch
-    batch = after = max(after, places.start + 1) - 1
-    while batch < places.end and places.marks[batch].offset < stream.end and scan.work > 0:
+    cdef size_t after = offsets.after(cursor.offset), batch
+    batch = after = max(after, offsets.start + 1) - 1
+    while batch < offsets.end and offsets.entries[batch].offset < stream.end and scan.work > 0:
         scan.work -= choice.look_work
-        if choice.may_match(places.summary(batch)):
+        if choice.may_match(offsets.summary(batch)):
             break
         batch += 1
     if batch > after:
         tally.batches_skipped += batch - after
-        if batch == places.end or places.marks[batch].offset >= stream.end:
+        if batch == offsets.end or offsets.entries[batch].offset >= stream.end:
             cursor[0] = stream.end_place
         else:
-            cursor.offset = places.marks[batch].offset
-            cursor.segment, cursor.at = places.marks[batch].segment, places.marks[batch].at
+            cursor.offset = offsets.entries[batch].offset
+            cursor.segment, cursor.at = offsets.entries[batch].segment, offsets.entries[batch].at
     scan.looked = cursor.offset
     if scan.work > 0 and cursor.offset < stream.end:
         batch += 1
-        scan.looked = places.marks[batch].offset if batch < places.end else stream.end
+        scan.looked = offsets.entries[batch].offset if batch < offsets.end else stream.end
         scan.looked = min(scan.looked, stream.end)
     return 0
 

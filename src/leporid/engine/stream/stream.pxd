@@ -32,7 +32,7 @@ cdef class Stream(Queue):
     cdef list dropped                   # numbers of segments whose files may go
     cdef set unmapped                   # of segments that are in files and read from memory
     cdef uint32_t retained              # the segment that was the newest when retention looked
-    cdef readonly OffsetIndex places
+    cdef readonly OffsetIndex offsets
     cdef Tally tally                # of what readers with a filter made of it
     cdef bint gaps                  # some offsets are not there: damage cost their messages
     cdef uint64_t newest_ms             # timestamps never go back
@@ -45,9 +45,9 @@ cdef class Stream(Queue):
     cdef uint64_t max_bytes, max_age_ms
     cdef size_t segment_bytes_max
     cdef int touch(self) except -1
-    cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
+    cdef int add_index_entry(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                   uint32_t at) except -1
-    cdef bint whole_step(self, size_t mark, Cursor *cursor, Segment segment) noexcept
+    cdef bint whole_step(self, size_t entry, Cursor *cursor, Segment segment) noexcept
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1
     cdef Record *message_at(self, Cursor *cursor) except? NULL
     cdef Record *look(self, Cursor *cursor) except? NULL

@@ -70,7 +70,7 @@ class Stream(Queue):
         """What may go: whole segments beyond a size or an age, never the newest."""
 
     @property
-    def places(self) -> OffsetIndex: ...
+    def offsets(self) -> OffsetIndex: ...
     @property
     def filtering(self) -> tuple[int, int, int, int]:
         """What filters made of it, over AMQP and HTTP.

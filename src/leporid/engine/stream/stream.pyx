@@ -43,7 +43,7 @@ cdef class Stream(Queue):
         self.dropped = []
         self.unmapped = set()
         self.producers = Producers()
-        self.places = OffsetIndex()
+        self.offsets = OffsetIndex()
         self.max_bytes = self.max_age_ms = NO_LIMIT
         self.segment_bytes_max = SEGMENT_BYTES_MAX
 
@@ -104,19 +104,19 @@ cdef class Stream(Queue):
 
     def offset_for(self, uint64_t timestamp_ms):
         """The first offset that came at that time or later; `end` if none did yet."""
-        cdef size_t low = self.places.start, high = self.places.end, middle
+        cdef size_t low = self.offsets.start, high = self.offsets.end, middle
         cdef Cursor cursor
         cdef Record *record
         while low < high:
             middle = (low + high) // 2
-            if self.places.marks[middle].timestamp_ms < timestamp_ms:
+            if self.offsets.entries[middle].timestamp_ms < timestamp_ms:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.places.start:
+        if low == self.offsets.start:
             self.locate(self.first, &cursor)
         else:
-            self.locate(self.places.marks[low - 1].offset, &cursor)
+            self.locate(self.offsets.entries[low - 1].offset, &cursor)
         record = self.look(&cursor)
         while record != NULL and record.timestamp_ms < timestamp_ms:
             cursor.at += record.size
@@ -153,7 +153,7 @@ cdef class Stream(Queue):
         """One message at the end, of a producer if there is one; readable when it is synced."""
         cdef Record *record
         cdef Target *target
-        cdef OffsetIndex places = self.places
+        cdef OffsetIndex offsets = self.offsets
         cdef uint64_t offset = self.next_seq, position
         cdef uint32_t segment
         self.newest_ms = max(self.newest_ms, self.queues.clock.wall_ms)
@@ -169,10 +169,10 @@ cdef class Stream(Queue):
         self.published += 1
         self.logs.stream_messages += 1
         segment = segment_number(position)
-        if is_due(places, offset, segment):
-            self.mark(offset, record.timestamp_ms, segment, <uint32_t> position)
-        if props.marks & HAS_TAG or places.summaries != NULL:
-            places.note(message.properties, message.properties_len, props.marks & HAS_TAG)
+        if is_due(offsets, offset, segment):
+            self.add_index_entry(offset, record.timestamp_ms, segment, <uint32_t> position)
+        if props.marks & HAS_TAG or offsets.summaries != NULL:
+            offsets.note(message.properties, message.properties_len, props.marks & HAS_TAG)
         if self.consumer_count or self.on_synced is not None:
             self.logs.awaited = True
         return self.touch()
@@ -185,33 +185,33 @@ cdef class Stream(Queue):
         self.logs.dirty = True
         return 0
 
-    # ------------------------------------------------------------- places
+    # ------------------------------------------------------------- offsets
 
-    cdef int mark(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
+    cdef int add_index_entry(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                   uint32_t at) except -1:
         """Remember a place that is due."""
-        cdef OffsetIndex places = self.places
-        if (places.end > places.start and places.marks[places.end - 1].segment != segment
+        cdef OffsetIndex offsets = self.offsets
+        if (offsets.end > offsets.start and offsets.entries[offsets.end - 1].segment != segment
                 and self.log.segment_bytes < self.segment_bytes_max):
             self.log.resize(min(2 * self.log.segment_bytes, self.segment_bytes_max))
-        return places.add(offset, timestamp_ms, segment, at)
+        return offsets.add(offset, timestamp_ms, segment, at)
 
-    cdef bint whole_step(self, size_t mark, Cursor *cursor, Segment segment) noexcept:
-        """Whether every offset from a cursor up to the next mark has its record in between.
+    cdef bint whole_step(self, size_t entry, Cursor *cursor, Segment segment) noexcept:
+        """Whether every offset from a cursor up to the next entry has its record in between.
 
         Offsets are dense but for what was damaged, and each readable one stands before `end`.
         """
-        cdef IndexEntry *marks = self.places.marks
-        if (self.gaps or mark == self.places.start or mark >= self.places.end
+        cdef IndexEntry *entries = self.offsets.entries
+        if (self.gaps or entry == self.offsets.start or entry >= self.offsets.end
                 or segment.holes):
             return False
-        return (marks[mark - 1].offset == cursor.offset
-                and marks[mark].segment == cursor.segment
-                and marks[mark].offset <= self.end)
+        return (entries[entry - 1].offset == cursor.offset
+                and entries[entry].segment == cursor.segment
+                and entries[entry].offset <= self.end)
 
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1:
         """Point a cursor at an offset, which may be one that does not exist yet."""
-        cdef IndexEntry *mark
+        cdef IndexEntry *entry
         cdef Segment segment = self.log.active
         cdef Record *record
         cursor.offset = max(offset, self.first)
@@ -220,10 +220,10 @@ cdef class Stream(Queue):
             cursor.segment = self.log.first if segment is None else segment.number
             cursor.at = SEGMENT_HEADER_BYTES if segment is None else <uint32_t> segment.used
             return 0
-        mark = self.places.before(cursor.offset)
-        if mark == NULL:
-            mark = &self.places.marks[self.places.start]
-        cursor.segment, cursor.at = mark.segment, mark.at
+        entry = self.offsets.before(cursor.offset)
+        if entry == NULL:
+            entry = &self.offsets.entries[self.offsets.start]
+        cursor.segment, cursor.at = entry.segment, entry.at
         record = self.message_at(cursor)
         while record != NULL and offset_of(record) < cursor.offset:
             cursor.at += record.size
@@ -332,32 +332,32 @@ cdef class Stream(Queue):
         """Drop the oldest segments while the stream is too large or they are too old."""
         cdef Segment oldest
         cdef Taker reader
-        cdef OffsetIndex places = self.places
+        cdef OffsetIndex offsets = self.offsets
         cdef size_t at
         cdef uint64_t now = self.queues.clock.wall_ms, total
         if self.max_bytes == NO_LIMIT and self.max_age_ms == NO_LIMIT or self.retired:
             return 0
         total = self.bytes
-        while places.end > places.start:
-            oldest = self.log.find(places.marks[places.start].segment)
+        while offsets.end > offsets.start:
+            oldest = self.log.find(offsets.entries[offsets.start].segment)
             if not oldest.sealed or oldest.written != oldest.used or oldest.readers:
                 break
-            at = places.start
-            while at < places.end and places.marks[at].segment == oldest.number:
+            at = offsets.start
+            while at < offsets.end and offsets.entries[at].segment == oldest.number:
                 at += 1
-            if at == places.end or places.marks[at].offset > self.end:
+            if at == offsets.end or offsets.entries[at].offset > self.end:
                 break  # it has the newest messages
             if total <= self.max_bytes and (
                     self.max_age_ms == NO_LIMIT
-                    or places.marks[at].timestamp_ms + self.max_age_ms > now):
+                    or offsets.entries[at].timestamp_ms + self.max_age_ms > now):
                 break
             for reader in self.readers:
-                if reader.position() < places.marks[at].offset:
+                if reader.position() < offsets.entries[at].offset:
                     return 0
             total -= oldest.used
-            self.drop_before(places.marks[at].segment)
-            places.start = at
-            self.first = places.marks[at].offset
+            self.drop_before(offsets.entries[at].segment)
+            offsets.start = at
+            self.first = offsets.entries[at].offset
             self.ready_count = self.end - self.first
         return 0
 

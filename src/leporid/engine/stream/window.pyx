@@ -31,19 +31,19 @@ cdef class StreamWindow(Window):
         cdef Cursor cursor
         cdef Segment segment = None
         cdef Record *record
-        cdef size_t mark
+        cdef size_t entry
         cdef uint64_t size, rows
         cdef const uint8_t *start = NULL
         cdef const uint8_t *p = NULL
-        cdef OffsetIndex places
+        cdef OffsetIndex offsets
         self.segments = []
         self.lost = []
         self.first = self.end = first
         if first == end:
             return
-        places = stream.places
+        offsets = stream.offsets
         stream.locate(first, &cursor)
-        mark = places.after(first)
+        entry = offsets.after(first)
         while True:
             if choice is not None and not self.leave_out(stream, choice, &cursor, end):
                 break
@@ -62,17 +62,17 @@ cdef class StreamWindow(Window):
                 segment = stream.log.find(cursor.segment)
                 segment.readers += 1
                 self.segments.append(segment)
-            while mark < places.end and places.marks[mark].offset <= cursor.offset:
-                mark += 1
-            if stream.whole_step(mark, &cursor, segment) and places.marks[mark].offset <= end:
-                size = places.marks[mark].at - cursor.at
-                rows = places.marks[mark].offset - cursor.offset
+            while entry < offsets.end and offsets.entries[entry].offset <= cursor.offset:
+                entry += 1
+            if stream.whole_step(entry, &cursor, segment) and offsets.entries[entry].offset <= end:
+                size = offsets.entries[entry].at - cursor.at
+                rows = offsets.entries[entry].offset - cursor.offset
                 if self.rows + rows <= rows_max and self.bytes + size <= bytes_max:
                     p = <const uint8_t *> record + size
                     self.rows += <uint32_t> rows
                     self.bytes += size
-                    cursor.at = places.marks[mark].at
-                    cursor.offset = self.end = places.marks[mark].offset
+                    cursor.at = offsets.entries[entry].at
+                    cursor.offset = self.end = offsets.entries[entry].offset
                     continue
             p = <const uint8_t *> record + record.size
             self.rows += 1
@@ -88,20 +88,20 @@ cdef class StreamWindow(Window):
 
     cdef bint leave_out(self, Stream stream, Choice choice, Cursor *cursor, uint64_t end) noexcept:
         """Step over batches in which nothing is wanted; false: these were enough for now."""
-        cdef OffsetIndex places = stream.places
-        cdef IndexEntry *marks = places.marks
-        cdef size_t mark = places.after(cursor.offset)
+        cdef OffsetIndex offsets = stream.offsets
+        cdef IndexEntry *entries = offsets.entries
+        cdef size_t entry = offsets.after(cursor.offset)
         # What was lost to damage is told of, so it is not stepped over.
-        if stream.gaps or mark == places.start or marks[mark - 1].offset != cursor.offset:
+        if stream.gaps or entry == offsets.start or entries[entry - 1].offset != cursor.offset:
             return True
-        while mark < places.end and marks[mark].offset <= end and not choice.may_match(
-                places.summary(mark - 1)):
+        while entry < offsets.end and entries[entry].offset <= end and not choice.may_match(
+                offsets.summary(entry - 1)):
             if self.batches_skipped == BATCHES_SKIPPED_MAX:
                 return False
             self.batches_skipped += 1
-            cursor.segment, cursor.at = marks[mark].segment, marks[mark].at
-            cursor.offset = self.end = marks[mark].offset
-            mark += 1
+            cursor.segment, cursor.at = entries[entry].segment, entries[entry].at
+            cursor.offset = self.end = entries[entry].offset
+            entry += 1
         return True
 
     def miss(self, uint64_t upto):

@@ -1,1 +1,1 @@
-"""Connections and channels: frames in, frames out, and what is settled, confirmed, held back."""
+"""Connections, channels and consumers: frames in and out, settling, confirms, transactions."""

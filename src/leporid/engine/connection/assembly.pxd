@@ -1,4 +1,4 @@
-"""A message whose frames did not arrive together."""
+"""A message that is assembled from its frames."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -10,9 +10,9 @@ cdef enum:
     BASIC_PUBLISH_METHOD = 40
 
 cdef class Assembly:
-    cdef uint16_t method_id         # whose content it is; that of basic.publish, but for a confused
-    cdef bytes method               # peer
-    cdef bytes properties           # None: the content header is next
+    cdef uint16_t method_id             # of the method with this content, as a rule basic.publish
+    cdef bytes method
+    cdef bytes properties               # None: the content header is next
     cdef bytearray body
     cdef uint64_t left
     cdef bint take(self, uint8_t kind, const uint8_t *payload, uint32_t size,

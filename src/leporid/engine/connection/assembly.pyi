@@ -8,9 +8,9 @@ from leporid.amqp.errors import Fault
 _F = TypeVar("_F", bound=Fault)
 
 class Assembly:
-    """A message whose frames did not arrive together; used by the engine only."""
+    """A message that is assembled from its frames; used by the engine only."""
 
     def __init__(self, method_id: int, method: bytes) -> None: ...
 
 def basic_fault(method: int, fault: _F) -> _F:
-    """The fault, blamed on a method of class basic."""
+    """The fault, with class basic and that method as its cause."""

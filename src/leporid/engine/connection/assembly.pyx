@@ -1,8 +1,8 @@
-"""A message whose frames did not arrive together, put together (AMQP 0-9-1 4.2.6).
+"""Assembling a message whose frames did not arrive together (AMQP 0-9-1 4.2.6).
 
-Responsible for the order in which its frames must come, and for what is kept of it until it is
-whole. It does not know connections, nor what becomes of it. Invariants: nothing is kept for a
-length that a peer named and that is over the limit, and nothing of a content that will be refused.
+Responsible for the order of its frames, and for the bytes kept until it is complete. It must not
+know connections, nor what becomes of the message. Invariant: no memory is reserved for a length
+that exceeds the limit, nor for content that will be refused.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -13,7 +13,7 @@ from leporid.amqp.errors import PreconditionFailed, SyntaxFault, UnexpectedFrame
 
 
 cdef class Assembly:
-    """What came of one message, or of what a confused peer sends like one."""
+    """The frames received of one message, or of another method with content."""
 
     def __init__(self, uint16_t method_id, bytes method not None):
         self.method_id = method_id
@@ -22,7 +22,7 @@ cdef class Assembly:
 
     cdef bint take(self, uint8_t kind, const uint8_t *payload, uint32_t size,
                    uint64_t message_bytes_max) except -1:
-        """Take the next frame of its channel; returns whether the message is whole.
+        """Take the next frame of its channel; returns whether the message is complete.
 
         A fault ends the assembly.
         """
@@ -65,6 +65,6 @@ cdef class Assembly:
 
 
 def basic_fault(method, fault):
-    """The fault, blamed on a method of class basic."""
+    """The fault, with class basic and that method as its cause."""
     fault.class_id, fault.method_id = 60, method
     return fault

@@ -1,4 +1,4 @@
-"""A channel: what it delivered and has not settled, what it published and is not confirmed."""
+"""A channel: consumers, unacked deliveries, confirms, transactions."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -23,19 +23,19 @@ from leporid.engine.wire.record cimport Message
 cdef enum:
     SETTLE_ACK = 0
     SETTLE_DROP = 1
-    SETTLE_REQUEUE = 2              # those from here on requeue: the consumer did not want it now,
-    SETTLE_FAIL = 3                 # or it failed (RabbitMQ: basic.reject, the end of a channel)
+    SETTLE_REQUEUE = 2              # this and the next requeue: the consumer returned the message,
+    SETTLE_FAIL = 3                 # or failed with it (RabbitMQ: basic.reject, a closed channel)
 
 cdef class Channel:
     cdef readonly uint16_t number
-    cdef readonly bint closing      # refused: only close and close-ok are heard
+    cdef readonly bint closing      # channel.close was sent: all but close and close-ok is ignored
     cdef readonly bint closed
     cdef readonly bint confirming
     cdef readonly bint transactional
     cdef public uint32_t prefetch_count
     cdef readonly uint32_t unacked_count
     cdef uint32_t global_limit
-    cdef readonly ChannelCredit global_credit   # None: there never was such a limit
+    cdef readonly ChannelCredit global_credit   # None: there never was a global limit
     cdef uint32_t outstanding       # unsettled deliveries to consumers, for the global limit
     cdef Connections connections
     cdef Publishing publishing
@@ -48,31 +48,32 @@ cdef class Channel:
     cdef uint64_t delivery_tag
     cdef UnackedDeliveries unacked
     cdef Confirms confirms
-    cdef bint unconfirmed           # stands in connections.confirming
+    cdef bint unconfirmed           # is in connections.confirming
     cdef list tx_publishes
     cdef uint64_t tx_bytes
     cdef list tx_settles
-    cdef readonly bint tx_refused   # a queue was too full for something of the last transaction
-    cdef list tx_letters            # what queues refused, to be made dead letters after COMMIT
-    # Of `timeouts`: the number it is known by there, when it is looked at, the shortest timeout.
+    cdef readonly bint tx_refused   # a full queue refused a message of the last transaction
+    cdef list tx_letters            # refused messages, to be dead-lettered after COMMIT
+    # Of `timeouts`: its id there, when it is checked next, its shortest timeout.
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
     cdef LateAcks late_acks
-    cdef Assembly assembly          # of a message whose frames do not arrive together
+    cdef Assembly assembly          # the message that is being assembled; None: there is none
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1
+    cdef Route copies_route(self, const Message *message, list keys, bytes properties)
     cdef int find_routes(self, const Message *message) except -1
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
                     uint8_t flags) except -1
-    cdef int give_back(self, const Message *message) except -1
+    cdef int return_message(self, const Message *message) except -1
     cdef bint confirm(self) except -1
     cdef int forget_consumers(self) except -1
     cdef int shut(self) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int take_back(self, size_t at) except -1
     cdef int requeue_upto(self, ssize_t upto, int how) except -1
-    cdef int give_back_unsettled(self, int how) except -1
+    cdef int requeue_unsettled(self, int how) except -1
     cdef int refuse_streams(self, ssize_t upto) except -1
     cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1
     cdef int settle_at(self, size_t at, int how) except -1

@@ -30,7 +30,7 @@ class Channel:
     def number(self) -> int: ...
     @property
     def closing(self) -> bool:
-        """Refused: only close and close-ok are heard."""
+        """channel.close was sent: all but close and close-ok is ignored."""
 
     @property
     def closed(self) -> bool: ...
@@ -44,11 +44,11 @@ class Channel:
 
     @property
     def global_credit(self) -> ChannelCredit | None:
-        """What `prefetch_global` limits; None: there never was such a limit."""
+        """The limit `prefetch_global`; None: there never was one."""
 
     @property
     def prefetch_global(self) -> int:
-        """Unsettled deliveries that all consumers may have together; 0: no limit."""
+        """The limit of unsettled deliveries of all consumers of the channel; 0: none."""
 
     @prefetch_global.setter
     def prefetch_global(self, limit: int) -> None: ...
@@ -65,12 +65,12 @@ class Channel:
     ) -> Consumer:
         """Start a consumer; deliveries begin with the next `Engine.run`.
 
-        It gets what its filter lets pass. Its timeout, and what becomes of what is overdue, are
-        its queue's unless they are given.
+        It gets the messages that pass its filter. Its timeout, and what happens to an overdue
+        delivery, are its queue's unless they are given.
         """
 
     def credit(self, limit: int) -> Credit:
-        """Make credit that several consumers of streams have together."""
+        """Make a limit of unsettled deliveries that several consumers of streams share."""
 
     def consume_stream(
         self,
@@ -82,28 +82,26 @@ class Channel:
         credit: _Credit | None = None,
         filter_class: str | None = None,
     ) -> StreamConsumer:
-        """Start a consumer of a stream at an offset; it gets what it wants (None: everything).
+        """Start a consumer of a stream at an offset.
 
-        Its credit may be that of several. A class is asked about what it would get.
+        It gets the messages of `choice` (None: all) that `filter_class` lets pass. It may share a
+        `credit` with others.
         """
 
     def consume_retries(self, retries: _Queue, tag: str, credit: _Credit) -> Consumer:
-        """Start a consumer of what members of a group gave back, on the credit of one of them."""
+        """Start a consumer of a group's retries, on the credit of one member."""
 
     def cancel(self, consumer: _Consumer) -> None:
-        """End a consumer; what it has not settled stays with the channel."""
+        """End a consumer; its unsettled deliveries stay with the channel."""
 
     def drop_unsettled(self, consumer: _Consumer) -> None:
-        """What a consumer of a stream has not settled is no concern of it any more.
-
-        Settling it late is no fault.
-        """
+        """Forget the unsettled deliveries of a stream consumer; settling them later is no fault."""
 
     def get(self, queue: _Queue, no_ack: bool) -> bool:
-        """Write basic.get-ok and the next message; False when the queue is empty."""
+        """Write basic.get-ok and the next message; returns False if the queue is empty."""
 
     def recover(self) -> None:
-        """Everything unsettled goes back to its place."""
+        """Requeue every unsettled delivery in its place."""
 
     def select_confirm(self) -> None: ...
     def select_tx(self) -> None: ...
@@ -112,6 +110,6 @@ class Channel:
 
     @property
     def tx_refused(self) -> bool:
-        """A queue was too full for something of the last transaction that was committed."""
+        """A full queue refused a message of the last transaction that was committed."""
 
     def rollback(self) -> None: ...

@@ -1,13 +1,13 @@
-"""A channel: publishing with confirms and transactions, deliveries and their settling.
+"""A channel: publishing with confirms and transactions, deliveries and settling them.
 
-Responsible for delivery tags, for credit (prefetch), for the order of confirms, for which
-deliveries an ack, a nack or a recover means, and for what a closing channel gives back. It does not
-know how frames are cut from a stream of bytes, nor what may be declared, nor what a queue does with
-what comes back.
+Responsible for delivery tags, for prefetch, for the order of confirms, for which deliveries an ack,
+a nack or a recover settles, and for requeueing unacked deliveries when the channel closes. It must
+not know how frames are cut from bytes, nor declarations, nor what a queue does with a requeued
+message.
 
-Invariants: what is taken out of `unacked` is settled, given back, or kept for its commit, once; a
-confirm leaves only after every publish before it was confirmed too, and after the generation of each
-was synced; between the first fact of a transaction and its COMMIT nothing else is appended.
+Invariants: a delivery that is taken out of `unacked` is settled, requeued, or kept for its commit,
+once; a confirm leaves only after all publishes up to it were confirmed and their generations were
+synced; between the first fact of a transaction and its COMMIT no other record is appended.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -62,7 +62,7 @@ cdef extern from *:
     int IMMEDIATE_BIT
 
 cdef enum:
-    # Kept in memory until commit, and then one segment of the log, whose places are 32-bit numbers.
+    # Kept in memory until commit, and then one segment of the log, whose offsets have 32 bits.
     TX_BYTES_MAX = 512 * 1024 * 1024
 
 
@@ -95,7 +95,7 @@ cdef class Channel:
 
     @property
     def prefetch_global(self):
-        """Unsettled deliveries that all consumers of the channel may have together; 0: no limit."""
+        """The limit of unsettled deliveries of all consumers of the channel; 0: none."""
         return self.global_limit
 
     @prefetch_global.setter
@@ -112,8 +112,8 @@ cdef class Channel:
                 timeout_ms=None, timeout_requeues=None, Filter filter=None):
         """Start a consumer; deliveries begin with the next `Engine.run`.
 
-        It gets what its filter lets pass. Its timeout, and what becomes of what is overdue, are
-        its queue's unless they are given.
+        It gets the messages that pass its filter. Its timeout, and what happens to an overdue
+        delivery, are its queue's unless they are given.
         """
         cdef Consumer consumer = Consumer(self, queue, tag, no_ack, priority, prefetch)
         if timeout_ms is not None:
@@ -131,14 +131,21 @@ cdef class Channel:
         return consumer
 
     def credit(self, uint32_t limit):
-        """Make credit that several consumers of streams have together."""
+        """Make a limit of unsettled deliveries that several consumers of streams share."""
         return Credit(self, limit)
 
     def consume_stream(self, Stream stream not None, str tag, uint32_t prefetch, uint64_t offset,
                        Choice choice=None, Credit credit=None, str filter_class=None):
-        """Start a consumer of a stream at an offset; it gets what it wants (None: everything).
+        """Start a consumer of a stream at an offset.
 
-        Its credit may be that of several. A class is asked about what it would get.
+        Args:
+            stream: the stream.
+            tag: the consumer tag.
+            prefetch: its limit of unsettled deliveries; 0: none.
+            offset: the first one that it may get.
+            choice: the messages that it gets; None: all.
+            credit: a limit that it shares with others; None: none.
+            filter_class: is asked about each message that it would get; None: none.
         """
         cdef StreamConsumer reader = stream_consumer(self, stream, tag, prefetch, filter_class)
         reader.choice = choice
@@ -149,9 +156,9 @@ cdef class Channel:
         return reader
 
     def consume_retries(self, GroupRetries retries not None, str tag, Credit credit not None):
-        """Start a consumer of what members of a group gave back, on the credit of one of them.
+        """Start a consumer of a group's retries, on the credit of one member.
 
-        It never times out, as consumers of streams do not.
+        Its deliveries have no timeout, like those of consumers of streams.
         """
         cdef Consumer consumer = Consumer(self, retries, tag, False, 0, 0)
         consumer.timeout_ms = 0
@@ -161,7 +168,7 @@ cdef class Channel:
         return consumer
 
     def cancel(self, Consumer consumer not None):
-        """End a consumer; what it has not settled stays with the channel."""
+        """End a consumer; its unsettled deliveries stay with the channel."""
         if consumer.active:
             consumer.active = False
             consumer.queue.detach(consumer)
@@ -169,7 +176,7 @@ cdef class Channel:
             forget(self, consumer)
 
     def get(self, Queue queue not None, bint no_ack):
-        """Write basic.get-ok and the next message; False when the queue is empty."""
+        """Write basic.get-ok and the next message; returns False if the queue is empty."""
         cdef uint64_t seq
         cdef Slot *slot
         self.queues.work()
@@ -197,7 +204,7 @@ cdef class Channel:
     # ------------------------------------------------------------- settling
 
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:
-        """basic.ack, basic.reject, basic.nack (RabbitMQ's basic.nack)."""
+        """Settle by basic.ack, basic.reject or basic.nack (an extension of RabbitMQ)."""
         cdef ssize_t upto
         cdef size_t at
         if multiple and tag == 0:
@@ -228,7 +235,7 @@ cdef class Channel:
         return 0
 
     cdef int take_back(self, size_t at) except -1:
-        """A delivery is overdue and goes back alone; settling it later is no fault, once."""
+        """Requeue one overdue delivery; settling it later once is no fault."""
         cdef bint transactional = self.transactional
         self.late_acks.add(self.unacked.entries[at].tag)
         self.transactional = False
@@ -237,17 +244,17 @@ cdef class Channel:
         return 0
 
     def recover(self):
-        """basic.recover with requeue: everything unsettled goes back to its place."""
+        """basic.recover with requeue: requeue every unsettled delivery in its place."""
         cdef ssize_t last = <ssize_t> self.unacked.end - 1
         self.refuse_streams(last)
         self.requeue_upto(last, SETTLE_REQUEUE)
 
     cdef int requeue_upto(self, ssize_t upto, int how) except -1:
-        """Give back all deliveries up to one of the unacked, not only when a transaction commits.
+        """Requeue all deliveries up to an index of `unacked`, at once even in a transaction.
 
-        Queue by queue and consumer by consumer, in the order of their names and tags as in RabbitMQ,
-        and offered again before the next one's goes back: a queue may have room for either, and not for
-        both.
+        Queue by queue and consumer by consumer, in the order of their names and tags as in
+        RabbitMQ. Each one's messages are delivered again before the next one's are requeued: a
+        queue may have room for either, and not for both.
         """
         cdef Queue queue
         cdef ssize_t at
@@ -266,16 +273,16 @@ cdef class Channel:
         self.unacked.trim()
         for queue, consumer in sorted(given, key=name_and_tag):
             self.queues.offer()
-            queue.deliver()  # what the one before gave back
+            queue.deliver()  # the messages of the consumer before
             for seq in given[queue, consumer]:
                 self.settle_entry(queue, seq, consumer, how)
         return 0
 
     def drop_unsettled(self, Consumer consumer not None):
-        """What a consumer of a stream has not settled is nobody's; settling it is no fault."""
+        """Forget the unsettled deliveries of a stream consumer; settling them later is no fault."""
         cdef size_t at
         cdef bint transactional = self.transactional
-        (<StreamConsumer?> consumer).retries = None     # it is not given back
+        (<StreamConsumer?> consumer).retries = None     # they are not retried
         self.transactional = False
         self.unacked.walks += 1
         for at in range(self.unacked.start, self.unacked.end):
@@ -292,8 +299,8 @@ cdef class Channel:
             else:
                 self.tx_settles.append(kept)
 
-    cdef int give_back_unsettled(self, int how) except -1:
-        """The channel ends, or fails: all it had goes back, now and not at a commit."""
+    cdef int requeue_unsettled(self, int how) except -1:
+        """The channel closes: settle all its deliveries by `how`, at once even in a transaction."""
         cdef size_t at
         cdef bint transactional = self.transactional
         self.transactional = False
@@ -307,7 +314,7 @@ cdef class Channel:
         return 0
 
     cdef int refuse_streams(self, ssize_t upto) except -1:
-        """What is read from a stream is not delivered again."""
+        """Raise a fault if one of these deliveries is a stream's, which has no redelivery."""
         cdef ssize_t at
         cdef Queue queue
         for at in range(<ssize_t> self.unacked.start, upto + 1):
@@ -319,9 +326,9 @@ cdef class Channel:
         return 0
 
     cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1:
-        """What goes back into a stream gives credit, and is for who reads there next in that name.
+        """Note the rejected offsets of streams for the next consumer that reads in that name.
 
-        At once, also in a transaction: one that is rolled back has a message read twice at worst.
+        At once even in a transaction: after a rollback a message is read twice at worst.
         """
         cdef ssize_t at
         cdef StreamConsumer reader
@@ -335,7 +342,7 @@ cdef class Channel:
         return 0
 
     cdef int settle_at(self, size_t at, int how) except -1:
-        """Settle one delivery of the unacked; in a transaction, when it commits."""
+        """Settle the delivery at an index of `unacked`; in a transaction, at its commit."""
         cdef UnackedDelivery taken = self.unacked.take(at)
         cdef Queue queue = <Queue> taken.queue
         cdef Consumer consumer = None
@@ -350,7 +357,7 @@ cdef class Channel:
 
     cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer taker,
                           int how) except -1:
-        """Settle what is out of the unacked, and have its credit used."""
+        """Settle a delivery that was taken out of `unacked`, and free its credit."""
         cdef Slot *slot
         self.unacked_count -= 1
         if taker is not None:
@@ -382,7 +389,7 @@ cdef class Channel:
     # ------------------------------------------------------------- publishing
 
     def select_confirm(self):
-        """confirm.select: publishes from now on are numbered from 1."""
+        """confirm.select: from now on publishes are numbered, from 1, and confirmed."""
         self.confirming = True
 
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
@@ -399,8 +406,8 @@ cdef class Channel:
         cdef Props props
         cdef Route route = None, later = None
         cdef uint64_t ttl_ms = 0
-        cdef list keys = None  # of CC and BCC; few have them, so none is made for all
-        # Each keeps the bytes alive that the message may point to from there on.
+        cdef list keys = None  # routing keys with those of CC and BCC; None: neither is there
+        # Each keeps the bytes alive that the message points to from there on.
         cdef bytes intercepted, changed, copied
         cdef bytes before
         if walk_properties(properties, properties_len, &props):
@@ -419,16 +426,11 @@ cdef class Channel:
             self.find_routes(&message)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             later = postponed(self.last.routes, &props, self.logs.clock.wall_ms)
-        # What is to wait is routed when it is due: only then does an exchange remember it, or draw.
+        # A delayed message is routed when it is due: only then may an exchange remember or draw.
         if later is None:
             route = self.last.route_of(&message)
-        if props.user_id != NULL and user_id and (
-                props.user_id_len != len(user_id)
-                or memcmp(props.user_id, PyBytes_AS_STRING(user_id), props.user_id_len)):
-            claimed = props.user_id[:props.user_id_len].decode("utf-8", "replace")
-            raise PreconditionFailed(
-                f"user_id property set to '{claimed}' but authenticated user was "
-                f"'{user_id.decode('utf-8', 'replace')}'")
+        if props.user_id != NULL and user_id:
+            check_user_id(&props, user_id)
         if props.reply_to != NULL and props.reply_to_len == len(REPLY_TO) and not memcmp(
                 props.reply_to, PyBytes_AS_STRING(REPLY_TO), props.reply_to_len):
             changed = with_reply_to(properties_bytes(&message),
@@ -440,11 +442,9 @@ cdef class Channel:
             before = properties_bytes(&message)
             copied, keys = copies_of(before)
             if keys and later is None:
-                keys = [routing_key(&message), *keys]
-                route = make_route(self.session.copies(
-                    self.last.routes, self.last.routes.name, keys, copied))
-                route.keys, route.with_bcc = keys, before
-            if later is None:  # else BCC is needed once more
+                route = self.copies_route(&message, keys, copied)
+                route.with_bcc = before
+            if later is None:  # a delayed message needs BCC when it is due
                 set_properties(&message, copied)
         if later is not None:
             self.last.routes.check(key + 1, key[0], keys or [])
@@ -459,8 +459,17 @@ cdef class Channel:
             return 0
         return self.accept(route, &message, &props, bits[0] & MANDATORY_BIT, 0)
 
+    cdef Route copies_route(self, const Message *message, list keys, bytes properties):
+        """The route of a message to its routing key and the keys of its CC and BCC."""
+        cdef Route route
+        keys = [routing_key(message), *keys]
+        route = make_route(self.session.copies(
+            self.last.routes, self.last.routes.name, keys, properties))
+        route.keys = keys
+        return route
+
     cdef int find_routes(self, const Message *message) except -1:
-        """Another exchange than before, or the first."""
+        """Find the route cache of a message's exchange, which is not that of the last message."""
         try:
             name = message.names[1:1 + message.names[0]].decode()
         except UnicodeDecodeError:
@@ -471,7 +480,7 @@ cdef class Channel:
 
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
                     uint8_t flags) except -1:
-        """A message whose route is known: into its queues, back, or refused."""
+        """Publish a message along its route; return it to the publisher, or count it unconfirmed."""
         cdef bint durable = (route.own_records is not None
                              or props.delivery_mode == 2 and route.durable)
         route = self.publishing.publish(route, message, props, flags, None, 0,
@@ -480,7 +489,7 @@ cdef class Channel:
         if route.refused:
             self.tx_refused = self.tx_refused or flags
         elif mandatory and route.unroutable and not route.duplicate:
-            self.give_back(message)
+            self.return_message(message)
         if not self.confirming:
             return 0
         if self.confirms.add(self.logs.generation if durable else 0, route.refused) and durable:
@@ -490,8 +499,8 @@ cdef class Channel:
             self.connections.confirming.append(self)
         return 0
 
-    cdef int give_back(self, const Message *message) except -1:
-        """basic.return: mandatory, and no queue was found (AMQP 0-9-1 1.8.3.11)."""
+    cdef int return_message(self, const Message *message) except -1:
+        """Send basic.return: mandatory, but routed to no queue (AMQP 0-9-1 1.8.3.11)."""
         cdef bytes head = b"\x00\x3c\x00\x32\x01\x38\x08NO_ROUTE" + names_bytes(message)
         self.queues.returned += 1
         self.out.write_method(self.number, <const uint8_t *> PyBytes_AS_STRING(head), len(head))
@@ -499,7 +508,7 @@ cdef class Channel:
                                       message.body, message.body_len)
 
     cdef bint confirm(self) except -1:
-        """Tell the publisher what is synced; returns whether something is left."""
+        """Confirm what is synced to the publisher; returns whether publishes are left."""
         cdef Pending found
         while self.confirms.next(self.logs.synced, &found):
             if self.closing or self.closed:
@@ -517,16 +526,15 @@ cdef class Channel:
     # ------------------------------------------------------------- transactions
 
     def select_tx(self):
-        """tx.select: publishes and settles wait for commit."""
+        """tx.select: from now on publishes and settles wait for a commit."""
         self.transactional = True
 
     def commit(self):
-        """tx.commit: all of the transaction that no queue refuses, or after a crash none.
+        """tx.commit: apply the transaction; after a crash all of it is there, or nothing.
 
-        The facts of one transaction lie next to each other in one segment and count only when the
-        COMMIT fact after them is there, so nothing else is appended between them. What a queue is
-        too full for is left out, as by RabbitMQ, and `tx_refused` is set. Returns the generation to
-        wait for, 0 for none.
+        The facts of a transaction are adjacent in one segment and count only if the COMMIT after
+        them is there, so no other record is appended between them. A message is left out of full
+        queues, as in RabbitMQ, and `tx_refused` is set. Returns the generation to wait for; 0: none.
         """
         cdef Logs logs = self.logs
         cdef DeadLettering dead_lettering = self.queues.dead_lettering
@@ -536,8 +544,8 @@ cdef class Channel:
         cdef uint64_t settles = logs.settles
         cdef bint durable
         self.tx_refused = False
-        # What is delivered may have dead letters made, whose facts must not come between those of
-        # the transaction; a full queue would do this before it refuses.
+        # Deliveries may cause dead letters, whose facts must not come between those of the
+        # transaction; a full queue would deliver before it refuses.
         self.queues.offer()
         publishes = self.routed_publishes(reserving)
         acks, others = [], []
@@ -547,7 +555,7 @@ cdef class Channel:
         try:
             durable = self.append_all(publishes, acks)
         finally:
-            # What came to no queue in the end may come again.
+            # A message that no queue took in the end may be published again.
             for cache in reserving:
                 cache.reserved.clear()
             letters, self.tx_letters = self.tx_letters, []
@@ -555,11 +563,11 @@ cdef class Channel:
             message = message_of(names, properties, body)
             dead_lettering.dead_letter_refused(refusing, &message)
         for _, queue, seq, consumer, _, how in others:
-            # What answers the commit promises them, so none waits for another turn.
+            # tx.commit-ok promises the dead letters, so none may wait for a later turn.
             dead_lettering.count = 0
             self.settle_entry(queue, seq, consumer, how)
         if self.tx_refused:
-            # The channel will be closed: as in RabbitMQ, what it requeued came before.
+            # The channel will be closed: as in RabbitMQ, its requeued messages are delivered first.
             self.queues.work()
         if durable or letters:
             logs.dirty = True
@@ -567,7 +575,7 @@ cdef class Channel:
         return logs.settles_generation if logs.settles != settles else 0
 
     cdef bint append_all(self, list publishes, list acks) except -1:
-        """Append what is whole or not there after a crash; returns whether anything lasts."""
+        """Append the facts of a transaction and its COMMIT; returns whether it is durable."""
         cdef Log log = self.logs.durable
         cdef Route route
         cdef Message message
@@ -578,7 +586,7 @@ cdef class Channel:
         cdef uint64_t before
         cdef bint durable = False
         for route, names, properties, body, _ in publishes:
-            # That what a duplicate is one of is on disk is promised as well.
+            # For a duplicate, the commit promises that its original is on disk.
             durable = durable or route.durable or route.duplicate or route.own_records is not None
             # One record for the queues, and one for each that keeps its own.
             size += (1 + len(route.own_records or ())) * (
@@ -586,15 +594,15 @@ cdef class Channel:
                 + len(route.with_bcc or properties))
             size += len(route.queues) * sizeof(Target)
             if route.caching or route.refusing:
-                # What caches forget for it; and what is settled of a queue whose consumers take
-                # without acknowledging, which a queue that may be full lets them do first.
+                # For entries that caches drop for this one; and for messages that a full queue
+                # delivers first, which are settled at once for consumers without acks.
                 size += len(route.queues) * (2 * sizeof(Record) + 32)
         for _, queue, _, _, _, _ in acks:
             durable = durable or queue.durable
             size += 2 * sizeof(Record) + 32
         if durable:
             flush_settles(self.logs, 0)
-            log.begin((size + 7) & ~<size_t> 7)  # so that all of it is in one segment
+            log.begin((size + 7) & ~<size_t> 7)  # so that all facts are in one segment
         before = log.appended
         for route, names, properties, body, mandatory in publishes:
             message = message_of(names, properties, body)
@@ -608,7 +616,7 @@ cdef class Channel:
         return durable
 
     cdef list routed_publishes(self, list reserving):
-        """What a commit publishes, with the routes of now: they may have changed meanwhile."""
+        """The publishes of a commit, with their routes updated."""
         cdef Queue queue
         cdef Route route
         cdef Props props
@@ -626,8 +634,8 @@ cdef class Channel:
             route.with_bcc = with_bcc
             if route.refusing:
                 for queue in route.queues:
-                    # What consumers are given of a backlog without acknowledging it is settled
-                    # before the size of the transaction is known.
+                    # Deliveries to consumers without acks are settled now, before the size of the
+                    # transaction is computed.
                     queue.deliver()
             if route.caching:
                 reserve(route, properties, reserving)
@@ -635,7 +643,7 @@ cdef class Channel:
         return publishes
 
     cdef Route routed_anew(self, Route route, bytes names, bytes properties):
-        """Where a message of a transaction goes, by what the exchanges remember at its commit."""
+        """Route a message of a transaction again, by the deduplication caches at its commit."""
         cdef Py_ssize_t split = 1 + <unsigned char> names[0]
         cdef list keys = route.keys
         exchange = names[1:split].decode()
@@ -644,12 +652,12 @@ cdef class Channel:
         try:
             return make_route(self.session.copies(None, exchange, keys, properties))
         except Fault:
-            # The exchange is gone: the message goes where it would have gone.
+            # The exchange was deleted: the message goes where it was routed when it came.
             return make_route([queue for queue in all_queues(route)
                                if not (<Queue> queue).retired])
 
     def rollback(self):
-        """tx.rollback: publishes are forgotten; what was settled is unsettled again."""
+        """tx.rollback: forget publishes; deliveries that were settled are unsettled again."""
         cdef size_t at
         cdef UnackedDelivery taken
         self.tx_publishes, self.tx_bytes = [], 0
@@ -681,22 +689,34 @@ cdef class Channel:
         return 0
 
     cdef int shut(self) except -1:
-        """Give everything back: consumers end, what is unsettled is requeued."""
+        """Close: end the consumers and requeue every unsettled delivery."""
         if self.closed:
             return 0
         self.connections.timeouts.forget(self)
         self.forget_consumers()
         self.rollback()
         self.transactional = False
-        self.give_back_unsettled(SETTLE_FAIL)
+        self.requeue_unsettled(SETTLE_FAIL)
         self.assembly = None
         self.closed = True
         self.last = None
         return 0
 
 
+cdef int check_user_id(const Props *props, bytes user_id) except -1:
+    """Raise a fault if the property user_id is not the connection's user (RabbitMQ, validated
+    user-id)."""
+    if props.user_id_len == len(user_id) and not memcmp(
+            props.user_id, PyBytes_AS_STRING(user_id), props.user_id_len):
+        return 0
+    claimed = props.user_id[:props.user_id_len].decode("utf-8", "replace")
+    raise PreconditionFailed(
+        f"user_id property set to '{claimed}' but authenticated user was "
+        f"'{user_id.decode('utf-8', 'replace')}'")
+
+
 cdef int forget(Channel channel, Consumer consumer) except -1:
-    """A consumer that has ended waits for nothing any more."""
+    """Remove a consumer that has ended from all lists of waiting consumers."""
     channel.out.stalled.pop(consumer, None)
     if consumer.credit is not None:
         consumer.credit.forget(consumer)
@@ -706,18 +726,18 @@ cdef int forget(Channel channel, Consumer consumer) except -1:
 
 
 cdef tuple name_and_tag(tuple given):
-    """Sorts as RabbitMQ does: what was got, by basic.get, before what was consumed."""
+    """A key that sorts as RabbitMQ does: deliveries by basic.get before those to consumers."""
     cdef Queue queue = given[0]
     cdef Consumer consumer = given[1]
     return queue.name, consumer is not None, "" if consumer is None else consumer.tag
 
 
 cdef bint is_fact(tuple settle):
-    """Whether a settle is one fact of the log: no requeue, and without a dead letter.
+    """Whether a settle is one fact of the log: it neither requeues nor dead-letters.
 
-    Others come after COMMIT, as they may append facts of their own: a crash may double a dead
-    letter, and loses none. Publishes come before them, as in RabbitMQ: what goes back may fill a
-    queue.
+    The others come after COMMIT, as they may append facts of their own: a crash may duplicate a
+    dead letter, but loses none. They come after the publishes, as in RabbitMQ: requeued messages
+    may fill a queue.
     """
     cdef Queue queue = settle[1]
     cdef int how = settle[5]

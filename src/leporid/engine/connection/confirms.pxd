@@ -9,7 +9,7 @@ ctypedef struct Pending:
 
 cdef class Confirms:
     cdef uint64_t published         # the newest publish's number
-    cdef uint64_t settled           # up to here the publisher knows
+    cdef uint64_t settled           # publishes up to this number are confirmed or refused
     cdef Pending *pending
     cdef size_t start, end, capacity
     cdef bint add(self, uint64_t generation, bint refused) except -1

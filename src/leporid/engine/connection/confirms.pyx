@@ -1,8 +1,8 @@
 """Publisher confirms of one channel: which publish waits for which generation.
 
-It does not know frames or the log. Publishes that wait for the same generation are one entry, so
-what is kept is a handful of entries however many publishes are outstanding. Invariant: entries
-are in order of both number and generation, so confirms leave in order.
+Responsible for their order. It must not know frames or the log. Publishes that wait for the same
+generation are one entry, so there are few entries however many publishes are outstanding.
+Invariant: entries are in order of both number and generation, so confirms leave in order.
 """
 
 from libc.stdint cimport uint64_t
@@ -17,9 +17,9 @@ cdef class Confirms:
         free(self.pending)
 
     cdef bint add(self, uint64_t generation, bint refused) except -1:
-        """The next publish: confirmed (or refused) once that generation is synced; 0: at once.
+        """Add the next publish: confirmed, or refused, once a generation is synced; 0: at once.
 
-        Returns whether that is a generation that nothing here waited for yet.
+        Returns whether it is the first publish here that waits for this generation.
         """
         cdef Pending *last = NULL
         cdef void *grown
@@ -50,7 +50,7 @@ cdef class Confirms:
         return True
 
     cdef bint next(self, uint64_t synced, Pending *found):
-        """The next thing to tell the publisher; neighbours that are confirmed are one."""
+        """The next ack or nack to send; adjacent confirms are one. False: there is none."""
         if self.start == self.end or self.pending[self.start].generation > synced:
             return False
         found[0] = self.pending[self.start]

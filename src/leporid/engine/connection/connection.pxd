@@ -14,27 +14,27 @@ cdef class Connection:
     cdef public object session
     cdef public bytes user_id
     cdef readonly dict channels
-    cdef readonly bint closing      # connection.close was sent or came: only class 10 is heard
+    cdef readonly bint closing      # connection.close was sent or received: only class 10 is handled
     cdef readonly bint awaits_eof   # both have closed: the peer is to close the socket
     cdef readonly bint finished     # to be closed when the output is sent
     cdef readonly bint is_lost
     cdef Channel last_channel
-    cdef uint64_t held              # the generation that this peer waits for; 0: none
+    cdef uint64_t held              # the generation that answers wait for; 0: none
     cdef list held_frames
-    cdef readonly bint greeted      # the protocol header came
-    cdef readonly bint broken       # frames cannot be told apart any more: nothing is heard
-    cdef readonly bint published
+    cdef readonly bint greeted      # the protocol header was received
+    cdef readonly bint broken       # framing was lost: all further input is ignored
+    cdef readonly bint published    # at least once
     cdef public uint64_t last_received_ms
     cdef readonly uint64_t received_bytes
     cdef uint8_t *rest              # bytes received and not yet handled
     cdef size_t rest_len
-    cdef size_t lead                # of the inbox, before what is read now
+    cdef size_t lead                # bytes of `rest` in the inbox, before those that are read now
     cdef uint64_t settle_generation     # of the newest durable settle
-    cdef size_t skip                # bytes to come of a frame that does not matter
-    cdef size_t at                  # of the frame that is next, in the scan under way
-    cdef uint64_t deepest
-    cdef bint paused                # input waits: for output, or letters
-    cdef bint awaits_letters        # for what it settled
+    cdef size_t skip                # bytes of a frame that is being ignored, not received yet
+    cdef size_t at                  # the next frame's offset in the input, during a scan
+    cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
+    cdef bint paused                # input waits for output to drain, or for dead letters
+    cdef bint awaits_letters        # dead letters of its settles were left for a later turn
     cdef int resume_input(self) except -1
     cdef int release(self) except -1
     cdef int keep_rest(self, const uint8_t *p, size_t n) except -1

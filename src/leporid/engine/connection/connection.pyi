@@ -15,9 +15,9 @@ OWN_HEADER: Final[bytes]
 SNIPPET_BYTES: Final[int]
 
 class _Session(Protocol):
-    """What the engine calls of the control plane.
+    """The control plane's side of a connection, as the engine calls it.
 
-    Types cannot say here that what it returns is the engine's; the engine looks.
+    The engine checks the types of what it returns.
     """
 
     def on_greeting(self) -> None: ...
@@ -34,21 +34,21 @@ class _Session(Protocol):
     def reply_address(self, channel: int, /) -> str: ...
 
 class Connection:
-    """One peer: the server reads into `read_view`, says `received`, sends `output`, says `sent`."""
+    """One peer: the server reads into `read_view`, calls `received`, sends `output`, calls `sent`."""
 
     session: _Session
     user_id: bytes
     """What the property user_id must be; empty: anything."""
     last_received_ms: int
-    """When something was last heard from the peer."""
+    """When bytes were last received from the peer."""
 
     @property
     def greeted(self) -> bool:
-        """The protocol header came."""
+        """The protocol header was received."""
 
     @property
     def broken(self) -> bool:
-        """Frames cannot be told apart any more."""
+        """Framing was lost: all further input is ignored."""
 
     @property
     def published(self) -> bool:
@@ -67,10 +67,10 @@ class Connection:
         """`count` bytes were read to `read_view`."""
 
     def feed(self, data: bytes) -> None:
-        """The same for bytes from anywhere, of any length."""
+        """Handle bytes of any length that were not read to `read_view`."""
 
     def sent(self, count: int) -> None:
-        """The first `count` bytes of the output have left."""
+        """The first `count` bytes of the output were sent."""
 
     def __init__(self, connections: Connections, session: _Session | None = None) -> None: ...
     @property
@@ -79,11 +79,11 @@ class Connection:
     def channels(self) -> dict[int, Channel]: ...
     @property
     def closing(self) -> bool:
-        """connection.close was sent or came."""
+        """connection.close was sent or received."""
 
     @property
     def awaits_eof(self) -> bool:
-        """connection.close was answered: only a further one is heard until the peer is gone."""
+        """Both sides have closed the connection, and the peer is to close the socket."""
 
     @property
     def finished(self) -> bool:
@@ -91,37 +91,37 @@ class Connection:
 
     @property
     def is_lost(self) -> bool:
-        """The socket is gone."""
+        """The socket was closed."""
 
     def send(self, channel: int, method: bytes) -> None:
-        """One method frame; `method` is its payload."""
+        """Send a method frame; `method` is its payload."""
 
     def send_content(self, channel: int, method: bytes, properties: bytes, body: bytes) -> None:
-        """A method with content."""
+        """Send a method with content."""
 
     def send_heartbeat(self) -> None: ...
     def hold(self, generation: int) -> None:
-        """Keep answers back and handle no input until that generation is synced."""
+        """Keep methods that are sent back, and handle no input, until a generation is synced."""
 
     def open_channel(self, number: int) -> Channel: ...
     def close_channel(self, number: int) -> None: ...
     def refuse_channel(self, number: int) -> None:
-        """channel.close was sent: nothing else counts until the peer's close-ok."""
+        """channel.close was sent: close the channel, and ignore its frames until close-ok."""
 
     def shut(self) -> None:
-        """connection.close was sent or came."""
+        """connection.close was sent or received: close all channels."""
 
     def await_eof(self) -> None:
-        """Both sides have closed the connection; closing the socket is the peer's part."""
+        """Both sides have closed the connection, and the peer is to close the socket."""
 
     def finish(self) -> None:
-        """Nothing more is heard; the socket is closed when the output is sent."""
+        """Ignore all input from now on; the socket is closed when the output is sent."""
 
     def lost(self) -> None:
-        """The socket is gone."""
+        """The socket was closed."""
 
 def snippet(payload: bytes) -> str:
-    """The first bytes of a frame, worded as RabbitMQ does."""
+    """The first bytes of a frame in the words of RabbitMQ's faults."""
 
 def undecodable(arguments: bytes) -> str:
-    """Arguments that do not parse, worded as RabbitMQ does."""
+    """The text of a fault for arguments that do not parse, as in RabbitMQ."""

@@ -1,10 +1,10 @@
-"""A connection: cuts frames from bytes, does what every message needs, hands on the rest.
+"""A connection: cuts frames from bytes, handles publishes and settles, passes other methods on.
 
-Responsible for framing (AMQP 0-9-1 4.2), for the channels, and for holding a peer back while
-something it asked for is on its way to the disk. It does not know sockets, and not what a declare or
-a login means: such methods go to the session. Invariants: a length that a peer named is compared
-with a limit before anything is kept for it; after `broken` nothing of the input counts; while
-`held`, nothing that `send` was given has left.
+Responsible for framing (AMQP 0-9-1 4.2), for the channels, and for holding answers back until the
+generation that they promise is on disk. It must not know sockets, nor what a declare or a login
+means: such methods go to the session. Invariants: a length that a peer sends is compared with a
+limit before memory is reserved for it; once `broken`, all input is ignored; while `held`, no method
+that was passed to `send` leaves.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -33,15 +33,15 @@ cdef enum:
     CHANNEL_CLOSE_OK = 20 << 16 | 41
     BASIC_PUBLISH = 60 << 16 | 40
     BASIC_GET = 60 << 16 | 70
-    # What one connection may read a turn. Less while the queues it fills have a backlog and
-    # consumers: those then get their turn sooner, at little cost to a publisher whose consumers
-    # are slow by themselves, since the turns get shorter.
+    # What one connection may read per turn. Less if the queues that it publishes to have consumers
+    # and a backlog: these consumers are served sooner, and as turns get shorter it costs little if
+    # they are slow by themselves.
     TURN_BYTES = 64 * 1024
     TURN_BYTES_BACKLOG = 16 * 1024
     TURN_BYTES_DEEP = 4 * 1024
     BACKLOG = 1500
     BACKLOG_DEEP = 6000
-    # A peer that sends requests and reads no answers is not read either.
+    # A peer that sends requests and reads no answers is not read from.
     OUTPUT_STOP_BYTES = 1024 * 1024
     # After both sides have closed, less: such peers are not counted as connections.
     OUTPUT_STOP_CLOSED_BYTES = 4096
@@ -55,8 +55,8 @@ SNIPPET_BYTES = 16
 
 
 cdef class Connection:
-    """One peer. The server reads into `read_view`, says `received`, sends what is in `output` and
-    says `sent`."""
+    """One peer. The server reads into `read_view`, calls `received`, sends what is in `output` and
+    calls `sent`."""
 
     def __cinit__(self, Connections connections not None, session=None):
         self.connections = connections
@@ -99,7 +99,8 @@ cdef class Connection:
             self.rest = NULL
             self.rest_len = 0
         turn = min(turn, self.connections.inbox_bytes - self.lead)
-        return PyMemoryView_FromMemory(<char *> self.connections.inbox + self.lead, turn, PyBUF_WRITE)
+        return PyMemoryView_FromMemory(
+            <char *> self.connections.inbox + self.lead, turn, PyBUF_WRITE)
 
     def received(self, size_t count):
         """`count` bytes were read to `read_view`; handles every whole frame among them."""
@@ -110,7 +111,7 @@ cdef class Connection:
         self.handle(self.connections.inbox, self.lead + count)
 
     def feed(self, bytes data):
-        """The same for bytes from anywhere, of any length."""
+        """Handle bytes of any length that were not read to `read_view`."""
         cdef size_t done = 0, part
         while done < <size_t> len(data):
             view = self.read_view()
@@ -145,7 +146,7 @@ cdef class Connection:
             except Fault as fault:
                 self.fail(fault)
             except Exception as error:
-                # Our own mistake costs this connection, and no other.
+                # A defect of the broker ends this connection, and no other.
                 self.broken = True
                 self.session.on_defect(error)
         return self.keep_rest(p + self.at, n - self.at)
@@ -158,7 +159,7 @@ cdef class Connection:
             if not fault.class_id:
                 basic_fault(BASIC_PUBLISH_METHOD, fault)
         if isinstance(fault, FrameError) and not fault.class_id:
-            self.broken = True  # where the next frame begins is not known
+            self.broken = True  # the start of the next frame is unknown
         self.session.on_fault(number, fault)
         return 0
 
@@ -172,9 +173,9 @@ cdef class Connection:
         return channel
 
     cdef bint scan(self, uint8_t *p, size_t n) except -1:
-        """Handle frames from `at` on; returns True when no whole one is left or input is held.
+        """Handle frames from `at` on; returns True when no complete one is left or input is held.
 
-        `at` is moved past a frame before it is handled, so a fault found in it skips it.
+        `at` is moved past a frame before it is handled, so a fault skips the frame.
         """
         cdef uint8_t kind
         cdef uint16_t number
@@ -194,8 +195,8 @@ cdef class Connection:
             kind = frame[0]
             number = load16(frame + 1)
             size = load32(frame + 3)
-            # The payload alone may have `frame_max` octets: some clients (AMQPStorm, rabbitpy) take
-            # it for the payload's limit, and RabbitMQ accepts that.
+            # The payload alone may have `frame_max` octets: some clients (AMQPStorm, rabbitpy) read
+            # it as the payload's limit, and RabbitMQ accepts that.
             if size > self.output.frame_max:
                 self.last_channel = None
                 self.at = n
@@ -240,7 +241,7 @@ cdef class Connection:
         return True
 
     cdef bint greet(self, const uint8_t *p, size_t n) except -1:
-        """The protocol header; anything else is answered with ours (AMQP 0-9-1 4.2.2)."""
+        """Handle the protocol header; another one is answered with ours (AMQP 0-9-1 4.2.2)."""
         cdef uint8_t *answer
         cdef bytes own
         if n - self.at < 8:
@@ -261,7 +262,7 @@ cdef class Connection:
 
     cdef int on_method(self, uint8_t *p, size_t n, uint16_t number, Channel channel,
                        uint8_t *payload, uint32_t size) except -1:
-        """A method frame at `at`; returns WAIT when it cannot be handled yet."""
+        """Handle the method frame at `at`; returns WAIT if that must be later."""
         cdef uint32_t ids
         cdef uint64_t settles
         if size < 4:
@@ -290,7 +291,7 @@ cdef class Connection:
                 self.take_settle(channel, ids & 0xffff, payload, size)
                 return 0
             if ids >> 16 == 60 and (ids & 0xffff) in (50, 60, 71):
-                # A server's method; its content is waited for before it is refused.
+                # A method that only servers send; it is refused after its content has come.
                 self.at += size + 8
                 channel.assembly = Assembly(ids & 0xffff, payload[:size])
                 return 0
@@ -302,11 +303,11 @@ cdef class Connection:
                 self.awaits_letters = False
                 self.settle_generation = self.logs.settles_generation
             if self.settle_generation > self.logs.synced and ids != BASIC_GET:
-                # An answer after a settle means that the settle is safe.
+                # An answer after a settle promises that the settle is on disk.
                 self.hold(self.settle_generation)
                 return WAIT
         self.at += size + 8
-        self.connections.queues.work()  # what was published before is in its queues, and delivered, by now
+        self.connections.queues.work()  # earlier publishes are delivered before the method counts
         settles = self.logs.settles
         self.session.on_method(number, payload[:size])
         if self.logs.settles != settles:  # a purge, or a get without acks
@@ -314,10 +315,10 @@ cdef class Connection:
         return 0
 
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1:
-        """A basic.publish at `at`: publish at once if its content follows whole.
+        """Handle the basic.publish at `at`: publish at once if its content follows completely.
 
-        Returns WAIT when the next frame of it has not arrived; a message of several body frames,
-        or one with other frames in between, is assembled instead.
+        Returns WAIT if its next frame has not arrived. A message of several body frames, or with
+        other frames in between, is assembled instead.
         """
         cdef uint8_t *method = p + self.at + 7
         cdef size_t after = self.at + size + 8
@@ -372,7 +373,7 @@ cdef class Connection:
 
     cdef int assemble(self, Channel channel, uint8_t kind, const uint8_t *payload,
                       uint32_t size) except -1:
-        """A frame on a channel while a content is expected, or a stray content frame."""
+        """Handle a frame on a channel that expects content, or an unexpected content frame."""
         cdef Assembly whole
         cdef const uint8_t[::1] body
         if channel.assembly is None:
@@ -395,6 +396,7 @@ cdef class Connection:
 
     cdef int take_settle(self, Channel channel, uint16_t method, const uint8_t *payload,
                          uint32_t size) except -1:
+        """Handle basic.ack, basic.reject or basic.nack."""
         cdef uint64_t settles = self.logs.settles
         cdef uint64_t tag
         cdef bint multiple = False
@@ -420,7 +422,7 @@ cdef class Connection:
         return 0
 
     def sent(self, size_t count):
-        """The first `count` bytes of the output have left."""
+        """The first `count` bytes of the output were sent."""
         self.output.sent(count)
         if self.output.out_end - self.output.out_start < OUTPUT_LOW_BYTES:
             if self.paused:
@@ -438,28 +440,30 @@ cdef class Connection:
             self.handle(self.connections.inbox, lead)
         return 0
 
-    # ------------------------------------------------------------- what the session can do
+    # ------------------------------------------------------------- called by the session
 
     def send(self, uint16_t channel, bytes method not None):
-        """One method frame; `method` is its payload."""
+        """Send a method frame; `method` is its payload."""
         if self.held:
             self.held_frames.append((channel, method))
         elif not self.is_lost:
-            self.output.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
+            self.output.write_method(
+                channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
 
     def send_content(self, uint16_t channel, bytes method not None, bytes properties not None,
                      bytes body not None):
-        """A method with content."""
+        """Send a method with content."""
         self.output.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
-        self.output.write_content(channel, <const uint8_t *> PyBytes_AS_STRING(properties),
-                           len(properties), <const uint8_t *> PyBytes_AS_STRING(body), len(body))
+        self.output.write_content(
+            channel, <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
+            <const uint8_t *> PyBytes_AS_STRING(body), len(body))
 
     def send_heartbeat(self):
-        """An empty frame, so that the peer knows that we live (AMQP 0-9-1 4.2.7)."""
+        """Send a heartbeat (AMQP 0-9-1 4.2.7)."""
         self.output.write_heartbeat()
 
     def hold(self, uint64_t generation):
-        """Until that generation is synced, what `send` is given stays here and no input counts."""
+        """Keep methods that are sent back, and handle no input, until a generation is synced."""
         if generation <= self.logs.synced or self.is_lost:
             return
         self.logs.awaited = True
@@ -468,7 +472,7 @@ cdef class Connection:
         self.held = max(self.held, generation)
 
     cdef int release(self) except -1:
-        """The generation is synced: send what waited, handle what came meanwhile."""
+        """The generation is synced: send the methods kept back, handle input received since."""
         self.held = 0
         if self.is_lost:
             return 0
@@ -479,28 +483,28 @@ cdef class Connection:
         return self.output.touch()
 
     def open_channel(self, uint16_t number):
-        """The engine's state of a channel; the session has checked that it may be opened."""
+        """Make a channel; the session has checked that it may be opened."""
         cdef Channel channel = Channel(self.connections, self.output, number, self.session)
         self.channels[number] = channel
         self.last_channel = None
         return channel
 
     def close_channel(self, uint16_t number):
-        """Forget a channel: consumers end, what is unsettled is requeued."""
+        """Close a channel: end its consumers and requeue unsettled deliveries."""
         cdef Channel channel = self.channels.pop(number, None)
         self.last_channel = None
         if channel is not None:
             channel.shut()
 
     def refuse_channel(self, uint16_t number):
-        """channel.close was sent: until the peer's close-ok nothing else counts on it."""
+        """channel.close was sent: close the channel, and ignore its frames until close-ok."""
         cdef Channel channel = self.channels.get(number)
         if channel is not None:
             channel.shut()
             channel.closing = True
 
     def shut(self):
-        """connection.close was sent or came: channels give everything back, class 10 is heard."""
+        """connection.close was sent or received: close all channels, handle class 10 only."""
         cdef Channel channel
         self.closing = True
         for channel in self.channels.values():
@@ -510,23 +514,26 @@ cdef class Connection:
         self.last_channel = None
 
     def await_eof(self):
-        """Both sides have closed the connection; closing the socket is the peer's part (AMQP 0-9-1
-        4.2.2, and RabbitMQ). What was sent before comes meanwhile, as do connection.close methods
-        of a peer with several threads, each of which waits for an answer."""
+        """Both sides have closed the connection, and the peer is to close the socket (AMQP 0-9-1
+        4.2.2, RabbitMQ).
+
+        Meanwhile earlier frames arrive, and connection.close methods of a peer with several
+        threads, each of which is answered.
+        """
         self.awaits_eof = True
         self.output.touch()
 
     def finish(self):
-        """Nothing more is heard; the server closes the socket when the output is sent."""
+        """Ignore all input from now on; the server closes the socket when the output is sent."""
         self.closing = self.finished = True
         self.output.touch()
 
     def lost(self):
-        """The socket is gone."""
+        """The socket was closed."""
         if self.is_lost:
             return
         self.is_lost = True
-        self.session.on_lost()  # first: it notes what was settled, which is forgotten below
+        self.session.on_lost()  # first: it reads what was settled, which is forgotten below
         self.shut()
         self.held_frames = []
         self.output.drop_buffers()
@@ -536,13 +543,13 @@ cdef class Connection:
 
 
 def undecodable(arguments):
-    """Arguments that do not parse, worded as RabbitMQ does: an Erlang binary."""
+    """The text of a fault for arguments that do not parse, as in RabbitMQ: an Erlang binary."""
     if arguments and all(32 <= octet < 127 for octet in arguments):
         return f'cannot decode <<"{arguments.decode()}">>'
     return f"cannot decode <<{','.join(map(str, arguments))}>>"
 
 
 def snippet(payload):
-    """The first bytes of a frame, worded as RabbitMQ does."""
+    """The first bytes of a frame in the words of RabbitMQ's faults."""
     shown = ",".join(map(str, payload[:SNIPPET_BYTES]))
     return f"{'all' if len(payload) <= SNIPPET_BYTES else 'first 16'} octets = <<{shown}>>"

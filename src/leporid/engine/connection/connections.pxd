@@ -20,16 +20,16 @@ cdef class Connections:
     cdef Publishing publishing
     cdef Searches searches
     cdef Verdicts verdicts
-    cdef Timeouts timeouts              # deliveries that nobody settles
+    cdef Timeouts timeouts              # of unsettled deliveries
     cdef public bint publishers_blocked
     cdef public uint64_t message_bytes_max
-    cdef public uint64_t consumer_timeout_ms    # of those that say nothing else; 0: none
+    cdef public uint64_t consumer_timeout_ms    # the default; 0: none
     cdef readonly uint64_t received_bytes, sent_bytes
-    cdef list touched                   # connections with output
+    cdef list touched                   # connections with output, or to be closed
     cdef list confirming                # channels with unconfirmed publishes
     cdef list held                      # connections that wait for a generation
     cdef list resuming                  # connections whose input waited for output or dead letters
-    cdef uint8_t *inbox                 # where every connection reads to
+    cdef uint8_t *inbox                 # the input buffer of all connections
     cdef readonly size_t inbox_bytes
     cdef void *spare_outputs[16]
     cdef int spare_output_count

@@ -17,7 +17,7 @@ class Connections:
     """Do not read from connections that have published."""
     message_bytes_max: int
     consumer_timeout_ms: int
-    """How long a delivery may be unsettled whose queue and consumer say nothing; 0: for ever."""
+    """How long a delivery may stay unsettled if queue and consumer do not say; 0: no limit."""
 
     def __init__(self, publishing: Publishing, streams: Streams, searches: Searches) -> None: ...
     @property
@@ -26,7 +26,7 @@ class Connections:
     def sent_bytes(self) -> int: ...
     @property
     def inbox_bytes(self) -> int:
-        """Size of the buffer that every connection reads to."""
+        """Size of the input buffer of all connections."""
 
     def take_touched(self) -> list[Connection]:
         """Connections that have output or want to be closed, since the last call."""

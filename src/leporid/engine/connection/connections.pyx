@@ -1,8 +1,8 @@
-"""What all connections share: buffers, who waits for what, and what there is for them to use.
+"""What all connections share: buffers, lists of those that wait, and the engine's other parts.
 
-Responsible for those that wait for the disk, for room, or to be confirmed. It does not know what
-any of them sends. Invariant: nothing that waits for a generation leaves before every byte and
-every definition of that generation is on disk.
+Responsible for connections that wait for a sync or for room in their output, and for channels with
+unconfirmed publishes. It must not know frames. Invariant: no answer or confirm that waits for a
+generation leaves before every byte and every definition of that generation is on disk.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -20,8 +20,8 @@ from leporid.engine.stream.stream cimport Streams
 MESSAGE_BYTES_MAX = 128 * 1024 * 1024
 
 cdef enum:
-    # Everything of one connection that may wait for its next frame (a method, a header and a body
-    # frame with a payload of 128 KiB) and one turn's reading behind it.
+    # The input of one connection that may wait for its next frame (a method, a header and a body
+    # frame with a payload of 128 KiB), and what is read in one turn.
     INBOX_BYTES = 512 * 1024
 
 
@@ -59,7 +59,7 @@ cdef class Connections:
         return touched
 
     cdef int resume_input(self) except -1:
-        """What kept input of some waiting may be over."""
+        """Let connections handle their input again that had paused it."""
         cdef Connection connection
         resuming, self.resuming = self.resuming, []
         for connection in resuming:
@@ -70,7 +70,7 @@ cdef class Connections:
         return 0
 
     cdef int confirm(self) except -1:
-        """Tell publishers what is on disk."""
+        """Confirm publishes that are on disk."""
         cdef Channel channel
         if not self.confirming:
             return 0
@@ -81,7 +81,7 @@ cdef class Connections:
         return 0
 
     cdef int end_sync(self, uint64_t generation) except -1:
-        """That generation is on disk: whoever waited for it goes on."""
+        """The generation is on disk: release the connections that waited for it."""
         cdef Connection connection
         held, self.held = self.held, []
         for connection in held:

@@ -15,12 +15,12 @@ cdef class Consumer(Taker):
     cdef readonly Channel channel
     cdef readonly bint no_ack
     cdef readonly uint32_t prefetch
-    cdef uint64_t timeout_ms        # UINT64_MAX: as its queue says
-    cdef int timeout_requeues       # -1: as its queue says
-    cdef bint replies               # to direct reply-to: such deliveries use up no tag
-    cdef bytes head
-    cdef Credit credit              # besides its channel's: that it shares with others; or None
-    cdef WaitingConsumers group     # with whom it waits for its channel's; None: it never had to
+    cdef uint64_t timeout_ms        # UINT64_MAX: its queue's
+    cdef int timeout_requeues       # -1: its queue's
+    cdef bint replies               # to direct reply-to: deliveries use up no tag
+    cdef bytes head                 # class, method and consumer tag of basic.deliver
+    cdef Credit credit              # a limit shared with others, besides the channel's; or None
+    cdef WaitingConsumers group     # waits with it for the channel's limit; None: it never waited
     cdef bint has_credit(self)
 
 cdef bint has_room(Consumer consumer) except -1

@@ -6,7 +6,7 @@ from leporid.engine.queue.queue import Queue
 from leporid.engine.queue.takers import Taker
 
 class Consumer(Taker):
-    """One subscription of a channel to a queue; made by `Channel.consume`."""
+    """One consumer; made by `Channel.consume`."""
 
     def __init__(
         self,
@@ -27,8 +27,8 @@ class Consumer(Taker):
     def no_ack(self) -> bool: ...
     @property
     def prefetch(self) -> int:
-        """Unsettled deliveries that it may have; 0: no limit."""
+        """Its limit of unsettled deliveries; 0: none."""
 
     @property
     def judging(self) -> int:
-        """Messages that are, or are to be, asked about, as far as it has looked."""
+        """Messages that wait for its filter class, as far as it has searched."""

@@ -1,8 +1,8 @@
 """A consumer: takes entries from its queue while it has credit.
 
-Responsible for when it may be given something, and for what a delivery leaves with its channel. It
-does not choose what it gets; the queue does. Invariant: what is unsettled stands in the channel's
-unacked and is counted here.
+Responsible for its credit, and for a delivery: its frames and its entry in the channel's `unacked`.
+It must not choose messages; the queue does. Invariant: `unacked_count` is the number of its
+deliveries in the channel's `unacked`, and of those kept for a commit.
 """
 
 from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
@@ -31,7 +31,7 @@ cdef bint has_room(Consumer consumer) except -1:
 
 
 cdef class Consumer(Taker):
-    """One consumer: takes entries from its queue while it has credit."""
+    """One consumer; made by `Channel.consume`."""
 
     def __cinit__(self, Channel channel, Queue queue, str tag, bint no_ack, int priority,
                   uint32_t prefetch):
@@ -53,7 +53,7 @@ cdef class Consumer(Taker):
 
     @property
     def judging(self):
-        """Messages that are, or are to be, asked about, as far as it has looked."""
+        """Messages that wait for its filter class, as far as it has searched."""
         return 0
 
     cdef bint can_take(self):
@@ -64,7 +64,8 @@ cdef class Consumer(Taker):
         return not self.channel.global_limit or has_channel_credit(self)
 
     cdef bint has_credit(self):
-        """Whether the limits that it shares let it take; if not, it waits for the first of them."""
+        """Whether the limits that it shares let it take; if not, it waits for the one that does
+        not."""
         if self.credit is not None and not self.credit.grants(self.queue, self.priority):
             self.credit.wait(self)
             return False
@@ -79,7 +80,7 @@ cdef class Consumer(Taker):
         channel.queues.delivered += 1
         if slot.deliveries:
             channel.queues.redelivered += 1
-        # As in RabbitMQ, the first delivery says nothing; basic.get says 0.
+        # As in RabbitMQ, the first delivery has no x-delivery-count; basic.get has 0.
         if self.queue.counted and slot.deliveries & DELIVERIES_MAX:
             channel.out.write_counted(
                 channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
@@ -114,10 +115,10 @@ cdef class Consumer(Taker):
 
 
 cdef bint has_channel_credit(Consumer consumer):
-    """Whether the channel's limit lets it take; if not, it waits for that.
+    """Whether the channel's limit lets a consumer take; if not, it waits for credit.
 
-    As in RabbitMQ, consumers without acknowledgements use up nothing of a limit, but get nothing
-    while it is used up.
+    As in RabbitMQ, deliveries to consumers without acknowledgements do not count against the limit,
+    but such consumers get none while it is reached.
     """
     cdef Channel channel = consumer.channel
     if not channel.global_limit or consumer.replies:

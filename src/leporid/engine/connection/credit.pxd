@@ -11,15 +11,15 @@ from leporid.engine.queue.takers cimport SharedCredit, Taker, Takers
 cdef class Credit(SharedCredit):
     cdef readonly uint32_t limit
     cdef readonly uint32_t used
-    cdef readonly uint64_t asked    # how often anybody was asked whether it takes
+    cdef readonly uint64_t asked    # how often a consumer was asked whether it takes
     cdef Channel channel
     cdef Takers waiting             # a WaitingQueue for each queue, in the order of their turns
-    cdef dict queues                # the same by queue
-    cdef dict groups                # WaitingConsumers by filter group and priority
-    cdef bint pending               # stands in queues.offers
-    cdef Queue granted              # whose consumers are offered a delivery now,
-    cdef uint64_t granted_tag       # which this channel's next one uses up
-    cdef Queue last                 # whose consumer took this channel's delivery of that tag
+    cdef dict queues                # queue -> WaitingQueue
+    cdef dict groups                # (home, priority) -> WaitingConsumers
+    cdef bint pending               # is in queues.offers
+    cdef Queue granted              # the queue whose consumers may take one delivery now,
+    cdef uint64_t granted_tag       # as long as this is the channel's delivery tag
+    cdef Queue last                 # the queue of the channel's delivery `last_tag`
     cdef uint64_t last_tag
     cdef bint available(self)
     cdef bint grants(self, Queue queue, int priority) except -1
@@ -42,5 +42,5 @@ cdef class WaitingQueue(Taker):
 cdef class WaitingConsumers(Taker):
     cdef Credit credit
     cdef Queue queue
-    cdef Takers members             # those that wait, longest first
-    cdef Py_ssize_t count           # of consumers that belong to it, waiting or not
+    cdef Takers members             # consumers that wait, longest first
+    cdef Py_ssize_t count           # of its consumers, waiting or not

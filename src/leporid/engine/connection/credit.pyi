@@ -7,7 +7,7 @@ from leporid.engine.connection.channel import Channel
 from leporid.engine.queue.takers import SharedCredit, Taker
 
 class Credit(SharedCredit):
-    """So many unsettled deliveries; made by `Channel.credit`."""
+    """A limit of unsettled deliveries; made by `Channel.credit`."""
 
     def __init__(self, channel: Channel, limit: int = 0) -> None: ...
     @property
@@ -16,11 +16,11 @@ class Credit(SharedCredit):
     def used(self) -> int: ...
     @property
     def asked(self) -> int:
-        """How often anybody was asked whether it takes; what a turn of this credit costs."""
+        """How often a consumer was asked whether it takes: the cost of this credit's turns."""
 
 @final
 class ChannelCredit(Credit):
-    """The limit of a whole channel (basic.qos with global = true), which keeps the count itself."""
+    """The limit of a whole channel (basic.qos with global = true); the channel keeps the count."""
 
 @final
 class WaitingQueue(Taker):
@@ -28,4 +28,4 @@ class WaitingQueue(Taker):
 
 @final
 class WaitingConsumers(Taker):
-    """Consumers of one credit, queue, filter and priority, of which some wait for the credit."""
+    """Consumers with the same credit, queue, filter and priority, some of which wait."""

@@ -1,15 +1,15 @@
-"""Credit that several consumers of one channel share: its limit by basic.qos, or a group member's.
+"""Credit that consumers of one channel share: the global limit of basic.qos, or a group member's.
 
-Responsible for who may take next when the credit was used up. Queues take turns, one delivery each;
-within a queue the highest priority comes first, and then who has waited longest. It does not know
-entries. A delivery and a freed slot cost the same however many consumers wait.
+Responsible for which consumer may take next when the limit was reached. Queues take turns, one
+delivery each; within a queue the highest priority comes first, then the consumer that has waited
+longest. It must not know entries. A delivery and a settle cost the same however many consumers wait.
 
-Consumers of one queue that differ in nothing but their tag wait as one, as `WaitingConsumers`,
-which also stands for them in the queue's ring while there is credit and nothing to deliver: then no
-message that comes has all of them asked.
+Consumers of one queue that differ in their tag alone wait as one `WaitingConsumers`. It also stands
+for them in the queue's ring while there is credit and nothing to deliver, so that a new message
+does not have all of them asked.
 
-Invariant: while there is credit, whoever waits for it is offered it before the turn ends
-(`queues.offers`), and nobody else takes it before.
+Invariant: while there is credit, waiting consumers are offered it before the turn ends
+(`queues.offers`), and no other consumer takes it before.
 """
 
 from libc.stdint cimport uint32_t
@@ -23,7 +23,7 @@ from leporid.engine.queue.takers cimport Level, Taker, Takers, leave_ring
 
 
 cdef class Credit(SharedCredit):
-    """So many unsettled deliveries; made by `Channel.credit`."""
+    """A limit of unsettled deliveries; made by `Channel.credit`."""
 
     def __cinit__(self, Channel channel not None, uint32_t limit=0):
         self.channel = channel
@@ -60,7 +60,7 @@ cdef class Credit(SharedCredit):
                 or (<Level> found.takers.levels[0]).priority <= priority)
 
     cdef int wait(self, Taker taker) except -1:
-        """The consumer wants to take, and nothing but this credit keeps it from that."""
+        """A consumer could take, but for this credit: let it wait."""
         cdef Consumer consumer = <Consumer> taker
         cdef WaitingConsumers group
         cdef UnackedDeliveries unacked = self.channel.unacked
@@ -84,9 +84,9 @@ cdef class Credit(SharedCredit):
         return self.enqueue(group, consumer.queue) if group.level is None else 0
 
     cdef int enqueue(self, Taker taker, Queue queue) except -1:
-        """A consumer, or several, of that queue wait behind everybody else of their priority.
+        """Let a consumer, or a `WaitingConsumers`, wait behind all others of its priority.
 
-        The queue whose consumer took last comes behind all that have asked since.
+        The queue whose consumer took last comes after all queues that have asked since.
         """
         cdef WaitingQueue found = self.queues.get(queue), last
         if found is None:
@@ -104,7 +104,7 @@ cdef class Credit(SharedCredit):
         return 0
 
     cdef int forget(self, Taker taker) except -1:
-        """The consumer has ended."""
+        """A consumer has ended."""
         cdef Consumer consumer = <Consumer> taker
         cdef WaitingConsumers group = <WaitingConsumers> consumer.group
         cdef WaitingQueue found = self.queues.get(consumer.queue)
@@ -122,7 +122,7 @@ cdef class Credit(SharedCredit):
             leave_ring(found)
             self.channel.out.stalled.pop(found, None)
             del self.queues[consumer.queue]
-        return self.freed()     # its queue may have been the one that waits for room for output
+        return self.freed()     # offers may have stopped at its queue, for lack of output room
 
     cdef int freed(self) except -1:
         """There may be credit again."""
@@ -132,7 +132,7 @@ cdef class Credit(SharedCredit):
         return 0
 
     cdef int release(self) except -1:
-        """There is no limit any more: nobody waits for it."""
+        """The limit was removed: no consumer waits for it."""
         cdef WaitingQueue found
         cdef Taker taker
         while self.waiting.levels:
@@ -146,10 +146,10 @@ cdef class Credit(SharedCredit):
         return 0
 
     cdef int offer(self) except -1:
-        """Let those that wait take, queue by queue one delivery each, until credit or they run out.
+        """Let waiting consumers take, queue by queue one delivery each, until either runs out.
 
-        A queue that has nothing for its consumers passes its turn on at once: they stand in its
-        ring again, and wait no more.
+        A queue without messages for its consumers passes its turn on at once: they enter its ring
+        again, and wait no more.
         """
         cdef WaitingQueue found
         cdef Taker taker
@@ -178,7 +178,7 @@ cdef class Credit(SharedCredit):
 
 
 cdef class ChannelCredit(Credit):
-    """The limit of a whole channel (basic.qos with global = true), which keeps the count itself."""
+    """The limit of a whole channel (basic.qos with global = true); the channel keeps the count."""
 
     def __repr__(self):
         return (f"<ChannelCredit used={self.channel.outstanding} "
@@ -197,10 +197,10 @@ cdef class WaitingQueue(Taker):
 
 
 cdef class WaitingConsumers(Taker):
-    """Consumers of one credit, queue, filter and priority, of which some wait for the credit."""
+    """Consumers with the same credit, queue, filter and priority, some of which wait."""
 
     cdef bint can_take(self):
-        """Never itself; while there is credit, one that waits takes its place in the ring."""
+        """Never itself; while there is credit, a waiting consumer takes its place in the ring."""
         cdef Output out = self.credit.channel.out
         cdef Taker first
         if not self.members.levels:

@@ -7,38 +7,38 @@ from leporid.engine.queue.timed_queue import TimedQueue
 from leporid.engine.stream.choice import Choice
 
 class GroupRetries(TimedQueue):
-    """What waits for another attempt in one group; made by `Engine.group_retries`."""
+    """The messages that wait for a retry in one group; made by `Engine.group_retries`."""
 
     choice: Choice | None
-    """What the group wants; None: everything."""
+    """The group's filter; None: all messages."""
 
     def set_stamps(
         self,
         stamp: Callable[[bytes, str | None, int, int], bytes],
         count_of: Callable[[bytes], int],
     ) -> None:
-        """How headers are written and read that say what a message is and how often it came back.
+        """Set how the headers are written and read with a message's origin and returns.
 
-        `stamp` gives properties for (properties, stream, offset, count); without a stream, its name
-        and the offset stay as they are; a count of 0 is left out. `count_of` reads the count.
+        `stamp` gives properties for (properties, stream, offset, count); if stream is None, its
+        name and the offset stay as they are; a count of 0 is left out. `count_of` reads the count.
         """
 
     @property
     def waiting(self) -> int:
-        """Messages that are kept and with no member."""
+        """Messages that no member has now."""
 
     @property
     def retried(self) -> int:
-        """Returns since the start after which a message is kept."""
+        """Returns since the start that were stored for a retry."""
 
     @property
     def dropped(self) -> int:
-        """Messages that came back too often, where there was no dead-letter exchange."""
+        """Messages over the delivery limit that were not dead-lettered."""
 
     @property
     def filtered(self) -> int:
-        """Messages that the group's filter does not let pass any more."""
+        """Messages that do not pass the group's filter any more."""
 
     @property
     def missed(self) -> int:
-        """Messages that retention had dropped when they came back."""
+        """Messages that retention had dropped before their return."""

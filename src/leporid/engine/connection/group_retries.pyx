@@ -1,13 +1,14 @@
-"""The retries of a group: messages of a stream that its members gave back.
+"""The retries of a group: messages of a stream that its members returned.
 
-A hidden durable queue. A message that came back is copied from its stream into it, with the number
-of its returns in its headers, and is held for a while; then any member of the group gets it. When
-it comes back again, a copy with the next number replaces it in one transaction. So the stream's
-reader goes on, and a crash forgets no return. It does not know groups or members.
+Responsible for a hidden durable queue. A returned message is copied from its stream into this
+queue, with the number of its returns in its headers, and held for a delay; then any member of the
+group gets it. When it is returned again, a copy with the next number replaces it in one
+transaction. So the stream's consumer goes on, and a crash forgets no return. It must not know
+groups or members.
 
-Invariants: a reader's `settled_offset` passes a message only when it is kept here, is a dead
-letter, or was dropped for good; an entry's count and moment follow from its record alone; a turn
-keeps so many and no more.
+Invariants: a consumer's `settled_offset` passes a message only when the message is stored here,
+dead-lettered, or dropped for good; an entry's count and due time follow from its record alone; a
+turn stores a bounded number of messages.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -32,17 +33,18 @@ from collections import deque
 
 cdef enum:
     PERSISTENT = 2
-    # Kept in one turn, as the headers of each are written anew, in Python.
+    # Stored in one turn, as the headers of each are rewritten in Python.
     KEPT_MAX = 500
-    # Passed over in one turn because the group's filter changed.
+    # Settled in one turn because the group's filter changed.
     FILTERED_MAX = 1000
-    # A client's library that cancels a consumer rejects first what it had not handed on (pika's
-    # basic_cancel does). So a basic.reject counts when no basic.cancel has come for so long.
+    # Before it cancels a consumer, a client library may reject deliveries that the application has
+    # not seen (pika's basic_cancel does). So a basic.reject counts if no basic.cancel follows
+    # within this time.
     CANCEL_GRACE_MS = 100
 
 
 cdef class GroupRetries(TimedQueue):
-    """What waits for another attempt in one group; made by `Engine.group_retries`."""
+    """The messages that wait for a retry in one group; made by `Engine.group_retries`."""
 
     def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
         self.returned_now = deque()
@@ -54,24 +56,24 @@ cdef class GroupRetries(TimedQueue):
                 f"unacked={self.unacked_count}>")
 
     def set_stamps(self, stamp not None, count_of not None):
-        """How headers are written and read that say what a message is and how often it came back.
+        """Set how the headers are written and read with a message's origin and returns.
 
         Args:
-            stamp: gives properties for (properties, stream, offset, count); without a stream, its
+            stamp: gives properties for (properties, stream, offset, count); if stream is None, its
                 name and the offset stay as they are; a count of 0 is left out.
-            count_of: gives the count of such properties.
+            count_of: gives the count in such properties.
         """
         self.stamp, self.count_of = stamp, count_of
 
     @property
     def waiting(self):
-        """Messages that are kept and with no member."""
+        """Messages that no member has now."""
         return self.held_count + self.ready_count
 
-    # ------------------------------------------------------------- coming back
+    # ------------------------------------------------------------- returns
 
     cdef int take_back(self, StreamConsumer reader, uint64_t offset, int how) except -1:
-        """A member gave back a message that it had from a stream."""
+        """A member returned a message of a stream."""
         cdef uint64_t at_ms = self.queues.clock.now_ms
         if self.retired or (how == SETTLE_DROP and self.dead_letters is None):
             return 0
@@ -83,15 +85,15 @@ cdef class GroupRetries(TimedQueue):
             reader.returned = {}
         reader.returned[offset] = how
         self.returned_now.append((reader, offset, at_ms))
-        return self.have_kept()
+        return self.schedule()
 
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1:
-        """A member gave back what it had from here; until its turn the entry is nobody's."""
+        """A member returned a message of this queue; it stays UNACKED until it is stored again."""
         self.returned_now.append((None, seq, self.queues.clock.now_ms))
-        return self.have_kept()
+        return self.schedule()
 
-    cdef int have_kept(self) except -1:
-        """Have what came back kept when that is due."""
+    cdef int schedule(self) except -1:
+        """Have `turn` called when the first return is due."""
         cdef uint64_t at_ms = self.returned_now[0][2]
         if at_ms <= self.queues.clock.now_ms:
             self.make_due()
@@ -100,21 +102,21 @@ cdef class GroupRetries(TimedQueue):
         return 0
 
     cdef bint turn(self, size_t most) except -1:
-        """Keep what came back, as much as a turn has room for; returns whether there is more."""
+        """Store returned messages, up to `most`; returns whether there are more."""
         cdef StreamConsumer reader
         most = min(most, <size_t> KEPT_MAX)
         while self.returned_now:
-            given, number, at_ms = self.returned_now[0]
+            consumer, number, at_ms = self.returned_now[0]
             if at_ms > self.queues.clock.now_ms:
                 break
             if not most:
                 return True
             self.returned_now.popleft()
             most -= 1
-            if given is None:
+            if consumer is None:
                 self.keep_again(number)
                 continue
-            reader = given
+            reader = consumer
             if reader.returned and number in reader.returned:
                 self.keep(reader, number, reader.returned.pop(number))
         self.is_due = False
@@ -124,7 +126,7 @@ cdef class GroupRetries(TimedQueue):
         return False
 
     cdef int keep(self, StreamConsumer reader, uint64_t offset, int how) except -1:
-        """Copy a message from its stream, or make a dead letter of it; its reader is past it."""
+        """Copy a returned message from its stream, or dead-letter it."""
         cdef Stream stream = <Stream> reader.queue
         cdef Cursor cursor
         cdef const Record *record = NULL
@@ -156,7 +158,7 @@ cdef class GroupRetries(TimedQueue):
         return 0
 
     cdef int keep_again(self, uint64_t seq) except -1:
-        """An entry came back: a copy takes its place, or it is a dead letter."""
+        """Replace a returned entry by a copy with the next count, or drop it."""
         cdef Slot *slot = self.index.slot_of(seq)
         cdef uint64_t count
         cdef bytes changed
@@ -185,14 +187,14 @@ cdef class GroupRetries(TimedQueue):
         walk_properties(message.properties, message.properties_len, &props)
         props.delivery_mode, props.expiration = PERSISTENT, NULL
         self.entering = count
-        # It was counted as published when it came to the stream.
+        # It was counted as published when it was appended to the stream.
         self.queues.append([self], self.durable, &message, &props, 0, None, 0)
         return 0
 
     # ------------------------------------------------------------- waiting
 
     cdef uint64_t delay_of(self, uint64_t count):
-        """How long a message is held that came back so often: as in `Queue.hold`."""
+        """How long a message with so many returns is held: as in `Queue.hold`."""
         return min(self.retry_min_ms * count, self.retry_max_ms)
 
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
@@ -204,7 +206,7 @@ cdef class GroupRetries(TimedQueue):
         return self.hold_until(seq, slot, self.queues.clock.now_ms + self.delay_of(self.entering))
 
     cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1:
-        """A ready entry is held until that moment."""
+        """Hold a ready entry until `at_ms`."""
         cdef uint32_t body_len = self.logs.record(slot.position).body_len
         slot.state = HELD
         self.ready_count -= 1
@@ -214,10 +216,10 @@ cdef class GroupRetries(TimedQueue):
         return self.queues.hold(at_ms, self.id, seq)
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
-        return 0  # nothing expires in a stream either
+        return 0  # messages of a stream do not expire
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
-        """Its count, and the rest of the time for which it is held."""
+        """Restore an entry's count, and the rest of its delay."""
         cdef const Record *record = self.logs.record(position)
         cdef Message message = message_in(record)
         cdef Slot *slot = self.index.slot_of(seq)
@@ -226,13 +228,14 @@ cdef class GroupRetries(TimedQueue):
                               <uint64_t> DELIVERIES_MAX)
         due_ms = record.timestamp_ms + self.delay_of(slot.deliveries)
         if due_ms > self.queues.clock.wall_ms:
-            self.hold_until(seq, slot, self.queues.clock.now_ms + due_ms - self.queues.clock.wall_ms)
+            self.hold_until(
+                seq, slot, self.queues.clock.now_ms + due_ms - self.queues.clock.wall_ms)
         return 0
 
-    # ------------------------------------------------------------- going
+    # ------------------------------------------------------------- delivering
 
     cdef int deliver(self) except -1:
-        """Give ready entries to members in turn; what their filter does not want now is settled."""
+        """Deliver ready entries to members in turn; settle those that do not match any more."""
         cdef Taker taker
         cdef Slot *slot
         cdef Tally tally
@@ -262,6 +265,6 @@ cdef class GroupRetries(TimedQueue):
         return Queue.drop(self, seq, slot, reason)
 
     def retire(self):
-        """The group is forgotten, and what waits goes with it; returns how many were ready."""
+        """The group was deleted: drop every message; returns how many were ready."""
         self.returned_now.clear()
         return TimedQueue.retire(self)

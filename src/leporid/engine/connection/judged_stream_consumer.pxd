@@ -1,4 +1,4 @@
-"""A consumer of a stream that asks a filter class."""
+"""A consumer of a stream with a filter class."""
 
 from libc.stdint cimport uint32_t
 
@@ -8,12 +8,12 @@ from leporid.engine.stream.stream cimport Cursor, Stream
 
 cdef class JudgedStreamConsumer(StreamConsumer):
     cdef readonly str name          # of the class
-    cdef Cursor ahead               # where it looks for more to ask about
-    # OffsetIndex of messages, in order: from `first` on of those that passed, from `asked` on of those
-    # that it asks about, the first `out` of them now; up to `end`.
+    cdef Cursor ahead               # where the search goes on
+    # At messages, in order: [first, asked) passed; [asked, end) wait for a verdict, of which the
+    # first `out` are in the batch that is out.
     cdef Cursor *cursors
     cdef size_t first, asked, out, end
-    cdef int stand(self) except -1
+    cdef int move_cursor(self) except -1
     cdef int make_room(self) except -1
 
 cdef StreamConsumer stream_consumer(Channel channel, Stream stream, str tag, uint32_t prefetch,

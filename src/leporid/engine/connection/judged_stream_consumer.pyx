@@ -1,10 +1,10 @@
-"""A consumer of a stream that asks a filter class which messages are for it.
+"""A consumer of a stream with a filter class, which decides about each message.
 
-Responsible for what it asks ahead of what is delivered: what other filters let pass is remembered
-by its cursor, asked about in batches, and delivered if it passed. It does not know who judges.
+Responsible for asking ahead of delivery: messages that pass the other filters are remembered by a
+cursor, judged in batches, and delivered if they pass. It must not know who judges.
 
-Invariants: offsets are delivered in rising order; a message is passed over only if the class
-said so; the stream keeps whatever has a cursor here, as `cursor` stands at the first of them.
+Invariants: offsets are delivered in rising order; a message is skipped only if the class says so;
+retention keeps all messages that have a cursor here, as `cursor` is at the first of them.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -20,10 +20,10 @@ from leporid.engine.stream.stream cimport Cursor, Stream
 from leporid.engine.wire.record cimport Record
 
 cdef enum:
-    # Messages that have a cursor: some batches, so that one is out while the next is looked for and
-    # the one before is delivered. Each costs 16 bytes, as their own stay in the stream.
+    # Messages that have a cursor: some batches, so that one is out while the next is searched for
+    # and the one before is delivered. Each takes 16 bytes, as the message stays in the stream.
     AHEAD_MESSAGES = 2000
-    # Of finding the next message where there is no filter; see `scanning`.
+    # The work of finding the next message if there is no other filter; see `scanning`.
     LOOK_WORK = 16
 
 
@@ -49,13 +49,13 @@ cdef class JudgedStreamConsumer(StreamConsumer):
 
     @property
     def judging(self):
-        """Messages that are, or are to be, asked about, as far as it has looked."""
+        """Messages that wait for its filter class, as far as it has searched."""
         return self.end - self.asked
 
     # ------------------------------------------------------------- delivering
 
     cdef int fill(self) except -1:
-        """Send what passed, while there is credit, and look for more to ask about."""
+        """Deliver messages that passed, while there is credit, and search for more."""
         cdef Stream stream = <Stream> self.queue
         cdef Record *record
         while not self.waiting and self.first < self.asked:
@@ -68,20 +68,20 @@ cdef class JudgedStreamConsumer(StreamConsumer):
                 break
             send_next(self, stream, record)
             self.first += 1
-        self.stand()
+        self.move_cursor()
         if self.ahead.offset < stream.end and self.end - self.first < AHEAD_MESSAGES:
             stream.streams.scanning[self] = None
         return 0
 
-    cdef int stand(self) except -1:
-        """Nothing before the first cursor is needed any more."""
+    cdef int move_cursor(self) except -1:
+        """Retention need not keep messages before the first one with a cursor."""
         self.cursor = self.cursors[self.first] if self.first < self.end else self.ahead
         return 0
 
     # ------------------------------------------------------------- asking
 
     cdef int64_t look_for(self, int64_t work) except? -1:
-        """Find messages to ask about, while work may be done; the rest of it."""
+        """Search for messages to ask about, spending up to `work`; returns the rest."""
         cdef Stream stream = <Stream> self.queue
         cdef Scan scan
         cdef Record *record
@@ -101,13 +101,13 @@ cdef class JudgedStreamConsumer(StreamConsumer):
             self.ahead.at += record.size
             self.ahead.offset += 1
         self.looked = scan.looked
-        self.stand()
+        self.move_cursor()
         if self.asked < self.end:
             self.channel.connections.verdicts.asking[self] = None
         return scan.work
 
     cdef int make_room(self) except -1:
-        """Move the cursors to the start of where they are."""
+        """Move the cursors to the start of their array."""
         if self.first:
             memmove(self.cursors, &self.cursors[self.first],
                     (self.end - self.first) * sizeof(Cursor))
@@ -117,7 +117,7 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         return 0
 
     def batch(self, size_t most, size_t bytes_max):
-        """The next messages as a frame for the filter server, and how many; None without any.
+        """The next messages as a frame for the filter server, and their number; None: no messages.
 
         They wait for `judged` or `give_back`. There are at most `most` of them, and none is added
         once there are `bytes_max` bytes.
@@ -141,7 +141,7 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         return frame, batch.count
 
     def judged(self, bytes verdicts not None):
-        """The batch is judged: what has a 1 is delivered, in order, the rest passed over."""
+        """The verdicts of the batch: messages with a 1 are delivered, in order, others skipped."""
         cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
         cdef size_t at, passed = self.asked, next = self.asked + self.out
         if len(verdicts) != <Py_ssize_t> self.out:
@@ -156,20 +156,20 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         memmove(&self.cursors[passed], &self.cursors[next], (self.end - next) * sizeof(Cursor))
         self.end -= next - passed
         self.asked, self.out = passed, 0
-        self.stand()
+        self.move_cursor()
         (<Stream> self.queue).wake()
 
     def give_back(self):
-        """Nobody judged the batch: it is asked about again."""
+        """There are no verdicts: the batch will be asked about again."""
         self.out = 0
 
 
 cdef StreamConsumer stream_consumer(Channel channel, Stream stream, str tag, uint32_t prefetch,
                       str filter_class):
-    """A consumer of a stream, of what a class lets pass if one is named; to be started."""
-    cdef JudgedStreamConsumer asking
+    """Make a consumer of a stream, with a filter class or None; `start` comes next."""
+    cdef JudgedStreamConsumer judged
     if filter_class is None:
         return StreamConsumer(channel, stream, tag, False, 0, prefetch)
-    asking = JudgedStreamConsumer(channel, stream, tag, False, 0, prefetch)
-    asking.name = filter_class
-    return asking
+    judged = JudgedStreamConsumer(channel, stream, tag, False, 0, prefetch)
+    judged.name = filter_class
+    return judged

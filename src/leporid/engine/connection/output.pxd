@@ -15,11 +15,11 @@ cdef class Output:
     cdef object owner               # the connection
     cdef uint8_t *out
     cdef size_t out_start, out_end, out_capacity
-    cdef uint8_t *scratch           # properties with a header more
+    cdef uint8_t *scratch           # properties with a header added
     cdef size_t scratch_len
-    cdef bint touched               # stands in connections.touched
+    cdef bint touched               # is in connections.touched
     cdef public uint32_t frame_max
-    cdef dict stalled               # takers that wait for this output to drain, each once
+    cdef dict stalled               # consumers that wait for this output to drain, each once
     cdef public uint64_t last_sent_ms
     cdef int touch(self) except -1
     cdef int sent(self, size_t count) except -1

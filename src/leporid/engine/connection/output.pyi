@@ -4,12 +4,12 @@
 from leporid.engine.connection.connections import Connections
 
 class Output:
-    """What waits to be sent to one peer; made by its `Connection`."""
+    """The bytes to be sent to one peer; made by its `Connection`."""
 
     frame_max: int
-    """The largest frame, its eight bytes of frame included."""
+    """The largest frame, its header and end included."""
     last_sent_ms: int
-    """When the peer was last sent something."""
+    """When bytes were last sent to the peer."""
 
     def __init__(self, connections: Connections, owner: object) -> None: ...
     @property
@@ -17,4 +17,4 @@ class Output:
         """Bytes not sent yet."""
 
     def outgoing(self) -> memoryview | None:
-        """What to send now, valid until anything else here or of its connection is called."""
+        """The bytes to send now, valid until any other call here or of its connection."""

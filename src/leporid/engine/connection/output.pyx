@@ -1,8 +1,8 @@
-"""Output of one connection: frames are encoded straight into the bytes that will be sent.
+"""The output of one connection: frames are encoded straight into the bytes that will be sent.
 
-Responsible for frames towards the peer and for saying when a slow peer has enough. It does not
-know what the frames mean to anybody. Invariant: bytes in [out_start, out_end) are whole frames
-but for a first one that is partly sent.
+Responsible for encoding frames, for the output buffer, and for the consumers that wait for it to
+drain. It must not know sockets, nor why a frame is sent. Invariant: the bytes in [out_start,
+out_end) are complete frames, of which the first may be partly sent.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -23,8 +23,8 @@ cdef extern from *:
     """#define FRAME_END 0xce"""
     int FRAME_END
 
-# Without `frame_max` yet, a frame may have this size (AMQP 0-9-1 4.2.3: at least 4096; RabbitMQ
-# takes 8192 before tuning, for long credentials).
+# The size of frames before connection.tune (AMQP 0-9-1 4.2.3: at least 4096; RabbitMQ allows 8192,
+# for long credentials).
 cdef enum:
     FRAME_MAX_UNTUNED = 8192
     SPARE_OUTPUTS_MAX = 16
@@ -40,7 +40,7 @@ cdef inline uint8_t *frame_head(uint8_t *p, uint8_t kind, uint16_t channel, uint
 cdef inline int write_delivered(
         Output out, uint16_t channel, const uint8_t *head, size_t head_len, uint64_t tag,
         bint redelivered, const Message *message) except -1:
-    """basic.deliver without its content."""
+    """Write basic.deliver without its content."""
     cdef size_t names_len = message.names_len
     cdef uint32_t size = <uint32_t> (head_len + 9 + names_len)
     cdef uint8_t *p = out.room(size + 8)
@@ -56,7 +56,7 @@ cdef inline int write_delivered(
 
 
 cdef class Output:
-    """What waits to be sent, and those who wait for that to become less."""
+    """The bytes to be sent to one peer, and the consumers that wait for them to drain."""
 
     def __cinit__(self, Connections connections not None, owner not None):
         self.connections = connections
@@ -92,7 +92,8 @@ cdef class Output:
         if self.out == NULL and size <= OUTPUT_USUAL_BYTES:
             if self.connections.spare_output_count:
                 self.connections.spare_output_count -= 1
-                self.out = <uint8_t *> self.connections.spare_outputs[self.connections.spare_output_count]
+                self.out = <uint8_t *> (
+                    self.connections.spare_outputs[self.connections.spare_output_count])
             else:
                 self.out = <uint8_t *> malloc(OUTPUT_USUAL_BYTES)
             if self.out == NULL:
@@ -112,7 +113,7 @@ cdef class Output:
         return self.out + self.out_end
 
     def outgoing(self):
-        """What to send now, valid until the next call of anything else here; None if nothing."""
+        """The bytes to send now, valid until any other call here; None: there are none."""
         self.touched = False
         if self.out_end == self.out_start:
             return None
@@ -120,7 +121,7 @@ cdef class Output:
             <char *> self.out + self.out_start, self.out_end - self.out_start, PyBUF_READ)
 
     cdef int sent(self, size_t count) except -1:
-        """The first `count` bytes of `outgoing` have left."""
+        """The first `count` bytes of `outgoing` were sent."""
         self.out_start += count
         self.connections.sent_bytes += count
         self.last_sent_ms = self.connections.clock.now_ms
@@ -137,7 +138,7 @@ cdef class Output:
         return 0
 
     cdef int resume_stalled(self) except -1:
-        """There is room again: those who waited for it may go on."""
+        """There is room again: resume the consumers that waited for it."""
         cdef Taker taker
         if self.stalled:
             stalled, self.stalled = self.stalled, {}
@@ -146,8 +147,11 @@ cdef class Output:
         return 0
 
     cdef int drop_buffers(self) except -1:
-        """Nothing will be sent any more. The memory goes at once: what else is left of a peer
-        refers to each other, and stays until Python looks for such."""
+        """Free the buffers; nothing is sent any more.
+
+        Not only when the object dies: connection, channels and consumers refer to each other, and
+        stay until the garbage collector runs.
+        """
         free(self.out)
         free(self.scratch)
         self.out = self.scratch = NULL
@@ -165,7 +169,7 @@ cdef class Output:
 
     cdef int write_content(self, uint16_t channel, const uint8_t *properties,
                            size_t properties_len, const uint8_t *body, size_t body_len) except -1:
-        """A content header frame and the body frames (AMQP 0-9-1 4.2.6)."""
+        """Write a content header frame and the body frames (AMQP 0-9-1 4.2.6)."""
         cdef size_t step = self.frame_max - 8, part
         cdef size_t frames = (body_len + step - 1) // step
         cdef uint8_t *p = self.room(20 + properties_len + frames * 8 + body_len)
@@ -190,7 +194,7 @@ cdef class Output:
 
     cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
                             uint64_t tag, bint redelivered, const Record *record) except -1:
-        """basic.deliver with content; `head` is class, method and the consumer tag, encoded."""
+        """Write basic.deliver with content; `head` is class, method and consumer tag, encoded."""
         cdef Message message = message_in(record)
         write_delivered(self, channel, head, head_len, tag, redelivered, &message)
         return self.write_content(channel, message.properties, message.properties_len,
@@ -199,21 +203,21 @@ cdef class Output:
     cdef int write_delivery_with(self, uint16_t channel, const uint8_t *head, size_t head_len,
                                  uint64_t tag, bint redelivered, const Record *record,
                                  const uint8_t *field, uint64_t value) except -1:
-        """The same, with a header in front of the message's own."""
+        """Write basic.deliver with content, with a header in front of the message's own."""
         cdef Message message = message_in(record)
         write_delivered(self, channel, head, head_len, tag, redelivered, &message)
         return self.write_content_with(channel, &message, field, value)
 
     cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
                                uint64_t tag, uint64_t offset, const Record *record) except -1:
-        """basic.deliver of a stream's message, with the header x-stream-offset."""
+        """Write basic.deliver of a stream's message, with the header x-stream-offset."""
         return self.write_delivery_with(channel, head, head_len, tag, False, record,
                                         STREAM_OFFSET_FIELD, offset)
 
     cdef int write_counted(self, uint16_t channel, const uint8_t *head, size_t head_len,
                            uint64_t tag, bint redelivered, const Record *record,
                            uint64_t count) except -1:
-        """basic.deliver with the header x-delivery-count: how often it came back before."""
+        """Write basic.deliver with the header x-delivery-count: the message's returns so far."""
         return self.write_delivery_with(channel, head, head_len, tag, redelivered, record,
                                         DELIVERY_COUNT_FIELD, count)
 
@@ -235,7 +239,7 @@ cdef class Output:
 
     cdef int write_got(self, uint16_t channel, uint64_t tag, bint redelivered, uint32_t left,
                        const Record *record, bint counted, uint64_t count) except -1:
-        """basic.get-ok with content; `counted` says whether it has the header of the count."""
+        """Write basic.get-ok with content; `counted`: with the header x-delivery-count."""
         cdef Message message = message_in(record)
         cdef size_t names_len = message.names_len
         cdef uint32_t size = <uint32_t> (4 + 9 + names_len + 4)
@@ -255,7 +259,7 @@ cdef class Output:
                                   message.body, message.body_len)
 
     cdef int write_heartbeat(self) except -1:
-        """An empty frame, so that the peer knows that we live (AMQP 0-9-1 4.2.7)."""
+        """Write a heartbeat frame (AMQP 0-9-1 4.2.7)."""
         cdef uint8_t *p = self.room(8)
         memcpy(p, <const char *> b"\x08\x00\x00\x00\x00\x00\x00\xce", 8)
         self.out_end += 8
@@ -263,7 +267,7 @@ cdef class Output:
 
     cdef int write_settled(self, uint16_t channel, uint16_t method, uint64_t tag,
                            bint multiple) except -1:
-        """basic.ack or basic.nack towards a publisher: a confirm."""
+        """Write basic.ack or basic.nack to a publisher: a confirm."""
         cdef uint8_t *p = self.room(21)
         p = frame_head(p, 1, channel, 13)
         store16(p, 60)

@@ -12,16 +12,16 @@ from leporid.engine.wire.record cimport Record
 
 cdef class StreamConsumer(Consumer):
     cdef Cursor cursor
-    cdef uint64_t wanted            # nothing below is delivered
+    cdef uint64_t wanted            # the offset that it was started at
     cdef bint waiting               # for credit, or for its output to drain
-    cdef Choice choice              # what it wants; None: everything
-    cdef uint64_t looked            # no summary rules out what comes before
-    cdef bint found                 # the cursor is at a message that it wants
-    cdef bint rejected              # something is to be read again by who comes next
-    cdef uint64_t rejected_offset   # the first of it
-    cdef public GroupRetries retries    # of its group, for what comes back; None: it has none
-    cdef dict returned              # what came back and is not kept yet: how, by offset; or None
-    cdef readonly uint64_t kept_generation
+    cdef Choice choice              # its filter; None: all messages
+    cdef uint64_t looked            # up to this offset the summaries were checked
+    cdef bint found                 # the cursor is at a message that matches
+    cdef bint rejected              # a message is to be read again by the next consumer
+    cdef uint64_t rejected_offset   # the first such message
+    cdef public GroupRetries retries    # of its group, for returned messages; None: there are none
+    cdef dict returned              # returned and not stored yet: offset -> how; or None
+    cdef readonly uint64_t kept_generation      # of the newest message stored in `retries`
     cdef int leave_to_next(self, uint64_t offset) except -1
     cdef uint64_t unsettled_offset(self) except? 0
 

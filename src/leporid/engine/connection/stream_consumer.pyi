@@ -1,5 +1,5 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of reader.pyx."""
+"""Types of stream_consumer.pyx."""
 
 from typing import Any, TypeAlias
 
@@ -13,31 +13,31 @@ class StreamConsumer(Consumer):
 
     @property
     def offset(self) -> int:
-        """Of the message that is next to be delivered."""
+        """The offset of the next message to be delivered."""
 
     @property
     def settled_offset(self) -> int:
-        """Everything below was delivered and settled, and nothing of it is to be read again."""
+        """All messages below it were settled, and none of them is to be read again."""
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether something that was delivered is not settled."""
+        """Whether a delivery is not settled."""
 
     retries: _GroupRetries | None
-    """Of its group, for what comes back; None: it has none."""
+    """Of its group, for returned messages; None: there are none."""
 
     @property
     def kept_generation(self) -> int:
-        """That of the newest message that came back and was kept; 0: there was none.
+        """The generation of the newest message stored in `retries`; 0: there was none.
 
         `settled_offset` must not be on disk before that generation is.
         """
 
     def withdraw_rejects(self) -> None:
-        """What was rejected a moment ago was not handled: it is for who reads next."""
+        """Leave recently rejected messages to the next consumer: they do not count as failed."""
 
     def keep_returned(self) -> None:
-        """Have all that came back kept now."""
+        """Store all returned messages now."""
 
     def start(self, offset: int) -> None:
-        """Where to begin; before it is attached."""
+        """Set the first offset, before it is attached."""

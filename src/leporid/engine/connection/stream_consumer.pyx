@@ -1,8 +1,8 @@
-"""A consumer of a stream: reads at its own pace, takes nothing out.
+"""A consumer of a stream: reads at its own pace, and removes nothing.
 
-Responsible for where one consumer is and for what it is sent. It keeps nothing of the stream but a
-place in it, and what it wants. Invariant: offsets are delivered in rising order; what is settled
-gives credit and nothing else.
+Responsible for the position of one consumer and for its deliveries. It must not keep anything of
+the stream but a cursor. Invariants: offsets are delivered in rising order; settling a delivery
+frees credit and changes nothing in the stream.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -15,7 +15,7 @@ from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.record cimport Record
 
 cdef enum:
-    RETURNED_MAX = 500              # kept at once when a reader ends
+    RETURNED_MAX = 500              # returned messages stored at once when a consumer ends
 
 
 cdef class StreamConsumer(Consumer):
@@ -26,18 +26,18 @@ cdef class StreamConsumer(Consumer):
                 f"unacked={self.unacked_count}>")
 
     def start(self, uint64_t offset):
-        """Where to begin; before it is attached. An offset that is not there yet is waited for."""
+        """Set the first offset, before it is attached; it may be one that does not exist yet."""
         self.wanted = offset
         (<Stream> self.queue).locate(offset, &self.cursor)
 
     @property
     def offset(self):
-        """Of the message that is next to be delivered."""
+        """The offset of the next message to be delivered."""
         return max(self.cursor.offset, self.wanted)
 
     @property
     def settled_offset(self):
-        """Everything below was delivered and settled, and nothing of it is to be read again."""
+        """All messages below it were settled, and none of them is to be read again."""
         cdef uint64_t least = self.unsettled_offset()
         if self.returned:
             least = min(least, min(self.returned))
@@ -45,14 +45,14 @@ cdef class StreamConsumer(Consumer):
 
     @property
     def has_unsettled(self):
-        """Whether something that was delivered is not settled."""
+        """Whether a delivery is not settled."""
         return bool(self.returned) or self.unsettled_offset() < self.offset
 
     def withdraw_rejects(self):
-        """What was rejected a moment ago was not handled: it is for who reads next.
+        """Leave recently rejected messages to the next consumer: they do not count as failed.
 
-        Its client cancels the consumer, or closes the channel, and some libraries reject before
-        that what they had not handed on.
+        The client cancels the consumer or closes the channel, and before that some libraries
+        reject deliveries that the application has not seen.
         """
         for offset, how in list((self.returned or {}).items()):
             if how == SETTLE_FAIL:
@@ -60,7 +60,8 @@ cdef class StreamConsumer(Consumer):
                 self.leave_to_next(offset)
 
     def keep_returned(self):
-        """Have all that came back kept now; what is too much for a turn is for who reads next."""
+        """Store all returned messages now; those beyond a turn's limit are left to the next
+        consumer."""
         cdef uint32_t left = RETURNED_MAX
         returned, self.returned = self.returned or {}, None
         for offset, how in returned.items():
@@ -71,17 +72,17 @@ cdef class StreamConsumer(Consumer):
                 self.leave_to_next(offset)
 
     cdef int leave_to_next(self, uint64_t offset) except -1:
-        """A message is to be read again by who comes next."""
+        """Leave a message to be read again by the next consumer."""
         if not self.rejected or offset < self.rejected_offset:
             self.rejected, self.rejected_offset = True, offset
         return 0
 
     cdef uint64_t unsettled_offset(self) except? 0:
-        """Of the first message that was delivered and is not settled; else of the next one."""
+        """The offset of the first unsettled delivery; without one, that of the next message."""
         cdef size_t at
         cdef uint64_t least = self.offset
         if not self.unacked_count:
-            return least  # others of the channel may have much that is unsettled
+            return least  # the channel's other consumers may have many unsettled deliveries
         for _, _, seq, consumer, _, _ in self.channel.tx_settles:
             if consumer is self:
                 least = min(least, <uint64_t> seq)  # until the transaction is committed
@@ -105,7 +106,7 @@ cdef class StreamConsumer(Consumer):
         return self.cursor.offset
 
     cdef int fill(self) except -1:
-        """Send what is there, while there is credit."""
+        """Deliver messages while there is credit; with a filter, have `scanning` search."""
         cdef Stream stream = <Stream> self.queue
         cdef Record *record
         if self.choice is not None:
@@ -126,10 +127,11 @@ cdef class StreamConsumer(Consumer):
         return 0
 
     cdef int64_t look_for(self, int64_t work) except? -1:
-        """Send what is wanted, while there is credit and work may be done; the rest of it.
+        """Deliver messages that match, while there is credit, spending up to `work`; returns the
+        rest, which is 0 or less if the search has to go on.
 
-        Nothing is left if it has to go on another time. Credit that it shares with others it asks
-        for only when it has found something, so that they do not wait for its search.
+        It asks for shared credit only when it has found a message, so that other consumers do not
+        wait for its search.
         """
         cdef Stream stream = <Stream> self.queue
         cdef Scan scan
@@ -159,7 +161,7 @@ cdef class StreamConsumer(Consumer):
 
 
 cdef inline int give(StreamConsumer self, Stream stream, const Record *record) except -1:
-    """Send the message that the cursor is at."""
+    """Deliver the message at the cursor."""
     cdef Channel channel = self.channel
     channel.delivery_tag += 1
     channel.queues.delivered += 1
@@ -179,5 +181,5 @@ cdef inline int give(StreamConsumer self, Stream stream, const Record *record) e
 
 
 cdef int send_next(StreamConsumer reader, Stream stream, const Record *record) except -1:
-    """Send the message that the cursor of a reader is at, of another kind than these."""
+    """Deliver the message at a consumer's cursor; for other modules."""
     return give(reader, stream, record)

@@ -1,4 +1,4 @@
-"""Channels with deliveries that nobody settles."""
+"""Timeouts of unsettled deliveries."""
 
 from libc.stdint cimport uint64_t
 
@@ -12,9 +12,9 @@ from leporid.engine.queue.timers cimport Timers
 
 cdef class Timeouts:
     cdef Connections connections
-    cdef Timers timers              # of channels: `seq` is the channel's number here
-    cdef dict channels              # those with consumers or unsettled deliveries, by that number
-    cdef uint64_t numbers
+    cdef Timers timers              # of channels: `seq` is a channel's watch_number
+    cdef dict channels              # with consumers or unsettled deliveries, by watch_number
+    cdef uint64_t numbers           # the last watch_number
     cdef int watch(self, Channel channel, uint64_t timeout_ms) except -1
     cdef int forget(self, Channel channel) except -1
     cdef int turn(self) except -1

@@ -7,6 +7,6 @@ from leporid.engine.connection.connections import Connections
 
 @final
 class Timeouts:
-    """The channels that have something to lose; used by the engine only."""
+    """Timeouts of unsettled deliveries; used by the engine only."""
 
     def __init__(self, connections: Connections) -> None: ...

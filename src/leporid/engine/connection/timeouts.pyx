@@ -1,10 +1,9 @@
-"""Consumer timeouts: what becomes of deliveries that nobody settles (RabbitMQ, consumer_timeout).
+"""Consumer timeouts: deliveries that stay unsettled for too long (RabbitMQ, consumer_timeout).
 
-Responsible for when a channel is looked at, and for what then happens to deliveries that are too
-old: the channel is closed, or the message alone goes back to its queue. It does not know who
-configured a timeout. A channel has one timer, which nothing on the way of a message touches: when
-it rings, the oldest delivery says when to look again. Invariant: no delivery of a watched channel
-is overdue before `ring_at_ms` of that channel.
+Responsible for when a channel is checked, and for its overdue deliveries: the channel is closed, or
+the message alone is requeued. It must not know who configured a timeout. A channel has one timer,
+which deliveries and acks do not touch: when it fires, the oldest delivery says when to check again.
+Invariant: no delivery of a watched channel is overdue before the channel's `ring_at_ms`.
 """
 
 from libc.stdint cimport uint64_t
@@ -21,14 +20,14 @@ from leporid.engine.wire.record cimport NO_LIMIT
 from leporid.amqp.errors import PreconditionFailed
 
 cdef enum:
-    LOOK_EVERY_MS = 20              # at a channel; a timeout of a millisecond costs no more
-    # Where timeouts of different lengths meet on a channel, all of its deliveries are gone through.
-    # So many of them cost it a millisecond of its precision, so that the broker is left its time.
+    LOOK_EVERY_MS = 20              # at most so often a channel is checked, however short a timeout
+    # If a channel has timeouts of different lengths, all of its deliveries are checked. Each so
+    # many of them delay its next check by a millisecond, so that the checks stay cheap.
     LOOKS_PER_MS = 5000
 
 
 cdef uint64_t timeout_of(Connections connections, Queue queue, Consumer consumer):
-    """The consumer's own, else its queue's, else everybody's; 0: none. Streams have none."""
+    """The consumer's timeout, else its queue's, else the default; 0: none. Streams have none."""
     if type(queue) is Stream:
         return 0
     if consumer is not None and consumer.timeout_ms != NO_LIMIT:
@@ -39,14 +38,14 @@ cdef uint64_t timeout_of(Connections connections, Queue queue, Consumer consumer
 
 
 cdef bint requeues_alone(Queue queue, Consumer consumer):
-    """Whether the message alone goes back."""
+    """Whether an overdue message is requeued and its channel stays open."""
     if consumer is not None and consumer.timeout_requeues >= 0:
         return consumer.timeout_requeues
     return queue.timeout_requeues
 
 
 cdef class Timeouts:
-    """The channels that have something to lose."""
+    """The channels with consumers or unsettled deliveries."""
 
     def __cinit__(self, Connections connections):
         self.connections = connections
@@ -57,7 +56,7 @@ cdef class Timeouts:
         return f"<Timeouts channels={len(self.channels)}>"
 
     cdef int watch(self, Channel channel, uint64_t timeout_ms) except -1:
-        """A channel may have a delivery, from now on, that may last so long; 0: for ever."""
+        """From now on a channel may have deliveries with this timeout; 0: none."""
         if not channel.watch_number:
             self.numbers += 1
             channel.watch_number = self.numbers
@@ -71,19 +70,19 @@ cdef class Timeouts:
         return 0
 
     cdef int forget(self, Channel channel) except -1:
-        """The channel ends, or has neither consumers nor deliveries."""
+        """A channel closes, or has neither consumers nor deliveries."""
         self.channels.pop(channel.watch_number, None)
         channel.watch_number = 0
         return 0
 
     cdef int turn(self) except -1:
-        """Look at the channels whose timer rings."""
+        """Check the channels whose timer fires."""
         cdef Timer timer
         cdef Channel channel
         if self.connections.queues.timeouts_changed:
             self.connections.queues.timeouts_changed = False
             for channel in list(self.channels.values()):
-                channel.timeout_least_ms = 0  # until all of its deliveries were gone through
+                channel.timeout_least_ms = 0  # unknown until all its deliveries were checked
                 self.look(channel)
         while self.timers.count and self.timers.heap[0].at_ms <= self.connections.clock.now_ms:
             timer = self.timers.pop()
@@ -93,7 +92,7 @@ cdef class Timeouts:
         return 0
 
     cdef int look(self, Channel channel) except -1:
-        """Deal with what is overdue on a channel, and set its timer again."""
+        """Handle the overdue deliveries of a channel, and set its timer again."""
         cdef Connections connections = self.connections
         cdef Consumer consumer
         cdef Queue queue
@@ -105,14 +104,14 @@ cdef class Timeouts:
             if timeout_ms and not consumer.no_ack:
                 least_ms = min(least_ms, timeout_ms)
         if least_ms != NO_LIMIT:
-            earliest_ms = connections.clock.now_ms + least_ms  # what is delivered from now on
+            earliest_ms = connections.clock.now_ms + least_ms  # for deliveries from now on
         channel.unacked.walks += 1
         while at < channel.unacked.end:
             entry = &channel.unacked.entries[at]
             at += 1
             if entry.queue == NULL:
                 continue
-            # Deliveries are in the order of their age: those to come are due no earlier than this.
+            # Deliveries are in the order of their age: later ones are due no earlier than this.
             if channel.timeout_least_ms and (
                     entry.since_ms + channel.timeout_least_ms >= earliest_ms):
                 break
@@ -157,6 +156,6 @@ cdef class Timeouts:
 
 
 cdef bint is_current(object given, Timer *timer) except -1:
-    """Whether a timer is that of a channel which has no earlier one."""
+    """Whether a timer is the one that a channel has set last."""
     cdef Channel channel = (<Timeouts> given).channels.get(timer.seq)
     return channel is not None and channel.ring_at_ms == timer.at_ms

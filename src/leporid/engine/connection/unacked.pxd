@@ -13,7 +13,7 @@ ctypedef struct UnackedDelivery:
 cdef class UnackedDeliveries:
     cdef UnackedDelivery *entries
     cdef size_t start, end, capacity, holes
-    cdef int walks                  # by place under way: until they end, no entry moves
+    cdef int walks                  # loops by index under way: until they end, no entry moves
     cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
                  uint64_t since_ms) except -1
     cdef ssize_t find(self, uint64_t tag)
@@ -25,6 +25,6 @@ cdef class UnackedDeliveries:
 
 cdef class LateAcks:
     cdef dict tags                  # not settled since; None until there is one
-    cdef uint64_t upto              # up to here, which ones is not known any more
+    cdef uint64_t upto              # tags up to here were forgotten: all count as requeued
     cdef int add(self, uint64_t tag) except -1
     cdef bint has(self, uint64_t tag) except -1

@@ -9,4 +9,4 @@ class UnackedDeliveries:
 
 @final
 class LateAcks:
-    """Deliveries that were taken back; used by the engine only."""
+    """Deliveries that were requeued and may be settled late; used by the engine only."""

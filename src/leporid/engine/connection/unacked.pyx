@@ -1,9 +1,9 @@
-"""Unacked deliveries of a channel: what it delivered and has not settled.
+"""The unacked deliveries of a channel, by delivery tag.
 
-It does not know what settling means. Entries are in order of their tags; a settled one leaves a
-hole that goes when the unacked needs room, so one old delivery does not keep the place of all that
-came after it; but not while somebody walks through it by place, who may cause deliveries.
-Invariant: tags rise; an entry with a queue is unsettled.
+Responsible for finding them. It must not know what settling does. Entries are in order of their
+tags. A settled one leaves a hole, which is removed when room is needed, so that one old delivery
+does not keep the memory of all later ones; but not during a loop by index, as its body may cause
+deliveries. Invariants: tags rise; an entry with a queue is unsettled.
 """
 
 from libc.stdint cimport uint64_t
@@ -13,7 +13,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 cdef enum:
-    # Of more than these, the oldest are not told from any other that is as old.
+    # Remembered exactly; of older tags, all count as requeued.
     LATE_ACKS_MAX = 4096
 
 
@@ -25,7 +25,7 @@ cdef class UnackedDeliveries:
         free(self.entries)
 
     cdef void forget(self):
-        """Let go of everything that is still here."""
+        """Drop the references of all entries."""
         cdef size_t at
         for at in range(self.start, self.end):
             if self.entries[at].queue != NULL:
@@ -36,7 +36,7 @@ cdef class UnackedDeliveries:
 
     cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
                  uint64_t since_ms) except -1:
-        """Enter a delivery whose tag is the highest so far."""
+        """Add a delivery whose tag is the highest so far."""
         cdef UnackedDelivery *entry
         cdef size_t kept = 0, at, count = self.end - self.start
         cdef void *grown
@@ -68,7 +68,7 @@ cdef class UnackedDeliveries:
         return 0
 
     cdef ssize_t find(self, uint64_t tag):
-        """Where an unsettled delivery stands; -1 when there is none of that tag."""
+        """The index of the unsettled delivery with a tag; -1: there is none."""
         cdef size_t low = self.start, high = self.end, middle
         if low == high or tag < self.entries[low].tag:
             return -1
@@ -82,12 +82,12 @@ cdef class UnackedDeliveries:
         return -1
 
     cdef ssize_t upto(self, uint64_t tag):
-        """Where the last delivery up to a tag stands, settled or not; -1 when there is none."""
+        """The index of the last delivery up to a tag, settled or not; -1: there is none."""
         cdef size_t low = self.above(tag)
         return <ssize_t> low - 1 if low > self.start else -1
 
     cdef size_t above(self, uint64_t tag) noexcept:
-        """Where the first delivery with a higher tag stands, settled or not."""
+        """The index of the first delivery with a higher tag, settled or not."""
         cdef size_t low = self.start, high = self.end, middle
         while low < high:
             middle = (low + high) // 2
@@ -98,7 +98,7 @@ cdef class UnackedDeliveries:
         return low
 
     cdef UnackedDelivery take(self, size_t at):
-        """Make a hole; the caller owns the references of what is returned."""
+        """Take an entry out, leaving a hole; the caller owns the entry's references."""
         cdef UnackedDelivery taken = self.entries[at]
         self.entries[at].queue = NULL
         self.entries[at].consumer = NULL
@@ -106,7 +106,7 @@ cdef class UnackedDeliveries:
         return taken
 
     cdef void trim(self):
-        """Forget the holes before the oldest unsettled delivery."""
+        """Remove the holes before the oldest unsettled delivery."""
         while self.start < self.end and self.entries[self.start].queue == NULL:
             self.start += 1
             self.holes -= 1
@@ -115,13 +115,14 @@ cdef class UnackedDeliveries:
 
 
 cdef class LateAcks:
-    """Deliveries that were taken back, each of which may be settled late: once, that is no fault.
+    """Deliveries that were requeued without the client's doing; settling one late, once, is no
+    fault.
 
-    What it remembers has a bound; beyond, it forgives more than was taken back, never less.
+    The memory of them is bounded; beyond, more late acks are tolerated than there can be.
     """
 
     cdef int add(self, uint64_t tag) except -1:
-        """A delivery is taken back."""
+        """A delivery was requeued."""
         if self.tags is None:
             self.tags = {}
         self.tags[tag] = None
@@ -132,7 +133,7 @@ cdef class LateAcks:
         return 0
 
     cdef bint has(self, uint64_t tag) except -1:
-        """Whether a delivery was taken back that is being settled now."""
+        """Whether a delivery that is being settled was requeued before."""
         if self.tags is None:
             return False
         if tag not in self.tags:

@@ -1,1 +1,1 @@
-"""Queues that nobody declares: what waits in them is sent on by the broker itself."""
+"""Hidden queues, whose messages the broker itself republishes."""

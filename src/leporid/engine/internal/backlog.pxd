@@ -1,4 +1,4 @@
-"""What the broker sends to a queue that is full waits for room."""
+"""Messages from the broker itself that wait for room in a full queue."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -9,8 +9,8 @@ from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.queue cimport Queue
 
 cdef enum:
-    # Of one queue: some 25 MB of memory for the entries, and as many bytes of bodies as a log or,
-    # for transient messages, memory should have to spare for a queue that is full as it is.
+    # For each queue: some 25 MB of memory for the entries, and as many bytes of bodies as the log,
+    # or memory for transient messages, can spare for a queue that is full.
     BACKLOG_MESSAGES_MAX = 1_000_000
     BACKLOG_BYTES_MAX = 512 * 1024 * 1024
     WAITING_MS_MAX = 24 * 3600 * 1000
@@ -19,8 +19,8 @@ cdef enum:
 
 cdef class Backlog(TimedQueue):
     cdef Publishing publishing
-    cdef Queue queue                    # that it is of
-    cdef uint64_t pause_ms
+    cdef Queue queue                    # the full queue
+    cdef uint64_t pause_ms              # until the next try
     cdef bint admits(self, uint32_t body_len) except -1
     cdef bint fits(self, uint32_t body_len)
     cdef int give_up(self, uint64_t seq, Slot *slot, str reason) except -1

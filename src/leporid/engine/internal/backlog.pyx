@@ -1,14 +1,14 @@
-"""The backlog of a queue: what the broker itself sends to it while it is full and refuses more.
+"""The backlog of a queue: messages from the broker itself that it refused because it was full.
 
-Such a message (a delayed one that is due, a dead letter, one that a filter class let pass) has no
-publisher who could be told. It waits here, in order, until there is room: `wake` is called when
-the queue has delivered something, and a timer sees the rest. It does not know why a message was
-sent.
+Responsible for keeping such messages (a delayed one that is due, a dead letter, one that a filter
+class let pass), which have no publisher that could be told. They wait here, in order, until there
+is room: `wake` is called when the queue has delivered a message, and a timer does the rest. It must
+not know why a message was sent.
 
-A hidden queue, so that the log, replay, cleaning and checks treat what waits as they treat any
-message; replay makes it when it meets its id. Invariants: a message enters the queue and leaves
-the backlog in one transaction; messages beyond the limits, and those that waited too long, are
-counted by `given_up` of the queue.
+It is a hidden queue, so that log, replay, cleaning and checks treat its messages as any others;
+replay makes it when it finds its id. Invariants: a message enters the queue and leaves the backlog
+in one transaction; messages that are dropped, over the limits or after too long a time, are
+reported to `given_up` of the queue.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -22,7 +22,7 @@ from leporid.engine.wire.record cimport Message, Record, message_in, properties_
 
 
 cdef Backlog make_backlog(Publishing publishing, Queue queue):
-    """The backlog of a queue that has none."""
+    """Make the backlog of a queue that has none."""
     cdef Backlog backlog = Backlog(
         queue.queues, queue.id | BACKLOG_BIT, queue.name, queue.durable)
     backlog.publishing, backlog.queue = publishing, queue
@@ -30,7 +30,7 @@ cdef Backlog make_backlog(Publishing publishing, Queue queue):
 
 
 cdef class Backlog(TimedQueue):
-    """What waits for room in one queue; made by `make_backlog`."""
+    """The messages that wait for room in one queue; made by `make_backlog`."""
 
     def __cinit__(self, *_):
         self.pause_ms = PAUSE_MIN_MS
@@ -38,10 +38,10 @@ cdef class Backlog(TimedQueue):
     def __repr__(self):
         return f"<Backlog {self.name!r} ready={self.ready_count}>"
 
-    # ------------------------------------------------------------- coming
+    # ------------------------------------------------------------- entering
 
     cdef bint admits(self, uint32_t body_len) except -1:
-        """Whether a message may wait here; if not, that is counted."""
+        """Whether a message may wait here; if not, that is reported."""
         if not self.fits(body_len):
             self.note_given_up("too_large")
             return False
@@ -52,30 +52,32 @@ cdef class Backlog(TimedQueue):
         return True
 
     cdef bint fits(self, uint32_t body_len):
-        """Whether the queue could take such a message if it was empty."""
+        """Whether the queue could take a message of this size if it was empty."""
         return self.queue.overflow != REJECT_PUBLISH or (
             self.queue.length_limit > 0 and body_len <= self.queue.bytes_limit)
 
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
         Queue.push(self, position, body_len, priority)
-        # Not a timer of the queues': `turn` looks at the head only, which is there the longest.
-        self.index.slot_of(self.next_seq - 1).expires_at_ms = self.queues.clock.now_ms + WAITING_MS_MAX
+        # It has no timer: `turn` checks the head only, which has waited longest.
+        self.index.slot_of(self.next_seq - 1).expires_at_ms = (
+            self.queues.clock.now_ms + WAITING_MS_MAX)
         self.wake()
         return 0
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
-        """Time to live begins when a message enters the queue."""
+        """The time to live begins when a message enters the queue."""
         return 0
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
         cdef Slot *slot = self.index.slot_of(seq)
         cdef uint64_t over_ms = self.logs.record(position).timestamp_ms + WAITING_MS_MAX
         slot.deliveries = 0
-        slot.expires_at_ms = self.queues.clock.now_ms + max(over_ms, self.queues.clock.wall_ms + 1) \
-            - self.queues.clock.wall_ms
+        slot.expires_at_ms = (
+            self.queues.clock.now_ms
+            + max(over_ms, self.queues.clock.wall_ms + 1) - self.queues.clock.wall_ms)
         return 0
 
-    # ------------------------------------------------------------- going
+    # ------------------------------------------------------------- sending
 
     cdef void wake(self):
         """The queue may have room."""
@@ -87,7 +89,7 @@ cdef class Backlog(TimedQueue):
             self.set_alarm(self.queues.clock.now_ms + self.pause_ms)
 
     cdef bint turn(self, size_t most) except -1:
-        """Send what there is room for, up to `most`; returns whether there is more."""
+        """Send messages that there is room for, up to `most`; returns whether there are more."""
         cdef uint64_t seq = 0
         cdef size_t left = most
         cdef Slot *slot = self.head(&seq)
@@ -116,7 +118,7 @@ cdef class Backlog(TimedQueue):
         return False
 
     cdef Slot *head(self, uint64_t *seq):
-        """The message that waits the longest; NULL without one."""
+        """The message that has waited longest; NULL without one."""
         cdef Slot *slot
         while self.head_seq < self.next_seq:
             slot = self.index.slot_of(self.head_seq)
@@ -131,7 +133,7 @@ cdef class Backlog(TimedQueue):
         return NULL
 
     cdef int send(self, uint64_t seq, Slot *slot) except -1:
-        """Have the queue take a message; if it is full, it makes a dead letter of it."""
+        """Republish a message to the queue; if it is full, it dead-letters the message."""
         cdef const Record *record = self.logs.record(slot.position)
         cdef Message message = message_in(record)
         cdef Route route = make_route([self.queue])
@@ -151,5 +153,5 @@ cdef class Backlog(TimedQueue):
         return 0
 
     cdef int forget(self, uint64_t seq, Slot *slot) except -1:
-        slot.expires_at_ms = 0          # no timer of the queues' is its own
+        slot.expires_at_ms = 0          # it has no timer in `queues`
         return Queue.forget(self, seq, slot)

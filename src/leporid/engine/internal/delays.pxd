@@ -14,21 +14,21 @@ from leporid.engine.wire.text cimport Bytes
 
 cdef class Delays(TimedQueue):
     cdef Publishing publishing
-    cdef readonly uint64_t fired        # since the start, and so are the next two
+    cdef readonly uint64_t fired        # messages since the start, as are the next two
     cdef readonly uint64_t cancelled
     cdef readonly uint64_t unroutable   # of those that were fired
     cdef RouteCache routes              # of the exchange
     cdef object routed                  # (exchange, keys, properties) -> queues
-    cdef object elsewhere               # the same, of the alternate exchange
-    cdef public object on_unroutable    # (): told when something came to no queue; or None
-    cdef Route route                    # to here and nowhere else, for publishes
+    cdef object elsewhere               # the same for the alternate exchange
+    cdef public object on_unroutable    # (): called when a message was unroutable; or None
+    cdef Route route                    # to this queue alone
     cdef Timers due                     # of every entry, and of some that are gone
     cdef Bytes scratch
     cdef int arm(self, uint64_t seq, uint64_t came_ms, const Props *props) except -1
     cdef uint64_t on_clock(self, uint64_t due_ms)
     cdef int prune_due(self) except -1
     cdef int fire(self, uint64_t seq, Slot *slot) except -1
-    cdef Route way(self, const Message *message, list keys)
+    cdef Route current_route(self, const Message *message, list keys)
     cdef uint64_t due_of(self, const Slot *slot) except? 0
     cdef bint waits(self, uint64_t seq, uint64_t at_ms)
     cdef list first(self, size_t limit)

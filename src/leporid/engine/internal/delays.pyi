@@ -6,36 +6,36 @@ from collections.abc import Callable
 from leporid.engine.queue.timed_queue import TimedQueue
 
 def delay_of(raw: bytes) -> int:
-    """How long an x-delayed-message exchange keeps a message with these properties; 0: it does not.
+    """How long an x-delayed-message exchange delays a message with these properties; 0: not at all.
 
     Raises:
-        PreconditionFailed: longer than anything may be kept.
+        PreconditionFailed: the delay is longer than the limit.
     """
 
 class Delays(TimedQueue):
-    """Made by `Engine.delays`."""
+    """The delayed messages of one exchange; made by `Engine.delays`."""
 
     on_unroutable: Callable[[], None] | None
-    """Called for each message that came to no queue when it was due."""
+    """Called for each message that was unroutable when it was due."""
 
     @property
     def fired(self) -> int:
-        """Messages that went their way, since the start."""
+        """Messages that were published when they were due, since the start."""
 
     @property
     def cancelled(self) -> int: ...
     @property
     def unroutable(self) -> int:
-        """Of those that were fired: there was no queue for them."""
+        """Fired messages that were routed to no queue."""
 
     def message(self, seq: int) -> tuple[int, int, str, str, int, bytes] | None:
-        """(due_ms, came_ms, exchange, key, body_bytes, properties) of what waits under a number."""
+        """(due_ms, came_ms, exchange, key, body_bytes, properties) of a waiting message."""
 
     def content(self, seq: int) -> tuple[bytes, bytes]:
-        """(properties, body) of what waits under a number, which must be there."""
+        """(properties, body) of a waiting message, which must exist."""
 
     def cancel(self, seq: int) -> bool:
-        """Drop what waits under a number; returns whether it was there."""
+        """Drop a waiting message; returns whether there was one."""
 
     def upcoming(self, limit: int, after: tuple[int, int] | None = None) -> list[int]:
-        """The numbers of what is due next; `after` is (due_ms, number) of the last one known."""
+        """The numbers of the next messages; `after` is (due_ms, number) of the last one listed."""

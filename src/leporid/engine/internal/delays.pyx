@@ -1,12 +1,12 @@
 """Delayed messages: those of one exchange that wait until they are due.
 
-A hidden queue, so that the log, replay, cleaning and checks treat what waits as they treat any
-message; only what leaves it does so by time. When an entry is due its message goes through the
-exchange like one that is published now, and ends in the same transaction: a crash neither loses
-nor doubles it. It does not know exchanges or bindings: `routes` and `routed` do.
+Responsible for when a message is due, and for publishing it then through its exchange. It is a
+hidden queue, so that log, replay, cleaning and checks treat its messages as any others. The publish
+and the settle of the entry are one transaction: a crash neither loses nor duplicates the message.
+It must not know exchanges or bindings: `routes` and `routed` do.
 
-Invariants: an entry's moment follows from its record alone, so that replay needs nothing else;
-at most one timer counts for each of these queues, whatever waits in it.
+Invariants: an entry's due time follows from its record alone, so that replay needs nothing else;
+the queue has at most one current timer, however many messages wait.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -43,21 +43,23 @@ cdef extern from *:
     #define PAST_MS (1ull << 50)
     #define FAR_MS (1ull << 60)
     """
-    uint64_t PAST_MS        # added to moments here: one may lie before the clock began
-    uint64_t FAR_MS         # later than anything is due
+    uint64_t PAST_MS        # added to due times here, which may be before the clock's zero
+    uint64_t FAR_MS         # later than any due time
 
 cdef enum:
-    STALE_SLACK = 1024          # of entries that are gone, before it is worth looking for them
+    STALE_SLACK = 1024          # timers of entries that are gone, before the heap is pruned
     # Clocks are cut to whole milliseconds: without one more, a message could be early by a part.
     CLOCK_STEP_MS = 1
     PERSISTENT = 2
 
 
 cdef Route postponed(RouteCache routes, const Props *props, uint64_t came_ms):
-    """Where a message is kept that is not due yet; None: it goes its way now.
+    """The route of a message to the delays of its exchange; None: it is routed now.
 
     Args:
         routes: of the exchange that it was published to.
+        props: the message's properties.
+        came_ms: when it was published.
     """
     cdef int64_t due_ms
     cdef int when
@@ -78,17 +80,17 @@ cdef Route postponed(RouteCache routes, const Props *props, uint64_t came_ms):
 
 
 def delay_of(bytes raw not None):
-    """How long an x-delayed-message exchange keeps a message with these properties; 0: it does not.
+    """How long an x-delayed-message exchange delays a message with these properties; 0: not at all.
 
     Raises:
-        PreconditionFailed: longer than anything may be kept.
+        PreconditionFailed: the delay is longer than the limit.
     """
     cdef Props props
     cdef int64_t due_ms
     cdef int when
     if walk_properties(<const uint8_t *> PyBytes_AS_STRING(raw), len(raw), &props):
         return 0
-    # A moment that had not come yet was waited for where the message was published.
+    # Of x-deliver-at the exchange has taken care that the message was published to.
     when = find_delay(&props, 0, &due_ms)
     if when == WHEN_TOO_FAR:
         raise invalid_moment(props.headers[:props.headers_len], "x-delay", True)
@@ -109,13 +111,13 @@ cdef class Delays(TimedQueue):
     def __repr__(self):
         return f"<Delays {self.name!r} count={self.ready_count}>"
 
-    # ------------------------------------------------------------- coming
+    # ------------------------------------------------------------- entering
 
     cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
                             Producer producer, uint64_t sequence) except -1:
-        """Keep a message until it is due.
+        """Append a message, until it is due.
 
-        It is kept on disk whatever its delivery mode, as a delay is a promise for later; its
+        It is stored on disk whatever its delivery mode, as a delay is a promise for later; its
         time to live begins when it enters a queue.
         """
         cdef Props lasting = props[0]
@@ -127,7 +129,7 @@ cdef class Delays(TimedQueue):
         return 0
 
     cdef int arm(self, uint64_t seq, uint64_t came_ms, const Props *props) except -1:
-        """Note when an entry is due."""
+        """Set the timer of an entry."""
         cdef int64_t due_ms = 0
         cdef Slot *slot = self.index.slot_of(seq)
         if find_due(props, came_ms, self.routes.delaying, &due_ms) == WHEN_NOW:
@@ -137,11 +139,12 @@ cdef class Delays(TimedQueue):
         return self.due.push(slot.expires_at_ms, self.id, seq)
 
     cdef uint64_t on_clock(self, uint64_t due_ms):
-        """A moment in Unix time on the clock that never jumps; what is overdue has its order."""
-        return PAST_MS + self.queues.clock.now_ms + CLOCK_STEP_MS + due_ms - self.queues.clock.wall_ms
+        """A Unix time on the clock that never jumps; overdue messages keep their order."""
+        return (PAST_MS + self.queues.clock.now_ms + CLOCK_STEP_MS
+                + due_ms - self.queues.clock.wall_ms)
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
-        """The same for one that comes back from the log; all are armed before the first `wake`."""
+        """Set the timer of a restored entry; all are set before the first `wake`."""
         cdef const Record *record = self.logs.record(position)
         cdef Props props
         self.index.slot_of(seq).deliveries = 0
@@ -149,25 +152,25 @@ cdef class Delays(TimedQueue):
         return self.arm(seq, record.timestamp_ms, &props)
 
     cdef void wake(self):
-        """Have `turn` called when the first is due."""
+        """Have `turn` called when the first message is due."""
         if self.due.count:
             self.set_alarm(max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS)
 
     cdef bint waits(self, uint64_t seq, uint64_t at_ms):
-        """Whether there is an entry that is due then."""
+        """Whether a timer is that of an entry that still waits."""
         cdef Slot *slot = self.index.slot_of(seq)
         return slot != NULL and slot.state == READY and slot.expires_at_ms == at_ms
 
     cdef int prune_due(self) except -1:
-        """Forget the moments of entries that are gone, if there are many."""
+        """Prune timers of entries that are gone, if there are many."""
         if self.due.count > STALE_SLACK + self.ready_count + self.ready_count // 4:
             self.due.prune(still_waits, self)
         return 0
 
-    # ------------------------------------------------------------- going
+    # ------------------------------------------------------------- sending
 
     cdef bint turn(self, size_t most) except -1:
-        """Send up to `most` that are due on their way; returns whether there are more."""
+        """Publish up to `most` messages that are due; returns whether there are more."""
         cdef Timer due
         while self.due.count and self.due.heap[0].at_ms <= PAST_MS + self.queues.clock.now_ms:
             if not most:
@@ -181,7 +184,7 @@ cdef class Delays(TimedQueue):
         return False
 
     cdef int fire(self, uint64_t seq, Slot *slot) except -1:
-        """Publish a message whose time has come, and end its entry."""
+        """Publish a message that is due, and settle its entry."""
         cdef const Record *record = self.logs.record(slot.position)
         cdef Message message = message_in(record)
         cdef Props props
@@ -191,7 +194,7 @@ cdef class Delays(TimedQueue):
         cdef uint8_t *to
         cdef int mark
         properties_in(record, &props)
-        # Negative, both say that they are over, wherever the message goes from here.
+        # A negative value says that the delay is over, wherever the message goes from here.
         self.scratch.used = 0
         if bytes_room(&self.scratch, 2 * message.properties_len + 3 * NEGATED_BYTES):
             raise MemoryError("no memory for the properties of a delayed message")
@@ -208,7 +211,7 @@ cdef class Delays(TimedQueue):
             set_properties(&message, changed)
             keys = [routing_key(&message), *keys]
             walk_properties(message.properties, message.properties_len, &props)
-        route = self.way(&message, keys)
+        route = self.current_route(&message, keys)
         route = self.publishing.republish(self, seq, route, &message, &props, self.elsewhere, keys)
         self.fired += 1
         if route is None or (route.unroutable and not route.refused and not route.duplicate):
@@ -217,15 +220,15 @@ cdef class Delays(TimedQueue):
                 self.on_unroutable()
         return 0
 
-    cdef Route way(self, const Message *message, list keys):
-        """Where a message goes; `keys` if it has several. None: nobody knows, and nobody can be
-        told."""
+    cdef Route current_route(self, const Message *message, list keys):
+        """The route of a message now; `keys` if it has several. None: routing failed, and there is
+        no publisher to be told."""
         cdef const uint8_t *key = key_in(message)
         if keys is None and self.routes.cacheable:
             try:
                 return self.routes.route_of(message, key + 1, key[0])
             except Fault:
-                # An exchange asks publishers for strict keys, and this came from one above.
+                # The exchange refuses this key from publishers; the message came from another one.
                 pass
         try:
             return make_route(self.routed(
@@ -235,18 +238,18 @@ cdef class Delays(TimedQueue):
             return None
 
     cdef int forget(self, uint64_t seq, Slot *slot) except -1:
-        slot.expires_at_ms = 0          # no timer of the queues' is its own
+        slot.expires_at_ms = 0          # it has no timer in `queues`
         return Queue.forget(self, seq, slot)
 
     def retire(self):
-        """The exchange was deleted, and what waited goes with it; returns how many that were."""
+        """The exchange was deleted: drop every message; returns how many there were."""
         self.due = Timers()
         return TimedQueue.retire(self)
 
-    # ------------------------------------------------------------- what the control plane asks
+    # ------------------------------------------------------------- called by the control plane
 
     cdef uint64_t due_of(self, const Slot *slot) except? 0:
-        """When an entry is due, in Unix time; the same in every run of the broker."""
+        """When an entry is due, in Unix time; it does not change with a restart."""
         cdef const Record *record = self.logs.record(slot.position)
         cdef Props props
         cdef int64_t due_ms = 0
@@ -256,8 +259,8 @@ cdef class Delays(TimedQueue):
         return <uint64_t> due_ms
 
     def message(self, uint64_t seq):
-        """(due_ms, came_ms, exchange, key, body_bytes, properties) of what waits under a number;
-        None without one."""
+        """(due_ms, came_ms, exchange, key, body_bytes, properties) of the waiting message with a
+        sequence number; None: there is none."""
         cdef Slot *slot = self.index.slot_of(seq)
         cdef const Record *record
         cdef Message message
@@ -269,13 +272,13 @@ cdef class Delays(TimedQueue):
                 readable(routing_key(&message)), record.body_len, properties_bytes(&message))
 
     def content(self, uint64_t seq):
-        """(properties, body) of what waits under a number, which must be there."""
+        """(properties, body) of the waiting message with a sequence number; there must be one."""
         cdef Message message = message_in(
             self.logs.record(self.index.slot_of(seq).position))
         return properties_bytes(&message), body_bytes(&message)
 
     def cancel(self, uint64_t seq):
-        """Drop what waits under a number; returns whether it was there."""
+        """Drop the waiting message with a sequence number; returns whether there was one."""
         cdef Slot *slot = self.index.slot_of(seq)
         if slot == NULL or slot.state != READY:
             return False
@@ -285,10 +288,11 @@ cdef class Delays(TimedQueue):
         return True
 
     def upcoming(self, size_t limit, after=None):
-        """The numbers of what is due next, in the order in which it will be fired.
+        """The sequence numbers of the messages that are due next, in order.
 
         Args:
-            after: (due_ms, number) of the last one that is known already; it may be gone.
+            limit: at most so many.
+            after: (due_ms, number) of the last one listed before; it may be gone.
         """
         cdef uint64_t due_ms, seq, at_ms
         cdef Slot *slot
@@ -300,12 +304,12 @@ cdef class Delays(TimedQueue):
         slot = self.index.slot_of(seq)
         if slot != NULL and slot.state == READY and self.due_of(slot) == due_ms:
             return self.following(limit, slot.expires_at_ms, seq)
-        # Both clocks are cut to milliseconds, so where it stood is known to one or two.
+        # Both clocks are cut to milliseconds, so its place is known to one or two of them.
         at_ms = self.on_clock(min(due_ms, FAR_MS)) - 2 * CLOCK_STEP_MS
         return self.following(limit, at_ms, 0)
 
     cdef list first(self, size_t limit):
-        """Best first from the top of the heap, whose rest is never looked at."""
+        """The first ones, by a best-first search from the top of the heap."""
         cdef size_t at
         cdef list found = [], open = []
         if self.due.count:
@@ -319,13 +323,13 @@ cdef class Delays(TimedQueue):
         return found
 
     cdef list following(self, size_t limit, uint64_t at_ms, uint64_t seq):
-        """The first that come after a moment. What was listed before is passed over, and of the
-        rest of the heap no more is looked at than may be among them."""
+        """The first ones after a time and number. Subtrees of the heap are skipped that are later
+        than the last one found."""
         cdef size_t at, depth = 1
-        cdef size_t[2 * 64] path        # two places for each level
+        cdef size_t[2 * 64] path        # two nodes for each level
         cdef Timer *due
         cdef uint64_t last_ms = ~<uint64_t> 0, last_seq = ~<uint64_t> 0
-        cdef list kept = []             # a heap, the last of them first
+        cdef list kept = []             # a heap, latest first
         path[0] = 0
         while depth:
             depth -= 1
@@ -334,7 +338,7 @@ cdef class Delays(TimedQueue):
                 continue
             due = &self.due.heap[at]
             if due.at_ms > last_ms or (due.at_ms == last_ms and due.seq >= last_seq):
-                continue                # and so is all that is below
+                continue                # as is the whole subtree
             path[depth], path[depth + 1] = 2 * at + 2, 2 * at + 1
             depth += 2
             if due.at_ms < at_ms or (due.at_ms == at_ms and due.seq <= seq):
@@ -355,5 +359,5 @@ cdef bint still_waits(object given, Timer *timer) except -1:
 
 
 cdef str readable(str text):
-    """For people: bytes that are no UTF-8 as a sign."""
+    """For display: bytes that are not UTF-8 are replaced."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

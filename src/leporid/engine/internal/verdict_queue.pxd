@@ -12,16 +12,16 @@ from leporid.engine.wire.record cimport Record
 cdef class VerdictQueue(Queue):
     cdef Publishing publishing
     cdef Verdicts verdicts
-    cdef readonly uint64_t passed       # since the start, and so are the next two
+    cdef readonly uint64_t passed       # messages since the start, as are the next two
     cdef readonly uint64_t dropped
     cdef readonly uint64_t unroutable   # of those that passed
     cdef readonly bint judging          # a batch is out
     cdef object routed                  # (exchange, keys, properties) -> queues; None: to `way`
-    cdef object elsewhere               # the same, of the alternate exchange; None: there is none
-    cdef Route way
-    cdef list asked                     # the numbers of the batch that is out
-    cdef dict had                       # by number: who got it by somebody else's verdict
-    cdef int go_on(self, uint64_t seq, Slot *slot) except -1
+    cdef object elsewhere               # the same for the alternate exchange; None: there is none
+    cdef Route way                      # to the binding's queue; None: to `routed`
+    cdef list asked                     # sequence numbers of the batch that is out
+    cdef dict had                       # number -> ids of queues that have it by another verdict
+    cdef int forward(self, uint64_t seq, Slot *slot) except -1
     cdef list others_of(self, const Record *record)
-    cdef Route without_those_who_had_it(self, uint64_t seq, const Record *record, Route route)
+    cdef Route without_holders(self, uint64_t seq, const Record *record, Route route)
     cdef int note_had(self, uint64_t seq, set queues) except -1

@@ -1,10 +1,10 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of staging.pyx."""
+"""Types of verdict_queue.pyx."""
 
 from leporid.engine.queue.queue import Queue
 
 class VerdictQueue(Queue):
-    """Made by `Engine.staging`."""
+    """The messages that wait for one binding; made by `Engine.verdict_queue`."""
 
     @property
     def passed(self) -> int:
@@ -16,17 +16,17 @@ class VerdictQueue(Queue):
 
     @property
     def unroutable(self) -> int:
-        """Of those that passed: there was no queue for them."""
+        """Messages that passed and were routed to no queue."""
 
     @property
     def judging(self) -> bool:
         """Whether a batch is out."""
 
     def batch(self, most: int, bytes_max: int) -> tuple[bytes, int] | None:
-        """The next messages as a frame for the filter server, and how many; None without any."""
+        """The next messages as a frame for the filter server, and their number; None: none."""
 
     def judged(self, verdicts: bytes) -> None:
-        """The batch is judged: what has a 1 goes on, in order, the rest ends."""
+        """The verdicts of the batch: messages with a 1 are republished, others dropped."""
 
     def give_back(self) -> None:
-        """Nobody judged what is left of the batch: it waits again, in its place."""
+        """There are no verdicts for the rest of the batch: it waits again, in its place."""

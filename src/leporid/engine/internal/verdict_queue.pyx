@@ -1,14 +1,14 @@
-"""VerdictQueue: messages of one binding that wait for the verdicts of a filter class.
+"""The messages of one binding that wait for the verdicts of a filter class.
 
-A hidden queue, so that the log, replay, cleaning and checks treat what waits as they treat any
-message. Whoever asks the class takes a batch from the head and comes back with verdicts: what
-passes goes on to the destination of the binding, and ends here in the same transaction; the rest
-ends. It does not know who judges, nor bindings.
+Responsible for a hidden queue, so that log, replay, cleaning and checks treat its messages as any
+others. The server takes a `batch` from the head and calls `judged` with the verdicts: a message
+that passes is republished to the destination of the binding and settled here, in one transaction;
+the others are settled. It must not know who judges, nor bindings.
 
-Invariants: at most one batch is out, so what passes keeps its order; a message without a verdict
-stays; time to live begins where a message goes, not here; a queue gets a message once, also if
-several classes let it pass, or it had it without a verdict: the record names all who have it, and
-whoever lets it pass tells the others who are asked about it.
+Invariants: at most one batch is out, so messages that pass keep their order; a message without a
+verdict stays; the time to live begins at the destination; a queue gets a message once, also if
+several classes let it pass, or it got the message without a verdict: the record names all queues
+that have it, and the first verdict that lets it pass is noted in the other verdict queues.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -31,18 +31,18 @@ from leporid.engine.wire.rewrites import copies_of
 
 
 cdef class VerdictQueue(Queue):
-    """What waits for one binding; made by `Engine.verdict_queue`."""
+    """The messages that wait for one binding; made by `Engine.verdict_queue`."""
 
     def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
         self.asked = []
         self.had = {}
-        self.limited = True             # so that `push` wakes: whatever comes must be judged
+        self.limited = True             # so that `push` calls `wake`
 
     def __repr__(self):
         return f"<VerdictQueue {self.name!r} ready={self.ready_count} judging={len(self.asked)}>"
 
     cdef void wake(self):
-        """Have whoever asks the class know that there is something."""
+        """Have the server ask the class: there are messages."""
         if self.ready_count:
             self.verdicts.asking[self] = None
 
@@ -56,7 +56,7 @@ cdef class VerdictQueue(Queue):
     # ------------------------------------------------------------- batches
 
     def batch(self, size_t most, size_t bytes_max):
-        """The next messages as a frame for the filter server, and how many; None without any.
+        """The next messages as a frame for the filter server, and their number; None: no messages.
 
         They wait for `judged` or `give_back`. There are at most `most` of them, and none is added
         once there are `bytes_max` bytes.
@@ -83,7 +83,7 @@ cdef class VerdictQueue(Queue):
         return frame, batch.count
 
     def judged(self, bytes verdicts not None):
-        """The batch is judged: what has a 1 goes on, in order, the rest ends."""
+        """The verdicts of the batch: messages with a 1 are republished, in order, others dropped."""
         cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
         cdef Slot *slot
         cdef uint64_t seq
@@ -91,26 +91,26 @@ cdef class VerdictQueue(Queue):
         if len(verdicts) != len(self.asked):
             raise ValueError(f"{len(verdicts)} verdicts for {len(self.asked)} messages")
         if self.way is not None:
-            # Anew: the queue's limits may have been set since.
+            # A new route, as the queue's limits may have been set since.
             self.way = make_route(all_queues(self.way))
         try:
             for seq in self.asked:
                 slot = self.index.slot_of(seq)
                 if slot != NULL and slot.state == UNACKED:
                     if verdict[done]:
-                        self.go_on(seq, slot)
+                        self.forward(seq, slot)
                     else:
                         self.dropped += 1
                         self.had.pop(seq, None)
                         self.settle(seq, slot)
                 done += 1
         finally:
-            # All of them, unless there is a defect: then those that are left are asked about again.
+            # After a defect, the messages that are left are asked about again.
             del self.asked[:done]
             self.give_back()
 
     def give_back(self):
-        """Nobody judged what is left of the batch: it waits again, in its place."""
+        """There are no verdicts for the rest of the batch: it waits again, in its place."""
         cdef Slot *slot
         cdef uint64_t seq
         asked, self.asked, self.judging = self.asked, [], False
@@ -120,10 +120,10 @@ cdef class VerdictQueue(Queue):
                 self.unacked_count -= 1
                 self.come_back(seq, slot)
 
-    # ------------------------------------------------------------- going on
+    # ------------------------------------------------------------- republishing
 
-    cdef int go_on(self, uint64_t seq, Slot *slot) except -1:
-        """Send a message that passed to the destination of the binding."""
+    cdef int forward(self, uint64_t seq, Slot *slot) except -1:
+        """Republish a message that passed to the destination of the binding."""
         cdef const Record *record = self.logs.record(slot.position)
         cdef Message message = message_in(record)
         cdef Props props
@@ -139,10 +139,10 @@ cdef class VerdictQueue(Queue):
                 route = make_route(
                     self.routed(exchange_name(&message), keys, properties_bytes(&message)))
             except Fault:
-                pass                    # nobody knows, and nobody can be told
+                pass                    # routing failed, and there is no publisher to be told
         if route is not None and not alone:
             others = self.others_of(record)
-            route = self.without_those_who_had_it(seq, record, route)
+            route = self.without_holders(seq, record, route)
             had = {queue.id for queue in all_queues(route)}
         route = self.publishing.republish(
             self, seq, route, &message, &props, self.elsewhere if alone else None, keys)
@@ -154,7 +154,7 @@ cdef class VerdictQueue(Queue):
         return 0
 
     cdef list others_of(self, const Record *record):
-        """Where else a message waits for a verdict, and its numbers there."""
+        """The other verdict queues that a message waits in, with its sequence numbers there."""
         cdef const Target *target = targets_of(record)
         cdef list found = []
         cdef uint16_t at
@@ -164,8 +164,8 @@ cdef class VerdictQueue(Queue):
                 found.append((other, target[at].seq))
         return found
 
-    cdef Route without_those_who_had_it(self, uint64_t seq, const Record *record, Route route):
-        """A route without queues that had the message at once, or by somebody else's verdict."""
+    cdef Route without_holders(self, uint64_t seq, const Record *record, Route route):
+        """A route without the queues that have the message already."""
         cdef const Target *target = targets_of(record)
         cdef set had = self.had.pop(seq, None) or set()
         cdef list queues = all_queues(route), left
@@ -180,7 +180,7 @@ cdef class VerdictQueue(Queue):
         return route
 
     cdef int note_had(self, uint64_t seq, set queues) except -1:
-        """Somebody else's verdict brought these queues a message that waits here, too."""
+        """Another class's verdict brought a message that waits here to these queues."""
         cdef Slot *slot = self.index.slot_of(seq)
         if slot == NULL or slot.state != READY and slot.state != UNACKED:
             return 0

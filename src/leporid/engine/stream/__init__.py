@@ -1,1 +1,1 @@
-"""Streams: logs of their own, read by offset."""
+"""Streams: each a log of its own, read by offset, with retention."""

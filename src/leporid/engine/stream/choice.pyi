@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from leporid.engine.selectors.filter import Filter
 
 class Choice:
-    """What a reader of a stream wants of it."""
+    """The filter of a stream's reader, and the tags that let it skip batches."""
 
     def __init__(
         self,
-        chosen: Filter,
+        filter: Filter,  # noqa: A002 - the engine's word
         groups: Iterable[Iterable[bytes]] = (),
         *,
         unfiltered: Iterable[bytes] | None = None,
     ) -> None:
         """`groups`: a message that passes has a tag of each, in either of the two headers.
 
-        `unfiltered`: or of these, or no text in x-stream-filter-value.
+        `unfiltered`: another group: one of these tags, or no text in x-stream-filter-value.
         """
 
     @property

@@ -1,9 +1,8 @@
-"""What a reader of a stream wants: a filter, and the tags without which a batch has nothing of it.
+"""The filter of a stream's reader, and groups of tags that let it skip batches.
 
-Responsible for the two questions: may a batch have something, and does a message match. It does not
-know streams or readers. Invariant: any thread may ask, as nothing here changes; a batch that has a
-matching message is never said to have none, if each message that the filter lets pass has one of
-the tags of each group.
+Responsible for two questions: may a batch have a match, and does a message match? It must not know
+streams or readers. Invariants: nothing here changes, so any thread may ask; a batch with a match is
+never skipped, as long as each matching message has one of the tags of each group.
 """
 
 from libc.stdint cimport uint8_t
@@ -16,40 +15,45 @@ from leporid.engine.stream.offset_index cimport SUMMARY_UNFILTERED, summary_key,
 from leporid.engine.selectors.selector cimport Selector
 
 cdef enum:
-    # Of any message: its header is read from memory.
-    STEPS_LEAST = 16
+    STEPS_LEAST = 16                # for any message, as its header is read from memory
     TAG_STEPS = 8
     INSTRUCTION_BYTES = 4
     OP_LIKE = 29
 
 
 cdef class Choice:
-    """A filter, and what batches must have for it."""
+    """A filter, and the tags that a batch must have for a match.
 
-    def __cinit__(self, Filter chosen not None, groups=(), *, unfiltered=None):
+    Args:
+        filter: decides about each message.
+        groups: a message that passes has at least one tag of each group.
+        unfiltered: another group: one of these tags, or no filter value.
+    """
+
+    def __cinit__(self, Filter filter not None, groups=(), *, unfiltered=None):
         cdef int at = 0
         cdef size_t key = 0
         cdef bytes tag
-        cdef list given = [(tuple(tags), False) for tags in groups]
+        cdef list all_groups = [(tuple(tags), False) for tags in groups]
         if unfiltered is not None:
-            given.append((tuple(unfiltered), True))
-        self.filter = chosen
+            all_groups.append((tuple(unfiltered), True))
+        self.filter = filter
         self.steps = STEPS_LEAST
-        self.weigh(chosen)
-        self.groups = <Group *> calloc(max(1, len(given)), sizeof(Group))
+        self.weigh(filter)
+        self.groups = <Group *> calloc(max(1, len(all_groups)), sizeof(Group))
         self.keys = <uint64_t *> calloc(
-            max(1, sum([len(tags) for tags, _ in given])), sizeof(uint64_t))
+            max(1, sum([len(tags) for tags, _ in all_groups])), sizeof(uint64_t))
         if self.groups == NULL or self.keys == NULL:
             raise MemoryError("no memory for the tags of a filter")
-        for at in range(len(given)):
-            tags, self.groups[at].unfiltered = given[at]
+        for at in range(len(all_groups)):
+            tags, self.groups[at].unfiltered = all_groups[at]
             self.groups[at].first = key
             for tag in tags:
                 self.keys[key] = summary_key(<const uint8_t *> PyBytes_AS_STRING(tag),
                                              PyBytes_GET_SIZE(tag))
                 key += 1
             self.groups[at].end = key
-        self.group_count = len(given)
+        self.group_count = len(all_groups)
         self.look_work = 4 + <int64_t> key
 
     def __dealloc__(self):
@@ -60,7 +64,7 @@ cdef class Choice:
         return f"<Choice by {self.filter!r} groups={self.group_count}>"
 
     cdef int weigh(self, Filter filter) except -1:
-        """Add what a filter costs."""
+        """Add the cost of a filter."""
         cdef const uint8_t *code
         cdef Py_ssize_t size, at
         if isinstance(filter, Conjunction):
@@ -79,7 +83,7 @@ cdef class Choice:
         return 0
 
     cdef bint may_match(self, const Summary *summary) noexcept nogil:
-        """Whether a batch may have what is wanted; NULL: of a stream without any tag."""
+        """Whether a batch may have a match; NULL: the stream has no tags."""
         cdef int at
         cdef size_t key
         cdef Group *group

@@ -2,8 +2,8 @@
 """Types of offset_index.pyx."""
 
 class OffsetIndex:
-    """The marks of one stream, which the engine keeps."""
+    """The offset index of one stream."""
 
     @property
     def summary_bytes(self) -> int:
-        """Of what is kept about tags."""
+        """The memory of all summaries of tags."""

@@ -1,10 +1,10 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of stream_replay.pyx."""
+"""Types of replay.pyx."""
 
 from leporid.engine.log.replay import Replay
 from leporid.engine.stream.stream import Stream
 
 class StreamReplay(Replay):
-    """The same for the log of one stream."""
+    """Applies a stream's segments, oldest first; `finish` opens the stream for readers."""
 
     def __init__(self, stream: Stream) -> None: ...

@@ -1,7 +1,8 @@
-"""Replay of one stream's log: offsets are found again, and a write that did not finish is given up.
+"""Replay of a stream's log: offsets are restored, and a write that did not finish is undone.
 
-Responsible for what of a stream may be read after a start. It trusts `replay` for what verifies.
-Invariant: what was readable before keeps its offset; what nobody was told of may go.
+Responsible for which messages may be read after a start. It must not verify records: `log.replay`
+does. Invariant: a message that was readable before keeps its offset; a message that no reader or
+publisher was told of may be lost.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -28,11 +29,11 @@ cdef class StreamReplay(Replay):
 
     cdef Stream stream
     cdef list reports
-    cdef uint64_t certain           # offsets below were synced for sure, by the facts read so far
+    cdef uint64_t certain           # offsets below were synced, by the SYNCED facts read so far
     cdef list unfinished            # offsets at which a sector was never written
     cdef Segment segment_before
     cdef size_t size_before         # of its file
-    cdef size_t good_end            # of the newest good record in the segment that is read
+    cdef size_t good_end            # of the newest good record in the segment that is being read
 
     def __cinit__(self, Stream stream not None):
         self.stream = stream
@@ -71,7 +72,7 @@ cdef class StreamReplay(Replay):
                 continue
             offset = offset_of(record)
             if offset < stream.next_seq or targets_of(record).queue != stream.id:
-                segment.holes[at] = at + record.size  # of a write that was given up
+                segment.holes[at] = at + record.size  # of a write that was undone
                 continue
             if offset > stream.next_seq:
                 self.miss(base, at, offset, report)
@@ -87,7 +88,7 @@ cdef class StreamReplay(Replay):
         return 0
 
     cdef int sum_up(self, const Record *record) except -1:
-        """Have the newest batch say what tags a message has, as when it was appended."""
+        """Add the tags of a message to the newest summary, as when it was appended."""
         cdef Message message = message_in(record)
         cdef OffsetIndex offsets = self.stream.offsets
         cdef bint tagged = has_tag(message.properties, message.properties_len)
@@ -96,7 +97,7 @@ cdef class StreamReplay(Replay):
         return 0
 
     cdef int miss(self, const uint8_t *base, size_t at, uint64_t offset, report) except -1:
-        """Messages before the record at `at` are not there; the next one has that offset."""
+        """Messages before the record at `at` are missing; the next one has this offset."""
         cdef Stream stream = self.stream
         cdef bint unwritten = False
         if stream.offsets.end == stream.offsets.start:
@@ -117,15 +118,16 @@ cdef class StreamReplay(Replay):
         return 0
 
     def finish(self, bint missing=False):
-        """Every segment was read: give up a write that did not finish, and open the rest.
+        """Every segment was read: undo a write that did not finish, and open the stream.
 
-        Power may go when later pages of a write are on disk and earlier ones are not. Nobody was
-        told of that write, so what follows the first loss in it goes too, and offsets stay dense.
-        Reports may change; files are then to be cut to `used`. Returns whether nothing was lost.
+        Power may fail when later pages of a write are on disk and earlier ones are not. That write
+        was not confirmed, so all messages after the first loss in it are dropped, and offsets stay
+        dense. Reports may change; files are then to be cut to `used`. Returns whether nothing was
+        lost.
 
         Args:
             missing: the newest segment could not be read; offsets that may have been in it are not
-                given again.
+                used again.
         """
         cdef Stream stream = self.stream
         cdef uint64_t keep = NO_LIMIT
@@ -148,12 +150,12 @@ cdef class StreamReplay(Replay):
         stream.end_ms = stream.closing_ms = stream.newest_ms
         stream.ready_count = stream.end - stream.first
         if missing:
-            stream.append_synced()  # the file will not be there to tell another time
+            stream.append_synced()  # the next start will not find that file
             stream.touch()
         return not missing and not any(report.lost for report in self.reports)
 
     cdef int cut_at(self, uint64_t offset) except -1:
-        """Forget every message from that offset on."""
+        """Drop every message from an offset on."""
         cdef Stream stream = self.stream
         cdef Segment segment
         cdef IndexEntry *entry = stream.offsets.before(offset - 1) if offset else NULL
@@ -164,8 +166,8 @@ cdef class StreamReplay(Replay):
                 continue
             segment = stream.log.find(report.number)
             if report.number > number:
-                # Not even a fact stays: the header says where the segment before ended, and that
-                # may be cut.
+                # Facts are dropped, too: the header says where the segment before ended, and that
+                # one may be cut.
                 used = SEGMENT_HEADER_BYTES
             else:
                 used = self.whole_until(segment, entry.at, offset)
@@ -180,7 +182,7 @@ cdef class StreamReplay(Replay):
         return 0
 
     cdef int learn_again(self) except -1:
-        """Who published what of the messages that were kept."""
+        """Restore the producers' sequence numbers from the messages that were kept."""
         cdef Segment segment
         cdef Record *record
         cdef size_t at
@@ -201,7 +203,7 @@ cdef class StreamReplay(Replay):
         return 0
 
     cdef size_t whole_until(self, Segment segment, size_t at, uint64_t offset) except? 0:
-        """Where the first record that is not wanted begins in a segment."""
+        """Where the first record of an offset or a later one begins in a segment."""
         cdef Record *record
         while at < segment.used:
             if at in segment.holes:

@@ -1,4 +1,4 @@
-"""Looking in a stream for what somebody wants."""
+"""Searching a stream for messages that match a filter."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -8,8 +8,8 @@ from leporid.engine.wire.record cimport Record
 
 cdef struct Scan:
     Cursor *cursor
-    uint64_t looked                 # up to here no summary says that there is nothing
-    int64_t work                    # that may still be done
+    uint64_t looked                 # up to this offset the summaries were checked
+    int64_t work                    # the rest of the budget
 
 cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL
 cdef int scan(Streams streams) except -1

@@ -1,11 +1,12 @@
-"""Readers with a filter: looking for what they want, a bounded piece of a stream each turn.
+"""Searching streams for consumers with a filter, within a budget of work per turn.
 
-Responsible for who may look how far in a turn, and for finding the next message that matches, batch
-by batch: what a summary rules out is not read at all. It does not know credit or channels.
+Responsible for each consumer's share of the budget, and for finding the next message that matches,
+batch by batch: a batch whose summary rules a match out is not read. It must not know credit or
+channels.
 
-Invariants: a turn looks for so long and no longer, however many readers there are and whatever they
-want, so that connections wait at most that long; each gets its share of it, those first that had
-none the turn before. What is stepped over does not match.
+Invariants: a turn's search is bounded, however many consumers there are and whatever their filters,
+so that connections wait at most that long; each consumer gets its share, first those that had none
+in the turn before. A message that is skipped does not match.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -23,16 +24,16 @@ cdef extern from *:
 cdef enum:
     # A unit takes one to three nanoseconds, the more the slower memory is.
     WORK_A_TURN = 1000000
-    # A reader that has its turn looks at a batch or two.
+    # The least share of a consumer: enough for a batch or two.
     WORK_LEAST = 10000
-    # So far ahead of a record memory is asked for what comes.
+    # How far ahead of the current record memory is prefetched.
     PREFETCH_BYTES = 512
 
 
 cdef int scan(Streams streams) except -1:
-    """Let readers with a filter look for what they want; once a turn."""
+    """Let consumers with a filter search; once a turn."""
     cdef Taker reader
-    cdef int64_t left = WORK_A_TURN, share, given, rest
+    cdef int64_t left = WORK_A_TURN, share, granted, rest
     cdef list later = []
     readers, streams.scanning = streams.scanning, {}
     share = max(<int64_t> WORK_LEAST, WORK_A_TURN // <int64_t> len(readers))
@@ -42,9 +43,9 @@ cdef int scan(Streams streams) except -1:
         if left <= 0:
             streams.scanning[reader] = None
             continue
-        given = min(left, share)
-        rest = reader.look_for(given)
-        left -= given - rest
+        granted = min(left, share)
+        rest = reader.look_for(granted)
+        left -= granted - rest
         if rest <= 0:
             later.append(reader)
     for reader in later:
@@ -53,9 +54,9 @@ cdef int scan(Streams streams) except -1:
 
 
 cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
-    """The next message that matches, at which the cursor then is.
+    """The next message that matches; the cursor is then at it.
 
-    NULL: there is none up to the end, or there is work left to do.
+    NULL: there is none up to the end, or the budget is spent.
     """
     cdef Cursor *cursor = scan.cursor
     cdef Record *record
@@ -65,7 +66,7 @@ cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
     record = NULL
     while scan.work > 0 and cursor.offset < stream.end:
         if cursor.offset >= scan.looked:
-            leave_out(stream, choice, scan, &tally)
+            skip_batches(stream, choice, scan, &tally)
             continue
         record = stream.look(cursor)
         if record == NULL:
@@ -74,7 +75,7 @@ cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
             record = NULL
             continue
         segment = stream.log.find(cursor.segment)
-        # Where bytes are damaged, one message at a time.
+        # In a segment with damage, one message at a time.
         record = seek(choice, scan, segment.base, segment.used, len(segment.holes) > 0, &tally)
         if record != NULL:
             break
@@ -83,8 +84,8 @@ cdef Record *find_next(Stream stream, Choice choice, Scan *scan) except? NULL:
     return record
 
 
-cdef int leave_out(Stream stream, Choice choice, Scan *scan, Tally *tally) except -1:
-    """Go to the next batch that may have something, or to the end; by summaries alone."""
+cdef int skip_batches(Stream stream, Choice choice, Scan *scan, Tally *tally) except -1:
+    """Go to the next batch that may have a match, or to the end, by summaries alone."""
     cdef OffsetIndex offsets = stream.offsets
     cdef Cursor *cursor = scan.cursor
     cdef size_t after = offsets.after(cursor.offset), batch
@@ -111,7 +112,7 @@ cdef int leave_out(Stream stream, Choice choice, Scan *scan, Tally *tally) excep
 
 cdef Record *seek(Choice choice, Scan *scan, const uint8_t *base, size_t used, bint once,
                   Tally *tally) noexcept nogil:
-    """The next match in a segment from the cursor on, up to where summaries were looked at."""
+    """The next match in a segment from the cursor on, up to where summaries were checked."""
     cdef Cursor *cursor = scan.cursor
     cdef const uint8_t *p = base + cursor.at
     cdef const Record *record

@@ -14,7 +14,7 @@ from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message, Record, targets_of
 
 cdef struct Cursor:
-    # Where a reader is: the next message it wants is at this place or behind it.
+    # A reader's place: its next message is at this position or behind it.
     uint64_t offset
     uint32_t segment
     uint32_t at
@@ -23,30 +23,30 @@ cdef class Stream(Queue):
     cdef Streams streams
     cdef readonly uint64_t first        # offset of the oldest message
     cdef readonly uint64_t end          # messages below are on disk, and may be read
-    cdef readonly uint64_t last_chunk   # first offset of the newest sync that brought something
-    cdef public object on_synced        # called when `end` moved
-    cdef public str title               # its name as reply texts have it
+    cdef readonly uint64_t last_chunk   # first offset of the newest sync that had messages
+    cdef public object on_synced        # (): called when `end` has moved
+    cdef public str title               # its name in reply texts
     cdef readonly Log log
-    cdef readonly Producers producers   # those that say who they are
+    cdef readonly Producers producers   # of its messages
     cdef list readers
-    cdef list dropped                   # numbers of segments whose files may go
-    cdef set unmapped                   # of segments that are in files and read from memory
-    cdef uint32_t retained              # the segment that was the newest when retention looked
+    cdef list dropped                   # numbers of segments whose files may be deleted
+    cdef set unmapped                   # numbers of segments on disk that are read from memory
+    cdef uint32_t retained              # the newest segment's number when retention ran last
     cdef readonly OffsetIndex offsets
-    cdef Tally tally                # of what readers with a filter made of it
-    cdef bint gaps                  # some offsets are not there: damage cost their messages
-    cdef uint64_t newest_ms             # timestamps never go back
+    cdef Tally tally                    # of its readers' filters
+    cdef bint gaps                      # some offsets are missing: their messages were damaged
+    cdef uint64_t newest_ms             # of the newest message; timestamps never decrease
     cdef uint64_t end_ms                # of the newest message that may be read
-    cdef Cursor end_place               # where the message with offset `end` will be, or behind
+    cdef Cursor end_place               # where the message with offset `end` will be, or before it
     cdef uint64_t closing               # `end` after the sync under way
     cdef uint64_t closing_ms
     cdef Cursor closing_place
-    cdef bint unsynced                  # stands in streams.unsynced
+    cdef bint unsynced                  # is in streams.unsynced
     cdef uint64_t max_bytes, max_age_ms
     cdef size_t segment_bytes_max
     cdef int touch(self) except -1
     cdef int add_index_entry(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
-                  uint32_t at) except -1
+                             uint32_t at) except -1
     cdef bint whole_step(self, size_t entry, Cursor *cursor, Segment segment) noexcept
     cdef int locate(self, uint64_t offset, Cursor *cursor) except -1
     cdef Record *message_at(self, Cursor *cursor) except? NULL
@@ -62,11 +62,11 @@ cdef class Streams:
     cdef readonly dict by_id
     cdef public str incarnation_prefix  # of this data directory; given by the server
     cdef public object map_segment      # (stream id, number) -> buffer of the file
-    cdef list unsynced                  # streams with something for the next sync
-    cdef list syncing                   # those of the sync under way
-    cdef list dropped                   # ids of streams whose files may go
-    cdef dict scanning                  # readers that look for what they want, in order
-    cdef Tally filtered                 # what readers with a filter made of all streams
+    cdef list unsynced                  # streams with changes for the next sync
+    cdef list syncing                   # streams of the sync under way
+    cdef list dropped                   # ids of streams whose files may be deleted
+    cdef dict scanning                  # consumers that search, in order
+    cdef Tally filtered                 # of all streams' readers' filters
     cdef uint64_t retained_ms
     cdef Stream add(self, uint32_t queue_id, str name)
     cdef int retain(self) except -1

@@ -17,10 +17,10 @@ class Stream(Queue):
     """A stream: a queue that keeps its messages; made by `Engine.stream`."""
 
     on_synced: Callable[[], None] | None
-    """Called when `end` moved; while it is set, appends do not wait to be synced."""
+    """Called when `end` has moved; while it is set, appends are synced at once."""
 
     title: str
-    """Its name as reply texts have it."""
+    """Its name in reply texts."""
 
     @property
     def first(self) -> int:
@@ -32,15 +32,15 @@ class Stream(Queue):
 
     @property
     def last_chunk(self) -> int:
-        """First offset of the newest sync that brought something."""
+        """First offset of the newest sync that had messages."""
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next message that comes."""
+        """The offset of the next message to be appended."""
 
     @property
     def producers(self) -> Producers:
-        """Those that say who they are."""
+        """Of its messages."""
 
     @property
     def log(self) -> Log: ...
@@ -50,7 +50,7 @@ class Stream(Queue):
 
     @property
     def incarnation(self) -> str:
-        """Tells this stream from every other that had or will have its name."""
+        """Differs from that of every other stream that had or will have its name."""
 
     @property
     def first_timestamp_ms(self) -> int | None:
@@ -67,22 +67,22 @@ class Stream(Queue):
         max_age_ms: int | None = None,
         segment_bytes: int | None = None,
     ) -> None:
-        """What may go: whole segments beyond a size or an age, never the newest."""
+        """Set what retention drops: whole segments beyond a size or an age, never the newest."""
 
     @property
     def offsets(self) -> OffsetIndex: ...
     @property
     def filtering(self) -> tuple[int, int, int, int]:
-        """What filters made of it, over AMQP and HTTP.
+        """Counters of its readers' filters, over AMQP and HTTP.
 
-        Batches skipped, messages evaluated and matched, and those with a type error.
+        Batches skipped, messages evaluated, matched, and with a type error.
         """
 
     def offset_for(self, timestamp_ms: int) -> int:
-        """The first offset that came at that time or later; `end` if none did yet."""
+        """The offset of the first message that came at a time or later; `end` without one."""
 
     def count_filtering(self, counts: tuple[int, int, int, int]) -> None:
-        """Add what filters made of a window, as `filtering` has it."""
+        """Add the counters of a window's filter, as in `filtering`."""
 
     def window(
         self,
@@ -92,13 +92,13 @@ class Stream(Queue):
         bytes_max: int,
         choice: Choice | None = None,
     ) -> StreamWindow:
-        """Messages from `first` on; raises ValueError where there are none.
+        """Messages from `first` to below `end`; raises ValueError if it does not have them.
 
-        Batches that have nothing of a choice are left out.
+        With a choice, batches that cannot have a match are skipped.
         """
 
     def drop_before(self, number: int) -> None:
-        """Forget the segments below that number."""
+        """Drop the segments below a number."""
 
 class Streams:
     """What all streams share; made by `Engine`."""
@@ -111,8 +111,8 @@ class Streams:
     def __init__(self, queues: Queues, incarnation_prefix: str) -> None: ...
     @property
     def by_id(self) -> dict[int, Stream]:
-        """Those that there are."""
+        """All streams."""
 
     @property
     def filtering(self) -> tuple[int, int, int, int]:
-        """What filters made of all streams there were, as each of them has it."""
+        """Counters of filters for all streams since the start, as in `Stream.filtering`."""

@@ -1,11 +1,11 @@
 """A stream: a log of its own, read by offset, whose messages stay until retention drops them.
 
 Responsible for offsets, for what may be read, for finding an offset or a time, and for retention.
-It knows no connections: who reads over AMQP is a `Taker`, ranges for others are `window`s. It is
-a Queue so that bindings and consumers treat it as one; the index of entries stays empty.
+It must not know connections: a consumer over AMQP is a `Taker`, all other reads are `window`s. It
+is a Queue so that bindings and consumers treat it as one; its index of entries stays empty.
 
-Invariants: offsets are dense, begin at 0 and are never given twice; what anybody may read is on
-disk, so that no crash can give its offset to another message; a segment that somebody reads keeps
+Invariants: offsets are dense, begin at 0 and are never used twice; every readable message is on
+disk, so that no crash can give its offset to another message; a segment that is being read keeps
 its bytes.
 """
 
@@ -26,7 +26,7 @@ from leporid.engine.wire.codec cimport HAS_TAG, Props
 from leporid.engine.wire.record cimport NO_LIMIT, Message, Record, Target, content_of, targets_of
 
 cdef enum:
-    # A small stream takes little room; each further segment is twice as large, up to the limit.
+    # A small stream takes little space; each further segment is twice as large, up to the limit.
     SEGMENT_BYTES_FIRST = 1024 * 1024
     SEGMENT_BYTES_MAX = 16 * 1024 * 1024
     RETAIN_EVERY_MS = 1000
@@ -51,10 +51,10 @@ cdef class Stream(Queue):
         return (f"<Stream {self.name!r} first={self.first} end={self.end} "
                 f"consumers={self.consumer_count}>")
 
-    # ------------------------------------------------------------- what the control plane asks
+    # ------------------------------------------------------------- called by the control plane
 
     def set_retention(self, *, max_bytes=None, max_age_ms=None, segment_bytes=None):
-        """What may go: whole segments beyond a size or an age, never the newest."""
+        """Set what retention drops: whole segments beyond a size or an age, never the newest."""
         self.max_bytes = NO_LIMIT if max_bytes is None else max_bytes
         self.max_age_ms = NO_LIMIT if max_age_ms is None else max_age_ms
         if segment_bytes is not None:
@@ -64,7 +64,7 @@ cdef class Stream(Queue):
 
     @property
     def next_offset(self):
-        """The offset of the next message that comes."""
+        """The offset of the next message to be appended."""
         return self.next_seq
 
     @property
@@ -79,12 +79,12 @@ cdef class Stream(Queue):
 
     @property
     def incarnation(self):
-        """Tells this stream from every other that had or will have its name."""
+        """Differs from that of every other stream that had or will have its name."""
         return f"{self.streams.incarnation_prefix}-{self.id}"
 
     @property
     def first_timestamp_ms(self):
-        """When the oldest message came; None when there is none."""
+        """When the oldest message came; None if there is none."""
         cdef Cursor cursor
         cdef Record *record
         self.locate(self.first, &cursor)
@@ -93,17 +93,17 @@ cdef class Stream(Queue):
 
     @property
     def last_timestamp_ms(self):
-        """When the newest readable message came; None when there is none."""
+        """When the newest readable message came; None if there is none."""
         return self.end_ms if self.end > self.first else None
 
     @property
     def filtering(self):
-        """What filters made of it, over AMQP and HTTP: batches skipped, messages evaluated and
-        matched, and those with a type error."""
+        """Counters of its readers' filters, over AMQP and HTTP: batches skipped, messages
+        evaluated, matched, and with a type error."""
         return tally_of(&self.tally)
 
     def offset_for(self, uint64_t timestamp_ms):
-        """The first offset that came at that time or later; `end` if none did yet."""
+        """The offset of the first message that came at a time or later; `end` without one."""
         cdef size_t low = self.offsets.start, high = self.offsets.end, middle
         cdef Cursor cursor
         cdef Record *record
@@ -125,7 +125,7 @@ cdef class Stream(Queue):
         return self.end if record == NULL else cursor.offset
 
     def count_filtering(self, counts):
-        """Add what filters made of a window, as `filtering` has it."""
+        """Add the counters of a window's filter, as in `filtering`."""
         cdef Tally more
         more.batches_skipped, more.evaluated, more.matched, more.type_errors = counts
         add_tally(&self.tally, &more)
@@ -133,13 +133,13 @@ cdef class Stream(Queue):
 
     def window(self, uint64_t first, uint64_t end, uint32_t rows_max, uint64_t bytes_max,
                Choice choice=None):
-        """Messages from offset `first` on, below `end`: as many as both limits allow, at least
-        one. Their bytes stay where they are until the window is closed.
+        """Messages from offset `first` to below `end`: as many as both limits allow, at least one.
+        Their bytes stay where they are until the window is closed.
 
-        Batches that have nothing of a choice are left out; there may be no messages at all then.
+        With a choice, batches that cannot have a match are skipped; there may be no messages then.
 
         Raises:
-            ValueError: that range is not there.
+            ValueError: the stream does not have that range.
         """
         if first < self.first or end > self.end or first > end:
             raise ValueError(f"stream {self.name!r} has offsets {self.first} to {self.end}, "
@@ -150,7 +150,7 @@ cdef class Stream(Queue):
 
     cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
                             Producer producer, uint64_t sequence) except -1:
-        """One message at the end, of a producer if there is one; readable when it is synced."""
+        """Append a message, readable when it is synced; `producer` may be None."""
         cdef Record *record
         cdef Target *target
         cdef OffsetIndex offsets = self.offsets
@@ -178,18 +178,18 @@ cdef class Stream(Queue):
         return self.touch()
 
     cdef int touch(self) except -1:
-        """Something of this stream belongs to the next sync."""
+        """This stream has changes for the next sync."""
         if not self.unsynced:
             self.unsynced = True
             self.streams.unsynced.append(self)
         self.logs.dirty = True
         return 0
 
-    # ------------------------------------------------------------- offsets
+    # ------------------------------------------------------------- positions
 
     cdef int add_index_entry(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
-                  uint32_t at) except -1:
-        """Remember a place that is due."""
+                             uint32_t at) except -1:
+        """Add an entry to the offset index; a new segment makes the next one larger."""
         cdef OffsetIndex offsets = self.offsets
         if (offsets.end > offsets.start and offsets.entries[offsets.end - 1].segment != segment
                 and self.log.segment_bytes < self.segment_bytes_max):
@@ -197,9 +197,9 @@ cdef class Stream(Queue):
         return offsets.add(offset, timestamp_ms, segment, at)
 
     cdef bint whole_step(self, size_t entry, Cursor *cursor, Segment segment) noexcept:
-        """Whether every offset from a cursor up to the next entry has its record in between.
+        """Whether every offset from a cursor to index entry number `entry` has its record between.
 
-        Offsets are dense but for what was damaged, and each readable one stands before `end`.
+        Offsets are dense except for damage, and each readable one is before `end`.
         """
         cdef IndexEntry *entries = self.offsets.entries
         if (self.gaps or entry == self.offsets.start or entry >= self.offsets.end
@@ -231,7 +231,7 @@ cdef class Stream(Queue):
         return 0
 
     cdef Record *message_at(self, Cursor *cursor) except? NULL:
-        """The next message's record at or behind a place, readable or not; NULL: none yet."""
+        """The record of the next message at or behind a cursor, readable or not; NULL: none."""
         cdef Segment segment
         cdef Segment active = self.log.active
         cdef Record *record
@@ -253,7 +253,7 @@ cdef class Stream(Queue):
         return NULL
 
     cdef Record *look(self, Cursor *cursor) except? NULL:
-        """The next readable message at a cursor, which then has its offset; NULL: none yet.
+        """The next readable message at or behind a cursor, which is moved to it; NULL: none.
 
         To go on, add the record's size to `at` and one to `offset`.
         """
@@ -262,13 +262,13 @@ cdef class Stream(Queue):
             record = self.message_at(cursor)
         if record == NULL:
             return NULL
-        cursor.offset = offset_of(record)  # past offsets that were lost to damage
+        cursor.offset = offset_of(record)  # damaged messages are skipped
         return record if cursor.offset < self.end else NULL
 
     # ------------------------------------------------------------- sync
 
     cdef tuple begin_sync(self):
-        """What storage has to do for this stream: (id, writes, drops)."""
+        """The storage's work for this stream: (id, writes, drops)."""
         self.unsynced = False
         self.closing, self.closing_ms = self.next_seq, self.newest_ms
         self.locate(self.closing, &self.closing_place)
@@ -279,10 +279,10 @@ cdef class Stream(Queue):
         return self.id, self.log.unwritten(), drops
 
     cdef int append_synced(self) except -1:
-        """Note what is on disk and what comes with this write.
+        """Append a SYNCED fact: the offsets that are on disk, and those of this write.
 
-        By that a start tells the loss of a write that did not finish from damage, and knows that
-        there were offsets although their messages are damaged.
+        By this fact replay tells the loss of a write that did not finish from damage, and knows
+        which offsets existed even if their messages are damaged.
         """
         cdef Record *record = self.log.begin_fact(KIND_SYNCED, 0, 16, self.newest_ms)
         cdef uint64_t *offsets = <uint64_t *> content_of(record)
@@ -291,7 +291,7 @@ cdef class Stream(Queue):
         return 0
 
     cdef int end_sync(self, list writes) except -1:
-        """That is on disk: it may be read."""
+        """The writes are on disk: their messages may be read."""
         cdef bint moved = self.closing > self.end
         for write in writes:
             self.unmapped.add(write[0])
@@ -304,7 +304,7 @@ cdef class Stream(Queue):
         self.map_sealed()
         if self.log.active is not None and self.log.active.number != self.retained:
             self.retained = self.log.active.number
-            self.retain()  # a segment is full; `Streams.retain` looks after what else lets one go
+            self.retain()  # a segment is full; for all other reasons `Streams.retain` is called
         if moved and not self.retired:
             self.wake()
             if self.on_synced is not None:
@@ -312,7 +312,7 @@ cdef class Stream(Queue):
         return 0
 
     cdef int map_sealed(self) except -1:
-        """Read what is sealed and written from its file, and give its memory back."""
+        """Read sealed segments that are on disk from their files, and free their memory."""
         cdef Segment segment
         if self.streams.map_segment is None or self.retired:
             return 0
@@ -329,7 +329,8 @@ cdef class Stream(Queue):
         return 0
 
     cdef int retain(self) except -1:
-        """Drop the oldest segments while the stream is too large or they are too old."""
+        """Apply retention: drop the oldest segments while the stream is too large, or they too
+        old, unless a reader needs them."""
         cdef Segment oldest
         cdef Taker reader
         cdef OffsetIndex offsets = self.offsets
@@ -362,7 +363,7 @@ cdef class Stream(Queue):
         return 0
 
     def drop_before(self, uint32_t number):
-        """Forget the segments below that number; their files go with the next sync."""
+        """Drop the segments below a number; their files are deleted with the next sync."""
         cdef Segment segment
         for segment in list(self.log.segments):
             if segment is not None and segment.number < number:
@@ -394,14 +395,14 @@ cdef class Stream(Queue):
         return 0
 
     cdef int deliver(self) except -1:
-        """Let every reader have what it has credit for."""
+        """Let every consumer deliver what it has credit for."""
         cdef Taker reader
         for reader in self.readers:
             reader.fill()
         return 0
 
     def purge(self):
-        """A stream cannot be purged; the rules refuse it before."""
+        """A stream cannot be purged; the control plane refuses it."""
         raise AssertionError(f"stream {self.name!r} was to be purged")
 
     def retire(self):
@@ -431,7 +432,7 @@ cdef class Streams:
 
     @property
     def filtering(self):
-        """What filters made of all streams there were, as each of them has it."""
+        """Counters of filters for all streams since the start, as in `Stream.filtering`."""
         return tally_of(&self.filtered)
 
     cdef Stream add(self, uint32_t queue_id, str name):
@@ -441,8 +442,7 @@ cdef class Streams:
         return stream
 
     cdef int retain(self) except -1:
-        """Drop what is too old or too much; once a second, since streams that nobody writes to
-        age, too."""
+        """Apply retention to all streams; once a second, since segments age without writes."""
         cdef Stream stream
         cdef uint64_t now_ms = self.queues.clock.now_ms
         if now_ms - self.retained_ms < RETAIN_EVERY_MS:
@@ -453,7 +453,7 @@ cdef class Streams:
         return 0
 
     cdef list begin_sync(self):
-        """What storage has to do: (stream id, writes, drops); None for both: all its files go."""
+        """The storage's work: (stream id, writes, drops); None for both: delete all its files."""
         cdef Stream stream
         unsynced, self.unsynced = self.unsynced, []
         self.syncing = [stream for stream in unsynced if not (<Stream> stream).retired]
@@ -463,7 +463,7 @@ cdef class Streams:
         return work
 
     cdef int end_sync(self, object streams) except -1:
-        """That is on disk."""
+        """The writes are on disk."""
         cdef Stream stream
         written = {number: parts for number, parts, _ in streams}
         syncing, self.syncing = self.syncing, []

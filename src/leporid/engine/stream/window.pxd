@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-cdef class StreamWindow    # before the modules that know it, too
+cdef class StreamWindow     # before the modules that know it, too
 
 from leporid.engine.log.window cimport Window
 from leporid.engine.stream.choice cimport Choice
@@ -10,5 +10,6 @@ from leporid.engine.stream.stream cimport Cursor, Stream
 
 cdef class StreamWindow(Window):
     cdef readonly list lost             # (from, to): offsets in it whose messages were damaged
-    cdef list segments                  # that must not lose their bytes
-    cdef bint leave_out(self, Stream stream, Choice choice, Cursor *cursor, uint64_t end) noexcept
+    cdef list segments                  # whose bytes it needs
+    cdef bint skip_batches(self, Stream stream, Choice choice, Cursor *cursor,
+                           uint64_t end) noexcept

@@ -22,4 +22,4 @@ class StreamWindow(Window):
         """Offsets in it whose messages were damaged: (from, to)."""
 
     def miss(self, upto: int) -> None:
-        """Note that what is between the last message and that offset is not there."""
+        """Note that the messages between the last one and an offset are damaged."""

@@ -1,12 +1,13 @@
-"""A window of a stream: a range of its messages, for work outside of the broker's thread.
+"""A window of a stream: a range of its messages, for threads other than the broker's.
 
 Responsible for keeping the bytes of the range in memory. It is opened and closed on the broker's
-thread. Invariant: every message in it is on disk, with an offset in [first, end), and there are
-`rows` of them; every other message of that range is lost, or not wanted.
+thread, and must not know who reads it. Invariant: every message in it is on disk, with an offset in
+[first, end), and there are `rows` of them; every other message of that range is damaged, or cannot
+match.
 
-Most records are not looked at here, as that would cost the broker's thread a walk over all their
-memory: from one marked place to the next they are counted by their offsets. Batches in which
-nothing is wanted are left out the same way.
+Most records are not read here, as that would cost the broker's thread a walk over all their memory:
+from one entry of the offset index to the next they are counted by their offsets. Batches that
+cannot have a match are skipped the same way.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -45,7 +46,7 @@ cdef class StreamWindow(Window):
         stream.locate(first, &cursor)
         entry = offsets.after(first)
         while True:
-            if choice is not None and not self.leave_out(stream, choice, &cursor, end):
+            if choice is not None and not self.skip_batches(stream, choice, &cursor, end):
                 break
             record = stream.look(&cursor)
             if record == NULL or cursor.offset >= end:
@@ -86,12 +87,13 @@ cdef class StreamWindow(Window):
     def __repr__(self):
         return f"<StreamWindow of {self.rows} messages, offsets {self.first} to {self.end}>"
 
-    cdef bint leave_out(self, Stream stream, Choice choice, Cursor *cursor, uint64_t end) noexcept:
-        """Step over batches in which nothing is wanted; false: these were enough for now."""
+    cdef bint skip_batches(self, Stream stream, Choice choice, Cursor *cursor,
+                           uint64_t end) noexcept:
+        """Skip batches that cannot have a match; returns False at the limit of one window."""
         cdef OffsetIndex offsets = stream.offsets
         cdef IndexEntry *entries = offsets.entries
         cdef size_t entry = offsets.after(cursor.offset)
-        # What was lost to damage is told of, so it is not stepped over.
+        # Damaged offsets are to be listed in `lost`, so they are not skipped.
         if stream.gaps or entry == offsets.start or entries[entry - 1].offset != cursor.offset:
             return True
         while entry < offsets.end and entries[entry].offset <= end and not choice.may_match(
@@ -105,13 +107,13 @@ cdef class StreamWindow(Window):
         return True
 
     def miss(self, uint64_t upto):
-        """Note that what is between the last message and that offset is not there."""
+        """Note that the messages between the last one and an offset are damaged."""
         if self.end < upto:
             self.lost.append((self.end, upto))
             self.end = upto
 
     def close(self):
-        """Let the bytes go; on the broker's thread, when nobody reads them any more."""
+        """Release the bytes; on the broker's thread, when no thread reads them any more."""
         cdef Segment segment
         segments, self.segments = self.segments, []
         for segment in segments:

@@ -2,10 +2,10 @@
 
 import pytest
 from tests.engine.disk_fake import Disk
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 
-class Graves:
+class DeadLetters:
     """Notes dead letters."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Graves:
 
 @pytest.fixture
 def engine():
-    return make_plane(durable_segment_bytes=4096, transient_segment_bytes=65536)
+    return make_engine(durable_segment_bytes=4096, transient_segment_bytes=65536)
 
 
 @pytest.fixture
@@ -44,6 +44,6 @@ def peer(engine, queue):
 
 
 @pytest.fixture
-def graves(queue):
-    queue.dead_letters = Graves()
+def dead_letters(queue):
+    queue.dead_letters = DeadLetters()
     return queue.dead_letters

@@ -46,21 +46,21 @@ class World:
         self.q = engine.queue(1, "q", True)
         self.routed: list[tuple[list[str], bytes]] = []
         self.peer = Peer(engine, {"q": self.q}, channels=(1, 2))
-        self.open_sources(with_stores=with_stores)
+        self.make_caches(with_stores=with_stores)
 
-    def open_sources(self, *, with_stores: bool = False) -> None:
+    def make_caches(self, *, with_stores: bool = False) -> None:
         """Both exchanges, new."""
-        self.sources = {}
+        self.caches = {}
         for number, name in ((2, "d"), (3, "p")):
-            source = self.engine.route_cache(name, lambda key, raw: self.resolve(key, raw), True)
-            source.delaying = name == "d"
-            source.make_delays = lambda number=number, source=source: self.engine.delays(
-                number, source, self.route
+            cache = self.engine.route_cache(name, lambda key, raw: self.resolve(key, raw), True)
+            cache.delaying = name == "d"
+            cache.make_delays = lambda number=number, cache=cache: self.engine.delays(
+                number, cache, self.route
             )
-            self.sources[name] = source
+            self.caches[name] = cache
             if with_stores:
-                source.make_delays()
-        self.peer.session.sources |= self.sources
+                cache.make_delays()
+        self.peer.session.caches |= self.caches
 
     def resolve(self, key, raw):
         return [self.q] if key == "q" else []
@@ -80,12 +80,12 @@ class World:
         return with_headers(x_deliver_at=int64(moment_ms))
 
     def store(self, exchange: str = "d"):
-        store = self.sources[exchange].delays
+        store = self.caches[exchange].delays
         assert store is not None
         return store
 
     def waiting(self, exchange: str = "d") -> int:
-        store = self.sources[exchange].delays
+        store = self.caches[exchange].delays
         return store.ready_count if store else 0
 
     def run(self) -> None:

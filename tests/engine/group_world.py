@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import Delivery, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 from tests.engine.stream_world import offset_of
 
 from leporid.broker.group.group_retries import count_of, stamped
@@ -44,7 +44,7 @@ class GroupWorld:
         self.disk = Disk()
         self.stored = 0  # the offset that the definitions have
         self.reasons: list[tuple[str, bytes]] = []
-        engine = make_plane()
+        engine = make_engine()
         self.disk.attach(engine)
         self.declare(engine)
         self.open(engine)
@@ -58,9 +58,11 @@ class GroupWorld:
         self.retries.set_delivery_limit(limit, True)
         self.retries.set_retries("all", min_ms, max_ms)
         if letters:
-            self.retries.dead_letters = self.bury
+            self.retries.dead_letters = self.dead_letter
 
-    def bury(self, reason: str, exchange: str, key: str, properties: bytes, body: bytes) -> None:
+    def dead_letter(
+        self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
+    ) -> None:
         self.reasons.append((reason, body))
         self.engine.publish([self.dead], exchange, key, properties, body)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.engine import Engine
 from leporid.engine.log.reports import SegmentReport
@@ -25,7 +25,7 @@ class Broker:
 
     def __post_init__(self) -> None:
         self.queues: dict[str, Queue] = {}
-        engine = make_plane(durable_segment_bytes=self.segment_bytes)
+        engine = make_engine(durable_segment_bytes=self.segment_bytes)
         self.disk.attach(engine)
         self.declare(engine)
         self.open(engine)

@@ -32,14 +32,14 @@ class FakeSession:
         methods: (channel, payload) of every method that was handed over.
         faults: (channel, fault).
         contents: (channel, kind) of content frames on channels that are not open.
-        sources: exchanges by name.
+        caches: exchanges by name.
         asked: exchanges that were asked for, in order.
         on: what to do with methods, by class and method id.
     """
 
-    def __init__(self, connection: Connection, sources: dict[str, RouteCache]) -> None:
+    def __init__(self, connection: Connection, caches: dict[str, RouteCache]) -> None:
         self.connection = connection
-        self.sources = sources
+        self.caches = caches
         self.methods: list[tuple[int, bytes]] = []
         self.faults: list[tuple[int, Fault]] = []
         self.contents: list[tuple[int, int]] = []
@@ -92,12 +92,12 @@ class FakeSession:
 
     def route_cache(self, exchange: str) -> RouteCache:
         self.asked.append(exchange)
-        if exchange not in self.sources:
+        if exchange not in self.caches:
             raise NotFound(f"no exchange '{exchange}' in vhost '/'")
-        return self.sources[exchange]
+        return self.caches[exchange]
 
     def copies(
-        self, source: RouteCache, exchange: str, keys: list[str], raw: bytes
+        self, cache: RouteCache, exchange: str, keys: list[str], raw: bytes
     ) -> Sequence[Queue]:
         self.copied.append((exchange, keys, raw))
         return list(dict.fromkeys(queue for key in keys for queue in self.routed(key)))
@@ -195,8 +195,8 @@ class Peer:
         return found
 
 
-def make_plane(**options: int) -> Engine:
-    """A engine whose clock shows some time."""
+def make_engine(**options: int) -> Engine:
+    """An engine whose clock shows some time."""
     engine = Engine(7, **options)
     engine.clock.now_ms, engine.clock.wall_ms = 1_000, 1_700_000_000_000
     return engine

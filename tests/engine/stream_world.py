@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import PERSISTENT, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.log.reports import SegmentUnreadable
 from leporid.engine.stream.replay import StreamReplay
@@ -24,7 +24,7 @@ class World:
         self.open()
 
     def open(self) -> None:
-        self.engine = make_plane()
+        self.engine = make_engine()
         self.disk.attach(self.engine)
         self.stream: Stream = self.engine.stream(STREAM, "s")
         self.stream.set_retention(**self.options)

@@ -48,7 +48,7 @@ def exchange(world: World, name: str, kind: str, *filters: str) -> None:
 def send(world: World, name: str, **headers: Value) -> None:
     peer = Peer(world.engine)
     source: Any = world.vhost.exchange(name).routes
-    peer.session.sources[name] = source
+    peer.session.caches[name] = source
     raw = encode_properties(Properties(headers=headers))
     peer.feed(frames.publish(1, "k", b"m", raw=raw, exchange=name))
 

@@ -19,7 +19,7 @@ class Entry:
     number: int
     priority: int
     expires_ms: int | None
-    momentary: bool = False  # to be gone by the end of the turn, unless it is delivered
+    zero_ttl: bool = False  # to be gone by the end of the turn, unless it is delivered
     deliveries: int = 0
     state: str = READY
     held_until_ms: int = 0
@@ -58,7 +58,7 @@ class ModelChannel:
     consumers: list[ModelConsumer] = field(default_factory=list)
     unacked: dict[int, tuple[Entry, ModelConsumer | None]] = field(default_factory=dict)
     since_ms: dict[int, int] = field(default_factory=dict)
-    forgiven: set[int] = field(
+    late_acks: set[int] = field(
         default_factory=set
     )  # tags that timed out and were not settled since
 
@@ -101,7 +101,7 @@ class ModelQueue:
         self.max_length = max_length
         self.delivery_limit = limit
         self.retries = retries
-        self.buried: list[tuple[str, int]] = []
+        self.dead_lettered: list[tuple[str, int]] = []
         self.now_ms = 0
 
     def ready(self) -> list[Entry]:
@@ -204,9 +204,9 @@ class ModelQueue:
             self.offered = None
         return taken
 
-    def bury(self, entry: Entry, reason: str) -> None:
+    def dead_letter(self, entry: Entry, reason: str) -> None:
         self.entries.remove(entry)
-        self.buried.append((reason, entry.number))
+        self.dead_lettered.append((reason, entry.number))
 
     def expire(self) -> None:
         """Order of expiry, then of arrival."""
@@ -214,12 +214,12 @@ class ModelQueue:
             entry
             for entry in self.entries
             if entry.state == READY
-            and not entry.momentary
+            and not entry.zero_ttl
             and entry.expires_ms is not None
             and entry.expires_ms <= self.now_ms
         ]
         for entry in sorted(over, key=lambda entry: (entry.expires_ms, entry.number)):
-            self.bury(entry, "expired")
+            self.dead_letter(entry, "expired")
 
     def let_go(self) -> None:
         """What was held long enough is ready, in the order in which that came."""
@@ -231,9 +231,9 @@ class ModelQueue:
 
     def come_back(self, entry: Entry, failed: bool) -> None:
         if self.delivery_limit is not None and entry.deliveries > self.delivery_limit:
-            self.bury(entry, "delivery_limit")
+            self.dead_letter(entry, "delivery_limit")
             return
-        entry.momentary = False
+        entry.zero_ttl = False
         entry.state = READY
         if self.retries in ("all", "failed" if failed else "returned"):
             entry.state = HELD
@@ -259,17 +259,17 @@ class ModelQueue:
             return
         held = sum(entry.state == HELD for entry in self.entries)
         while (ready := self.ready()) and len(ready) + held > self.max_length:
-            self.bury(ready[0], "maxlen")
+            self.dead_letter(ready[0], "maxlen")
 
     def turn(self) -> list[tuple[int, str, int, bool, int]]:
         """(side, consumer, message, redelivered, delivery tag) of each delivery."""
         self.let_go()
         self.expire()
         taken = self.offer() + self.deliver()
-        for entry in [each for each in self.entries if each.state == READY and each.momentary]:
-            self.bury(entry, "expired")
+        for entry in [each for each in self.entries if each.state == READY and each.zero_ttl]:
+            self.dead_letter(entry, "expired")
         for entry in self.entries:
-            entry.momentary = False
+            entry.zero_ttl = False
         return taken
 
     def deliver(self) -> list[tuple[int, str, int, bool, int]]:
@@ -318,7 +318,7 @@ class ModelQueue:
             if since_ms + TIMEOUT_MS <= self.now_ms and channel.unacked[tag][1] is not None
         ]
         self.settle(IMPATIENT, over, "timeout")
-        channel.forgiven.update(over)
+        channel.late_acks.update(over)
 
     def settle(self, side: int, tags: list[int], how: str) -> None:
         channel = self.channels[side]
@@ -330,7 +330,7 @@ class ModelQueue:
                 self.freed(channel)
                 self.enter(consumer)
             if how in ("reject", "nack"):
-                self.bury(entry, "rejected")
+                self.dead_letter(entry, "rejected")
             elif how == "ack":
                 self.entries.remove(entry)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.engine import frames
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 from tests.model.queue_model import HELD, RETRY_MAX_MS, RETRY_MIN_MS, UNACKED, ModelQueue
 
 from leporid.engine.engine import Engine
@@ -15,7 +15,7 @@ class QueueWorld(RuleBasedStateMachine):
     """One queue q.
 
     Attributes:
-        buried: (reason, number) of what died.
+        dead_lettered: (reason, number) of what died.
         numbers: the body of the last message.
         tags: how many consumers there were.
     """
@@ -27,7 +27,7 @@ class QueueWorld(RuleBasedStateMachine):
     def set_up(
         self, max_priority: int, max_length: int | None, limit: int | None, retries: str
     ) -> None:
-        self.engine = make_plane(transient_segment_bytes=4096)
+        self.engine = make_engine(transient_segment_bytes=4096)
         self.queue = self.engine.queue(0, "q", False)
         self.max_priority = max_priority
         if max_priority:
@@ -37,7 +37,7 @@ class QueueWorld(RuleBasedStateMachine):
         self.queue.set_delivery_limit(limit, True)
         self.queue.set_retries(retries, RETRY_MIN_MS, RETRY_MAX_MS)
         self.queue.set_consumer_timeout(0, True)
-        self.buried: list[tuple[str, int]] = []
+        self.dead_lettered: list[tuple[str, int]] = []
         self.numbers = self.tags = 0
 
     def begin_with(self, model: ModelQueue, peer: Peer, channel: int, blocks: int) -> None:
@@ -47,8 +47,8 @@ class QueueWorld(RuleBasedStateMachine):
         for _ in range(blocks):
             peer.feed(frames.publish(channel, "q"))
         self.queue.purge()
-        self.queue.dead_letters = lambda reason, _exchange, _key, _raw, body: self.buried.append(
-            (reason, int(body))
+        self.queue.dead_letters = lambda reason, _exchange, _key, _raw, body: (
+            self.dead_lettered.append((reason, int(body)))
         )
 
     @rule()
@@ -61,7 +61,7 @@ class QueueWorld(RuleBasedStateMachine):
     def counts_are_the_models(self) -> None:
         if not hasattr(self, "model"):
             return
-        assert self.buried == self.model.buried
+        assert self.dead_lettered == self.model.dead_lettered
         ready = self.model.ready()
         held = sum(entry.state == HELD for entry in self.model.entries)
         assert self.queue.held_count == held

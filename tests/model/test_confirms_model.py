@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.engine import frames
 from tests.engine.disk_fake import Disk
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 CHANNELS = [1, 2]
 
@@ -44,7 +44,7 @@ class Publisher:
 class ConfirmsMachine(RuleBasedStateMachine):
     @initialize(together=st.booleans())
     def begin(self, together: bool) -> None:
-        self.engine = make_plane(durable_segment_bytes=4096)
+        self.engine = make_engine(durable_segment_bytes=4096)
         self.disk = Disk()
         self.disk.attach(self.engine)
         self.queues = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.engine.delay_world import World, delayed
 from tests.engine.disk_fake import Disk
-from tests.engine.session_fake import make_plane
+from tests.engine.session_fake import make_engine
 
 STEP_MS = 1  # what is added so that nothing is early
 
@@ -36,14 +36,14 @@ class DelayMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        engine = make_plane(durable_segment_bytes=4096)
+        engine = make_engine(durable_segment_bytes=4096)
         disk = Disk()
         disk.attach(engine)
         self.world = World(engine, disk)
         self.messages: list[Waiting] = []
-        for source in self.world.sources.values():
-            assert source.make_delays is not None
-            source.make_delays()
+        for cache in self.world.caches.values():
+            assert cache.make_delays is not None
+            cache.make_delays()
 
     @rule(delay=st.integers(1, 60), exchange=st.sampled_from("dp"), absolute=st.booleans())
     def publish(self, delay: int, exchange: str, absolute: bool) -> None:

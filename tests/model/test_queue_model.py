@@ -69,7 +69,7 @@ class QueueMachine(QueueWorld):
             self.numbers += 1
             expires_ms = None if ttl_ms is None else self.engine.clock.now_ms + ttl_ms
             entry = Entry(self.numbers, min(priority, self.max_priority), expires_ms)
-            entry.momentary = ttl_ms == 0
+            entry.zero_ttl = ttl_ms == 0
             self.model.entries.append(entry)
             self.peers[0].feed(frames.publish(1, "q", b"%d" % self.numbers, raw=raw))
         self.turn()
@@ -192,10 +192,10 @@ class QueueMachine(QueueWorld):
     @rule(tag=st.integers(1, 20))
     def settle_late(self, tag: int) -> None:
         """What went back alone may still be settled, which does nothing, once."""
-        forgiven = self.model.channels[IMPATIENT].forgiven
-        if tag in forgiven:
+        late_acks = self.model.channels[IMPATIENT].late_acks
+        if tag in late_acks:
             self.peers[IMPATIENT].feed(frames.ack(1, tag))
-            forgiven.remove(tag)
+            late_acks.remove(tag)
             assert not self.peers[IMPATIENT].faults
 
     @rule()

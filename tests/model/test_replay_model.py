@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 from tests.engine import frames
 from tests.engine.disk_fake import Disk, recover
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
@@ -78,7 +78,7 @@ class ReplayMachine(RuleBasedStateMachine):
         self.deleted: list[tuple[int, dict[str, int], dict[str, list[Entry]]]] = []
         self.queues: dict[str, Queue] = {}
         self.disk = Disk()
-        engine = make_plane(durable_segment_bytes=SEGMENT_BYTES, transient_segment_bytes=4096)
+        engine = make_engine(durable_segment_bytes=SEGMENT_BYTES, transient_segment_bytes=4096)
         self.disk.attach(engine)
         for name in "ab":
             self.ids[name] = self.next_id
@@ -94,7 +94,7 @@ class ReplayMachine(RuleBasedStateMachine):
         self.queues["t"] = engine.queue(0, "t", False)
         self.peer = Peer(engine, channels=(PLAIN, TX))
         self.fan = engine.route_cache("fan", self.routed, True)
-        self.peer.session.sources["fan"] = self.fan
+        self.peer.session.caches["fan"] = self.fan
         self.peer.channels[TX].select_tx()
         self.tags: dict[int, dict[int, tuple[str, Entry]]] = {PLAIN: {}, TX: {}}
         self.transactions: list[Transaction] = []

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tests.engine import frames
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.connection.consumer import Consumer
 
@@ -41,7 +41,7 @@ class SharedCreditMachine(RuleBasedStateMachine):
 
     @initialize(limit=st.sampled_from([1, 2, 4]))
     def begin(self, limit: int) -> None:
-        self.engine = make_plane()
+        self.engine = make_engine()
         self.queues = [self.engine.queue(0, f"q{number}", False) for number in range(QUEUES)]
         names = {queue.name: queue for queue in self.queues}
         self.publisher = Peer(self.engine, names)

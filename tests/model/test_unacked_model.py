@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.engine import frames
-from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_plane
+from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
 
 HOW = ["ack", "drop", "requeue"]
 
@@ -22,7 +22,7 @@ class UnackedMachine(RuleBasedStateMachine):
 
     @initialize(transactional=st.booleans(), stock=st.sampled_from([40, 700]))
     def begin(self, transactional: bool, stock: int) -> None:
-        self.engine = make_plane()
+        self.engine = make_engine()
         self.queue = self.engine.queue(0, "q", False)
         self.peer = Peer(self.engine, {"q": self.queue}, channels=(1, 2))
         for number in range(stock):

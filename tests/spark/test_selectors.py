@@ -101,7 +101,7 @@ def holds(predicate, row):
 @given(st.lists(messages, min_size=1, max_size=6), st.lists(predicates, min_size=1, max_size=8))
 def test_true_of_the_same_messages(sent_messages, asked):
     world = World()
-    world.peer.session.sources["e"] = world.engine.route_cache("e", lambda *_: [world.stream], True)
+    world.peer.session.caches["e"] = world.engine.route_cache("e", lambda *_: [world.stream], True)
     raws = []
     for key, kind, message_id, priority in sent_messages:
         raw = encode_properties(

@@ -13,7 +13,7 @@ from tests.broker.recording import summary
 from tests.broker.test_restore import recorded
 from tests.engine.frames import array, longstr, properties, publish, table
 from tests.engine.session_fake import Peer as EnginePeer
-from tests.engine.session_fake import make_plane
+from tests.engine.session_fake import make_engine
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import ExchangeDeclare, ExchangeDeclareOk
@@ -42,7 +42,7 @@ class Here:
     """A virtual host over the real engine, whose clock is moved by hand."""
 
     def __init__(self) -> None:
-        self.engine: Engine = make_plane()
+        self.engine: Engine = make_engine()
         self.changes: list[Change] = []
         self.broker = Broker(
             self.engine,

@@ -14,12 +14,12 @@ from tests.engine.frames import (
     method,
     publish,
 )
-from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_plane
+from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
 
 
 @pytest.mark.parametrize("size", [1, 3, 4087, 4088, 4089, 8176, 20_000, 300_000])
 def test_bodies_of_many_frames(size):
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue}, frame_max=4096)
     body = bytes(range(256)) * (size // 256 + 1)
@@ -31,7 +31,7 @@ def test_bodies_of_many_frames(size):
 
 
 def test_a_half_sent_message_of_a_refused_channel_is_forgotten():
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue})
     peer.feed(basic_publish(1, "q") + content_header(1, 10) + bodies(1, b"12345"))

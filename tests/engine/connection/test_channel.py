@@ -1,4 +1,4 @@
-"""A channel: tags, credit, what is returned, what closing gives back."""
+"""A channel: delivery tags, prefetch, settling, returned messages, closing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.engine.frames import (
     ack,
     array,
     longstr,
+    nack,
     properties,
     publish,
     table,
@@ -34,7 +35,7 @@ def fill(peer: Peer, count: int, size: int = 0) -> None:
 
 
 def test_a_delivery_says_where_it_came_from(engine, queue, peer):
-    peer.session.sources["some exchange"] = engine.route_cache("x", lambda key, raw: [queue], True)
+    peer.session.caches["some exchange"] = engine.route_cache("x", lambda key, raw: [queue], True)
     raw = properties(message_id="m", delivery_mode=2)
     peer.channel.consume(queue, "tag ü", False, 0, 0)
     peer.feed(publish(2, "some.key", b"body", raw=raw, exchange="some exchange"))
@@ -194,15 +195,15 @@ def test_an_exchange_is_asked_for_once_until_something_changes(engine, queue, pe
         routes.append(key)
         return [queue]
 
-    peer.session.sources["x"] = source = engine.route_cache("x", resolve, True)
+    peer.session.caches["x"] = cache = engine.route_cache("x", resolve, True)
     message = publish(1, "k", b"", exchange="x")
     peer.feed(message * 3)
     assert (peer.session.asked, routes) == (["x"], ["k"])
-    source.forget()
+    cache.forget()
     peer.feed(message * 3)
     assert (peer.session.asked, routes) == (["x"], ["k", "k"])
-    source.retire()
-    peer.session.sources["x"] = engine.route_cache("x", lambda key, raw: [], True)
+    cache.retire()
+    peer.session.caches["x"] = engine.route_cache("x", lambda key, raw: [], True)
     peer.feed(message * 2)
     assert peer.session.asked == ["x", "x"]
     assert queue.ready_count == 6
@@ -212,7 +213,7 @@ def test_a_fault_while_a_route_is_looked_for_closes_the_channel(engine, peer):
     def refuse(key: str, raw: bytes | None) -> list:
         raise AccessRefused("not to you")
 
-    peer.session.sources["x"] = engine.route_cache("x", refuse, True)
+    peer.session.caches["x"] = engine.route_cache("x", refuse, True)
     peer.feed(publish(1, "k", b"", exchange="x"))
     ((channel, fault),) = peer.session.faults
     assert (channel, fault.code, fault.class_id, fault.method_id) == (1, 403, 60, 40)
@@ -305,7 +306,7 @@ class TestPrivateQueues:
 
     def test_with_another_queue_it_is_routed(self, engine, queue, private):
         peer = Peer(engine, {})
-        peer.session.sources["x"] = engine.route_cache("x", lambda key, raw: [private, queue], True)
+        peer.session.caches["x"] = engine.route_cache("x", lambda key, raw: [private, queue], True)
         peer.feed(publish(1, "k", b"x", exchange="x", mandatory=True))
         assert (engine.queues.unroutable, engine.queues.returned, engine.queues.published) == (
             0,
@@ -324,7 +325,7 @@ class TestPrivateQueues:
     def test_a_queue_that_refuses_does_not_keep_a_message_from_it(self, engine, queue, private):
         queue.set_limits(max_length=0, max_bytes=None, overflow="reject-publish")
         peer = Peer(engine, {})
-        peer.session.sources["x"] = engine.route_cache("x", lambda key, raw: [queue, private], True)
+        peer.session.caches["x"] = engine.route_cache("x", lambda key, raw: [queue, private], True)
         peer.feed(publish(1, "k", b"x", exchange="x"))
         assert (private.ready_count, queue.ready_count) == (1, 0)
 
@@ -335,3 +336,110 @@ class TestPrivateQueues:
         assert (private.ready_count, engine.queues.returned) == (0, 0)
         peer.channel.commit()
         assert (private.ready_count, engine.queues.returned) == (1, 1)
+
+
+# ------------------------------------------------------------------ settling
+
+
+def test_one_ack_settles_what_came_from_many_queues(engine, peer):
+    queues = [engine.queue(0, name, False) for name in "abc"]
+    peer.queues.update({queue.name: queue for queue in queues})
+    for name in "aabbcc":
+        peer.feed(publish(2, name))
+    consumers = [peer.channel.consume(queue, queue.name, False, 0, 0) for queue in queues]
+    assert len(peer.deliveries()) == 6
+    assert [consumer.unacked_count for consumer in consumers] == [2, 2, 2]
+    peer.feed(ack(1, 4, multiple=True))
+    assert peer.channel.unacked_count == 2
+    assert [queue.unacked_count for queue in queues] == [0, 0, 2]
+    peer.feed(nack(1, 0, multiple=True, requeue=False))
+    assert peer.channel.unacked_count == 0
+    assert engine.queues.acked == 6
+
+
+def test_acking_everything_when_there_is_nothing_is_no_fault(peer):
+    peer.feed(ack(1, 0, multiple=True))
+    assert peer.faults == []
+
+
+@pytest.mark.parametrize("tag", [0, 1, 2, 2**64 - 1])
+@pytest.mark.parametrize("multiple", [False, True])
+def test_a_tag_that_was_settled_or_never_given_is_unknown(queue, peer, tag, multiple):
+    fill(peer, 1)
+    peer.get(queue, no_ack=False)
+    peer.feed(ack(1, 1))
+    peer.feed(ack(1, tag, multiple))
+    assert peer.faults == ([] if multiple and tag == 0 else [(1, 406)])
+
+
+def test_settling_what_a_deleted_queue_had_does_nothing(queue, peer):
+    fill(peer, 2)
+    for _ in range(2):
+        peer.get(queue, no_ack=False)
+    queue.retire()
+    peer.feed(ack(1, 1) + nack(1, 2))
+    assert peer.faults == []
+    assert peer.channel.unacked_count == 0
+    assert queue.ready_count == 0
+
+
+def test_recover_goes_from_consumer_to_consumer(queue, peer):
+    """What one had is taken again before the next one's goes back: both have room in the queue."""
+    queue.set_limits(max_length=1)
+    for tag in ("a", "b"):
+        peer.channel.consume(queue, tag, False, 0, 0)
+    for body in (b"1", b"2"):
+        peer.feed(publish(1, "q", body))
+        assert peer.bodies() == [body]
+    peer.channel.recover()
+    assert sorted(peer.bodies()) == [b"1", b"2"]
+    assert queue.unacked_count == 2
+
+
+def test_what_one_consumer_had_is_recovered_as_a_whole(queue, peer):
+    queue.set_limits(max_length=1)
+    peer.channel.consume(queue, "a", False, 0, 0)
+    for body in (b"1", b"2"):
+        peer.feed(publish(1, "q", body))
+        assert peer.bodies() == [body]
+    peer.channel.recover()
+    assert peer.bodies() == [b"2"]
+    assert queue.unacked_count == 1
+
+
+def test_recover_gives_everything_back_to_whoever_is_next(queue, peer):
+    fill(peer, 3)
+    peer.channel.consume(queue, "c", False, 0, 0)
+    assert [each.tag for each in peer.deliveries()] == [1, 2, 3]
+    peer.channel.recover()
+    again = peer.deliveries()
+    assert [(each.tag, each.body, each.redelivered) for each in again] == [
+        (4, b"0", True),
+        (5, b"1", True),
+        (6, b"2", True),
+    ]
+    peer.feed(ack(1, 2))
+    assert peer.faults == [(1, 406)]
+
+
+@pytest.mark.parametrize(("got", "how"), [(0, "recover"), (0, "nack"), (1, "recover")])
+def test_what_comes_back_together_comes_consumer_by_consumer(queue, peer, got, how):
+    """In the order of their tags, and each is offered before the next one's: RabbitMQ 3.10.8."""
+    fill(peer, 5 + got)
+    for _ in range(got):
+        peer.get(queue, no_ack=False)
+    peer.deliveries()
+    for tag in ("b", "c", "a"):
+        peer.channel.consume(queue, tag, False, 0, 2)
+    taken = [(each.consumer, int(each.body) - got) for each in peer.deliveries()]
+    assert taken == [("b", 0), ("c", 1), ("a", 2), ("b", 3), ("c", 4)]
+    if how == "recover":
+        peer.channel.recover()
+    else:
+        peer.feed(nack(1, 0, multiple=True, requeue=True))
+    again = [(each.consumer, int(each.body) - got) for each in peer.deliveries()]
+    if got:
+        # What was got comes back first; consumer a had room for one.
+        assert again == [("a", -1), ("a", 2), ("b", 0), ("b", 3), ("c", 1), ("c", 4)]
+    else:
+        assert again == [("a", 2), ("b", 0), ("a", 3), ("b", 1), ("c", 4)]

@@ -1,4 +1,4 @@
-"""Frames in, cut anywhere and interleaved; how a connection begins and ends."""
+"""Frames in, cut anywhere and interleaved; methods out; how a connection begins and ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.engine.frames import (
     properties,
     publish,
 )
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 FLOW = method(1, frames.CHANNEL, 20, b"\x01")
 HEARTBEAT = frame(frames.HEARTBEAT, 0, b"")
@@ -72,7 +72,7 @@ STREAMS = {
 
 def outcome(chunks: Iterator[bytes]) -> tuple[Any, ...]:
     """All that can be seen of what a peer sent."""
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue}, channels=(1, 2, 3), greet=False)
     peer.connection.output.frame_max = 4096
@@ -127,7 +127,7 @@ def test_trailing_bytes_wait(name):
 def test_the_largest_message_in_three_frames_waits_for_its_last_octet():
     """The input buffer has room for all of it, as large as each frame is tolerated."""
     frame_max = 131072
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue}, frame_max=frame_max)
     empty = properties(headers=frames.table(filler=frames.longstr("")))
@@ -142,7 +142,7 @@ def test_the_largest_message_in_three_frames_waits_for_its_last_octet():
 
 
 def test_what_the_server_calls():
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue})
     stream = publish(1, "q", bytes(1000)) * 300
@@ -165,7 +165,7 @@ def test_what_the_server_calls():
 
 
 def test_a_header_is_greeted_once():
-    engine = make_plane()
+    engine = make_engine()
     for header in (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09"):
         peer = Peer(engine, greet=False)
         peer.feed(header[:7])
@@ -179,7 +179,7 @@ def test_a_header_is_greeted_once():
     "header", [b"AMQP\x00\x01\x00\x00", b"AMQP\x00\x00\x09\x02", b"GET / HT", bytes(8), b"\xff" * 8]
 )
 def test_another_header_is_answered_with_ours(header):
-    peer = Peer(make_plane(), greet=False)
+    peer = Peer(make_engine(), greet=False)
     peer.feed(header + FLOW)
     assert peer.connection.finished
     assert not peer.connection.reading
@@ -220,7 +220,7 @@ def test_properties_of_all_kinds_are_delivered_as_they_came():
             b"\x01z",
         ]
     )
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"x", raw=raw))
@@ -233,7 +233,7 @@ def test_properties_of_all_kinds_are_delivered_as_they_came():
 
 
 def test_after_shut_only_the_connections_own_methods_are_heard():
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"a"))
@@ -248,7 +248,7 @@ def test_after_shut_only_the_connections_own_methods_are_heard():
 
 
 def test_after_finish_nothing_is_heard():
-    engine = make_plane()
+    engine = make_engine()
     peer = Peer(engine)
     peer.connection.send(1, b"last")
     peer.connection.finish()
@@ -260,7 +260,7 @@ def test_after_finish_nothing_is_heard():
 
 
 def test_lost_is_said_once_and_gives_everything_back():
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"a") + basic_publish(1, "q"))
@@ -273,3 +273,49 @@ def test_lost_is_said_once_and_gives_everything_back():
     assert peer.connection.is_lost
     assert not peer.connection.reading
     assert peer.connection.channels == {}
+
+
+def test_a_method_and_a_method_with_content(peer):
+    peer.connection.send(1, b"\x00\x14\x00\x0b\x00\x00\x00\x00")
+    peer.connection.output.frame_max = 4096
+    peer.connection.send_content(
+        2, b"\x00\x3c\x00\x32\x01\x38\x02no\x00\x01k", frames.PERSISTENT, bytes(5000)
+    )
+    opened, returned = peer.events()
+    assert opened == frames.Method(1, 20, 11, bytes(4))
+    assert returned == frames.Returned(2, "", "k", frames.PERSISTENT, bytes(5000), 2, 312, "no")
+
+
+def test_a_heartbeat(peer):
+    peer.connection.send_heartbeat()
+    assert peer.take() == frame(frames.HEARTBEAT, 0, b"")
+
+
+def test_channels_are_known_by_number(peer):
+    assert set(peer.connection.channels) == {1, 2}
+    assert peer.connection.channels[1] is peer.channel
+    assert peer.channel.number == 1
+    third = peer.connection.open_channel(3)
+    assert peer.connection.channels[3] is third
+    peer.connection.refuse_channel(3)
+    assert third.closing
+    assert third.closed
+    assert peer.connection.channels[3] is third
+    peer.connection.close_channel(3)
+    assert 3 not in peer.connection.channels
+    peer.connection.refuse_channel(9)
+    peer.connection.close_channel(9)
+
+
+def test_nothing_is_sent_to_one_that_is_lost(peer):
+    peer.connection.lost()
+    peer.connection.send(1, b"1234")
+    assert peer.take() == b""
+
+
+def test_the_output_of_one_that_is_lost_goes_at_once(peer):
+    peer.connection.send(1, bytes(100_000))
+    assert peer.connection.output.pending_bytes > 100_000
+    peer.connection.lost()
+    assert peer.connection.output.pending_bytes == 0
+    assert peer.connection.output.outgoing() is None

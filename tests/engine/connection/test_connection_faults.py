@@ -16,7 +16,7 @@ from tests.engine.frames import (
     properties,
     publish,
 )
-from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_plane
+from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
 
 TOO_LARGE = "PRECONDITION_FAILED - message size {} is larger than configured max size 1000"
 LONG_WITHOUT_END = (
@@ -62,7 +62,7 @@ FRAMES_NOT_UNDERSTOOD = {
 @pytest.mark.parametrize("name", FRAMES_NOT_UNDERSTOOD)
 def test_frames_that_cannot_be_told_apart(name):
     data, text = FRAMES_NOT_UNDERSTOOD[name]
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue}, frame_max=4096)
     other = Peer(engine, {"q": queue})
@@ -139,7 +139,7 @@ def contents_not_understood() -> dict[str, tuple[bytes, int, str, tuple[int, int
 @pytest.mark.parametrize("name", contents_not_understood())
 def test_contents_in_the_wrong_order(name):
     data, code, reason, blamed = contents_not_understood()[name]
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue}, channels=(1, 2))
     other = Peer(engine, {"q": queue})
@@ -192,7 +192,7 @@ MALFORMED = {
 @pytest.mark.parametrize("in_pieces", [False, True])
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_properties(name, in_pieces):
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"body", raw=MALFORMED[name], step=1 if in_pieces else None))
@@ -219,7 +219,7 @@ METHODS_THAT_DO_NOT_PARSE = {
 @pytest.mark.parametrize("name", METHODS_THAT_DO_NOT_PARSE)
 def test_methods_that_do_not_parse(name):
     data, method_id = METHODS_THAT_DO_NOT_PARSE[name]
-    peer = Peer(make_plane())
+    peer = Peer(make_engine())
     peer.feed(data)
     ((_, fault),) = peer.session.faults
     assert fault.code == 501  # as RabbitMQ: a frame error
@@ -229,14 +229,14 @@ def test_methods_that_do_not_parse(name):
 @pytest.mark.parametrize("channel", [0, 1, 9])
 @pytest.mark.parametrize("payload", [b"", b"\x00", b"\x00\x3c\x00"])
 def test_a_method_frame_without_a_method(channel, payload):
-    peer = Peer(make_plane())
+    peer = Peer(make_engine())
     peer.feed(frame(frames.METHOD, channel, payload) + FLOW)
     assert [code for _, code in peer.faults] == [501]
     assert peer.session.methods == []
 
 
 def test_contents_on_channels_that_are_not_open():
-    peer = Peer(make_plane())
+    peer = Peer(make_engine())
     peer.feed(content_header(7, 1) + bodies(7, b"x") + bodies(0, b"y") + FLOW)
     assert peer.session.contents == [(7, 2), (7, 3), (0, 3)]
     assert len(peer.session.methods) == 1
@@ -288,7 +288,7 @@ def faults_of_a_channel() -> dict[str, tuple[bytes, str, int]]:
 @pytest.mark.parametrize("name", faults_of_a_channel())
 def test_a_fault_of_one_channel_leaves_the_others_alone(name):
     data, text, method_id = faults_of_a_channel()[name]
-    engine = make_plane()
+    engine = make_engine()
     engine.connections.message_bytes_max = 1000
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue}, channels=(1, 2))
@@ -311,14 +311,14 @@ def test_a_fault_of_one_channel_leaves_the_others_alone(name):
 
 
 def test_immediate_is_refused_before_the_exchange_is_asked_for():
-    peer = Peer(make_plane())
+    peer = Peer(make_engine())
     peer.feed(publish(1, "q", b"x", exchange="none", immediate=True))
     assert peer.faults == [(1, 540)]
     assert peer.session.asked == []
 
 
 def test_a_refused_channel_gives_back_what_it_has():
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer, other = Peer(engine, {"q": queue}), Peer(engine, {"q": queue})
     peer.feed(publish(1, "q", b"a") + publish(1, "q", b"b"))
@@ -333,7 +333,7 @@ def test_a_refused_channel_gives_back_what_it_has():
 
 
 def test_defects_cost_one_connection():
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer, other = Peer(engine, {"q": queue}), Peer(engine, {"q": queue})
 

@@ -25,7 +25,7 @@ from tests.engine.frames import (
     reject,
     table,
 )
-from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_plane
+from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
 
 FRAME_MAX = 4096
 
@@ -139,7 +139,7 @@ def pieces(stream: bytes, random: Random) -> list[bytes]:
 
 def check(stream: bytes, seed: int) -> None:
     """One peer sends this; another one goes on as if nothing had happened."""
-    engine = make_plane(durable_segment_bytes=65536)
+    engine = make_engine(durable_segment_bytes=65536)
     queues = {"q": engine.queue(0, "q", False), "d": engine.queue(1, "d", True)}
     peer = Peer(engine, queues, channels=(1, 2), frame_max=FRAME_MAX)
     peer.connection.user_id = b"me"
@@ -210,7 +210,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for its memory")
 def test_what_a_peer_announces_costs_nothing_until_it_comes():
-    engine = make_plane()
+    engine = make_engine()
     before = resident_bytes()
     peers = []
     for _ in range(300):
@@ -227,7 +227,7 @@ def test_what_a_peer_announces_costs_nothing_until_it_comes():
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for its memory")
 def test_one_that_comes_and_goes_leaves_nothing_behind():
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     sizes = []
     for turn in range(6):

@@ -8,7 +8,7 @@ import pytest
 from tests.engine import frames
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import PERSISTENT, ack, frame, method, nack, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 FLOW = method(1, frames.CHANNEL, 20, b"\x01")
 FLOW_OK = struct.pack(">HHB", frames.CHANNEL, 21, 1)
@@ -18,7 +18,7 @@ GET = method(1, frames.BASIC, 70, b"\x00\x00\x01q\x01")
 
 @pytest.fixture
 def engine():
-    return make_plane(durable_segment_bytes=4096)
+    return make_engine(durable_segment_bytes=4096)
 
 
 @pytest.fixture
@@ -256,9 +256,9 @@ def test_an_answer_waits_for_the_end_of_what_became_a_dead_letter(
     engine, disk, queue, peer, transactional
 ):
     """In a log of its own it is synced first, and only then is the end of its original noted."""
-    grave = engine.stream(2, "grave")
+    dlq = engine.stream(2, "dlq")
     queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
-        [grave], exchange, key, raw, body
+        [dlq], exchange, key, raw, body
     )
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
     disk.sync(engine)
@@ -278,19 +278,19 @@ def test_an_answer_waits_for_the_end_of_what_became_a_dead_letter(
 
 
 def test_an_answer_waits_for_dead_letters_of_turns_to_come(engine, disk, queue, peer):
-    grave = engine.queue(2, "grave", True)
+    dlq = engine.queue(2, "dlq", True)
     queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
-        [grave], exchange, key, raw, body
+        [dlq], exchange, key, raw, body
     )
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT) * 1300)
     disk.sync(engine)
     peer.channels[1].consume(queue, "c", False, 0, 0)
     assert len(peer.deliveries()) == 1300
     peer.feed(nack(1, 0, multiple=True, requeue=False) + FLOW)
-    assert grave.ready_count < 700
+    assert dlq.ready_count < 700
     while engine.busy:
         assert answers(peer) == 0
-    assert grave.ready_count == 1300
+    assert dlq.ready_count == 1300
     assert not peer.connection.reading
     assert answers(peer) == 0
     # Each letter and the end of its original are one transaction, so one sync has all of them.

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 from tests.engine import frames
 from tests.engine.frames import ack, nack, properties, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 from tests.engine.stream_world import World, numbered, offset_of
 
 from leporid.engine.connection.channel import Channel
@@ -205,7 +205,7 @@ class Limited:
     """Consumers of queues on one channel that has a limit; messages come from another peer."""
 
     def __init__(self, limit: int, queues: int = 1) -> None:
-        self.engine = make_plane()
+        self.engine = make_engine()
         self.queues = [self.engine.queue(0, f"q{number}", False) for number in range(queues)]
         self.publisher = Peer(self.engine, {queue.name: queue for queue in self.queues})
         self.peer = Peer(self.engine)
@@ -412,7 +412,7 @@ def waiting_for_output() -> tuple[Limited, list[Consumer]]:
     return world, consumers
 
 
-def test_the_plane_is_busy_when_sent_output_leaves_room_for_who_waits_for_credit():
+def test_the_engine_is_busy_when_sent_output_leaves_room_for_who_waits_for_credit():
     world, _ = waiting_for_output()
     busy = [world.engine.busy]
     world.peer.take()

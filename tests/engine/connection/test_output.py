@@ -132,10 +132,10 @@ def test_deliveries_say_how_often_they_came_back(engine, queue, peer, raw, fetch
         assert decode_properties(found.raw) == replace(expected, headers=others)
 
 
-def test_what_is_stored_is_not_changed(queue, peer, graves):
+def test_what_is_stored_is_not_changed(queue, peer, dead_letters):
     raw = frames.properties(headers=frames.table(a=b"V"))
     queue.set_delivery_limit(0, True)
     peer.feed(publish(1, "q", b"x", raw=raw))
     peer.get(queue, no_ack=False)
     peer.feed(frames.nack(1, 1))
-    assert graves.found == [("delivery_limit", "", "q", raw, b"x")]
+    assert dead_letters.found == [("delivery_limit", "", "q", raw, b"x")]

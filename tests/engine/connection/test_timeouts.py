@@ -236,26 +236,28 @@ def test_in_a_transaction_too(engine, queue, peer, reader):
 
 
 @pytest.fixture
-def forgiving(queue, reader):
+def requeueing(queue, reader):
     """A consumer of q whose overdue messages go back alone after 100 ms."""
     queue.set_consumer_timeout(100, True)
     return reader.channel.consume(queue, "c", False, 0, 1)
 
 
-def test_an_overdue_message_goes_back_alone(engine, queue, peer, reader, forgiving):
+def test_an_overdue_message_goes_back_alone(engine, queue, peer, reader, requeueing):
     send(peer, "a")
     assert deliver(engine, reader) == [(1, b"a")]
     deliver(engine, reader, 99)
     assert queue.unacked_count == 1
     assert deliver(engine, reader, 1) == [(2, b"a")]
     assert (reader.faults, engine.queues.timed_out) == ([], 1)
-    assert forgiving.unacked_count == 1
+    assert requeueing.unacked_count == 1
     reader.feed(ack(1, 2))
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
 
 
 @pytest.mark.parametrize("settle", [ack, nack, reject])
-def test_settling_it_late_is_no_fault_but_only_once(engine, queue, peer, reader, forgiving, settle):
+def test_settling_it_late_is_no_fault_but_only_once(
+    engine, queue, peer, reader, requeueing, settle
+):
     send(peer, "a")
     deliver(engine, reader)
     deliver(engine, reader, 100)
@@ -266,13 +268,13 @@ def test_settling_it_late_is_no_fault_but_only_once(engine, queue, peer, reader,
     assert reader.faults == [(1, 406)]
 
 
-def test_it_counts_as_a_return(engine, queue, peer, reader, forgiving, graves):
+def test_it_counts_as_a_return(engine, queue, peer, reader, requeueing, dead_letters):
     queue.set_delivery_limit(1, True)
     send(peer, "a")
     deliver(engine, reader)
     assert deliver(engine, reader, 100) == [(2, b"a")]
     assert deliver(engine, reader, 100) == []
-    assert [(each[0], each[-1]) for each in graves.found] == [("delivery_limit", b"a")]
+    assert [(each[0], each[-1]) for each in dead_letters.found] == [("delivery_limit", b"a")]
 
 
 def test_others_on_the_channel_are_not_touched(engine, queue, peer, reader):
@@ -313,7 +315,7 @@ def test_several_at_once_up_to_one_that_went_back(engine, queue, peer, reader, t
     assert channel.unacked_count == (0 if tag == 3 else 1)
 
 
-def test_of_very_many_the_oldest_are_forgiven_for_ever(engine, queue, peer, reader):
+def test_of_very_many_the_oldest_may_always_be_settled_late(engine, queue, peer, reader):
     queue.set_consumer_timeout(100, True)
     reader.channel.consume(queue, "c", False, 0, 100)
     peer.feed(publish(2, "q") * 100)

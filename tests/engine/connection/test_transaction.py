@@ -111,29 +111,29 @@ def test_what_lasts_is_to_be_waited_for(engine, durable, queue, peer, channel):
 
 
 def test_a_rejected_message_is_a_dead_letter_from_commit_on(engine, queue, peer, channel):
-    graves = []
-    queue.dead_letters = lambda *message: graves.append(message)
+    dead_letters = []
+    queue.dead_letters = lambda *message: dead_letters.append(message)
     peer.feed(publish(2, "q", b"x"))
     assert channel.get(queue, False)
     peer.feed(nack(1, 1, requeue=False))
-    assert graves == []
+    assert dead_letters == []
     channel.commit()
-    assert graves == [("rejected", "", "q", b"\x00\x00", b"x")]
+    assert dead_letters == [("rejected", "", "q", b"\x00\x00", b"x")]
     assert queue.unacked_count == 0
 
 
 def test_what_a_commit_brings_about_does_not_split_it(engine, disk, peer, channel):
     """Dead letters and deliveries append facts of their own, of any size."""
     queues = [engine.queue(number, name, True) for number, name in enumerate("dgf", 1)]
-    durable, grave, full = queues
+    durable, dlq, full = queues
     peer.queues.update(d=durable, f=full)
     full.set_limits(max_length=1, overflow="reject-publish-dlx")
     big = properties(delivery_mode=2, headers=table(x=b"x\x00\x00\x03\xe8" + bytes(1000)))
 
-    def bury(reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
-        engine.publish([grave], exchange, key, big, body)
+    def dead_letter(reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
+        engine.publish([dlq], exchange, key, big, body)
 
-    durable.dead_letters = full.dead_letters = bury
+    durable.dead_letters = full.dead_letters = dead_letter
     peer.feed(publish(2, "d", b"old", raw=PERSISTENT) * 30)
     peer.feed(publish(2, "f", b"old", raw=PERSISTENT))
     disk.sync(engine)
@@ -145,8 +145,8 @@ def test_what_a_commit_brings_about_does_not_split_it(engine, disk, peer, channe
     peer.feed(publish(1, "d", b"new", raw=PERSISTENT) * 10)
     channel.commit()
     assert (durable.ready_count, durable.unacked_count) == (10, 0)
-    buried, kept = grave.ready_count, full.ready_count
-    assert buried >= 30
+    dead_lettered, kept = dlq.ready_count, full.ready_count
+    assert dead_lettered >= 30
     disk.sync(engine)
     disk.sync(engine)
     found: dict[str, Queue] = {}
@@ -157,7 +157,7 @@ def test_what_a_commit_brings_about_does_not_split_it(engine, disk, peer, channe
 
     _, reports, _ = recover(disk.copy(), declare, durable_segment_bytes=4096)
     assert sum(report.undone for report in reports) == 0
-    assert [found[name].ready_count for name in "dgf"] == [10, buried, kept]
+    assert [found[name].ready_count for name in "dgf"] == [10, dead_lettered, kept]
 
 
 @pytest.mark.parametrize("drained", [False, True])

@@ -1,7 +1,8 @@
-"""The ledger of unsettled deliveries; its model is in tests/model/test_unacked_model.py."""
+"""Unsettled deliveries of a channel; its model is in tests/model/test_unacked_model.py."""
 
 import pytest
 from tests.engine.allocations import allocated_bytes
+from tests.engine.connection.test_credit import Several
 from tests.engine.frames import ack, nack, publish
 
 
@@ -76,3 +77,28 @@ def test_one_old_delivery_does_not_keep_the_place_of_those_after_it(engine, queu
         engine.connections.take_touched()
     assert allocated_bytes() - before < 100_000
     assert peer.channel.unacked_count == 1
+
+
+LATE_ACKS_MAX = 4096
+
+
+@pytest.mark.parametrize("tag", [1, LATE_ACKS_MAX // 2, LATE_ACKS_MAX + 5])
+def test_of_very_many_all_may_be_settled_late(tag: int):
+    several = Several(LATE_ACKS_MAX + 5, LATE_ACKS_MAX + 5)
+    found = 0
+    while bodies := several.came():
+        found += len(bodies)
+    assert found == LATE_ACKS_MAX + 5
+    several.channel.cancel(several.readers[0])
+    several.channel.drop_unsettled(several.readers[0])
+    several.peer.feed(ack(1, tag))
+    assert several.peer.session.faults == []
+
+
+def test_an_unknown_tag_is_no_late_ack():
+    several = Several(2, 2)
+    several.came()
+    several.channel.cancel(several.readers[0])
+    several.channel.drop_unsettled(several.readers[0])
+    several.peer.feed(ack(1, 3))
+    assert len(several.peer.session.faults) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.delay_world import World, delayed
 from tests.engine.frames import PERSISTENT, properties, publish
-from tests.engine.staging_world import World as StagingWorld
+from tests.engine.verdict_world import World as VerdictWorld
 
 DAY_MS = 24 * 3600_000
 LAST_PAUSE_MS = 5000
@@ -111,24 +111,24 @@ def test_only_the_full_one_of_several_queues_waits(world):
 
 
 def test_a_dead_letter_waits_too(engine, queue, peer):
-    grave = engine.queue(0, "grave", False)
-    grave.set_limits(max_length=1, overflow="reject-publish")
+    dlq = engine.queue(0, "dlq", False)
+    dlq.set_limits(max_length=1, overflow="reject-publish")
     queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
-        [grave], exchange, key, raw, body
+        [dlq], exchange, key, raw, body
     )
     for number in range(3):
         peer.feed(publish(1, "q", b"%d" % number, raw=properties(expiration="5")))
     engine.clock.now_ms += 5
     engine.run()
-    assert (grave.ready_count, grave.backlog_count, queue.ready_count) == (1, 2, 0)
-    peer.channel.consume(grave, "c", True, 0, 0)
+    assert (dlq.ready_count, dlq.backlog_count, queue.ready_count) == (1, 2, 0)
+    peer.channel.consume(dlq, "c", True, 0, 0)
     for _ in range(3):
         engine.run()
     assert peer.bodies() == [b"0", b"1", b"2"]
 
 
 def test_what_a_filter_class_let_pass_waits_too():
-    world = StagingWorld()
+    world = VerdictWorld()
     world.q.set_limits(max_length=1, overflow="reject-publish")
     world.send(b"a", b"b")
     world.judge()
@@ -150,7 +150,7 @@ def test_an_alternate_exchange_gets_what_no_queue_takes(world, other_full):
         return [other]
 
     world.engine.publish([world.q], "", "q", PERSISTENT, b"first")
-    store = world.engine.delays(9, world.sources["d"], world.route, elsewhere)
+    store = world.engine.delays(9, world.caches["d"], world.route, elsewhere)
     world.engine.publish([store], "d", "q", delayed(5), b"x")
     world.sleep(6)
     assert asked == [("d", ["q"])]

@@ -67,7 +67,7 @@ def test_what_is_due_already_goes_at_once(world):
     ):  # fmt: skip
         world.send(b"x", raw)
     assert world.q.ready_count == 9
-    assert world.sources["d"].delays is None
+    assert world.caches["d"].delays is None
 
 
 def test_a_moment_beats_a_delay(world):
@@ -186,7 +186,7 @@ def test_order_is_that_of_moments_then_of_arrival(world):
     assert world.came() == [b"1", b"3", b"5", b"2", b"0", b"4"]
 
 
-def test_the_plane_says_when_it_must_run_although_nothing_came(world):
+def test_the_engine_says_when_it_must_run_although_nothing_came(world):
     world.send(b"late", delayed(5000))
     assert world.engine.next_due_ms == world.engine.clock.now_ms + 5001
     world.send(b"soon", delayed(100))
@@ -335,8 +335,8 @@ def test_an_exchange_that_refuses_a_key_by_then_is_asked_without_its_rule(world)
     def resolve(key, raw):
         raise PreconditionFailed("x-strict-keys")
 
-    source = world.engine.route_cache("s", resolve, True)
-    store = world.engine.delays(9, source, world.route)
+    cache = world.engine.route_cache("s", resolve, True)
+    store = world.engine.delays(9, cache, world.route)
     world.engine.publish([store], "p", "q", delayed(5), b"x")
     world.sleep(6)
     assert world.came() == [b"x"]

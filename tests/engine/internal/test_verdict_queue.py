@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.engine.frames import PERSISTENT, properties, publish, table
-from tests.engine.staging_world import World
+from tests.engine.verdict_world import World
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_what_passes_goes_on_in_order_and_the_rest_ends(world):
     assert world.judge(even) == [b"1", b"2", b"3", b"4", b"6"]
     assert world.waiting() == 0
     assert world.came() == [b"2", b"4", b"6"]
-    assert (world.staging.passed, world.staging.dropped) == (3, 2)
+    assert (world.verdict_queue.passed, world.verdict_queue.dropped) == (3, 2)
 
 
 def test_a_filter_sees_names_properties_and_body(world):
@@ -49,33 +49,33 @@ def test_what_goes_on_is_what_came(world):
 def test_batches_are_bounded_by_messages_and_by_bytes(world):
     world.send(*(b"x" * 100 for _ in range(10)))
     assert len(world.messages(most=3)) == 3
-    world.staging.judged(b"\1" * 3)
+    world.verdict_queue.judged(b"\1" * 3)
     assert len(world.messages(bytes_max=250)) in (2, 3)
-    world.staging.give_back()
+    world.verdict_queue.give_back()
     assert len(world.messages(bytes_max=1)) == 1
 
 
 def test_there_is_one_batch_at_a_time(world):
     world.send(b"1", b"2")
     world.messages(most=1)
-    assert world.staging.judging
+    assert world.verdict_queue.judging
     with pytest.raises(ValueError, match="out already"):
-        world.staging.batch(1, 1)
-    world.staging.judged(b"\1")
-    assert not world.staging.judging
+        world.verdict_queue.batch(1, 1)
+    world.verdict_queue.judged(b"\1")
+    assert not world.verdict_queue.judging
 
 
-def test_an_empty_staging_has_no_batch(world):
-    assert world.staging.batch(5, 5) is None
-    assert not world.staging.judging
+def test_an_empty_verdict_queue_has_no_batch(world):
+    assert world.verdict_queue.batch(5, 5) is None
+    assert not world.verdict_queue.judging
 
 
 def test_as_many_verdicts_as_messages(world):
     world.send(b"1", b"2")
     world.messages()
     with pytest.raises(ValueError, match="1 verdicts for 2 messages"):
-        world.staging.judged(b"\1")
-    world.staging.judged(b"\1\1")
+        world.verdict_queue.judged(b"\1")
+    world.verdict_queue.judged(b"\1\1")
     assert world.came() == [b"1", b"2"]
 
 
@@ -83,7 +83,7 @@ def test_what_is_given_back_is_asked_about_again_before_what_came_since(world):
     world.send(b"1", b"2", b"3")
     assert len(world.messages(most=2)) == 2
     world.send(b"4")
-    world.staging.give_back()
+    world.verdict_queue.give_back()
     assert world.waiting() == 4
     assert world.judge() == [b"1", b"2", b"3", b"4"]
     assert world.came() == [b"1", b"2", b"3", b"4"]
@@ -93,13 +93,13 @@ def test_says_when_there_is_something_to_judge(world):
     assert world.engine.verdicts.take() == []
     world.send(b"1")
     world.send(b"2")
-    assert world.engine.verdicts.take() == [world.staging]
+    assert world.engine.verdicts.take() == [world.verdict_queue]
     assert world.engine.verdicts.take() == []
     world.send(b"3")
-    assert world.engine.verdicts.take() == [world.staging]
+    assert world.engine.verdicts.take() == [world.verdict_queue]
     world.messages()
-    world.staging.give_back()
-    assert world.engine.verdicts.take() == [world.staging]
+    world.verdict_queue.give_back()
+    assert world.engine.verdicts.take() == [world.verdict_queue]
 
 
 def test_others_get_theirs_at_once(world):
@@ -154,14 +154,14 @@ def test_a_full_queue_refuses_what_passes_and_its_dead_letters_have_it(world):
     letters: list[tuple[str, bytes]] = []
     world.q.dead_letters = lambda reason, *rest: letters.append((reason, rest[-1]))
     world.q.set_limits(max_length=1, overflow="reject-publish-dlx")
-    world.staging = world.engine.verdict_queue(4, "again", world.q)
-    world.sources["f"].forget()
+    world.verdict_queue = world.engine.verdict_queue(4, "again", world.q)
+    world.caches["f"].forget()
     world.send(b"1", b"2")
     world.judge()
     assert world.came() == [b"1"]
     assert letters == [("maxlen", b"2")]
     assert world.waiting() == 0
-    assert world.staging.unroutable == 0
+    assert world.verdict_queue.unroutable == 0
 
 
 def test_a_binding_to_an_exchange_asks_where_it_goes_after_the_verdict():
@@ -179,14 +179,18 @@ def test_what_comes_to_no_queue_is_counted():
     world.beyond = []
     world.send(b"1")
     world.judge()
-    assert (world.staging.passed, world.staging.unroutable, world.waiting()) == (1, 1, 0)
+    assert (world.verdict_queue.passed, world.verdict_queue.unroutable, world.waiting()) == (
+        1,
+        1,
+        0,
+    )
 
 
 def test_what_is_in_no_queue_any_more_stays_so(world):
     world.send(b"1", b"2")
     world.messages()
-    assert world.staging.retire() == 0
-    world.staging.judged(b"\1\1")
+    assert world.verdict_queue.retire() == 0
+    world.verdict_queue.judged(b"\1\1")
     assert world.came() == []
     assert world.waiting() == 0
 
@@ -199,7 +203,7 @@ def test_what_waited_waits_after_a_crash(world):
     world.sync()
     world.messages(most=2)
     world.restart()
-    assert world.engine.verdicts.take() == [world.staging]
+    assert world.engine.verdicts.take() == [world.verdict_queue]
     assert world.judge(lambda body: body != b"2") == [b"1", b"2", b"3"]
     assert world.came() == [b"1", b"3"]
 
@@ -252,7 +256,7 @@ def test_a_crash_anywhere_neither_loses_nor_doubles_nor_reorders(segment_bytes):
         assert before + world.came() == [body for body in sent if even(body)], written
 
 
-def test_a_long_staging_survives_cleaning(world):
+def test_a_long_verdict_queue_survives_cleaning(world):
     for round_ in range(40):
         world.send(*(b"%d" % number for number in range(round_ * 10, round_ * 10 + 10)))
         world.judge(even, most=8)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, ack, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.queue.queue import Queue
 
@@ -106,7 +106,7 @@ def test_a_log_of_mostly_dead_messages_is_copied_together(engine, disk, durable,
 def test_a_log_of_tiny_messages_settled_in_any_order_comes_to_rest(seed):
     """Facts are then as large as messages, and are copied with them."""
     random = Random(seed)
-    engine = make_plane(durable_segment_bytes=SEGMENT_BYTES)
+    engine = make_engine(durable_segment_bytes=SEGMENT_BYTES)
     disk = Disk()
     disk.attach(engine)
     queues = {name: engine.queue(number, name, True) for number, name in enumerate("de", 1)}
@@ -144,7 +144,7 @@ def test_a_deleted_queue_frees_its_segments(engine, disk, durable, peer):
 
 def test_a_message_of_two_queues_is_kept_for_the_one_that_has_it(engine, disk, durable, peer):
     both = [durable, peer.queues["e"]]
-    peer.session.sources["x"] = engine.route_cache("x", lambda key, raw: both, True)
+    peer.session.caches["x"] = engine.route_cache("x", lambda key, raw: both, True)
     for _ in range(40):
         peer.feed(publish(2, "k", b"x" * 500, raw=PERSISTENT, exchange="x"))
     turn(engine, disk)
@@ -193,7 +193,7 @@ def test_cleaning_waits_for_its_time(engine, disk, durable, peer):
 def test_few_messages_do_not_keep_the_memory_of_many(seed):
     """One queue keeps a message in forty ready, two keep some unacked, of all that passes."""
     random = Random(seed)
-    engine = make_plane(transient_segment_bytes=SEGMENT_BYTES)
+    engine = make_engine(transient_segment_bytes=SEGMENT_BYTES)
     ready, *unacked = [engine.queue(0, name, False) for name in "rab"]
     peer, taker = Peer(engine), Peer(engine)
     kept: dict[str, list[bytes]] = {queue.name: [] for queue in (ready, *unacked)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import PERSISTENT, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.log.log import HEADER_BYTES
 
@@ -144,7 +144,7 @@ def test_what_does_not_last_is_not_written(engine, disk, durable, queue, peer):
 def test_the_header_says_which_log_it_is():
     files = []
     for seed in (7, 7, 8):
-        engine = make_plane() if seed == 7 else type(make_plane())(seed)
+        engine = make_engine() if seed == 7 else type(make_engine())(seed)
         queue = engine.queue(1, "d", True)
         peer = Peer(engine, {"d": queue})
         disk = Disk()

@@ -6,7 +6,7 @@ import pytest
 from tests.engine.disk_fake import recover
 from tests.engine.frames import PERSISTENT, ack, properties, publish
 from tests.engine.restarts import Broker
-from tests.engine.session_fake import make_plane
+from tests.engine.session_fake import make_engine
 
 from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
@@ -92,8 +92,8 @@ def test_an_empty_queue_gives_what_comes_after_a_restart(broker):
 
 def test_a_queue_that_is_not_declared_any_more_has_nothing():
     broker = Broker("qr")
-    source = broker.engine.route_cache("x", lambda key, raw: list(broker.queues.values()), True)
-    broker.peer.session.sources["x"] = source
+    cache = broker.engine.route_cache("x", lambda key, raw: list(broker.queues.values()), True)
+    broker.peer.session.caches["x"] = cache
     broker.peer.feed(publish(1, "", b"both", raw=PERSISTENT, exchange="x"))
     broker.disk.sync(broker.engine)
     broker.names = "q"
@@ -161,7 +161,7 @@ def test_a_missing_segment_makes_the_end_uncertain(broker):
     broker.peer.connection.lost()
     broker.engine.mark_clean()
     broker.disk.sync(broker.engine)
-    engine = make_plane()
+    engine = make_engine()
     engine.queue(1, "q", True)
     replay = Replay(engine.logs)
     for number, file in broker.disk.files.items():

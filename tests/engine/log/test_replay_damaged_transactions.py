@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.engine import delay_world, staging_world
+from tests.engine import delay_world, verdict_world
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, ack, nack, publish
 from tests.engine.restarts import Broker
-from tests.engine.session_fake import make_plane
+from tests.engine.session_fake import make_engine
 from tests.storage.format_v1 import (
     COMMIT,
     IN_TX,
@@ -127,7 +127,7 @@ def a_dead_letter() -> Written:
 
 def a_delayed_message() -> Written:
     """Queue 1 is where it goes, 2 is where it waits."""
-    disk, engine = Disk(), make_plane(durable_segment_bytes=SEGMENT_BYTES)
+    disk, engine = Disk(), make_engine(durable_segment_bytes=SEGMENT_BYTES)
     disk.attach(engine)
     world = delay_world.World(engine, disk)
     world.peer.queues["c"] = engine.queue(3, "c", True)
@@ -141,7 +141,7 @@ def a_delayed_message() -> Written:
 
 def what_a_filter_class_let_pass() -> Written:
     """Queue 1 is where it goes, 3 is where it waits."""
-    world = staging_world.World(segment_bytes=SEGMENT_BYTES)
+    world = verdict_world.World(segment_bytes=SEGMENT_BYTES)
     world.send(b"judged")
     world.sync()
     world.judge()

@@ -129,7 +129,7 @@ def test_a_route_is_looked_up_with_what_was_set(engine, queue, peer: Peer):
         seen.append(decode_properties(raw))
         return [queue]
 
-    peer.session.sources["x"] = engine.route_cache("x", resolve, False)
+    peer.session.caches["x"] = engine.route_cache("x", resolve, False)
     peer.feed(publish(1, "k", exchange="x"))
     assert seen == received(engine, queue)
     assert seen[0].message_id

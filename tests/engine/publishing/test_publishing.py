@@ -1,10 +1,10 @@
-"""What the broker itself sends: when it is stored, told of and made a dead letter."""
+"""Publishing and republishing; tests of delays and verdict queues have more of the latter."""
 
 from __future__ import annotations
 
 import pytest
-from tests.engine.frames import PERSISTENT, properties
-from tests.engine.staging_world import World
+from tests.engine.frames import PERSISTENT, Delivery, properties
+from tests.engine.verdict_world import World
 
 NONE = properties()
 
@@ -30,46 +30,26 @@ def test_the_end_of_the_entry_is_in_one_transaction_with_what_is_stored(queues):
 def test_a_stream_has_it_before_the_entry_ends():
     world = World()
     stream = world.engine.stream(7, "s")
-    staging = world.engine.verdict_queue(8, "to s", stream)
-    world.engine.publish([staging], "f", "k", PERSISTENT, b"1")
+    verdict_queue = world.engine.verdict_queue(8, "to s", stream)
+    world.engine.publish([verdict_queue], "f", "k", PERSISTENT, b"1")
     world.sync()
-    assert staging.batch(1, 1) is not None
-    staging.judged(b"\1")
-    assert staging.ready_count + staging.unacked_count == 0
+    assert verdict_queue.batch(1, 1) is not None
+    verdict_queue.judged(b"\1")
+    assert verdict_queue.ready_count + verdict_queue.unacked_count == 0
     assert stream.next_offset == 1
     world.sync()
     world.sync()
     world.disk.sync(world.engine)
 
 
-@pytest.fixture
-def full(engine):
-    """A queue that makes dead letters of everything."""
-    full = engine.queue(0, "full", False)
-    full.set_limits(max_length=0, overflow="reject-publish-dlx")
-    return full
-
-
-@pytest.mark.parametrize("letters_to", [[], ["q"]])
-def test_dead_letters_of_full_queues_do_not_tell_whether_a_message_came(
-    engine, queue, full, letters_to
-):
-    queues = {"q": queue}
-    full.dead_letters = lambda *_: engine.publish(
-        [queues[n] for n in letters_to], "", "", NONE, b""
-    )
-    other = engine.queue(0, "other", False)
-    assert not engine.publish([full], "", "k", NONE, b"1")
-    assert engine.publish([full, other], "", "k", NONE, b"2")
-    assert (other.ready_count, queue.ready_count) == (1, 2 * len(letters_to))
-
-
-def test_full_queues_share_what_they_make_dead_letters_of(engine):
-    found = []
-    queues = [engine.queue(0, f"{number}", False) for number in range(3)]
-    for each in queues:
-        each.set_limits(max_length=0, overflow="reject-publish-dlx")
-        each.dead_letters = lambda reason, exchange, key, raw, body: found.append(body)
-    engine.publish(queues, "", "k", NONE, b"x" * 1000)
-    assert found == [b"x" * 1000] * 3
-    assert len({id(body) for body in found}) == 1
+def test_messages_of_the_brokers_own(engine, disk, queue, peer):
+    durable = engine.queue(1, "d", True)
+    raw = properties(delivery_mode=2, message_id="m")
+    engine.publish([queue, durable], "exchange", "a.key", raw, b"body")
+    engine.publish([], "exchange", "a.key", raw, b"nobody's")
+    assert engine.logs.dirty
+    peer.channel.consume(queue, "c", True, 0, 0)
+    assert peer.events() == [Delivery(1, "exchange", "a.key", raw, b"body", 1, "c", 1, False)]
+    assert durable.ready_count == 1
+    with pytest.raises(ValueError, match="properties"):
+        engine.publish([queue], "", "k", b"\x80", b"")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.browsing import bodies, rows_of, shown
 from tests.engine.frames import PERSISTENT, nack, properties, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.queue.browse import Browse
 
@@ -192,7 +192,7 @@ def test_what_was_read_while_the_log_was_cleaned_is_cleaned_afterwards(engine, d
 )
 def test_against_a_list(events, with_priorities, unacked):
     """A browse goes on between other events; of the model it shows what is there when it passes."""
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue}, channels=(1, 2))
     if with_priorities:

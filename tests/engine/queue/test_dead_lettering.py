@@ -12,13 +12,13 @@ def send(peer: Peer, *texts: str) -> None:
         peer.feed(publish(1, "q", text.encode()))
 
 
-def test_a_rejected_message_becomes_a_dead_letter(queue, peer, graves):
+def test_a_rejected_message_becomes_a_dead_letter(queue, peer, dead_letters):
     raw = properties(message_id="m", headers=table(a=b"V"))
     peer.feed(publish(1, "q", b"x", raw=raw) * 3)
     for _ in range(3):
         peer.get(queue, no_ack=False)
     peer.feed(nack(1, 2, requeue=True) + nack(1, 1, requeue=False) + ack(1, 3))
-    assert graves.found == [("rejected", "", "q", raw, b"x")]
+    assert dead_letters.found == [("rejected", "", "q", raw, b"x")]
     assert queue.ready_count == 1
 
 
@@ -41,23 +41,23 @@ def test_a_dead_letter_may_go_where_it_came_from(engine, queue, peer):
 
 
 def test_dead_letters_over_a_limit_of_their_own(engine, queue, peer):
-    grave = engine.queue(0, "grave", False)
-    grave.set_limits(max_length=2)
+    dlq = engine.queue(0, "dlq", False)
+    dlq.set_limits(max_length=2)
     queue.set_limits(max_length=1)
     queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
-        [grave], exchange, key, raw, body
+        [dlq], exchange, key, raw, body
     )
     send(peer, *"abcdef")
     engine.run()
     assert peer.drain(queue) == [b"f"]
     engine.run()
-    assert peer.drain(grave) == [b"d", b"e"]
+    assert peer.drain(dlq) == [b"d", b"e"]
 
 
 def test_a_dead_letter_is_on_disk_with_its_end(engine, disk, peer):
-    durable, grave = engine.queue(1, "q", True), engine.queue(2, "grave", True)
+    durable, dlq = engine.queue(1, "q", True), engine.queue(2, "dlq", True)
     durable.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
-        [grave], exchange, key, raw, body
+        [dlq], exchange, key, raw, body
     )
     peer.queues["q"] = durable
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
@@ -66,7 +66,7 @@ def test_a_dead_letter_is_on_disk_with_its_end(engine, disk, peer):
     peer.feed(nack(1, 1, requeue=False))
     assert engine.logs.dirty
     disk.sync(engine)
-    assert (durable.unacked_count, grave.ready_count) == (0, 1)
+    assert (durable.unacked_count, dlq.ready_count) == (0, 1)
     assert not engine.logs.dirty
 
 
@@ -88,13 +88,13 @@ def test_a_turn_that_delivers_what_a_dead_letter_made(engine, queue, peer):
 
 def test_a_dead_letter_that_may_not_wait_is_given_to_who_waits_for_it(engine, queue, peer):
     """A time to live of 0 is over when a message cannot be delivered at once, and not before."""
-    grave = engine.queue(0, "grave", False)
-    grave.set_message_ttl(0)
+    dlq = engine.queue(0, "dlq", False)
+    dlq.set_message_ttl(0)
     queue.set_limits(max_length=1)
     queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
-        [grave], exchange, key, raw, body
+        [dlq], exchange, key, raw, body
     )
-    peer.channel.consume(grave, "c", True, 0, 0)
+    peer.channel.consume(dlq, "c", True, 0, 0)
     send(peer, "1", "2")
     assert [each.body for each in peer.deliveries()] == [b"1"]
     assert engine.queues.expired == 0
@@ -107,24 +107,24 @@ def test_a_message_comes_before_its_own_dead_letter(engine, queue, peer):
     full.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
         [queue], exchange, key, raw, b"letter of " + body
     )
-    peer.session.sources["both"] = engine.route_cache("both", lambda key, raw: [full, queue], True)
+    peer.session.caches["both"] = engine.route_cache("both", lambda key, raw: [full, queue], True)
     peer.feed(publish(1, "q", b"x", exchange="both"))
     assert peer.drain(queue) == [b"x", b"letter of x"]
 
 
-def small_grave(engine, queue):
+def small_dlq(engine, queue):
     """Where the queue's dead letters go: it holds one and refuses more."""
-    grave = engine.queue(0, "grave", False)
-    grave.set_limits(max_length=1, overflow="reject-publish")
+    dlq = engine.queue(0, "dlq", False)
+    dlq.set_limits(max_length=1, overflow="reject-publish")
     queue.dead_letters = lambda reason, exchange, key, raw, body: engine.publish(
-        [grave], exchange, key, raw, body
+        [dlq], exchange, key, raw, body
     )
-    return grave
+    return dlq
 
 
 def test_a_full_queue_refuses_no_letter_that_somebody_takes_at_once(engine, queue, peer):
-    grave = small_grave(engine, queue)
-    peer.channel.consume(grave, "c", True, 0, 0)
+    dlq = small_dlq(engine, queue)
+    peer.channel.consume(dlq, "c", True, 0, 0)
     for number in range(5):
         peer.feed(publish(1, "q", b"%d" % number, raw=properties(expiration="5")))
     engine.clock.now_ms += 5
@@ -132,13 +132,13 @@ def test_a_full_queue_refuses_no_letter_that_somebody_takes_at_once(engine, queu
 
 
 def test_a_full_queue_gets_no_letters_that_nobody_takes_yet(engine, queue, peer):
-    grave = small_grave(engine, queue)
-    peer.channel.consume(grave, "c", False, 0, 2)
+    dlq = small_dlq(engine, queue)
+    peer.channel.consume(dlq, "c", False, 0, 2)
     for number in range(5):
         peer.feed(publish(1, "q", b"%d" % number, raw=properties(expiration="5")))
     engine.clock.now_ms += 5
     assert peer.bodies() == [b"0", b"1"]
-    assert grave.ready_count == 1
+    assert dlq.ready_count == 1
 
 
 @pytest.mark.parametrize("how", ["nack", "recover", "close"])
@@ -147,13 +147,13 @@ def test_who_gives_back_takes_the_letters_meanwhile(engine, queue, peer, how):
 
     As others were settled before, there would be room where those were.
     """
-    grave = small_grave(engine, queue)
+    dlq = small_dlq(engine, queue)
     other = Peer(engine) if how == "close" else peer
     for number in range(120):
         send(peer, f"{number}")
         peer.get(queue, no_ack=False)
     peer.feed(ack(1, 70, multiple=True))
-    other.channel.consume(grave, "c", False, 0, 0)
+    other.channel.consume(dlq, "c", False, 0, 0)
     if how == "nack":
         peer.feed(nack(1, 0, multiple=True, requeue=False))
     else:
@@ -163,7 +163,7 @@ def test_who_gives_back_takes_the_letters_meanwhile(engine, queue, peer, how):
         else:
             peer.connection.close_channel(1)
     assert other.bodies() == [b"%d" % number for number in range(70, 120)]
-    assert (grave.ready_count, grave.unacked_count, queue.unacked_count) == (0, 50, 0)
+    assert (dlq.ready_count, dlq.unacked_count, queue.unacked_count) == (0, 50, 0)
     assert other.channel.unacked_count == 50
     if how != "close":
         peer.feed(ack(1, 120))  # it is settled, and forgotten
@@ -172,55 +172,55 @@ def test_who_gives_back_takes_the_letters_meanwhile(engine, queue, peer, how):
 
 def test_dead_letters_take_their_turns(engine, queue, peer):
     """What expired is nobody's at once, but a million dead letters are not one turn's."""
-    buried = []
-    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
+    dead_lettered = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: dead_lettered.append(body)
     numbers = [b"%d" % number for number in range(1300)]
     for number in numbers:
         peer.feed(publish(1, "q", number, raw=properties(expiration="5")))
     engine.clock.now_ms += 5
     engine.run()
-    assert 0 < len(buried) < 700
+    assert 0 < len(dead_lettered) < 700
     assert queue.ready_count == 0
     assert peer.get(queue) is None
     for _ in range(3):
-        assert engine.busy == (len(buried) < 1300)
+        assert engine.busy == (len(dead_lettered) < 1300)
         engine.run()
-    assert buried == numbers
+    assert dead_lettered == numbers
     assert queue.unacked_count == 0
     assert not engine.busy
 
 
 @pytest.mark.slow
-def test_a_tighter_limit_on_a_long_queue_takes_turns(engine, queue, graves):
-    """Noting all of them as dying took one turn, and memory for each."""
+def test_a_tighter_limit_on_a_long_queue_takes_turns(engine, queue, dead_letters):
+    """Noting all of them as leaving took one turn, and memory for each."""
     for number in range(50_000):
         engine.publish([queue], "", "q", b"\0\0", b"%d" % number)
     engine.run()
     queue.set_limits(max_length=10)
     engine.run()
     assert queue.unacked_count <= 20_000
-    assert queue.ready_count + queue.unacked_count + len(graves.found) == 50_000
+    assert queue.ready_count + queue.unacked_count + len(dead_letters.found) == 50_000
     while engine.busy:
         engine.run()
         assert queue.unacked_count <= 20_000
-    assert graves.bodies == [b"%d" % number for number in range(49_990)]
+    assert dead_letters.bodies == [b"%d" % number for number in range(49_990)]
     assert (queue.ready_count, queue.unacked_count) == (10, 0)
 
 
-def test_what_waits_to_be_buried_may_go_with_its_queue(engine, queue, peer):
-    buried = []
-    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
+def test_what_waits_to_be_dead_lettered_may_go_with_its_queue(engine, queue, peer):
+    dead_lettered = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: dead_lettered.append(body)
     peer.feed(publish(1, "q", raw=properties(expiration="5")) * 1300)
     engine.clock.now_ms += 5
     engine.run()
     queue.retire()
-    count = len(buried)
+    count = len(dead_lettered)
     while engine.busy:
         engine.run()
-    assert len(buried) == count
+    assert len(dead_lettered) == count
 
 
-def test_a_full_queue_hands_a_letter_on_to_its_own_grave(engine, queue, peer):
+def test_a_full_queue_hands_a_letter_on_to_its_own_dlq(engine, queue, peer):
     """As RabbitMQ does with whatever comes to a queue with x-overflow reject-publish-dlx."""
     last = engine.queue(0, "last", False)
     chain = [engine.queue(0, f"full {number}", False) for number in range(2000)]

@@ -11,7 +11,7 @@ from tests.engine.browsing import bodies
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import Confirm, Returned, longstr, properties, publish, table
 from tests.engine.restarts import Broker
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.exchange_cache import ExchangeCache
@@ -45,7 +45,7 @@ class World(Broker):
     def open(self, engine: Engine) -> None:
         super().open(engine)
         self.bound: list[Queue] = [self.queues["q"]]
-        self.peer.session.sources["x"] = engine.route_cache("x", self.resolve, False)
+        self.peer.session.caches["x"] = engine.route_cache("x", self.resolve, False)
         self.peer.session.copies = self.copies  # type: ignore[method-assign]
 
     def resolve(self, key: str, properties_: bytes | None) -> Sequence[Queue]:
@@ -56,7 +56,7 @@ class World(Broker):
             return [*([self.queues["o"]] if self.alternate else []), *known]
         return [*self.bound, *known]
 
-    def copies(self, source: object, exchange: str, keys: list[str], raw: bytes) -> list[Queue]:
+    def copies(self, cache: object, exchange: str, keys: list[str], raw: bytes) -> list[Queue]:
         assert exchange == "x"
         return list(self.resolve(keys[0], raw))
 
@@ -308,13 +308,13 @@ def test_bodies_are_not_kept_for_the_sake_of_the_memory(world: World):
 
 
 def test_of_transient_messages_too():
-    engine = make_plane(transient_segment_bytes=65536)
+    engine = make_engine(transient_segment_bytes=65536)
     disk = Disk()
     disk.attach(engine)
     queue = engine.queue(0, "q", False)
     cache = engine.cache(0, "x", False, size=100_000, ttl_ms=None)
     peer = Peer(engine, {})
-    peer.session.sources["x"] = engine.route_cache("x", lambda *_: [queue, cache], False)
+    peer.session.caches["x"] = engine.route_cache("x", lambda *_: [queue, cache], False)
     for number in range(5000):
         peer.feed(publish(1, "k", bytes(1000), raw=raw(f"k{number}", mode=1), exchange="x"))
         peer.get(queue)

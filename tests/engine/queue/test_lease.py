@@ -88,7 +88,7 @@ def test_purge_leaves_what_is_leased(queue, peer):
     assert bodies(queue) == [b"a"]
 
 
-def test_what_expired_while_it_was_out_goes_when_it_comes_back(queue, peer, engine, graves):
+def test_what_expired_while_it_was_out_goes_when_it_comes_back(queue, peer, engine, dead_letters):
     send(peer, b"a", raw=properties(expiration="100"))
     lease = Lease(queue, 1)
     engine.clock.now_ms += 200
@@ -97,7 +97,7 @@ def test_what_expired_while_it_was_out_goes_when_it_comes_back(queue, peer, engi
     lease.release()
     engine.run()
     assert queue.ready_count == 0
-    assert graves.bodies == [b"a"]
+    assert dead_letters.bodies == [b"a"]
 
 
 def test_a_window_beyond_the_lease_is_refused(queue, peer):

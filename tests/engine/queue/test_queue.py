@@ -52,10 +52,10 @@ def test_purge_leaves_what_is_out(queue, peer):
     assert peer.drain(queue) == [b"a", b"e"]
 
 
-def test_a_purge_makes_no_dead_letters(queue, peer, graves):
+def test_a_purge_makes_no_dead_letters(queue, peer, dead_letters):
     send(peer, "a")
     queue.purge()
-    assert graves.found == []
+    assert dead_letters.found == []
 
 
 def test_retire_says_how_many_were_ready_and_frees_everything(engine, queue, peer):
@@ -80,7 +80,7 @@ def test_a_requeued_message_is_where_it_was(queue, peer):
 # ------------------------------------------------------------------ time to live
 
 
-def test_a_message_expires_wherever_it_stands(engine, queue, peer, graves):
+def test_a_message_expires_wherever_it_stands(engine, queue, peer, dead_letters):
     now = engine.clock.now_ms
     send(peer, "stays")
     send(peer, "goes", expiration="10")
@@ -95,7 +95,7 @@ def test_a_message_expires_wherever_it_stands(engine, queue, peer, graves):
     assert engine.next_due_ms == now + 20
     engine.clock.now_ms = now + 1000
     assert peer.drain(queue) == [b"stays"]
-    assert graves.found == [
+    assert dead_letters.found == [
         ("expired", "", "q", properties(expiration=text, priority=0), body)
         for text, body in (("10", b"goes"), ("20", b"later"))
     ]
@@ -178,15 +178,15 @@ def test_messages_of_a_deleted_queue_do_not_expire(engine, queue, peer):
 
 
 @pytest.mark.parametrize("limit", [{"max_length": 3}, {"max_bytes": 5}])
-def test_over_the_limit_the_oldest_go(engine, queue, peer, graves, limit):
+def test_over_the_limit_the_oldest_go(engine, queue, peer, dead_letters, limit):
     queue.set_limits(**limit)
     send(peer, *"abcdefg")
     engine.run()
     left = [b"e", b"f", b"g"] if "max_length" in limit else [b"c", b"d", b"e", b"f", b"g"]
     assert queue.ready_count == len(left)
     assert peer.drain(queue) == left
-    assert {each[0] for each in graves.found} == {"maxlen"}
-    assert graves.bodies == [b"a", b"b", b"c", b"d"][: 7 - len(left)]
+    assert {each[0] for each in dead_letters.found} == {"maxlen"}
+    assert dead_letters.bodies == [b"a", b"b", b"c", b"d"][: 7 - len(left)]
 
 
 def test_what_is_out_does_not_count(engine, queue, peer):
@@ -202,18 +202,18 @@ def test_what_is_out_does_not_count(engine, queue, peer):
     assert other.drain(queue) == [b"e", b"f"]
 
 
-def test_no_room_at_all(engine, queue, peer, graves):
+def test_no_room_at_all(engine, queue, peer, dead_letters):
     queue.set_limits(max_length=0)
     send(peer, "a")
     engine.run()
-    assert graves.bodies == [b"a"]
+    assert dead_letters.bodies == [b"a"]
     peer.channel.consume(queue, "c", True, 0, 0)
     send(peer, "b")
     assert peer.bodies() in ([b"b"], [])
 
 
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
-def test_a_full_queue_refuses(engine, queue, peer, graves, overflow):
+def test_a_full_queue_refuses(engine, queue, peer, dead_letters, overflow):
     queue.set_limits(max_length=2, overflow=overflow)
     peer.channel.select_confirm()
     send(peer, *"abcd")
@@ -222,7 +222,7 @@ def test_a_full_queue_refuses(engine, queue, peer, graves, overflow):
         Confirm(1, 3, False, refused=True),
         Confirm(1, 4, False, refused=True),
     ]
-    assert graves.bodies == ([b"c", b"d"] if overflow.endswith("dlx") else [])
+    assert dead_letters.bodies == ([b"c", b"d"] if overflow.endswith("dlx") else [])
     assert peer.drain(queue) == [b"a", b"b"]
     send(peer, "e")
     assert Confirm(1, 5, False) in peer.events()
@@ -238,7 +238,7 @@ def test_a_limit_of_bytes_refuses_what_does_not_fit(queue, peer):
 def test_a_message_for_two_queues_reaches_the_one_with_room(engine, queue, peer):
     full = engine.queue(0, "full", False)
     full.set_limits(max_length=0, overflow="reject-publish")
-    peer.session.sources["x"] = engine.route_cache("x", lambda key, raw: [queue, full], True)
+    peer.session.caches["x"] = engine.route_cache("x", lambda key, raw: [queue, full], True)
     peer.channel.select_confirm()
     peer.feed(publish(1, "k", b"x", exchange="x"))
     assert peer.events() == [Confirm(1, 1, False, refused=True)]
@@ -313,14 +313,14 @@ def give_back(peer: Peer, queue, how=nack) -> bool | None:
 
 @pytest.mark.parametrize("limit", [0, 1, 5])
 @pytest.mark.parametrize("how", [nack, reject])
-def test_a_message_is_redelivered_so_often(queue, peer, graves, limit, how):
+def test_a_message_is_redelivered_so_often(queue, peer, dead_letters, limit, how):
     """RabbitMQ's count: a limit of one is two deliveries."""
     queue.set_delivery_limit(limit, False)
     send(peer, "x")
     for number in range(limit + 1):
         assert give_back(peer, queue, how) is (number > 0)
     assert give_back(peer, queue) is None
-    assert [(each[0], each[-1]) for each in graves.found] == [("delivery_limit", b"x")]
+    assert [(each[0], each[-1]) for each in dead_letters.found] == [("delivery_limit", b"x")]
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
 
 
@@ -331,7 +331,7 @@ def test_without_dead_letters_it_is_gone(queue, peer):
     assert peer.drain(queue) == [b"y"]
 
 
-def test_every_way_back_counts(engine, queue, peer, graves):
+def test_every_way_back_counts(engine, queue, peer, dead_letters):
     queue.set_delivery_limit(3, False)
     send(peer, "x")
     give_back(peer, queue)
@@ -340,33 +340,33 @@ def test_every_way_back_counts(engine, queue, peer, graves):
     other = Peer(engine, {"q": queue})
     other.get(queue, no_ack=False)
     other.connection.lost()
-    assert (queue.ready_count, graves.found) == (1, [])
+    assert (queue.ready_count, dead_letters.found) == (1, [])
     peer.get(queue, no_ack=False)
     peer.connection.close_channel(1)
-    assert (queue.ready_count, graves.bodies) == (0, [b"x"])
+    assert (queue.ready_count, dead_letters.bodies) == (0, [b"x"])
 
 
-def test_in_a_transaction_it_counts_at_commit(queue, peer, graves):
+def test_in_a_transaction_it_counts_at_commit(queue, peer, dead_letters):
     queue.set_delivery_limit(0, False)
     peer.channel.select_tx()
     send(peer, "x")
     peer.channel.commit()
     give_back(peer, queue)
-    assert graves.found == []
+    assert dead_letters.found == []
     peer.channel.rollback()
     peer.feed(nack(1, 1))
     peer.channel.commit()
-    assert graves.bodies == [b"x"]
+    assert dead_letters.bodies == [b"x"]
 
 
-def test_a_limit_may_change(queue, peer, graves):
+def test_a_limit_may_change(queue, peer, dead_letters):
     send(peer, "x")
     for _ in range(5):
         give_back(peer, queue)
     queue.set_delivery_limit(2, False)
     assert queue.ready_count == 1
     give_back(peer, queue)
-    assert graves.bodies == [b"x"]
+    assert dead_letters.bodies == [b"x"]
     send(peer, "y")
     queue.set_delivery_limit(None, False)
     for _ in range(5):
@@ -374,14 +374,14 @@ def test_a_limit_may_change(queue, peer, graves):
     assert peer.drain(queue) == [b"y"]
 
 
-def test_no_message_comes_back_too_often_to_be_counted(queue, peer, graves):
+def test_no_message_comes_back_too_often_to_be_counted(queue, peer, dead_letters):
     """The count has 15 bits."""
     send(peer, "x")
     for _ in range(2**15 + 5):
         assert peer.channel.get(queue, False)
         peer.channel.recover()
         peer.take()
-    assert (queue.ready_count, graves.found) == (1, [])
+    assert (queue.ready_count, dead_letters.found) == (1, [])
     queue.set_delivery_limit(2**15 - 2, True)
     give_back(peer, queue)
-    assert graves.bodies == [b"x"]
+    assert dead_letters.bodies == [b"x"]

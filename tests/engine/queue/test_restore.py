@@ -52,16 +52,16 @@ def test_a_maximal_length(engine, disk, peer):
     peer.queues["d"] = engine.queue(1, "d", True)
     send(peer, *"abcdef")
     disk.sync(engine)
-    graves = []
+    dead_letters = []
 
     def arrange(queue: Queue) -> None:
         queue.set_limits(max_length=2)
-        queue.dead_letters = lambda *message: graves.append(message)
+        queue.dead_letters = lambda *message: dead_letters.append(message)
 
     engine, queue, reader = again(disk, arrange)
     engine.run()
     assert reader.drain(queue) == [b"e", b"f"]
-    assert [message[-1] for message in graves] == [b"a", b"b", b"c", b"d"]
+    assert [message[-1] for message in dead_letters] == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_time_to_live_of_the_queue(engine, disk, peer):
@@ -88,15 +88,15 @@ def test_what_expired_meanwhile_goes_in_the_order_in_which_it_did(engine, disk, 
     for expiration in (900, 200, 500, 10_000, 400):
         send(peer, f"{expiration}", expiration=f"{expiration}")
     disk.sync(engine)
-    graves = []
+    dead_letters = []
 
     def arrange(queue: Queue) -> None:
-        queue.dead_letters = lambda *message: graves.append(message)
+        queue.dead_letters = lambda *message: dead_letters.append(message)
 
     engine, queue, reader = again(disk, arrange, later_ms=1000)
     reader.channel.consume(queue, "c", True, 0, 0)
     assert reader.bodies() == [b"10000"]
-    assert [message[-1] for message in graves] == [b"200", b"400", b"500", b"900"]
+    assert [message[-1] for message in dead_letters] == [b"200", b"400", b"500", b"900"]
     assert engine.queues.expired == 4
 
 

@@ -87,21 +87,21 @@ def test_it_is_in_its_priority_again(engine, queue, peer):
     assert peer.drain(queue) == [b"a", b"b", b"low"]
 
 
-def test_it_does_not_expire_before_it_is_ready_again(engine, queue, peer, graves):
+def test_it_does_not_expire_before_it_is_ready_again(engine, queue, peer, dead_letters):
     queue.set_retries("all", 100, 100)
     peer.feed(publish(2, "q", b"x", raw=properties(expiration="30")))
     peer.get(queue, no_ack=False)
     peer.feed(nack(1, 1))
     engine.clock.now_ms += 99
     engine.run()
-    assert (queue.held_count, graves.found) == (1, [])
+    assert (queue.held_count, dead_letters.found) == (1, [])
     engine.clock.now_ms += 1
     engine.run()
-    assert (queue.held_count, graves.bodies) == (0, [b"x"])
-    assert graves.found[0][0] == "expired"
+    assert (queue.held_count, dead_letters.bodies) == (0, [b"x"])
+    assert dead_letters.found[0][0] == "expired"
 
 
-def test_what_comes_back_late_dies_in_the_order_of_expiry(engine, queue, peer, graves):
+def test_what_comes_back_late_dies_in_the_order_of_expiry(engine, queue, peer, dead_letters):
     queue.set_retries("all", 10, 10)
     raw = properties(expiration="5")
     for text in (b"a", b"b"):
@@ -110,10 +110,10 @@ def test_what_comes_back_late_dies_in_the_order_of_expiry(engine, queue, peer, g
     peer.feed(nack(1, 1))
     engine.clock.now_ms += 20
     engine.run()
-    assert graves.bodies == [b"a", b"b"]
+    assert dead_letters.bodies == [b"a", b"b"]
 
 
-def test_it_counts_against_the_limits_of_its_queue(engine, queue, peer, graves):
+def test_it_counts_against_the_limits_of_its_queue(engine, queue, peer, dead_letters):
     queue.set_retries("all", 100, 100)
     queue.set_limits(max_length=2)
     for text in (b"a", b"b"):
@@ -122,14 +122,14 @@ def test_it_counts_against_the_limits_of_its_queue(engine, queue, peer, graves):
     peer.feed(nack(1, 1))
     peer.feed(publish(2, "q", b"c"))
     engine.run()
-    assert graves.bodies == [b"b"]
+    assert dead_letters.bodies == [b"b"]
     assert (queue.ready_count, queue.held_count) == (1, 1)
     queue.set_limits(max_bytes=0)
     engine.run()
     assert (queue.ready_count, queue.held_count) == (0, 1)
     engine.clock.now_ms += 100
     engine.run()
-    assert graves.bodies == [b"b", b"c", b"a"]
+    assert dead_letters.bodies == [b"b", b"c", b"a"]
 
 
 def test_what_is_over_the_limit_goes_when_a_message_is_held(queue, peer):
@@ -180,7 +180,7 @@ def test_a_queue_that_is_deleted_takes_it_along(engine, queue, peer):
     assert engine.next_due_ms == 0
 
 
-def test_too_many_returns_end_it(engine, queue, peer, graves):
+def test_too_many_returns_end_it(engine, queue, peer, dead_letters):
     queue.set_retries("all", 100, 100)
     queue.set_delivery_limit(1, True)
     peer.feed(publish(2, "q", b"x"))
@@ -189,7 +189,7 @@ def test_too_many_returns_end_it(engine, queue, peer, graves):
         peer.feed(nack(1, tag))
         engine.clock.now_ms += 100
         engine.run()
-    assert [each[0] for each in graves.found] == ["delivery_limit"]
+    assert [each[0] for each in dead_letters.found] == ["delivery_limit"]
     assert (queue.held_count, queue.ready_count, queue.unacked_count) == (0, 0, 0)
 
 

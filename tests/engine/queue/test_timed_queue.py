@@ -29,7 +29,7 @@ def test_delays_and_backlogs_share_a_turn(world):
     for _ in range(1001):
         world.engine.publish([world.q], "", "q", PERSISTENT, b"x")
     other = world.engine.queue(5, "other", True)
-    world.sources["d"].make_delays()
+    world.caches["d"].make_delays()
     for _ in range(1000):
         world.engine.publish([world.store()], "d", "nowhere", delayed(5), b"x")
     world.engine.clock.now_ms += 6

@@ -34,14 +34,14 @@ def test_each_goes_when_it_is_due(engine, queue, peer, seed):
 
 
 def test_what_is_due_together_dies_in_order_of_arrival(engine, queue, peer):
-    buried = []
-    queue.dead_letters = lambda reason, exchange, key, raw, body: buried.append(body)
+    dead_lettered = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: dead_lettered.append(body)
     numbers = [b"%d" % number for number in range(100)]
     for number in numbers:
         peer.feed(publish(2, "q", number, raw=properties(expiration="5")))
     engine.clock.now_ms += 5
     engine.run()
-    assert buried == numbers
+    assert dead_lettered == numbers
 
 
 def test_timers_of_what_is_gone_are_forgotten_in_time(engine, queue, peer):

@@ -193,7 +193,7 @@ def test_many_dead_letters_at_once_free_their_keys_once(
 
 def test_other_queues_get_what_one_has_already(unique: UniqueQueue, peer: Peer, engine: Engine):
     other = engine.queue(0, "o", False)
-    peer.session.sources["both"] = engine.route_cache("both", lambda *_: [unique, other], True)
+    peer.session.caches["both"] = engine.route_cache("both", lambda *_: [unique, other], True)
     for body in (b"1", b"2"):
         peer.feed(publish(2, "k", body, raw=raw("a"), exchange="both"))
     assert bodies(unique) == [b"1"]
@@ -226,15 +226,15 @@ def test_a_full_queue_that_has_the_message_says_so(unique: UniqueQueue, peer: Pe
 
 
 def test_in_a_transaction_a_full_queue_buries_no_duplicate(unique: UniqueQueue, peer: Peer):
-    buried: list[bytes] = []
+    dead_lettered: list[bytes] = []
     unique.set_limits(max_length=1, overflow="reject-publish-dlx")
-    unique.dead_letters = lambda *letter: buried.append(letter[-1])
+    unique.dead_letters = lambda *letter: dead_lettered.append(letter[-1])
     send(peer, "a", b"1")
     peer.channel.select_tx()
     for key_, body in (("a", b"2"), ("b", b"3")):
         peer.feed(publish(1, "u", body, raw=raw(key_), mandatory=True))
     peer.channel.commit()
-    assert buried == [b"3"]
+    assert dead_lettered == [b"3"]
     assert bodies(unique) == [b"1"]
     assert not [event for event in peer.events() if isinstance(event, Returned)]
 

@@ -30,8 +30,8 @@ class World:
         self.asked = 0
         self.always: list[object] = []
         self.filtered: list[tuple[Filter, object]] = []
-        self.source = engine.route_cache("x", self.resolve, True)
-        peer.session.sources["x"] = self.source
+        self.cache = engine.route_cache("x", self.resolve, True)
+        peer.session.caches["x"] = self.cache
 
     def resolve(self, key: str, raw: bytes | None) -> ConditionalRoute:
         assert raw is None
@@ -93,16 +93,16 @@ def test_a_route_that_is_forgotten_is_made_again(world):
     assert world.goes(n=2) == "a"
     world.filtered = [(selector("n > 1"), world.b)]
     assert world.goes(n=2) == "a"
-    world.source.forget_key("k")
+    world.cache.forget_key("k")
     assert world.goes(n=2) == "b"
     world.filtered = []
-    world.source.forget()
+    world.cache.forget()
     assert world.goes(n=2) == ""
 
 
 def test_routes_with_and_without_filters_side_by_side(world):
     plain = world.engine.route_cache("plain", lambda key, raw: [world.c], True)
-    world.peer.session.sources["plain"] = plain
+    world.peer.session.caches["plain"] = plain
     world.filtered = [(selector("n > 1"), world.a)]
     for _ in range(3):
         world.peer.feed(publish(1, "k", b"m", exchange="plain"))
@@ -149,12 +149,12 @@ def test_messages_that_pass_the_same_filters_are_asked_about_once(deciding):
 
 def test_what_was_found_out_is_forgotten_with_the_route(deciding):
     assert [deciding.goes(n=2), deciding.goes(n=2)] == ["a", "a"]
-    deciding.source.forget_key("k")
+    deciding.cache.forget_key("k")
     assert deciding.goes(n=2) == "a"
-    deciding.source.forget()
+    deciding.cache.forget()
     assert deciding.goes(n=2) == "a"
     assert deciding.asked == 3
-    deciding.source.amend(lambda key: key == "k", deciding.filters[0], deciding.a, True)
+    deciding.cache.amend(lambda key: key == "k", deciding.filters[0], deciding.a, True)
     assert deciding.goes(n=2) == "a"
     assert deciding.asked == 4
 
@@ -170,7 +170,7 @@ def test_what_is_known_by_heart_is_counted_too(deciding):
         engine.publishing.filters.evaluated,
         engine.publishing.filters.matched,
     ) == (3, 2, 1)
-    assert deciding.source.counters.asked == 3
+    assert deciding.cache.counters.asked == 3
 
 
 @pytest.mark.slow
@@ -180,10 +180,10 @@ def test_outcomes_are_bounded(engine, peer):
     world.resolve = lambda key, raw: (  # type: ignore[method-assign]
         engine.filter_outcomes(world.filters) if raw is None else [world.a]
     )
-    world.source = engine.route_cache("x", world.resolve, True)
-    peer.session.sources["x"] = world.source
-    epoch = world.source.epoch
+    world.cache = engine.route_cache("x", world.resolve, True)
+    peer.session.caches["x"] = world.cache
+    epoch = world.cache.epoch
     for number in range(80_000):
         headers: dict[str, Any] = {f"h{bit}": number >> bit & 1 for bit in range(20)}
         assert world.goes(**headers) == "a"
-    assert world.source.epoch > epoch
+    assert world.cache.epoch > epoch

@@ -142,7 +142,7 @@ def test_the_longest_patterns():
     assert patterns.node_count == WORDS_MAX - 1  # no text is one empty word
     for text in texts:
         assert patterns.match(text) == [text]
-    with pytest.raises(ValueError, match="257 words, and 256 are the limit"):
+    with pytest.raises(ValueError, match="at most 256 words, not 257"):
         patterns.add("." * WORDS_MAX, "too long")
     assert patterns.match("." * WORDS_MAX) == []
 

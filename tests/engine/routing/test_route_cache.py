@@ -1,4 +1,4 @@
-"""Sources: routes are remembered until something changes, and not without bound."""
+"""Route caches: routes are remembered until something changes, and not without bound."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Routes:
         self.raws: list[bytes | None] = []
         self.queues: dict[str, list] = {}
         self.peer = peer
-        self.source = engine.route_cache("x", self.resolve, cacheable)
-        peer.session.sources["x"] = self.source
+        self.cache = engine.route_cache("x", self.resolve, cacheable)
+        peer.session.caches["x"] = self.cache
 
     def resolve(self, key: str, raw: bytes | None) -> list:
         self.asked[key] += 1
@@ -47,9 +47,9 @@ def test_forget_asks_for_everything_again(routes, queue):
     routes.queues = {"a": [queue]}
     routes.send("a")
     assert queue.ready_count == 0
-    epoch = routes.source.epoch
-    routes.source.forget()
-    assert routes.source.epoch > epoch
+    epoch = routes.cache.epoch
+    routes.cache.forget()
+    assert routes.cache.epoch > epoch
     routes.send("a", "b", "a")
     assert routes.asked == {"a": 2, "b": 2}
     assert queue.ready_count == 2
@@ -59,9 +59,9 @@ def test_one_key_may_be_forgotten(routes, queue):
     keys = [f"key {number}" for number in range(500)]
     routes.send(*keys, "last")
     routes.queues = {"last": [queue], "key 7": [queue]}
-    routes.source.forget_key("last")
-    routes.source.forget_key("key 7")
-    routes.source.forget_key("never seen")
+    routes.cache.forget_key("last")
+    routes.cache.forget_key("key 7")
+    routes.cache.forget_key("never seen")
     routes.send(*keys, "last", "last")
     assert routes.asked == {key: 2 if key in ("last", "key 7") else 1 for key in [*keys, "last"]}
     assert queue.ready_count == 3
@@ -70,7 +70,7 @@ def test_one_key_may_be_forgotten(routes, queue):
 def test_a_key_that_changes_all_the_time_costs_nothing(routes, queue):
     for turn in range(3000):
         routes.queues["q"] = [queue] if turn % 2 else []
-        routes.source.forget_key("q")
+        routes.cache.forget_key("q")
         routes.send("q", "q")
     assert routes.asked["q"] == 3000
     assert queue.ready_count == 3000
@@ -113,26 +113,26 @@ def test_where_headers_count_every_message_is_asked_for(engine, peer, queue):
 def test_an_exchange_may_begin_and_cease_to_look_at_headers(routes, queue):
     routes.queues = {"k": [queue]}
     routes.send("k", "k")
-    routes.source.cacheable = False
-    routes.source.forget()
+    routes.cache.cacheable = False
+    routes.cache.forget()
     routes.send("k", "k")
-    routes.source.cacheable = True
-    routes.source.forget()
+    routes.cache.cacheable = True
+    routes.cache.forget()
     routes.send("k", "k")
     assert routes.raws == [None, b"\x00\x00", b"\x00\x00", None]
 
 
-def test_a_retired_source_is_not_used(routes, engine, peer, queue):
+def test_a_retired_cache_is_not_used(routes, engine, peer, queue):
     routes.queues = {"k": [queue]}
     routes.send("k")
-    routes.source.retire()
-    assert routes.source.retired
+    routes.cache.retire()
+    assert routes.cache.retired
     other = Routes(engine, peer)
     other.send("k")
     assert other.asked == {"k": 1}
     assert queue.ready_count == 1
-    del peer.session.sources["x"]
-    other.source.retire()
+    del peer.session.caches["x"]
+    other.cache.retire()
     other.send("k")
     assert peer.faults == [(1, 404)]
 
@@ -145,7 +145,7 @@ def test_a_key_that_is_no_text_is_a_fault_of_the_channel(routes, peer):
 
 def test_channels_of_one_connection_may_use_many_exchanges(engine, peer, queue):
     one, two = Routes(engine, peer), Routes(engine, peer)
-    peer.session.sources.update(one=one.source, two=two.source)
+    peer.session.caches.update(one=one.cache, two=two.cache)
     one.queues = {"k": [queue]}
     for _ in range(3):
         for channel in (1, 2):

@@ -229,7 +229,7 @@ def test_held_messages_are_found_when_they_are_ready(engine, queue, peer):
 # ------------------------------------------------------------------ what goes otherwise
 
 
-def test_found_and_gone(engine, queue, peer, graves):
+def test_found_and_gone(engine, queue, peer, dead_letters):
     """What was found for a consumer without credit may expire, be dropped, be taken, be purged."""
     consume(peer, queue, "c", selector("g = 1"), prefetch=1)
     send(peer, "a1", "b1")
@@ -241,7 +241,7 @@ def test_found_and_gone(engine, queue, peer, graves):
     queue.set_limits(max_length=3)
     engine.run()
     peer.get(queue, channel=2)
-    assert graves.bodies == [b"c1", b"b1"]
+    assert dead_letters.bodies == [b"c1", b"b1"]
     peer.feed(frames.ack(1, 1))
     assert taken(peer) == [("c", "e1")]
     assert queue.purge() == 1

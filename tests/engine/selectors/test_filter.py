@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 from tests.engine.stream_world import World
 
 from leporid.amqp.properties import Properties, encode_properties
@@ -24,7 +24,7 @@ EMPTY = encode_properties(Properties())
 @pytest.fixture
 def stream() -> Stream:
     """A hundred messages whose header n counts them, every tenth with tag A."""
-    engine, disk = make_plane(), Disk()
+    engine, disk = make_engine(), Disk()
     disk.attach(engine)
     stream: Stream = engine.stream(1, "s")
     stream.set_retention(segment_bytes=4096)

@@ -1,4 +1,4 @@
-"""Places of a stream, and what is kept about tags."""
+"""The offset index of a stream, and what is kept about tags."""
 
 from __future__ import annotations
 

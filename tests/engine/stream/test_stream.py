@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.engine.frames import PERSISTENT, Confirm, properties, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 from tests.engine.stream_world import STREAM, World, numbered
 
 from leporid.engine.engine import Engine
@@ -45,7 +45,7 @@ def test_it_is_there_after_a_restart():
 def test_a_message_goes_to_queues_and_streams_alike():
     world = World()
     queue = world.engine.queue(1, "q", True)
-    world.peer.session.sources["e"] = world.engine.route_cache(
+    world.peer.session.caches["e"] = world.engine.route_cache(
         "e", lambda key, raw: [queue, world.stream], True
     )
     world.peer.feed(publish(1, "k", b"both", exchange="e", raw=PERSISTENT))
@@ -206,7 +206,7 @@ def test_a_deleted_stream_leaves_nothing():
 
 
 def test_incarnations_differ():
-    engine: Engine = make_plane()
+    engine: Engine = make_engine()
     engine.streams.incarnation_prefix = "d1"
     assert engine.stream(5, "s").incarnation == "d1-5"
     assert engine.stream(6, "s").incarnation == "d1-6"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.browsing import rows_of as queue_rows
 from tests.engine.frames import publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 from tests.engine.stream_world import World
 from tests.engine.tagged import raw_of, send
 
@@ -43,7 +43,7 @@ def offsets(world: World, first: int = 0, rows_max: int = 10**6, **filters: Any)
 
 def test_by_exchange_key_and_time():
     world = World()
-    world.peer.session.sources |= {
+    world.peer.session.caches |= {
         name: world.engine.route_cache(name, lambda *_: [world.stream], True) for name in "ef"
     }
     for at in range(20):
@@ -108,7 +108,7 @@ def test_the_same_as_one_by_one(runs, first, rows_max):
 
 
 def test_of_a_queue():
-    engine = make_plane()
+    engine = make_engine()
     queue = engine.queue(0, "q", False)
     peer = Peer(engine, {"q": queue})
     for number in range(10):

@@ -33,8 +33,8 @@ def encoded(columns: dict[str, Any], types: dict[str, Any] | None = None) -> Row
 
 
 def publisher(world: World, *queues: Any, **producer: Any) -> Publisher:
-    source = world.engine.route_cache("e", lambda key, raw: queues if key != "lost" else [], True)
-    return Publisher(world.engine.publishing, lambda name: source, **producer)
+    cache = world.engine.route_cache("e", lambda key, raw: queues if key != "lost" else [], True)
+    return Publisher(world.engine.publishing, lambda name: cache, **producer)
 
 
 texts = st.none() | st.text(max_size=20)
@@ -169,12 +169,12 @@ def test_duplicates_are_waited_for_too():
 def test_a_route_that_changed_is_asked_for_again():
     world = World()
     queues: list[Any] = [world.stream]
-    source = world.engine.route_cache("e", lambda key, raw: list(queues), True)
-    one = Publisher(world.engine.publishing, lambda name: source)
+    cache = world.engine.route_cache("e", lambda key, raw: list(queues), True)
+    one = Publisher(world.engine.publishing, lambda name: cache)
     rows = encoded({"body": ["a", "b"]})
     one.publish(rows, 0, 1)
     queues.clear()
-    source.forget()
+    cache.forget()
     one.publish(rows, 1, 1)
     assert (one.accepted, one.unroutable) == (1, 1)
 
@@ -186,10 +186,10 @@ def test_filters_of_bindings_are_asked_for_each_row():
         (Selector(program("routing_key = 'a' AND delay > '5'").code), world.stream),
         (Selector(program("routing_key = 'a' AND exchange = 'e'").code), late),
     ]
-    source = world.engine.route_cache(
+    cache = world.engine.route_cache(
         "e", lambda key, raw: world.engine.conditional_route([], filtered), True
     )
-    one = Publisher(world.engine.publishing, lambda name: source)
+    one = Publisher(world.engine.publishing, lambda name: cache)
     rows = encoded(
         {
             "body": ["1", "2", "3"],

@@ -29,7 +29,6 @@ from leporid.engine.internal.delays cimport postponed
 from leporid.engine.log.facts cimport append_commit, flush_settles
 from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log
 from leporid.engine.log.logs cimport Logs
-from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.dead_lettering cimport DeadLettering
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.index cimport DELIVERIES_MAX, UNACKED, Slot
@@ -37,13 +36,14 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport (
     Route, all_queues, make_route, reserve, without_duplicates,
 )
-from leporid.engine.routing.route_cache cimport LastRoute, RouteCache
+from leporid.engine.routing.route_cache cimport LastRoute
 from leporid.engine.selecting.filtered_consumers cimport selection_of
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.choice cimport Choice
 from leporid.engine.stream.stream cimport Stream
-from leporid.engine.wire.codec cimport (
-    HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, walk_properties,
+from leporid.engine.wire.message cimport (
+    Message, body_bytes, message_of, names_bytes, properties_bytes, routing_key,
+    set_properties,
 )
 from leporid.engine.wire.record cimport (
     Message, Record, Target, body_bytes, key_in, message_of, names_bytes, properties_bytes,
@@ -480,7 +480,7 @@ cdef class Channel:
 
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
                     uint8_t flags) except -1:
-        """Publish a message along its route; return it to the publisher, or count it unconfirmed."""
+        """Publish a message along its route, return it if it is unroutable, note its confirm."""
         cdef bint durable = (route.own_records is not None
                              or props.delivery_mode == 2 and route.durable)
         route = self.publishing.publish(route, message, props, flags, None, 0,
@@ -533,8 +533,8 @@ cdef class Channel:
         """tx.commit: apply the transaction; after a crash all of it is there, or nothing.
 
         The facts of a transaction are adjacent in one segment and count only if the COMMIT after
-        them is there, so no other record is appended between them. A message is left out of full
-        queues, as in RabbitMQ, and `tx_refused` is set. Returns the generation to wait for; 0: none.
+        them is there, so no other record is appended between them. A full queue refuses a message,
+        as in RabbitMQ, which sets `tx_refused`. Returns the generation to wait for; 0: none.
         """
         cdef Logs logs = self.logs
         cdef DeadLettering dead_lettering = self.queues.dead_lettering

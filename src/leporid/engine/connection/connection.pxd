@@ -14,7 +14,7 @@ cdef class Connection:
     cdef public object session
     cdef public bytes user_id
     cdef readonly dict channels
-    cdef readonly bint closing      # connection.close was sent or received: only class 10 is handled
+    cdef readonly bint closing      # connection.close was sent or received: only class 10 counts
     cdef readonly bint awaits_eof   # both have closed: the peer is to close the socket
     cdef readonly bint finished     # to be closed when the output is sent
     cdef readonly bint is_lost

@@ -34,7 +34,7 @@ class _Session(Protocol):
     def reply_address(self, channel: int, /) -> str: ...
 
 class Connection:
-    """One peer: the server reads into `read_view`, calls `received`, sends `output`, calls `sent`."""
+    """One peer; the server calls `read_view`, `received`, `output.outgoing` and `sent`."""
 
     session: _Session
     user_id: bytes

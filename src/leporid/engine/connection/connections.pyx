@@ -11,7 +11,6 @@ from libc.stdlib cimport free, malloc
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.connection cimport Connection
 from leporid.engine.connection.timeouts cimport Timeouts
-from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.selecting.filtered_consumers cimport Searches
 from leporid.engine.stream.stream cimport Streams

@@ -2,7 +2,7 @@
 
 Responsible for which consumer may take next when the limit was reached. Queues take turns, one
 delivery each; within a queue the highest priority comes first, then the consumer that has waited
-longest. It must not know entries. A delivery and a settle cost the same however many consumers wait.
+longest. It must not know entries. The cost of a delivery does not grow with the waiting consumers.
 
 Consumers of one queue that differ in their tag alone wait as one `WaitingConsumers`. It also stands
 for them in the queue's ring while there is credit and nothing to deliver, so that a new message

@@ -12,7 +12,6 @@ turn stores a bounded number of messages.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.connection.channel cimport SETTLE_DROP, SETTLE_FAIL
 from leporid.engine.connection.stream_consumer cimport StreamConsumer

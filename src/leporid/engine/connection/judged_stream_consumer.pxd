@@ -17,4 +17,4 @@ cdef class JudgedStreamConsumer(StreamConsumer):
     cdef int make_room(self) except -1
 
 cdef StreamConsumer stream_consumer(Channel channel, Stream stream, str tag, uint32_t prefetch,
-                      str filter_class)
+                                    str filter_class)

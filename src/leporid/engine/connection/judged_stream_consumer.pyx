@@ -165,7 +165,7 @@ cdef class JudgedStreamConsumer(StreamConsumer):
 
 
 cdef StreamConsumer stream_consumer(Channel channel, Stream stream, str tag, uint32_t prefetch,
-                      str filter_class):
+                                    str filter_class):
     """Make a consumer of a stream, with a filter class or None; `start` comes next."""
     cdef JudgedStreamConsumer judged
     if filter_class is None:

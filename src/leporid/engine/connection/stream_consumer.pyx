@@ -176,7 +176,7 @@ cdef inline int give(StreamConsumer self, Stream stream, const Record *record) e
         channel.outstanding += 1
         channel.unacked_count += 1
         channel.unacked.add(channel.delivery_tag, self.cursor.offset, stream, self,
-                           channel.logs.clock.now_ms)
+                            channel.logs.clock.now_ms)
     return 0
 
 

@@ -2,11 +2,10 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from leporid.engine.log.log cimport BACKLOG_BIT
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.index cimport Slot
-from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.timed_queue cimport TimedQueue
 
 cdef enum:
     # For each queue: some 25 MB of memory for the entries, and as many bytes of bodies as the log,

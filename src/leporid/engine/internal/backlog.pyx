@@ -13,6 +13,7 @@ reported to `given_up` of the queue.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from leporid.engine.log.log cimport BACKLOG_BIT
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, Slot
 from leporid.engine.queue.queue cimport REJECT_PUBLISH, REJECT_PUBLISH_DLX, Queue

@@ -1,6 +1,6 @@
 """The delayed messages of one exchange."""
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.index cimport Slot

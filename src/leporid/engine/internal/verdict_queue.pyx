@@ -14,7 +14,6 @@ that have it, and the first verdict that lets it pass is noted in the other verd
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.index cimport READY, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
@@ -83,7 +82,7 @@ cdef class VerdictQueue(Queue):
         return frame, batch.count
 
     def judged(self, bytes verdicts not None):
-        """The verdicts of the batch: messages with a 1 are republished, in order, others dropped."""
+        """The verdicts of the batch: messages with a 1 are republished in order, others dropped."""
         cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
         cdef Slot *slot
         cdef uint64_t seq

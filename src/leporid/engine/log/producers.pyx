@@ -1,4 +1,4 @@
-"""Producers of one log: the highest sequence number of each, so that repeated publishes are skipped.
+"""Producers of one log and their sequence numbers, by which repeated publishes are skipped.
 
 Responsible for the reference of a producer, its number in records and its highest sequence number.
 A record carries both numbers itself, so whatever part of a log survives a crash says exactly which

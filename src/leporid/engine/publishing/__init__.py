@@ -1,1 +1,1 @@
-"""The one way of a message from a route to its log and its queues."""
+"""Publishing: storing a routed message in its log and its queues."""

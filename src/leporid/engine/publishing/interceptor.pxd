@@ -1,4 +1,4 @@
-"""What is added to the properties of every message that a client publishes."""
+"""The interceptor of publishes: adds timestamp and message id."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

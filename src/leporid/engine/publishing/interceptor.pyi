@@ -15,4 +15,4 @@ class Interceptor:
         self, *, timestamp: str, message_id: str, random_bytes: Callable[[int], bytes]
     ) -> None: ...
     def intercepted(self, properties: bytes, wall_ms: int) -> bytes:
-        """The properties as they are stored of a message that is published at that time."""
+        """The properties of a message published at a time, as they are stored."""

@@ -1,8 +1,8 @@
-"""What is added to the properties of every message that a client publishes: when, and which one.
+"""The interceptor of publishes: adds timestamp and message id to a client's messages.
 
-Responsible for the properties timestamp and message id, where the configuration asks for them. It
-does not know who publishes, nor where to. Works on encoded properties, as nothing else of them
-needs to be known. Invariant: all other properties keep their bytes.
+Responsible for these two properties, if the configuration asks for them. It must not know who
+publishes, nor to which exchange. It edits encoded properties, without decoding the others.
+Invariant: all other properties keep their bytes.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -28,7 +28,7 @@ cdef enum:
     TIMESTAMP_FLAG = 0x0040
     UUID_BYTES = 16
     ID_BYTES = 38                   # "M-" and a UUID as text
-    POOL_BYTES = 64 * UUID_BYTES    # drawn at once, as drawing is what costs
+    POOL_BYTES = 64 * UUID_BYTES    # drawn at once, as each draw is expensive
 
 MODES = {"off": OFF, "keep": KEEP, "overwrite": OVERWRITE}
 
@@ -40,7 +40,7 @@ cdef inline uint16_t load16(const uint8_t *p) noexcept nogil:
 
 
 cdef const uint8_t *after_expiration(const uint8_t *p) noexcept nogil:
-    """Where message id and timestamp stand, or would stand, in properties that parse."""
+    """Where message id and timestamp are, or would be, in properties that parse."""
     cdef uint16_t flags = load16(p)
     p += 2
     if flags & CONTENT_TYPE_FLAG:
@@ -66,9 +66,9 @@ cdef class Interceptor:
     """Sets timestamp and message id.
 
     Args:
-        timestamp: "off"; "keep", for messages without one; "overwrite", for all.
+        timestamp: "off"; "keep": set it in messages without one; "overwrite": in all.
         message_id: likewise.
-        random_bytes: gives as many random bytes as it is asked for.
+        random_bytes: (count) gives random bytes.
     """
 
     def __cinit__(self, *, str timestamp not None, str message_id not None, random_bytes):
@@ -81,7 +81,7 @@ cdef class Interceptor:
         return f"<Interceptor timestamp={self.timestamp} message_id={self.message_id}>"
 
     def intercepted(self, bytes properties not None, uint64_t wall_ms):
-        """The properties as they are stored of a message that is published at that time.
+        """The properties of a message published at a time, as they are stored.
 
         Raises:
             ValueError: they do not parse.
@@ -94,7 +94,7 @@ cdef class Interceptor:
         return self.intercept(p, size, wall_ms)
 
     cdef bytes intercept(self, const uint8_t *properties, size_t size, uint64_t wall_ms):
-        """The same for properties that were walked before."""
+        """The same for properties that are known to parse."""
         cdef uint16_t flags = load16(properties)
         cdef bint sets_id = (self.message_id == OVERWRITE
                              or self.message_id == KEEP and not flags & MESSAGE_ID_FLAG)

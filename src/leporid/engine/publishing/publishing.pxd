@@ -1,4 +1,4 @@
-"""The way of a message whose route is known."""
+"""Storing a message whose route is known."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -14,10 +14,10 @@ from leporid.engine.wire.record cimport Message
 cdef class Publishing:
     cdef Logs logs
     cdef Queues queues
-    cdef public Interceptor interceptor     # of what clients publish; None: nothing is changed
+    cdef public Interceptor interceptor     # of clients' publishes; None: there is none
     cdef readonly FilterCounters filters    # of all bindings
     cdef uint64_t deepest           # ready messages of the longest consumed queue just published to
-    cdef bint fresh                 # what a producer published last was new anywhere
+    cdef bint fresh                 # the last message of a producer was new to some log
     cdef Route publish(self, Route route, const Message *message, const Props *props,
                        uint8_t flags, bytes producer, uint64_t sequence, list letters)
     cdef Route publish_own(self, Route route, const Message *message, const Props *props,
@@ -29,3 +29,4 @@ cdef class Publishing:
                                    list refusing, object elsewhere)
     cdef int store_produced(self, Route route, const Message *message, const Props *props,
                             bytes reference, uint64_t sequence) except -1
+    cdef Route cache_transiently(self, Route route, const Message *message, const Props *props)

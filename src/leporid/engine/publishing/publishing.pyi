@@ -6,12 +6,12 @@ from leporid.engine.queue.queues import Queues
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 class Publishing:
-    """What everybody who publishes shares; made by `Engine`."""
+    """What all publishers share; made by `Engine`."""
 
     interceptor: Interceptor | None
-    """Changes the properties of what clients publish; None: nobody does."""
+    """Changes the properties of clients' publishes; None: there is none."""
 
     def __init__(self, queues: Queues) -> None: ...
     @property
     def filters(self) -> FilterCounters:
-        """What filters of all bindings were asked."""
+        """Of the filters of all bindings."""

@@ -1,13 +1,14 @@
-"""Publishing: the one way of a message from a route to its log and its queues.
+"""Publishing: the only code that stores a routed message in logs and queues.
 
-Responsible for leaving out queues that have the message or are full, for its record in the log that
-its durability asks for and one in each log of its own, and for the dead letters of queues that were
-full. A publisher is told what was left out; what the broker itself sends has nobody who could be
-told, and waits for room instead. It does not look routes up, nor know who publishes.
+Responsible for leaving out queues that have the message or are full, for its record in the durable
+or transient log and one for each queue with records of its own, and for dead-lettering it for full
+queues. A publisher is told which queues were left out; a message from the broker itself has no such
+publisher, and waits for room instead. It must not look routes up, nor know who publishes.
 
-Invariants: what is sent on from a queue ends there in one transaction with what is stored, so that a
-crash neither loses nor doubles it; with a stream, as dead letters. Nothing that the broker sends is
-dropped because a queue is full, unless that queue's backlog is full, too.
+Invariants: a message that is republished from a queue is settled there in one transaction with the
+record that is stored, so that a crash neither loses nor duplicates it; to a stream, as for dead
+letters. A message from the broker is not dropped because a queue is full, unless the queue's
+backlog is full, too.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -33,8 +34,8 @@ from functools import partial
 cdef Route split_full(Route route, size_t body_len, list refusing, list full):
     """The queues of a route that take a message.
 
-    Of the others, those that make a dead letter of it are added to `refusing`, the rest to `full`.
-    So is one that has room while earlier messages wait for it.
+    Of the others, those that dead-letter it are added to `refusing`, the rest to `full`. A queue
+    that has room, but a backlog of earlier messages, is added to `full`, too.
     """
     cdef Queue queue
     cdef list taking = []
@@ -92,28 +93,32 @@ cdef inline int store(Publishing self, Route route, const Message *message, cons
 
 
 cdef class Publishing:
-    """What everybody who publishes shares."""
+    """What all publishers share."""
 
     def __cinit__(self, Queues queues not None):
         self.logs = queues.logs
         self.queues = queues
         self.filters = FilterCounters()
 
-    # ------------------------------------------------------------- whole ways
+    # ------------------------------------------------------------- publishing
 
     cdef Route publish(self, Route route, const Message *message, const Props *props,
                        uint8_t flags, bytes producer, uint64_t sequence, list letters):
-        """A message that somebody publishes, who is told what became of it.
+        """Publish a message of a client.
 
         Args:
+            route: its route.
+            message: its names, properties and body.
+            props: its parsed properties.
             flags: of its record.
-            producer: who says by a number which of its messages this is; None: nobody does. Then
-                `fresh` tells whether it was new anywhere.
-            letters: gets what would be made dead letters, since nothing may be appended between the
-                facts of a transaction; None: they are made now.
+            producer: the reference of the producer, by whose `sequence` numbers duplicates are
+                recognized; None: there is none. Afterwards `fresh` tells whether it was new.
+            sequence: the message's number.
+            letters: collects refused messages that are to be dead-lettered later, as no record may
+                come between the facts of a transaction; None: dead-letter now.
 
         Returns:
-            The route that was left of it, without queues that had or refused the message.
+            The rest of the route, without queues that had or refused the message.
         """
         cdef list refusing = None
         cdef uint64_t deepest
@@ -139,21 +144,23 @@ cdef class Publishing:
             letters.append((refusing, names_bytes(message), properties_bytes(message),
                             body_bytes(message)))
             return route
-        deepest, fresh = self.deepest, self.fresh   # dead letters are published, too
+        deepest, fresh = self.deepest, self.fresh   # publishing dead letters changes both
         self.queues.dead_lettering.dead_letter_refused(refusing, message)
         self.deepest, self.fresh = deepest, fresh
         return route
 
     cdef Route publish_own(self, Route route, const Message *message, const Props *props,
-                           bytes producer, uint64_t sequence, object elsewhere, bint replaces,
-                           list refusing):
-        """A message of the broker's own, which waits for room in queues that are full.
+                           bytes producer, uint64_t sequence, object elsewhere, bint replaces):
+        """Publish a message of the broker itself, which waits for room in full queues.
 
         Args:
+            route: its route.
+            message: its names, properties and body.
+            props: its parsed properties.
+            producer: as for `publish`.
+            sequence: as for `publish`.
             elsewhere: () gives the queues of an alternate exchange; None: there is none.
-            replaces: the end of an entry follows in the same transaction.
-            refusing: gets the queues that make a dead letter of it, which is for
-                `DeadLettering.dead_letter_refused`.
+            replaces: the settle of an entry follows in the same transaction.
         """
         if route.deduplicates:
             route = without_duplicates(route, props)
@@ -174,15 +181,20 @@ cdef class Publishing:
 
     cdef Route republish(self, Queue queue, uint64_t seq, Route route, const Message *message,
                          const Props *props, object elsewhere, list keys):
-        """Send what has an entry in `queue` along a route, None if there is none; the entry ends.
+        """Publish the message of an entry in `queue` and settle the entry, in one transaction.
 
         Args:
+            queue: a hidden queue that has the message.
+            seq: the entry's number.
+            route: where the message goes; None: nowhere.
+            message: its names, properties and body, as they are to be stored.
+            props: its parsed properties.
             elsewhere: (exchange, keys, properties) gives the queues of an alternate exchange, for
-                what no queue takes; None: there is none.
-            keys: of the message; None: only that among its names.
+                a message that no queue takes; None: there is none.
+            keys: the message's routing keys; None: only the one among its names.
 
         Returns:
-            The route that was left of it, without queues that had or refused the message.
+            The rest of the route, without queues that had or refused the message.
         """
         cdef Logs logs = self.logs
         cdef uint64_t letters = logs.durable.appended, in_streams = logs.stream_messages
@@ -194,20 +206,18 @@ cdef class Publishing:
                                     [routing_key(message)] if keys is None else keys,
                                     properties_bytes(message))
             route = self.publish_own(route, message, props, None, 0,
-                                     elsewhere if route.refusing else None, queue.durable,
-                                     refusing)
-            self.queues.published = published   # it was counted when it came
-            self.queues.dead_lettering.dead_letter_refused(refusing, message)
+                                     elsewhere if route.refusing else None, queue.durable)
+            self.queues.published = published   # it was counted when it was published first
         self.queues.dead_lettering.end_with_letter(queue, seq, letters, in_streams)
         return route
 
     cdef Route without_full_queues(self, Route route, size_t body_len, const Props *props,
                                    list refusing, object elsewhere):
-        """A route as it is for a message that has no publisher who could be told.
+        """The route of a message from the broker itself, without full queues.
 
-        A full queue makes a dead letter of it, if its overflow says so. If no queue takes it, it
-        goes to `elsewhere()`, the queues of an alternate exchange; else to the backlogs of the full
-        queues. Queues that make a dead letter of it are added to `refusing`.
+        A full queue with overflow reject-publish-dlx dead-letters the message, and is added to
+        `refusing`. If no queue takes the message, it goes to `elsewhere()`, the queues of an
+        alternate exchange; otherwise to the backlogs of the full queues.
         """
         cdef list full = [], taking, others_full = []
         cdef Route left = split_full(route, body_len, refusing, full), other
@@ -230,16 +240,41 @@ cdef class Publishing:
             else:
                 refused = True
         if refused and route.caching:
-            taking = without_caches(taking)  # it may be published again, and is none then
+            taking = without_caches(taking)  # it may be published again, and must be no duplicate
         left = narrowed(route, taking)
         left.refused = refused
         return left
 
+    # ------------------------------------------------------------- storing
+
+    cdef int store(self, Route route, const Message *message, const Props *props,
+                   uint8_t flags) except -1:
+        """Append one record for the queues of a route, and one for each with records of its own."""
+        cdef Queue queue
+        cdef Message whole
+        if route.own_records is not None:
+            if route.caching:
+                route = self.cache_transiently(route, message, props)
+            whole = message[0]
+            if route.with_bcc is not None:
+                set_properties(&whole, route.with_bcc)
+            for queue in route.own_records:
+                queue.append_message(&whole if queue.routes_again else message, props, flags, None,
+                                     0)
+            if not route.queues:
+                self.queues.published += 1
+                return 0
+        self.deepest = self.queues.append(
+            route.queues, props.delivery_mode == 2 and route.durable, message, props, flags, None,
+            0)
+        self.queues.published += not route.unroutable
+        return 0
+
     cdef int store_produced(self, Route route, const Message *message, const Props *props,
                             bytes reference, uint64_t sequence) except -1:
-        """The same for a producer that says which of its messages this is.
+        """Store a message with a producer and a sequence number.
 
-        Each log leaves out what it has; `fresh` says whether it was new anywhere.
+        Each log skips a message that it has; `fresh` says whether it was new to any log.
         """
         cdef Logs logs = self.logs
         cdef Queue queue
@@ -248,7 +283,7 @@ cdef class Publishing:
         cdef list waiting = []
         self.fresh = False
         if route.own_records is not None and route.caching:
-            route = remember_apart(self, route, message, props)
+            route = self.cache_transiently(route, message, props)
         for queue in route.own_records or ():
             if type(queue) is not Stream:
                 waiting.append(queue)
@@ -263,7 +298,7 @@ cdef class Publishing:
         producer = logs.producers.get(logs.durable, reference, logs.clock.wall_ms)
         if sequence < producer.next:
             return 0
-        # The last of several records says who published them: a crash between them loses none.
+        # The last of several records has the producer: a crash between them loses none.
         if route.queues:
             self.queues.append(
                 route.queues, props.delivery_mode == 2 and route.durable, message, props, 0,
@@ -276,3 +311,17 @@ cdef class Publishing:
         self.fresh = True
         return 0
 
+    cdef Route cache_transiently(self, Route route, const Message *message, const Props *props):
+        """Add the key of a message to a stream to the deduplication caches, until a restart.
+
+        The stream has its own log: a crash might keep the key and lose the message, which would
+        then be refused for ever. A duplicate is better than a loss.
+        """
+        cdef Message known = message[0]
+        cdef Props passing = props[0]
+        cdef list queues = without_caches(route.queues)
+        passing.delivery_mode = 1
+        known.body_len = 0
+        self.queues.append([queue for queue in route.queues if queue not in queues], False, &known,
+                           &passing, 0, None, 0)
+        return narrowed(route, queues)

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from leporid.engine.queue.index cimport Slot
-from leporid.engine.queue.queue cimport Queue
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.window cimport Window
+from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.queue cimport Queue
 
 cdef class QueueWindow(Window):
     cdef Logs logs

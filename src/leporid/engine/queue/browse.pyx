@@ -12,12 +12,12 @@ dropped, reused, mapped or compacted.
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport malloc, realloc
 
-from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, UNACKED, Block, Slot
 from leporid.engine.log.log cimport DURABLE_BIT, Log, Segment
 from leporid.engine.log.logs cimport Logs
-from leporid.engine.queue.sequence_heap cimport SequenceHeap
-from leporid.engine.queue.queue cimport Queue
 from leporid.engine.log.window cimport Entry, Window
+from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, UNACKED, Block, Slot
+from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.sequence_heap cimport SequenceHeap
 
 cdef enum:
     # Looked at for one window: a millisecond. A queue may have many slots with nothing to show.

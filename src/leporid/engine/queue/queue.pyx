@@ -15,8 +15,7 @@ lane of its priority. ready_count and unacked_count equal the number of slots in
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.log.facts cimport SettledRanges, append_ranges
-from leporid.engine.log.log cimport KIND_DELIVERED, is_durable, segment_number
-from leporid.engine.log.logs cimport Logs
+from leporid.engine.log.log cimport KIND_DELIVERED, NO_LIMIT, is_durable, segment_number
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport (
     BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, MAYBE_DELIVERED, READY, UNACKED, Block, Index, Slot,
@@ -566,8 +565,8 @@ cdef class Queue:
             return self.set_ttl(seq, over_ms - self.queues.clock.wall_ms)
         # It expired while the broker was down: due in the past, so that the order is kept.
         self.queues.timed_count += 1
-        slot.expires_at_ms = self.queues.clock.now_ms - min(self.queues.clock.now_ms - 1,
-                                                     self.queues.clock.wall_ms - over_ms)
+        slot.expires_at_ms = self.queues.clock.now_ms - min(
+            self.queues.clock.now_ms - 1, self.queues.clock.wall_ms - over_ms)
         return self.queues.timers.push(slot.expires_at_ms, self.id, seq)
 
     cdef int append_delivered(self) except -1:

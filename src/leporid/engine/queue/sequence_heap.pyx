@@ -48,7 +48,7 @@ cdef class SequenceHeap:
         return lowest
 
     cdef void sort(self):
-        """Restore the heap of the first `count` numbers, each once, after the owner changed them."""
+        """Restore the heap of the first `count` numbers, each once, after they were moved."""
         cdef size_t at, kept = 0
         qsort(self.heap, self.count, sizeof(uint64_t), compare)
         for at in range(self.count):

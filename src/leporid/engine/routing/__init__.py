@@ -1,1 +1,1 @@
-"""Where a message goes: routes that are remembered, patterns, and what is not taken twice."""
+"""Routing: routes, route caches, conditional routes, topic patterns, consistent hashing."""

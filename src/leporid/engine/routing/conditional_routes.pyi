@@ -1,5 +1,5 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of forks.pyx."""
+"""Types of conditional_routes.pyx."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 class ConditionalRoute:
-    """Where one key leads, if some of its bindings have filters."""
+    """The route of one key if some of its bindings have filters."""
 
     def __init__(
         self,
@@ -18,15 +18,15 @@ class ConditionalRoute:
     ) -> None: ...
     @property
     def amended(self) -> bool:
-        """Whether it has other filters than it was made of."""
+        """Whether its filters have changed since it was made."""
 
     def add(self, wanted: Filter, queue: Queue) -> int:
-        """A queue takes what passes a filter, too."""
+        """Add a filter of a queue."""
 
     def remove(self, wanted: Filter, queue: Queue) -> int:
-        """A queue does not, any more, for this filter's sake."""
+        """Remove a filter of a queue."""
 
 class FilterOutcomes:
-    """Filters that decide where the messages of a key go; made by `Engine.filter_outcomes`."""
+    """The filters that decide about the route of a key; made by `Engine.filter_outcomes`."""
 
     def __init__(self, totals: FilterCounters, filters: Iterable[Filter]) -> None: ...

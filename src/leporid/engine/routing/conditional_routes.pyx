@@ -1,13 +1,12 @@
-"""Routes with filters: which of a key's queues a message goes to, by what it is.
+"""Conditional routes: the queues of a routing key, some of which take a message by a filter.
 
-Responsible for asking the filters of a key's bindings together, and for making one route of those
-queues that take the message and those that take every message; also while such bindings come and
-go, as making it all anew for each of thousands would take long. It does not know bindings, and
-nothing of it is asked where no binding has a filter. Invariant: a queue is in a route once, however
-many of its filters the message passes.
+Responsible for evaluating all filters of a key's bindings together, and for the route of the queues
+that take the message. Filters can be added and removed, as rebuilding the whole for each of
+thousands of bindings would take long. It must not know bindings; a key without filters does not
+come here. Invariant: a queue is in a route once, however many of its filters the message passes.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
@@ -19,13 +18,12 @@ from leporid.engine.selectors.selector_set cimport SelectorSet
 from leporid.engine.wire.record cimport Message
 
 
-
 cdef class ConditionalRoute:
-    """Where one key leads, if some of its bindings have filters; made by `Engine.conditional_route`.
+    """The route of one key if some of its bindings have filters; see `Engine.conditional_route`.
 
     Args:
-        totals: count what is asked here, beside other exchanges.
-        queues: of every message.
+        totals: counters of the filters of all exchanges.
+        queues: take every message.
         filtered: (filter, queue), none of them among `queues`; a queue may be there several times.
     """
 
@@ -53,7 +51,7 @@ cdef class ConditionalRoute:
         return f"<ConditionalRoute always={len(self.always)} filtered={len(self.members)}>"
 
     cpdef int add(self, Filter wanted, Queue queue) except -1:
-        """A queue takes what passes a filter, too."""
+        """Add a filter of a queue."""
         cdef uint32_t member, place
         cdef void *grown
         self.amended = True
@@ -92,7 +90,7 @@ cdef class ConditionalRoute:
         return 0
 
     cpdef int remove(self, Filter wanted, Queue queue) except -1:
-        """A queue does not, any more, for this filter's sake."""
+        """Remove a filter of a queue."""
         cdef uint32_t place
         self.amended = True
         member = self.numbers.pop((wanted, queue), None)
@@ -108,8 +106,8 @@ cdef class ConditionalRoute:
         return 0
 
     cdef Route route_of(self, FilterCounters counters, const Message *message):
-        """Where one message goes; `counters` are those of where it came in."""
-        cdef uint64_t evaluated = self.members.evaluated, failed = self.members.failed
+        """The route of one message; `counters` are those of the exchange it was published to."""
+        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
         cdef uint32_t count = self.members.match(
             message.names, message.names_len, message.properties, message.properties_len)
         cdef uint32_t at, place = 0
@@ -138,15 +136,15 @@ cdef class ConditionalRoute:
 
 
 cdef class FilterOutcomes:
-    """Filters that decide where the messages of a key go; made by `Engine.filter_outcomes`.
+    """The filters that decide about the route of a key; made by `Engine.filter_outcomes`.
 
-    Not only to which queues, as those of a conditional route: one between exchanges decides about all that lies
-    behind, and who passes none may go to an alternate exchange. Where messages go that pass the
-    same filters is found out once, by whoever knows bindings.
+    They decide more than which queues take a message: a filter between exchanges decides about all
+    bindings behind it, and a message that passes none may go to an alternate exchange. The control
+    plane resolves the route once for all messages that pass the same filters.
 
     Args:
-        totals: count what is asked here, beside other exchanges.
-        filters: all that may matter to a message of that key.
+        totals: counters of the filters of all exchanges.
+        filters: all that may matter to a message with the key.
     """
 
     def __cinit__(self, FilterCounters totals not None, filters):
@@ -159,8 +157,8 @@ cdef class FilterOutcomes:
         return f"<FilterOutcomes filters={len(self.members)}>"
 
     cdef bytes passed_by(self, const Message *message):
-        """The numbers of the filters that a message passes: equal for equal ones."""
-        cdef uint64_t evaluated = self.members.evaluated, failed = self.members.failed
+        """The sorted numbers of the filters that a message passes, as bytes."""
+        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
         cdef bytes found
         self.count = self.members.match(
             message.names, message.names_len, message.properties, message.properties_len)
@@ -173,9 +171,9 @@ cdef class FilterOutcomes:
         return found
 
     cdef int note(self, FilterCounters counters) except -1:
-        """Count the last message."""
-        self.totals.note(self.members.count, self.evaluated, self.count, self.failed)
-        return counters.note(self.members.count, self.evaluated, self.count, self.failed)
+        """Count the evaluation of the last message."""
+        self.totals.note(self.members.set.count, self.evaluated, self.count, self.failed)
+        return counters.note(self.members.set.count, self.evaluated, self.count, self.failed)
 
 
 cdef int in_order(const void *a, const void *b) noexcept nogil:

@@ -12,7 +12,7 @@ class Word:
 
 @final
 class Node:
-    """A place in the tree; used by the engine only."""
+    """A node of the tree; used by the engine only."""
 
 @final
 class Patterns:

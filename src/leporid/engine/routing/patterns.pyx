@@ -1,21 +1,21 @@
-"""Which of many patterns a routing key fits: patterns and keys are words, and dots between them.
+"""Matching routing keys against topic patterns: words with dots between them.
 
-The empty text has no word at all; "." has two empty ones, and empty words count as words. In a
-pattern `*` stands for one word, `#` for any number of words, none included; within a longer word
-both are ordinary characters. What is kept with a pattern is the caller's; this must not know
-exchanges or bindings.
+Responsible for which of many patterns a key matches. The empty text has no words; "." has two empty
+ones, and empty words count. In a pattern `*` stands for one word, `#` for any number of words, none
+included; within a longer word both are ordinary characters. The values under a pattern are the
+caller's; this must not know exchanges or bindings.
 
-The patterns are a radix tree: a node stands for the words that its patterns share from its parent
-on. A key is matched by walking the tree once, with a set of bits: bit i is set if the pattern up
-to here fits the first i words of the key. One word of a pattern takes the whole set a step
-further, 64 bits at a time, so a key costs at most the words of all patterns times its own words
-by 64, whatever the wildcards are. The other way round, a set of nodes that one word of the key
-takes further, costs more than a minute for 10,000 patterns of 255 bytes; a matcher that backtracks
+The patterns form a radix tree: a node holds the words that its patterns share from its parent on.
+A key is matched by walking the tree once, with a set of bits: bit i is set if the pattern up to
+here matches the first i words of the key. One word of a pattern moves the whole set a step further,
+64 bits at a time, so a key costs at most the words of all patterns times its own words by 64,
+whatever the wildcards are. The other way round, with a set of nodes that one word of the key moves
+further, it costs more than a minute for 10,000 patterns of 255 bytes; a matcher that backtracks
 never ends (CVE-2026-67419).
 
-Invariants: a node but the root has a value, or more than one child; its children begin with
-different words. A word is in the vocabulary while a pattern has it. Neither key nor pattern leaves
-anything behind. Between two calls, no word has a `first`.
+Invariants: every node but the root has a value, or more than one child; its children begin with
+different words. A word is in the vocabulary while a pattern has it. Removed patterns and matched
+keys leave no memory behind. Between two calls, no word has a `first`.
 """
 
 from libc.stdint cimport int32_t, uint64_t
@@ -23,15 +23,15 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
-# What a binding key of 255 bytes can have, all of them empty. So deep is the tree at most, and so
-# deep the recursion that walks it.
+# What a binding key of 255 bytes can have, all of them empty. It bounds the depth of the tree, and
+# of the recursion that walks it.
 WORDS_MAX = 256
 
 cdef enum:
     DEPTH_MAX = 256 + 1     # nodes from the root to a leaf
     DENSE_MAX = 64          # words of a key that have a mask; see `Walk`
 
-# What `Word.slot` says when it is not the number of a mask.
+# Values of `Word.slot` that are not the number of a mask.
 cdef enum:
     ANY_WORDS = -1          # the wildcard #
     ONE_WORD = -2           # the wildcard *
@@ -76,10 +76,10 @@ cdef class Node:
         self.words = words
 
 
-# A key that is being matched. A set of positions is `limbs` integers; `end` is the position behind
-# the last word. A word that the key has in at least one of 64 positions gets a mask; the others
-# are looked for in the list of their positions. So neither takes longer than the set is long, and
-# a long key of many words takes no more memory than some times its own length.
+# A key that is being matched. A set of positions is `limbs` integers; `end` is the position after
+# the last word. A word that occurs in at least one of 64 positions gets a mask; others have a list
+# of their positions. So a step never takes longer than the set is long, and a long key of many
+# words takes only a few times its own length of memory.
 cdef struct Walk:
     int32_t limbs, end
     uint64_t top            # the positions that the last limb has
@@ -105,14 +105,14 @@ cdef class Patterns:
 
     @property
     def word_count(self):
-        """How many words the patterns have that are no wildcards."""
+        """How many words the patterns have, without wildcards."""
         return len(self.vocabulary)
 
     def add(self, str pattern, value):
-        """Keep a value that is not yet there under a pattern."""
+        """Add a value under a pattern; it must not be there yet."""
         cdef list texts = split(pattern)
         if len(texts) > WORDS_MAX:
-            raise ValueError(f"a pattern of {len(texts)} words, and {WORDS_MAX} are the limit")
+            raise ValueError(f"a pattern has at most {WORDS_MAX} words, not {len(texts)}")
         cdef tuple words = self.learn(texts)
         cdef Node node = self.root, child
         cdef Py_ssize_t at = 0, shared
@@ -132,7 +132,7 @@ cdef class Patterns:
         node.values[value] = None
 
     def remove(self, str pattern, value):
-        """Take a value out that is there, and what only it needed."""
+        """Remove a value that is there, with the nodes and words that only it needed."""
         cdef list texts = split(pattern), way = [self.root]
         cdef tuple words = self.recall(texts)
         cdef Node node = self.root, parent
@@ -144,7 +144,7 @@ cdef class Patterns:
         del node.values[value]
         if not node.values:
             node.values = None
-        # A leaf that goes may leave a parent that has nothing but one more child.
+        # A removed leaf may leave a parent without a value and with one child.
         while len(way) > 1:
             node = way.pop()
             parent = way[len(way) - 1]
@@ -160,10 +160,9 @@ cdef class Patterns:
         self.forget(texts)
 
     def match(self, str key):
-        """The values under all patterns that the key fits, each once.
+        """The values under all patterns that the key matches, each once.
 
-        Their order depends only on the key and on what was added and removed so far, in which
-        order.
+        Their order depends only on the key and on the order of `add` and `remove` so far.
         """
         cdef list texts = split(key), found = []
         cdef list words = [self.vocabulary.get(text) for text in texts]
@@ -195,10 +194,10 @@ cdef class Patterns:
 
     cdef int visit(self, Walk *walk, Node node, uint64_t *positions, list words,
                    list found) except -1:
-        """Collect what fits at a node or below it.
+        """Collect the values of all matches at a node or below it.
 
         Args:
-            positions: Those that lead to the node; what comes behind them is free.
+            positions: The set at the node; the memory after it is free for sets further down.
             words: Those of the key; None for one that no pattern has.
         """
         cdef Word word
@@ -210,8 +209,8 @@ cdef class Patterns:
             found.extend(node.values)
         if node.children is None:
             return 0
-        # Either all children are tried, or only those that begin with a word that stands at one
-        # of the positions: whichever is less.
+        # Either all children are tried, or only those whose first word is at one of the positions:
+        # whichever is less.
         if len(node.children) <= size_of(walk, positions) + 2:
             for child in node.children.values():
                 self.enter(walk, child, positions, words, found)
@@ -239,7 +238,7 @@ cdef class Patterns:
 
     cdef int enter(self, Walk *walk, Node node, uint64_t *positions, list words,
                    list found) except -1:
-        """Take the positions along the words of a node, and visit it if any are left."""
+        """Move the positions along the words of a node, and visit it if any are left."""
         cdef uint64_t *ahead = positions + walk.limbs
         cdef Py_ssize_t at
         memcpy(ahead, positions, walk.limbs * sizeof(uint64_t))
@@ -251,7 +250,7 @@ cdef class Patterns:
     # ------------------------------------------------------------------ the words
 
     cdef tuple learn(self, list texts):
-        """The words of a pattern, which uses them from now on."""
+        """The words of a pattern, counting one more use of each."""
         cdef Word word
         cdef str text
         for text in texts:
@@ -263,9 +262,9 @@ cdef class Patterns:
         return self.recall(texts)
 
     cdef tuple recall(self, list texts):
-        """The words of a pattern, in the one spelling that stands for all that mean the same.
+        """The words of a pattern in the normal form of all patterns that match the same keys.
 
-        Wildcards side by side may be in any order, and one # of them is as good as several.
+        Adjacent wildcards may be in any order, and one # of them means the same as several.
         """
         cdef list words = []
         cdef bint pending = False
@@ -285,7 +284,7 @@ cdef class Patterns:
         return tuple(words)
 
     cdef int forget(self, list texts) except -1:
-        """A pattern uses its words no more."""
+        """Count one use less of each word of a pattern."""
         cdef Word word
         cdef str text
         for text in texts:
@@ -319,7 +318,7 @@ cdef int adopt(Node parent, Node child) except -1:
 
 
 cdef int unite(Node parent, Node node) except -1:
-    """Take a node out that has one child and nothing else."""
+    """Replace a node that has one child and no value by the child."""
     cdef Node child
     for child in node.children.values():
         child.words = node.words + child.words
@@ -328,7 +327,7 @@ cdef int unite(Node parent, Node node) except -1:
 
 
 cdef Py_ssize_t shared_words(tuple ours, tuple theirs, Py_ssize_t at):
-    """How many words `ours` has in common with those of `theirs` from a place on."""
+    """How many words `ours` has in common with those of `theirs` from `at` on."""
     cdef Py_ssize_t count = 0, most = min(len(ours), len(theirs) - at)
     while count < most and ours[count] is theirs[at + count]:
         count += 1
@@ -374,7 +373,7 @@ cdef int displace(list words) except -1:
 
 
 cdef inline bint step(Walk *walk, Word word, uint64_t *positions) noexcept:
-    """Take the positions one word of a pattern further; whether any are left."""
+    """Move the positions one word of a pattern further; returns whether any are left."""
     cdef uint64_t before, carry = 0, left = 0
     cdef uint64_t *mask
     cdef int32_t limb

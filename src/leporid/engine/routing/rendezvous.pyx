@@ -1,10 +1,10 @@
-"""Which of several places a key belongs to: weighted rendezvous hashing.
+"""Weighted rendezvous hashing: which of several places a key belongs to.
 
-Each place draws a number for the key, from the hash of both; the best number has the key. So the
-choice depends on nothing but the places that are there, not on the order in which they came, and
-it is the same after a restart. It does not know what a place stands for. Invariant: a place that
-goes moves only the keys that it had, one that comes takes keys only for itself; each has a share
-of the keys in proportion to its weight.
+Responsible for the choice. Each place has a score for the key, from the hash of both, and the best
+score has the key. So the choice depends on the set of places alone, not on the order in which they
+were added, and is the same after a restart. It must not know what a place stands for. Invariant:
+removing a place moves only its own keys, adding one moves keys only to it; each has a share of the
+keys in proportion to its weight.
 """
 
 from libc.math cimport log
@@ -21,7 +21,7 @@ cdef struct Place:
 
 
 cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
-    """All bits of the outcome depend on all of the value (the finalizer of splitmix64)."""
+    """Mix the bits of a value: each bit of the result depends on all (splitmix64's finalizer)."""
     value = (value ^ (value >> 30)) * <uint64_t> 0xbf58476d1ce4e5b9
     value = (value ^ (value >> 27)) * <uint64_t> 0x94d049bb133111eb
     return value ^ (value >> 31)
@@ -33,7 +33,7 @@ cdef class Rendezvous:
     cdef Place *places
     cdef size_t capacity
     cdef list names
-    cdef dict numbers           # of each name, its place among the others
+    cdef dict numbers           # name -> index
 
     def __cinit__(self):
         self.names = []
@@ -53,7 +53,8 @@ cdef class Rendezvous:
         cdef size_t count = len(self.names)
         cdef void *grown
         if name in self.numbers or not weight > 0:
-            raise ValueError(f"no place to add: {name!r} of weight {weight}")
+            raise ValueError(f"place {name!r} of weight {weight}: the name exists, or the weight "
+                             "is not above 0")
         if count == self.capacity:
             grown = realloc(self.places, max(8, self.capacity * 2) * sizeof(Place))
             if grown == NULL:
@@ -85,7 +86,7 @@ cdef class Rendezvous:
             return None
         for at in range(count):
             drawn = mixed(hashed ^ self.places[at].seed)
-            # Uniform in (0, 1], and as exponential times: that of twice the weight is half as long.
+            # Uniform in (0, 1], as an exponential time whose mean is the inverse of the weight.
             waited = -log(((drawn >> 11) + 1) * 1.1102230246251565e-16) / self.places[at].weight
             if (not at or waited < shortest
                     or waited == shortest and self.names[at] < self.names[best]):

@@ -1,4 +1,4 @@
-"""Where a message goes."""
+"""Routes."""
 
 from libc.stdint cimport uint64_t
 
@@ -6,22 +6,22 @@ from leporid.engine.wire.codec cimport Props
 
 cdef class Route:
     cdef list queues
-    cdef list own_records           # that keep a record of their own; None when there are none
-    cdef bint durable               # one of the queues is
-    cdef bint unroutable            # it leads to no queue, or to private ones only
-    cdef bint refusing              # one of them may refuse a publish when it is full
-    cdef bint deduplicates          # one of them takes no duplicates
-    cdef bint duplicate             # something was left out because it is one
-    cdef bint caching               # one of them is the cache of an exchange
-    cdef bint decided               # what they remember was asked already
-    cdef bint refused               # something was left out because it is full
-    cdef object conditional         # ConditionalRoute: it depends on the message; None: it does not
-    cdef object by_filters          # FilterOutcomes: likewise, further than filters of queues
-    cdef dict outcomes              # of that: the routes of messages, by the filters they pass
+    cdef list own_records           # queues with a record of their own; None: there are none
+    cdef bint durable               # a queue is durable
+    cdef bint unroutable            # there is no queue, or there are private ones only
+    cdef bint refusing              # a queue may refuse a publish when it is full
+    cdef bint deduplicates          # a queue takes no duplicates
+    cdef bint duplicate             # a queue was left out because it has the message
+    cdef bint caching               # a queue is the deduplication cache of an exchange
+    cdef bint decided               # the caches were asked already
+    cdef bint refused               # a queue was left out because it is full
+    cdef object conditional         # ConditionalRoute, if the route depends on the message; or None
+    cdef object by_filters          # FilterOutcomes, if it depends on filters of exchanges; or None
+    cdef dict outcomes              # with `by_filters`: filters that a message passes -> Route
     cdef list keys                  # routing keys of a message with CC or BCC
-    cdef bytes with_bcc             # its properties as they came: what waits is routed again
-    cdef bytes key
-    cdef uint64_t hash
+    cdef bytes with_bcc             # its properties as published, for queues with `routes_again`
+    cdef bytes key                  # the routing key, in a RouteCache
+    cdef uint64_t hash              # of the key
 
 cdef Route make_route(object queues)
 cdef Route narrowed(Route route, list queues)

@@ -1,12 +1,12 @@
 """Routes: the queues that a message goes to, and those of them that take it.
 
-Responsible for what a route says of its queues together (is one durable, may one refuse), and for
-leaving out queues that have a message already or are full. It does not know how a route was found,
-and stores nothing. Invariant: a route is never changed once it was given out, since it may be
-remembered; a narrowed one says why something was left out.
+Responsible for what holds for all queues of a route (is one durable, may one refuse), and for
+leaving out queues that have a message already or are full. It must not know how a route was found,
+nor store messages. Invariants: a route does not change once it is in use, since it may be cached; a
+narrowed one says why queues were left out.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
@@ -21,10 +21,11 @@ cdef enum:
 
 
 cdef class Route:
-    """Where one key leads."""
+    """The queues that a message goes to."""
 
 
 cdef Route make_route(object queues):
+    """The route to some queues; raises a fault if there are too many."""
     cdef Route route = Route()
     cdef Queue queue
     route.queues = []
@@ -52,7 +53,7 @@ cdef Route make_route(object queues):
 
 
 cdef Route narrowed(Route route, list queues):
-    """The same route with some of its queues; it still says why others were left out."""
+    """The route with some of its queues; it still says why others were left out."""
     cdef Route left = make_route(queues + (route.own_records or []))
     left.duplicate, left.decided, left.refused = route.duplicate, route.decided, route.refused
     left.with_bcc = route.with_bcc
@@ -60,22 +61,22 @@ cdef Route narrowed(Route route, list queues):
 
 
 cdef list all_queues(Route route):
-    """Those that keep a record of their own, too."""
+    """The queues of a route, those with a record of their own included."""
     return route.queues + (route.own_records or [])
 
 
-# ------------------------------------------------------------------ what takes a message
+# ------------------------------------------------------------------ queues that take a message
 
 
 cdef Route without_duplicates(Route route, const Props *props):
-    """The route without the queues that have such a message already."""
+    """The route without the queues that have a message with this key already."""
     cdef bytes key = key_of(props)
     cdef Queue queue
     cdef Route left
     cdef list taking = []
     cdef bint duplicate = False
     for queue in route.queues:
-        # What a transaction publishes was compared with caches before it was put together.
+        # For a transaction, the caches were asked before its facts were appended.
         if queue.remembers and key is not None and not (route.decided and queue.private) and (
                 <UniqueQueue> queue).holds(key):
             duplicate = True
@@ -83,23 +84,23 @@ cdef Route without_duplicates(Route route, const Props *props):
             taking.append(queue)
     left = narrowed(route, taking)
     if left.unroutable:
-        # Nobody has it, so nobody need be kept from having it twice.
+        # No queue gets the message, so it must not become a duplicate.
         left.queues = without_caches(left.queues)
     left.duplicate = left.duplicate or duplicate
     return left
 
 
 cdef list without_caches(list queues):
-    """Those in which messages are, not only what is known of them."""
+    """The queues that are not deduplication caches of exchanges."""
     cdef Queue queue
     return [queue for queue in queues if not (queue.remembers and queue.private)]
 
 
 cdef Route without_full(Route route, size_t body_len, list refusing):
-    """The queues of a route that are not full; `refused` says that there were others.
+    """The route without full queues; `refused` says that there were some.
 
-    Those of the others that make a dead letter of it are added to `refusing`, which is for
-    `DeadLettering.dead_letter_refused` after the message is stored, as both may come to one queue.
+    Full queues that dead-letter the message are added to `refusing`, which is passed to
+    `DeadLettering.dead_letter_refused` after the message is stored: a queue may get both.
     """
     cdef Queue queue
     cdef Route left
@@ -113,16 +114,16 @@ cdef Route without_full(Route route, size_t body_len, list refusing):
         if queue.overflow == REJECT_PUBLISH_DLX and queue.dead_letters is not None:
             refusing.append(queue)
     if refused and route.caching:
-        taking = without_caches(taking)  # it may be published again, and is none then
+        taking = without_caches(taking)  # it may be published again, and must be no duplicate
     left = narrowed(route, taking)
     left.refused = refused
     return left
 
 
 cdef int reserve(Route route, bytes properties, list reserving) except -1:
-    """This message will be remembered: another one of the same transaction is a duplicate.
+    """Reserve the key of a message, so that another one of the same transaction is a duplicate.
 
-    Caches that this is said to are added to `reserving`.
+    The caches that have reserved it are added to `reserving`.
     """
     cdef Props props
     cdef Queue queue

@@ -9,23 +9,23 @@ from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 class RouteCache:
-    """One exchange as publishers see it; made by `Engine.route_cache`."""
+    """The routes of one exchange; made by `Engine.route_cache`."""
 
     cacheable: bool
-    """False: asked for every message, with its properties."""
+    """False: the resolver is called for every message, with its properties."""
 
     make_delays: Callable[[], object] | None
-    """Asked for `delays` when the first message is to wait; None: none does."""
+    """Sets `delays` when the first message is delayed; None: messages cannot be delayed here."""
 
     delaying: bool
     """Whether x-delay counts here, and not only x-deliver-at."""
 
     check_key: Callable[[str], None] | None
-    """Raises a fault for a key that may not be published with; None: there is no such."""
+    """Raises a fault for a key that must not be used; None: any may be used."""
 
     spread_keys: Callable[[], Sequence[str]] | None
-    """Gives keys that lead to the partitions in turn: a row without a key goes where one of them
-    leads. None, or no key: it goes where the empty key leads."""
+    """Gives keys that lead to the partitions in turn: a row without a key is routed by one of them.
+    None, or no key: it is routed by the empty key."""
 
     def __init__(
         self, name: str, resolver: Callable[[str, bytes | None], Sequence[object]], cacheable: bool
@@ -38,26 +38,26 @@ class RouteCache:
 
     @property
     def delays(self) -> Delays | None:
-        """What waits here, once there was something."""
+        """Its delayed messages; None: no message was delayed yet."""
 
     @property
     def counters(self) -> FilterCounters:
-        """What filters were asked about messages that come in here."""
+        """Of filters, for messages published to this exchange."""
 
     @property
     def epoch(self) -> int:
-        """Moves when a route given out may be wrong."""
+        """Changes when a cached route may be outdated."""
 
     def forget(self) -> None:
-        """Bindings changed here or further down."""
+        """Clear the cache: a binding changed, of this exchange or of one bound to it."""
 
     def forget_key(self, key: str) -> None:
-        """What one key leads to changed."""
+        """Drop the route of one key."""
 
     def amend(
         self, meets: Callable[[str], bool], wanted: Filter, queue: object, comes: bool
     ) -> None:
-        """A binding with a filter came or went that leads from here to a queue."""
+        """Update the routes for a binding with a filter, to a queue, that came or went."""
 
     def retire(self) -> None:
         """The exchange was deleted."""

@@ -1,8 +1,8 @@
-"""Routes by exchange and routing key, remembered until the topology changes.
+"""The cache of an exchange's routes by routing key, valid until the topology changes.
 
-Responsible for answering in one probe where a key goes. How the answer is found (bindings, types,
-alternate exchanges) is the control plane's. Invariant: a remembered route is what the control
-plane would answer now; whoever changes a binding calls `forget` on every exchange it concerns.
+Responsible for finding the route of a key in one probe. It must not know bindings, exchange types
+or alternate exchanges: the control plane's resolver does. Invariant: a cached route is what the
+resolver would return now; whoever changes a binding calls `forget` on every exchange it concerns.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -19,15 +19,15 @@ from leporid.amqp.errors import PreconditionFailed
 
 keep_secret()
 
-# Routes remembered for one exchange. Keys are up to 255 bytes, so this bounds a publisher that
-# never repeats a key to some 10 MB; past it, all are forgotten and asked again.
+# Routes cached for one exchange. Keys are up to 255 bytes, so a publisher that never repeats a key
+# uses at most some 10 MB; beyond, the cache is cleared.
 cdef enum:
     ROUTES_MAX = 32768
-    # Routes that are looked at one by one when a binding with a filter comes or goes. Where there
-    # are more, all are forgotten: each takes a microsecond or so.
+    # Routes that are updated one by one when a binding with a filter comes or goes. If there are
+    # more, the cache is cleared: each takes a microsecond or so.
     AMENDED_MAX = 64
-    # Outcomes of filters that are remembered for one exchange, for all its keys, and what one takes
-    # beside the lists of who passed and who gets it. Past it, all are forgotten and asked again.
+    # Memory of the outcomes of filters cached for one exchange, and of one outcome without its
+    # lists of filters and queues. Beyond, the cache is cleared.
     OUTCOMES_BYTES_MAX = 32 * 1024 * 1024
     OUTCOME_BYTES = 500
 
@@ -40,7 +40,7 @@ cdef str text_of(bytes key):
 
 
 cdef class RouteCache:
-    """One exchange as publishers see it; made by `Engine.route_cache`."""
+    """The routes of one exchange; made by `Engine.route_cache`."""
 
     def __cinit__(self, str name, resolver, bint cacheable):
         self.name = name
@@ -58,11 +58,11 @@ cdef class RouteCache:
         self.epoch += 1
 
     def forget(self):
-        """Bindings changed here or further down."""
+        """Clear the cache: a binding changed, of this exchange or of one bound to it."""
         self.clear()
 
     def forget_key(self, str key):
-        """What one key leads to changed; cheaper than `forget` when that is common."""
+        """Drop the route of one key; cheaper than `forget`."""
         cdef bytes raw = key.encode()
         cdef const uint8_t *text = <const uint8_t *> PyBytes_AS_STRING(raw)
         cdef uint64_t h = hash_hidden(text, len(raw)), at = h & self.mask
@@ -72,7 +72,7 @@ cdef class RouteCache:
             if route is None:
                 break
             if route.hash == h and route.key == raw:
-                # Left in its place, so that probing past it still works, but never equal again.
+                # It stays in its slot, so that probing past it still works, but equals no key.
                 route.key = None
                 route.hash = 0
                 route.conditional = route.by_filters = route.outcomes = None
@@ -81,20 +81,20 @@ cdef class RouteCache:
         self.epoch += 1
 
     def amend(self, meets, wanted, queue, bint comes):
-        """A binding with a filter came or went that leads from here to a queue.
+        """Update the routes for a binding with a filter, to a queue, that came or went.
 
         Args:
-            meets: says whether a message with a routing key meets it, apart from its filter.
+            meets: (key) says whether the binding matches a routing key, whatever its filter.
             wanted: its filter.
-            queue: where it leads.
-            comes: it came.
+            queue: its destination.
+            comes: it was added; else it was removed.
         """
         cdef Route route
         cdef ConditionalRoute conditional
         if self.count > AMENDED_MAX:
             self.clear()
             return
-        # A conditional route may be that of several keys, of which some do not meet the binding.
+        # Several keys may share a conditional route, and the binding may match only some of them.
         met, unmet = {}, set()
         for route in self.table:
             if route is None or route.key is None:
@@ -115,12 +115,12 @@ cdef class RouteCache:
                 conditional.remove(wanted, queue)
 
     def retire(self):
-        """The exchange was deleted; whoever still holds this must ask for it by name again."""
+        """The exchange was deleted; publishers must look its name up again."""
         self.retired = True
         self.clear()
 
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size):
-        """Where a message goes that has that routing key."""
+        """The route of a message with a routing key."""
         cdef Route route = self.lookup(message, key, size)
         if route.conditional is not None:
             return (<ConditionalRoute> route.conditional).route_of(self.counters, message)
@@ -129,16 +129,16 @@ cdef class RouteCache:
         return route
 
     cdef Route outcome_of(self, Route route, const Message *message):
-        """Where a message goes by the filters that it passes; asked for once for the same ones."""
+        """The route of a message by the filters that it passes; resolved once for equal ones."""
         cdef FilterOutcomes outcomes = <FilterOutcomes> route.by_filters
         cdef bytes passed = outcomes.passed_by(message)
         cdef Route outcome = route.outcomes.get(passed)
         if outcome is not None:
             outcomes.note(self.counters)
             return outcome
-        # The control plane asks the filters once more, and counts that.
+        # The resolver evaluates the filters again, and counts that.
         outcome = self.ask(route.key, properties_bytes(message))
-        outcome.key = None              # it is not that of all messages with this key
+        outcome.key = None              # so that it is not taken for the route of the key
         self.outcomes_bytes += OUTCOME_BYTES + len(passed) + 8 * len(outcome.queues)
         if self.outcomes_bytes > OUTCOMES_BYTES_MAX:
             self.clear()
@@ -147,7 +147,7 @@ cdef class RouteCache:
         return outcome
 
     cdef Route lookup(self, const Message *message, const uint8_t *key, size_t size):
-        """The route of a key; asks the control plane when it is not remembered."""
+        """The cached route of a key; it is resolved if it is not cached."""
         cdef uint64_t h, at
         cdef Route route
         if not self.cacheable:
@@ -169,7 +169,7 @@ cdef class RouteCache:
         return route
 
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1:
-        """Check the keys of a message that is not routed yet, as routing it would."""
+        """Check the keys of a message that is routed later, as routing it now would."""
         text = text_of(key[:size])
         if self.check_key is not None:
             for each in [text, *copies]:
@@ -177,6 +177,7 @@ cdef class RouteCache:
         return 0
 
     cdef Route ask(self, bytes key, bytes properties):
+        """Have the control plane resolve a key."""
         cdef Route route
         found = self.resolver(text_of(key), properties)
         if type(found) is ConditionalRoute:
@@ -213,7 +214,7 @@ cdef class RouteCache:
 
 
 cdef class LastRoute:
-    """The exchange and the route of a publisher's last message; the usual one repeats itself."""
+    """The exchange and the route of a publisher's last message: most publishers repeat both."""
 
     cdef bint is_to(self, const Message *message):
         """Whether a message goes to the same exchange, which still exists."""
@@ -223,7 +224,9 @@ cdef class LastRoute:
                            message.names[0]) == 0)
 
     cdef Route route_of(self, const Message *message):
-        """Where a message goes from that exchange."""
+        """The route of a message to that exchange."""
+        cdef RouteCache routes = self.routes
+        cdef Route route = self.route
         cdef const uint8_t *key = key_in(message)
         cdef Route route
         if (self.route is not None and self.epoch == self.routes.epoch

@@ -1,1 +1,1 @@
-"""Consumers with filters: who gets which message of a queue, and what a filter class is asked."""
+"""Consumers with filters: selector groups, scan groups, messages that wait for verdicts."""

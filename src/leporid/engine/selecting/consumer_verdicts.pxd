@@ -1,21 +1,21 @@
-"""What a group asks a filter class, and what came of it."""
+"""The messages that a selector group's filter class is asked about."""
 
 from libc.stdint cimport uint64_t
 
-cdef class ConsumerVerdicts # before the modules that know it, too
+cdef class ConsumerVerdicts     # before the modules that know it, too
 
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, SelectorGroup
 
 cdef class ConsumerVerdicts:
-    cdef readonly str name          # the class's
-    cdef SelectorGroup group        # None: nobody wants to know any more
+    cdef readonly str name          # of the class
+    cdef SelectorGroup group        # None: its last consumer has left
     cdef FilteredConsumers selection
-    cdef list doubts                # a SequenceHeap for each priority: to be asked about
+    cdef list doubts                # messages to ask about: a SequenceHeap for each priority
     cdef uint64_t doubt_count
-    cdef list out                   # the same: of the batch that is out
-    cdef list asked                 # all of that batch, as it was asked; empty: none is out
-    cdef bint void                  # its verdicts are of no use
+    cdef list out                   # messages of the batch that is out: likewise
+    cdef list asked                 # that batch in its order; empty: none is out
+    cdef bint void                  # its verdicts will be ignored
     cdef int drop(self) except -1
     cdef int doubt(self, uint64_t seq, int lane) except -1
     cdef int best(self) except -2

@@ -4,21 +4,21 @@
 from leporid.engine.selecting.filtered_consumers import FilteredConsumers, SelectorGroup
 
 class ConsumerVerdicts:
-    """What the consumers of a queue with the same filter class ask it; the engine makes it."""
+    """The verdicts of a selector group with a filter class; the engine makes it."""
 
     def __init__(self, name: str, group: SelectorGroup, selection: FilteredConsumers) -> None: ...
     @property
     def name(self) -> str:
-        """The class's."""
+        """Of the class."""
 
     def batch(self, most: int, bytes_max: int) -> tuple[bytes, int] | None:
-        """The next messages as a frame for the filter server, and how many; None without any.
+        """The next messages as a frame for the filter server, and their number; None: none.
 
-        After None there may be something to do in the next turn.
+        After None the engine may be `busy`.
         """
 
     def judged(self, verdicts: bytes) -> None:
-        """The batch is judged: what has a 1 is found, unless it is gone meanwhile."""
+        """The verdicts of the batch: messages with a 1 are found, unless they are gone."""
 
     def give_back(self) -> None:
-        """Nobody judged the batch: its messages are in doubt again."""
+        """There are no verdicts: the messages of the batch are in doubt again."""

@@ -1,18 +1,17 @@
-"""What a group asks a filter class, and what came of it.
+"""The messages of a queue that a selector group's filter class is asked about, and its verdicts.
 
-Responsible for the messages of a queue that some consumers may get once a filter class has said so:
-which of them it is to be asked about, which it was asked about, and that what passes is delivered
-in order. It does not know who asks the class, nor how messages are found: a scan_group finds what the
-filter beside the class lets pass, and whoever asks takes a `batch` and comes back with verdicts.
+Responsible for which messages are in doubt (to be asked about), which are out in a batch, and for
+delivering those that pass in order. It must not know who asks the class, nor how messages are
+found: the group's scan group finds messages that pass the other filter, and the server takes a
+`batch` and calls `judged` with the verdicts.
 
-Nothing is reserved meanwhile: who wants the same message and need not wait takes it. A verdict is
-about one message, which never changes; so one that comes late is true still, and of no use if the
-message is gone. What comes back is asked about again.
+No message is reserved meanwhile: another consumer may take it. A verdict is about one message,
+which never changes; a late one is still true, and is ignored if the message is gone. A message that
+is requeued is asked about again.
 
-Invariants: at most one batch is out; of one priority nothing is delivered before an earlier message
-that is still there was judged. What is kept in mind is bounded: numbers of messages in doubt as of
-those that were found, those that passed by `AHEAD_MAX` and a batch, and of those that did not pass
-there is nothing.
+Invariants: at most one batch is out; within a priority no message is delivered before an earlier
+one that is still in doubt. Memory is bounded: for messages in doubt as for those that were found,
+for those that passed by `AHEAD_MAX` and a batch; those that did not pass are forgotten.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -26,17 +25,18 @@ from leporid.engine.selecting.scan_groups cimport ScanGroup, found_most
 from leporid.engine.selecting.verdicts cimport VerdictBatch
 
 cdef enum:
-    # Messages in doubt that are looked for while somebody waits: two batches, so that the next one
-    # is there when the last one is judged.
+    # While a consumer waits, so many messages in doubt are searched for: two batches, so that the
+    # next one is ready when the verdicts of the last one come.
     DOUBTS_MIN = 1000
-    AHEAD_MAX = 2000                # that passed and nobody took: no more are asked about
-    DOUBTS_SLACK = 1024             # of those that others took, before it is worth looking
+    AHEAD_MAX = 2000                # messages that passed and were not taken: no more are judged
+    DOUBTS_SLACK = 1024             # messages that others took, before a heap is pruned
 
 
 cdef class ConsumerVerdicts:
-    """One for each group whose last word a filter class has."""
+    """The verdicts of one selector group with a filter class."""
 
-    def __cinit__(self, str name not None, SelectorGroup group not None, FilteredConsumers selection not None):
+    def __cinit__(self, str name not None, SelectorGroup group not None,
+                  FilteredConsumers selection not None):
         self.name = name
         self.group, self.selection = group, selection
         self.asked = []
@@ -45,10 +45,11 @@ cdef class ConsumerVerdicts:
         selection.searches.by_class.setdefault(name, {})[self] = None
 
     def __repr__(self):
-        return f"<ConsumerVerdicts {self.name!r} doubts={self.doubt_count} judging={len(self.asked)}>"
+        return (f"<ConsumerVerdicts {self.name!r} doubts={self.doubt_count} "
+                f"judging={len(self.asked)}>")
 
     cdef int drop(self) except -1:
-        """The last consumer left."""
+        """The group's last consumer has left."""
         cdef dict others = self.selection.searches.by_class[self.name]
         del others[self]
         if not others:
@@ -65,7 +66,7 @@ cdef class ConsumerVerdicts:
         return 0
 
     cdef int start_over(self) except -1:
-        """Of what was found nothing counts any more."""
+        """Forget all that was found: the group scans the queue from the head again."""
         cdef SelectorGroup group = self.group
         group.found = [SequenceHeap() for _ in range(self.selection.lanes)]
         group.found_count = 0
@@ -77,16 +78,16 @@ cdef class ConsumerVerdicts:
         return 0
 
     cdef int prune(self) except -1:
-        """Forget what is not there any more."""
+        """Forget messages that are gone."""
         self.doubt_count = self.group.scan_group.prune(self.doubts)
         self.group.found_count = self.doubt_count + self.group.scan_group.prune(self.group.found)
         return 0
 
     cdef int recede(self, uint64_t seq, int lane) except -1:
-        """Forget what is in doubt from a message on, as its scan_group looks at all of that again.
+        """Forget messages in doubt from a number on, as the scan group scans from there again.
 
-        What is out before it is in doubt again, as those verdicts are of no use: one about a later
-        message would come before the scan_group does.
+        The batch that is out becomes void, as its verdicts on later messages would come before the
+        scan; its messages are in doubt again.
         """
         cdef SequenceHeap doubts, out
         cdef int each
@@ -108,7 +109,7 @@ cdef class ConsumerVerdicts:
     # ------------------------------------------------------------- in doubt, and passed
 
     cdef int doubt(self, uint64_t seq, int lane) except -1:
-        """The class is to be asked about a message, which is ready."""
+        """Add a ready message that the class is to be asked about."""
         cdef SequenceHeap order = <SequenceHeap> self.doubts[lane]
         cdef ScanGroup scan_group = self.group.scan_group
         if order.count > DOUBTS_SLACK + 2 * self.selection.queue.ready_count:
@@ -128,7 +129,7 @@ cdef class ConsumerVerdicts:
         return 0
 
     cdef int clean(self, SequenceHeap order) except -1:
-        """Let the first of an order be one that is ready; returns how many were not."""
+        """Pop numbers from a heap until the first is a ready message's; returns how many."""
         cdef Slot *slot
         cdef int gone = 0
         while order.count:
@@ -140,7 +141,7 @@ cdef class ConsumerVerdicts:
         return gone
 
     cdef int best(self) except -2:
-        """The highest priority of which the first message that is left has passed; -1: none."""
+        """The highest priority whose first message has passed; -1: none."""
         cdef int lane = self.selection.lanes - 1, gone
         cdef SequenceHeap found, doubts, out
         while lane >= 0:
@@ -159,13 +160,13 @@ cdef class ConsumerVerdicts:
         return -1
 
     cdef bint enough(self) except -1:
-        """Whether so much has passed that no more need be asked about now."""
+        """Whether so many messages have passed that no more need to be judged now."""
         return self.group.found_count - self.doubt_count >= AHEAD_MAX and self.best() >= 0
 
-    # ------------------------------------------------------------- looking ahead
+    # ------------------------------------------------------------- searching ahead
 
     cdef int look_ahead(self) except -1:
-        """Have the scan_group look for more to ask about if somebody waits for it."""
+        """Let the scan group search for more messages to ask about if a consumer waits."""
         cdef bint wanted = (self.group.takers.levels and self.doubt_count < DOUBTS_MIN
                             and not self.enough())
         if wanted != self.group.idle:
@@ -174,8 +175,8 @@ cdef class ConsumerVerdicts:
         return 0
 
     cdef int search(self) except -1:
-        """Look for something to ask about where messages have priorities, with half of what is left
-        of the turn."""
+        """Search for messages to ask about in a queue with priorities, with half of what is left of
+        the turn's budget."""
         cdef FilteredConsumers selection = self.selection
         cdef int lane
         others = selection.budget // 2
@@ -192,7 +193,7 @@ cdef class ConsumerVerdicts:
         return 0
 
     cdef int ask(self) except -1:
-        """At the end of a turn: have the class asked if there is something to ask about."""
+        """At the end of a turn: have the class asked if messages are in doubt."""
         cdef SequenceHeap order
         cdef int gone
         if self.asked or not self.group.takers.levels or self.enough():
@@ -204,16 +205,16 @@ cdef class ConsumerVerdicts:
         if self.doubt_count:
             self.selection.searches.verdicts.asking[self] = None
         elif self.selection.unseen(self.group.scan_group) >= 0:
-            self.selection.postpone()      # others took what was in doubt
+            self.selection.postpone()  # other consumers took the messages in doubt
         return 0
 
     # ------------------------------------------------------------- batches
 
     def batch(self, size_t most, size_t bytes_max):
-        """The next messages as a frame for the filter server, and how many; None without any.
+        """The next messages as a frame for the filter server, and their number; None: no messages.
 
         They wait for `judged` or `give_back`. There are at most `most` of them, and none is added
-        once there are `bytes_max` bytes. After None there may be something to do in the next turn.
+        once there are `bytes_max` bytes. After None the engine may be `busy`.
         """
         cdef VerdictBatch batch = VerdictBatch(most, bytes_max)
         cdef SequenceHeap doubts, out
@@ -251,7 +252,7 @@ cdef class ConsumerVerdicts:
         return frame, batch.count
 
     def judged(self, bytes verdicts not None):
-        """The batch is judged: what has a 1 is found, unless it is gone meanwhile."""
+        """The verdicts of the batch: messages with a 1 are found, unless they are gone."""
         cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
         cdef Slot *slot
         cdef uint64_t seq
@@ -267,7 +268,7 @@ cdef class ConsumerVerdicts:
         self.go_on()
 
     def give_back(self):
-        """Nobody judged the batch: its messages are in doubt again."""
+        """There are no verdicts: the messages of the batch are in doubt again."""
         cdef Slot *slot
         cdef uint64_t seq
         for seq in self.take_back():
@@ -277,7 +278,7 @@ cdef class ConsumerVerdicts:
         self.go_on()
 
     cdef list take_back(self):
-        """What was asked about, as far as anybody wants to know; none of it is out any more."""
+        """End the batch that is out; returns its messages, none if it is void."""
         cdef list asked = self.asked
         cdef SequenceHeap order
         self.asked = []
@@ -290,7 +291,7 @@ cdef class ConsumerVerdicts:
         return asked
 
     cdef int go_on(self) except -1:
-        """Something changed: those who wait have a turn."""
+        """Messages passed, or are in doubt again: let waiting consumers have a turn."""
         if self.group is not None:
             self.selection.take_turns(self.group)
             self.selection.queue.wake()

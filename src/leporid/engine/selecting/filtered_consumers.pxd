@@ -1,4 +1,4 @@
-"""What consumers with filters want of a queue, and what was found for them."""
+"""The consumers of a queue of which some have filters."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -15,22 +15,22 @@ from leporid.engine.selectors.filter_counters cimport FilterCounters
 
 cdef class Searches:
     cdef Verdicts verdicts
-    cdef public int64_t work        # that filters of consumers may do in one turn
-    cdef list queues                # in which filters have more to look at
-    cdef readonly FilterCounters filters  # of all consumers of queues
+    cdef public int64_t work        # budget of all searches in one turn
+    cdef list queues                # queues whose search goes on in the next turn
+    cdef readonly FilterCounters filters    # of all consumers of queues
     cdef dict by_class              # ConsumerVerdicts, by filter class
     cdef int turn(self) except -1
 
-cdef class SelectorGroup(Taker):             # its `filter` is what it asks of messages
-    cdef object key                 # equal for filters that ask the same
-    cdef Takers takers              # who wants that
+cdef class SelectorGroup(Taker):
+    cdef object key                 # equal for equal filters
+    cdef Takers takers              # its consumers
     cdef Py_ssize_t count           # of consumers
-    cdef ScanGroup scan_group       # None: it wants everything
+    cdef ScanGroup scan_group       # None: it takes every message
     cdef uint32_t number            # in its scan group
-    cdef list found                 # a SequenceHeap for each priority; some numbers are gone
+    cdef list found                 # matches: a SequenceHeap for each priority; some are gone
     cdef uint64_t found_count
-    cdef bint idle                  # has nothing, and somebody waits; or is to ask about more
-    cdef ConsumerVerdicts verdicts  # None: no filter class has the last word
+    cdef bint idle                  # waits for its scan group to find a match
+    cdef ConsumerVerdicts verdicts  # None: it has no filter class
 
 cdef class GroupConsumers(Takers):
     cdef SelectorGroup group
@@ -43,12 +43,12 @@ cdef class FilteredConsumers(Selection):
     cdef dict by_key
     cdef list scan_groups
     cdef list all_verdicts          # those of groups that ask a filter class
-    cdef Takers turns               # groups that may have something for somebody who can take
-    cdef SelectorGroup everything   # of consumers without a filter
-    cdef SequenceHeap again         # came back, and was not looked at since
-    cdef int lanes                  # priorities that the queue knows
-    cdef int64_t budget, share      # work that is left for this turn, and that the next one has
-    cdef bint searching             # stands in searches.queues
+    cdef Takers turns               # groups that may have a message and a consumer that can take
+    cdef SelectorGroup everything   # the group of the consumers without a filter
+    cdef SequenceHeap again         # requeued entries that were not evaluated again yet
+    cdef int lanes                  # number of the queue's priorities
+    cdef int64_t budget, share      # work left for this turn, and granted to the next
+    cdef bint searching             # is in searches.queues
     cdef int begin(self, SelectorGroup group) except -1
     cdef int forget(self, SelectorGroup group) except -1
     cdef int deliver_to_others(self) except -1

@@ -1,19 +1,19 @@
-"""Consumers that want some messages of a queue only: who gets what, and when filters are asked.
+"""The consumers of a queue of which some have filters: who gets which message, and what is scanned.
 
-Responsible for the turns of a queue that has consumers with filters. It does not know how filters
-are asked, which `scan_group` does, nor credit.
+Responsible for the turns of consumers and selector groups. It must not know how filters are
+evaluated, which `scan_groups` does, nor credit.
 
-Consumers with the same filter have one *group*, which keeps the numbers of the messages that were
-found for it. Groups take turns as consumers do, those of the highest priority first, and among the
-consumers of a group each has its turn; those without a filter are one more group, for whatever comes
-first. What somebody else took is passed over when its number comes up.
+Consumers with the same filter form a selector group, which keeps the sequence numbers of the
+messages found for it. Groups take turns, those with a consumer of the highest priority first, and
+so do the consumers within a group. The consumers without a filter form one more group, which takes
+the first message. A number whose message another consumer took is skipped when it comes up.
 
-Nothing is looked at unless somebody waits for it: then just so far that something is found, and a
-bounded distance in one turn. A group that has seen everything is idle until more comes.
+Messages are evaluated only while a consumer waits: just until a match is found, and within a budget
+per turn. A group that has evaluated all messages is idle until more come.
 
-Invariant: a group that has something, or may have, for a consumer that may be able to take, stands
-in `turns`, or is idle and counted in its scan_group, or what it waits for stands in `again`; or it is a
-filter class that has the last word, and its `verdicts` says that there is something to ask.
+Invariant: a group that has, or may have, a message for a consumer that may be able to take is in
+`turns`; or it is idle and counted in its scan group; or the message is in `again`; or the group has
+a filter class and its `verdicts` has messages to ask about.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -33,15 +33,15 @@ from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.tags cimport Tags
 
 cdef enum:
-    # Of filters that look through queues, in units of one to three nanoseconds: so much longer is a
-    # turn when somebody looks through a long queue.
+    # The budget of all searches per turn, in units of one to three nanoseconds: by so much a turn
+    # gets longer while consumers search long queues.
     SEARCH_WORK = 400_000
-    SHARE_MIN = 4000                # of a turn's work for each queue, however many search
-    AGAIN_SLACK = 1024              # numbers of what came back twice, before it is worth looking
+    SHARE_MIN = 4000                # a queue's least share of the budget, however many search
+    AGAIN_SLACK = 1024              # duplicates among requeued entries, before they are pruned
 
 
 cdef object key_of(object filter):
-    """Equal for filters that ask the same."""
+    """A key that is equal for filters that match the same messages."""
     if type(filter) is Selector:
         return (<Selector> filter).code
     if type(filter) is Tags:
@@ -54,7 +54,7 @@ cdef object key_of(object filter):
 
 
 cdef FilteredConsumers selection_of(Queue queue, Searches searches):
-    """Who chooses among the messages of a queue; made with its first filter."""
+    """The filtered consumers of a queue; made with its first consumer with a filter."""
     if queue.selection is None:
         if queue.counters is None:
             queue.counters = FilterCounters()
@@ -63,7 +63,7 @@ cdef FilteredConsumers selection_of(Queue queue, Searches searches):
 
 
 cdef class Searches:
-    """What the filters of all queues' consumers share."""
+    """What the searches of all queues share: a budget per turn, counters, filter classes."""
 
     def __cinit__(self, Verdicts verdicts not None):
         self.verdicts = verdicts
@@ -73,7 +73,7 @@ cdef class Searches:
         self.by_class = {}
 
     cdef int turn(self) except -1:
-        """Let the queues go on that had more to look at than a turn has room for."""
+        """Continue searches that the budget of the last turn has stopped."""
         cdef FilteredConsumers selection
         cdef Queue queue
         if not self.queues:
@@ -89,13 +89,13 @@ cdef class Searches:
         return 0
 
     def renew_filter_class(self, str name not None):
-        """Another version of a class counts: it looks at each queue from the head."""
+        """A filter class has a new version: judge all messages of each queue again."""
         cdef ConsumerVerdicts verdicts
         for verdicts in self.by_class.get(name, ()):
             verdicts.start_over()
 
     def waiting_for(self, str name not None):
-        """How many messages are to be asked about, or are out, as far as anybody has looked."""
+        """How many messages wait for a filter class, as far as consumers have searched."""
         cdef ConsumerVerdicts verdicts
         cdef uint64_t count = 0
         for verdicts in self.by_class.get(name, ()):
@@ -103,7 +103,7 @@ cdef class Searches:
         return count
 
     def note_browsed(self, Queue queue not None, counts):
-        """A request for a table filtered some of a queue's messages, as `Chosen.filtering` says."""
+        """Count messages of a queue that a browse has filtered, as in `Chosen.filtering`."""
         _, evaluated, matched, failed = counts
         self.filters.note(evaluated, evaluated, matched, failed)
         if evaluated and not queue.retired:
@@ -113,11 +113,11 @@ cdef class Searches:
 
 
 cdef class SelectorGroup(Taker):
-    """What some consumers want, and what was found for them."""
+    """Consumers with the same filter, and the messages found for them."""
 
 
 cdef class GroupConsumers(Takers):
-    """The consumers of one group."""
+    """The consumers of one selector group."""
 
     cdef int enter(self, Taker taker) except -1:
         cdef Takers everybody = self.selection.queue.takers
@@ -152,7 +152,7 @@ cdef class FilteredConsumers(Selection):
     # ------------------------------------------------------------- consumers
 
     cdef int attach(self, Taker taker) except -1:
-        """A consumer with a filter comes; it is not among its queue's yet."""
+        """A consumer with a filter is about to be attached to the queue."""
         cdef object key = key_of(taker.filter)
         cdef SelectorGroup group = self.by_key.get(key)
         cdef GroupConsumers members
@@ -172,7 +172,7 @@ cdef class FilteredConsumers(Selection):
         return 0
 
     cdef int begin(self, SelectorGroup group) except -1:
-        """It looks at what is there, from the head."""
+        """Put a group into a scan group that begins at the head."""
         cdef ScanGroup scan_group
         for scan_group in self.scan_groups:
             if scan_group.fresh:
@@ -183,7 +183,7 @@ cdef class FilteredConsumers(Selection):
         return scan_group.join(group)
 
     cdef bint detach(self, Taker taker) except -1:
-        """A consumer with a filter has left; returns whether it was the last of all."""
+        """A consumer with a filter was detached; returns whether it was the last one."""
         cdef SelectorGroup group = (<GroupConsumers> taker.home).group
         group.count -= 1
         if not group.count:
@@ -204,13 +204,13 @@ cdef class FilteredConsumers(Selection):
     # ------------------------------------------------------------- entries
 
     cdef int came_back(self, uint64_t seq) except -1:
-        """An entry is ready again: whoever has looked beyond it must look at it once more."""
+        """An entry was requeued: scan groups that are beyond it must evaluate it again."""
         if self.again.count > AGAIN_SLACK + 2 * self.queue.ready_count:
             self.queue.prune(self.again)
         return self.again.push(seq)
 
     cdef int purged(self) except -1:
-        """No entry is ready: nothing that was found is there."""
+        """The queue was purged: forget all that was found."""
         cdef ScanGroup scan_group
         cdef SelectorGroup group
         cdef int lane
@@ -229,7 +229,7 @@ cdef class FilteredConsumers(Selection):
     # ------------------------------------------------------------- turns
 
     cdef int deliver(self) except -1:
-        """Give entries to takers until what is ready, or they, run out, or the turn is long."""
+        """Deliver entries to consumers in turn, until either runs out or the budget is spent."""
         cdef Queue queue = self.queue
         cdef SelectorGroup group
         cdef Taker taker
@@ -253,7 +253,7 @@ cdef class FilteredConsumers(Selection):
                 leave_ring(group)
                 continue
             if taker.priority != group.priority:
-                taker.level.head = taker  # it was not its turn
+                taker.level.head = taker  # the group's turn was that of another priority
                 leave_ring(group)
                 self.take_turns(group)
                 continue
@@ -270,7 +270,8 @@ cdef class FilteredConsumers(Selection):
         return 0
 
     cdef int deliver_to_others(self) except -1:
-        """Lest a later message is delivered before one that came back, those with filters wait."""
+        """Deliver to consumers without filters only, until requeued entries are evaluated: no later
+        message may be delivered before a requeued one."""
         cdef Queue queue = self.queue
         cdef Taker taker
         cdef Slot *slot
@@ -285,7 +286,7 @@ cdef class FilteredConsumers(Selection):
         return 0
 
     cdef Slot *claim(self, SelectorGroup group, uint64_t *seq) except NULL:
-        """The first entry that was found for a group, now UNACKED; there is one."""
+        """Take the first entry that was found for a group; there must be one."""
         cdef Queue queue = self.queue
         cdef Slot *slot
         cdef int lane = self.best(group) if group.verdicts is None else group.verdicts.best()
@@ -296,7 +297,7 @@ cdef class FilteredConsumers(Selection):
         return slot
 
     cdef int take_turns(self, SelectorGroup group) except -1:
-        """The group has consumers that may be able to take, or has not."""
+        """Let a group take turns if it has consumers that may be able to take."""
         cdef int priority
         if not group.takers.levels:
             return 0
@@ -309,6 +310,7 @@ cdef class FilteredConsumers(Selection):
         return self.turns.enter(group)
 
     cdef int rouse(self, SelectorGroup group) except -1:
+        """A match was found for a group: it is not idle any more."""
         if not group.idle:
             return 0
         group.idle = False
@@ -316,6 +318,7 @@ cdef class FilteredConsumers(Selection):
         return self.take_turns(group)
 
     cdef int rest(self, SelectorGroup group) except -1:
+        """A group has no match: it is idle."""
         group.idle = True
         group.scan_group.idle += 1
         return 0
@@ -323,8 +326,8 @@ cdef class FilteredConsumers(Selection):
     # ------------------------------------------------------------- searching
 
     cdef bint has(self, SelectorGroup group) except -1:
-        """Whether there is something for a group; half of what is left of the turn is spent to find
-        out. Otherwise it is idle."""
+        """Whether there is a message for a group; at most half of the turn's budget is spent on the
+        search. Without one the group becomes idle."""
         cdef int lane, unseen
         cdef int64_t others
         if group is self.everything:
@@ -339,7 +342,7 @@ cdef class FilteredConsumers(Selection):
             if lane >= 0 and lane >= unseen or unseen < 0:
                 break
             if self.budget <= 0:
-                lane = -1  # there may be something of a higher priority
+                lane = -1  # there may be a match of a higher priority
                 self.postpone()
                 break
             group.scan_group.scan(unseen, group)
@@ -349,7 +352,7 @@ cdef class FilteredConsumers(Selection):
         return lane >= 0
 
     cdef int best(self, SelectorGroup group) except -2:
-        """The highest priority of which something was found that is still there; -1: nothing."""
+        """The highest priority with a match that is still ready; -1: none."""
         cdef int lane = self.lanes - 1
         cdef SequenceHeap order
         cdef Slot *slot
@@ -366,7 +369,7 @@ cdef class FilteredConsumers(Selection):
         return -1
 
     cdef int unseen(self, ScanGroup scan_group):
-        """The highest priority of which there is something to look at; -1: none."""
+        """The highest priority with messages that a scan group has not evaluated; -1: none."""
         cdef int lane = self.lanes - 1
         if lane == 0:
             return 0 if scan_group.cursors[0] < self.queue.next_seq else -1
@@ -375,14 +378,14 @@ cdef class FilteredConsumers(Selection):
         return lane
 
     cdef int search(self) except -1:
-        """Look for something for those who wait: first for those who have seen most, so that none
-        who comes late keeps them waiting."""
+        """Search for idle groups: first for the scan group that is furthest, so that consumers who
+        come late do not keep the others waiting."""
         cdef ScanGroup scan_group
         cdef SelectorGroup group
         cdef int64_t others = 0
         cdef bint newest
         if self.lanes > 1:
-            # What it has may wait for something of a higher priority, so that each must ask.
+            # A match may have to wait for one of a higher priority, so each group searches itself.
             for group in self.by_key.values():
                 if group.verdicts is None:
                     self.rouse(group)
@@ -406,7 +409,7 @@ cdef class FilteredConsumers(Selection):
         return 0
 
     cdef ScanGroup waiting(self, bint newest):
-        """Of those with idle members and something to look at, who has seen most, or least."""
+        """The furthest, or the least far, scan group with idle members and messages to evaluate."""
         cdef ScanGroup scan_group, found = None
         for scan_group in self.scan_groups:
             if scan_group.idle and self.unseen(scan_group) >= 0 and (
@@ -415,7 +418,7 @@ cdef class FilteredConsumers(Selection):
         return found
 
     cdef int look_again(self) except -1:
-        """Look at what came back, lowest first, as far as the turn allows."""
+        """Evaluate requeued entries, lowest first, within the turn's budget."""
         cdef ScanGroup scan_group
         cdef Slot *slot
         cdef uint64_t seq
@@ -437,6 +440,7 @@ cdef class FilteredConsumers(Selection):
         return 0
 
     cdef int postpone(self) except -1:
+        """Go on with the search in the next turn."""
         if not self.searching:
             self.searching = True
             self.searches.queues.append(self.queue)

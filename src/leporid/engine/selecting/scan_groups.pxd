@@ -1,25 +1,24 @@
-"""Filters that have looked at the same messages of a queue."""
+"""Selector groups that share a scan through a queue."""
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 
-cdef class ScanGroup   # before the modules that know it, too
+cdef class ScanGroup    # before the modules that know it, too
 
 from leporid.engine.queue.index cimport Slot
-from leporid.engine.queue.sequence_heap cimport SequenceHeap
-from leporid.engine.selectors.selector_set cimport SelectorSet
 from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, SelectorGroup
+from leporid.engine.selectors.selector_set cimport SelectorSet
 
 cdef uint64_t found_most(FilteredConsumers selection)
 
 cdef class ScanGroup:
     cdef FilteredConsumers selection
     cdef SelectorSet set
-    cdef list members               # by their number in the set
-    cdef uint64_t cursors[256]      # for each priority: all entries before were looked at
-    cdef bint fresh                 # it has not begun
-    cdef bint crowded               # something was found for somebody who has enough
-    cdef Py_ssize_t idle            # members that wait for something
-    cdef uint64_t heaviest, weight  # of the members' filters: what asking one, or all, costs
+    cdef list members               # SelectorGroup by its number in the set
+    cdef uint64_t cursors[256]      # for each priority: all entries before were evaluated
+    cdef bint fresh                 # the scan has not begun
+    cdef bint crowded               # a match was found for a group that has enough
+    cdef Py_ssize_t idle            # members that wait for a match
+    cdef uint64_t heaviest, weight  # cost of the members' filters: of the dearest one, of all
     cdef int join(self, SelectorGroup group) except -1
     cdef int leave(self, SelectorGroup group) except -1
     cdef bint is_full(self)

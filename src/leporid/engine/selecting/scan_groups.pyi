@@ -4,6 +4,6 @@
 from leporid.engine.selecting.filtered_consumers import FilteredConsumers
 
 class ScanGroup:
-    """Filters that have looked at the same messages; used by the engine only."""
+    """Selector groups that share a scan; used by the engine only."""
 
     def __init__(self, selection: FilteredConsumers) -> None: ...

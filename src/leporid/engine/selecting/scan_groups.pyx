@@ -1,17 +1,17 @@
-"""Filters of consumers that have looked at the same messages of a queue, and look on together.
+"""Scan groups: selector groups that share a scan through a queue.
 
-Responsible for asking filters about messages, each once about each, and for noting what they let
-pass. It does not know when that is worth while, nor who gets what was found; `selection` does.
+Responsible for evaluating all their filters on each message, once, and for noting the matches. It
+must not know when a scan is worth while, nor who gets a match: `FilteredConsumers` does.
 
-A filter that comes late looks at what is there by itself, until it has caught up with another
-scan_group; then both go on as one. One that has found as much as it may keep, and whose consumers do
-not take it, is left behind, alone; what comes back to where it was, it will look at when they do.
+A new filter scans the queue in a scan group of its own, until it reaches another one's cursor; then
+both merge. A filter whose match buffer is full leaves its scan group and keeps its own cursor.
+Messages requeued behind that cursor are evaluated again when its consumers have credit.
 
-Invariant: of each entry before the cursor of its priority that is ready, every member knows whether
-it passes, unless it stands in `FilteredConsumers.again`.
+Invariant: for each ready entry before the cursor of its priority, every member has evaluated
+whether it matches, unless the entry is in `FilteredConsumers.again`.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
@@ -25,32 +25,32 @@ from leporid.engine.selectors.selector_set cimport SelectorSet
 from leporid.engine.wire.record cimport Message, message_in
 
 cdef enum:
-    # Messages that one filter keeps in mind for consumers that do not take them: half a megabyte;
-    # and all filters of a queue: 8 megabytes, unless there are thousands of them.
+    # Size of the match buffer of one filter: half a megabyte; of all filters of a queue together: 8
+    # megabytes, unless there are thousands of them.
     FOUND_MAX = 65536
     FOUND_TOTAL = 16 * FOUND_MAX
     FOUND_MIN = 256
-    FOUND_SLACK = 1024              # of those that others took, before it is worth looking
-    # Work, in units of one to three nanoseconds: of passing over a block of the index, of one
-    # message for all filters, of an instruction, of a pattern in a short text, of another filter,
-    # of one that it passes.
+    FOUND_SLACK = 1024              # matches that others took, before a heap is pruned
+    # Work in units of one to three nanoseconds: for skipping a block of the index, for one message
+    # whatever the filters, for an instruction, for a pattern in a short text, for a filter that is
+    # no selector, for a match.
     BLOCK_WORK = 200
     MESSAGE_WORK = 50
     STEP_WORK = 2
     PATTERN_WORK = 64
     FILTER_WORK = 16
     FOUND_WORK = 32
-    # Of looking at a number that was found, and at another scan_group.
+    # For checking a match that was found, and for comparing with another scan group.
     PRUNE_WORK = 16
-    COHORT_WORK = 4
-    # So many bytes of headers make a pattern's work once more.
+    SCAN_GROUP_WORK = 4
+    # Bytes of headers that a pattern's work is for.
     WORK_BYTES = 256
     INSTRUCTION_BYTES = 4
     OP_LIKE = 29
 
 
 cdef uint64_t weight_of(object filter):
-    """How much asking a filter costs, roughly."""
+    """The rough cost of evaluating a filter."""
     cdef const uint8_t *code
     cdef Py_ssize_t size, at
     cdef uint64_t weight = 0
@@ -68,12 +68,12 @@ cdef uint64_t weight_of(object filter):
 
 
 cdef uint64_t found_most(FilteredConsumers selection):
-    """How many messages each filter of a queue may keep in mind."""
+    """The size of the match buffer of each filter of a queue."""
     return max(FOUND_MIN, min(FOUND_MAX, FOUND_TOTAL // max(1, len(selection.by_key))))
 
 
 cdef class ScanGroup:
-    """Groups that go on together."""
+    """Selector groups that share a scan."""
 
     def __cinit__(self, FilteredConsumers selection not None):
         self.selection = selection
@@ -106,7 +106,7 @@ cdef class ScanGroup:
         return 0
 
     cdef bint is_full(self):
-        """It is one that was left behind, and has still enough."""
+        """Whether it is a single group that left another scan group, and its buffer is full."""
         cdef SelectorGroup group
         if self.set.count != 1:
             return False
@@ -116,9 +116,8 @@ cdef class ScanGroup:
         return False
 
     cdef int scan(self, int lane, SelectorGroup wanted) except -1:
-        """Look on among the messages of one priority, until something is found for `wanted` (None:
-        for everybody who waits), nothing is left, another scan_group is reached, or the budget ends.
-        """
+        """Go on with the scan of one priority, until a match is found for `wanted` (None: for all
+        idle members), no message is left, another scan group is reached, or the budget is spent."""
         cdef FilteredConsumers selection = self.selection
         cdef Queue queue = selection.queue
         cdef ScanGroup ahead = self.ahead(lane)
@@ -157,7 +156,7 @@ cdef class ScanGroup:
         return (<SequenceHeap> wanted.found[lane]).count > 0
 
     cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -1:
-        """Ask about one message; returns for how many it was found."""
+        """Evaluate one message; returns how many members it matches."""
         cdef Message message = message_in(self.selection.queue.logs.record(slot.position))
         cdef uint64_t evaluated = self.set.evaluated, failed = self.set.failed
         cdef uint64_t bulk = 1 + message.properties_len // WORK_BYTES
@@ -166,10 +165,10 @@ cdef class ScanGroup:
                                message.properties_len)
         evaluated = self.set.evaluated - evaluated
         self.selection.budget -= (MESSAGE_WORK + message.properties_len // 4 + FOUND_WORK * count
-                               + bulk * min(evaluated * self.heaviest, self.weight))
-        failed = self.set.failed - failed
-        self.selection.searches.filters.note(self.set.count, evaluated, count, failed)
-        self.selection.counters.note(self.set.count, evaluated, count, failed)
+                                  + bulk * min(evaluated * self.heaviest, self.weight))
+        failed = self.set.set.failed - failed
+        self.selection.searches.filters.note(self.set.set.count, evaluated, count, failed)
+        self.selection.counters.note(self.set.set.count, evaluated, count, failed)
         for at in range(count):
             self.find(<SelectorGroup> self.members[self.set.matched[at]], seq, lane)
         if self.crowded:
@@ -177,7 +176,7 @@ cdef class ScanGroup:
         return count
 
     cdef int find(self, SelectorGroup group, uint64_t seq, int lane) except -1:
-        """A message passes, and is ready."""
+        """Note that a ready message matches for a group."""
         cdef SequenceHeap order = <SequenceHeap> group.found[lane]
         if group.verdicts is not None:
             return group.verdicts.doubt(seq, lane)
@@ -192,7 +191,7 @@ cdef class ScanGroup:
         return self.selection.rouse(group)
 
     cdef ScanGroup ahead(self, int lane):
-        """The next one that has seen more of a priority; those that are full are of no use."""
+        """The next scan group further ahead in a priority, except those whose buffer is full."""
         cdef ScanGroup other, nearest = None
         for other in self.selection.scan_groups:
             if other.cursors[lane] > self.cursors[lane] and not other.is_full() and (
@@ -201,10 +200,10 @@ cdef class ScanGroup:
         return nearest
 
     cdef int meet(self, ScanGroup other) except -1:
-        """If both have seen the same, they are one from here on."""
+        """Merge with another scan group if all cursors are equal."""
         cdef ScanGroup fewer = self, more = other
         cdef SelectorGroup group
-        self.selection.budget -= COHORT_WORK * len(self.selection.scan_groups)  # `ahead` was asked
+        self.selection.budget -= SCAN_GROUP_WORK * len(self.selection.scan_groups)  # for `ahead`
         if other is None or memcmp(self.cursors, other.cursors, sizeof(self.cursors)):
             return 0
         if self.set.count > other.set.count:
@@ -216,7 +215,7 @@ cdef class ScanGroup:
         return 0
 
     cdef int make_room(self) except -1:
-        """Leave one behind who has enough of what is still there; the next one has its turn."""
+        """Let one group leave whose match buffer is still full after pruning; others come later."""
         cdef SelectorGroup group
         cdef ScanGroup alone
         cdef uint64_t most = found_most(self.selection)
@@ -243,7 +242,7 @@ cdef class ScanGroup:
         return 0
 
     cdef uint64_t prune(self, list found) except? 0:
-        """Forget what is not there any more; returns how many are left."""
+        """Forget matches that are gone; returns how many are left."""
         cdef SequenceHeap order
         cdef uint64_t count = 0
         for order in found:
@@ -252,7 +251,7 @@ cdef class ScanGroup:
         return count
 
     cdef int recede(self, uint64_t seq, int lane) except -1:
-        """Forget what was found from a message on, and look at all of that again."""
+        """Move the cursor of a priority back, and forget the matches from there on."""
         cdef SelectorGroup group
         cdef SequenceHeap order
         for group in self.members:

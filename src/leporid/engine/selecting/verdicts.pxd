@@ -1,4 +1,4 @@
-"""Messages that wait for the verdict of a filter class."""
+"""Messages that wait for the verdicts of filter classes."""
 
 from libc.stdint cimport uint32_t
 
@@ -8,7 +8,7 @@ cdef enum:
     BATCH_MESSAGES_MAX = 1000       # half a millisecond of a filter class, as a rule
 
 cdef class Verdicts:
-    cdef dict asking                # who may have something to ask a filter class, in order
+    cdef dict asking                # objects that may have a batch for a filter class, in order
 
 cdef class VerdictBatch:
     cdef const Record *records[BATCH_MESSAGES_MAX]

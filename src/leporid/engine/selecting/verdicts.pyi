@@ -6,13 +6,13 @@ from leporid.engine.internal.verdict_queue import VerdictQueue
 from leporid.engine.selecting.consumer_verdicts import ConsumerVerdicts
 
 class Verdicts:
-    """Everybody who has something to ask a filter class; made by `Engine`."""
+    """The objects that have messages to be judged; made by `Engine`."""
 
     def take(self) -> list[VerdictQueue | JudgedStreamConsumer | ConsumerVerdicts]:
-        """Who has something to ask since the last call; some may be gone."""
+        """The objects that have messages to be judged since the last call; some may be closed."""
 
 class VerdictBatch:
-    """Messages that are asked about together; used by the engine only."""
+    """Messages that are judged together; used by the engine only."""
 
     def __init__(self, most: int, bytes_max: int) -> None: ...
     @property

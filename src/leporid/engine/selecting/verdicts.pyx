@@ -1,10 +1,11 @@
-"""Verdicts: who has messages to ask a filter class about, and how a batch of them is put.
+"""Messages that wait for the verdicts of filter classes, and the frame of a batch of them.
 
-Three have: a binding with a class (`internal.verdict_queue`), a consumer of a queue
-(`consumer_verdicts`), a consumer of a stream (`connection.judged_stream_consumer`). Each has the
-methods `batch`, `judged` and `give_back`; the server takes batches to the process of the class and
-comes back with verdicts. It does not know who judges. Invariant: a batch has the bytes of the
-records; nobody who judges it keeps any of them in the log.
+Responsible for the list of objects that have messages to be judged. There are three kinds: a
+binding with a filter class (`internal.verdict_queue`), consumers of a queue (`consumer_verdicts`),
+a consumer of a stream (`connection.judged_stream_consumer`). Each has the methods `batch`, `judged`
+and `give_back`; the server takes batches to the process of the class and returns the verdicts. It
+must not know who judges. Invariant: a batch is a copy of the messages; waiting for its verdicts
+keeps no record in the log.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
@@ -21,13 +22,13 @@ cdef enum:
 
 
 cdef class Verdicts:
-    """Everybody who has something to ask."""
+    """The objects that have messages to be judged."""
 
     def __cinit__(self):
         self.asking = {}
 
     def take(self):
-        """Who has something to ask a filter class since the last call; some may be gone."""
+        """The objects that have messages to be judged since the last call; some may be closed."""
         if not self.asking:
             return []
         asking, self.asking = list(self.asking), {}
@@ -40,7 +41,7 @@ cdef inline uint8_t *append(uint8_t *to, const void *data, size_t size) noexcept
 
 
 cdef class VerdictBatch:
-    """Messages that are asked about together: `most` of them, and none more once there are
+    """Messages that are judged together: up to `most`, and none is added once there are
     `bytes_max` bytes."""
 
     def __cinit__(self, size_t most, size_t bytes_max):
@@ -51,14 +52,14 @@ cdef class VerdictBatch:
         return self.count < self.most and self.size < self.bytes_max
 
     cdef int add(self, const Record *record) except -1:
-        """One more, whose record stays where it is until `frame`."""
+        """Add a message, whose record must stay in place until `frame`."""
         self.records[self.count] = record
         self.count += 1
         self.size += content_bytes(record)
         return 0
 
     cdef bytes frame(self):
-        """The frame that asks about them, as `leporid.filterserver.frames` draws it."""
+        """The frame for the filter server, in the layout of `leporid.filterserver.frames`."""
         cdef uint32_t payload = <uint32_t> (COUNT_BYTES + SIZES_BYTES * self.count + self.size)
         cdef uint32_t at
         cdef const Record *record

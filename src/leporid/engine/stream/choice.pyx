@@ -11,8 +11,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from leporid.engine.selectors.conjunction cimport Conjunction
 from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.stream.offset_index cimport SUMMARY_UNFILTERED, summary_key, summary_may_have
 from leporid.engine.selectors.selector cimport Selector
+from leporid.engine.stream.offset_index cimport SUMMARY_UNFILTERED, summary_key, summary_may_have
 
 cdef enum:
     STEPS_LEAST = 16                # for any message, as its header is read from memory

@@ -11,9 +11,9 @@ in the turn before. A message that is skipped does not match.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from leporid.engine.stream.choice cimport Choice, Tally, add_tally, outcome_of, work_of
 from leporid.engine.log.log cimport KIND_PUBLISH, Segment
 from leporid.engine.queue.takers cimport Taker
+from leporid.engine.stream.choice cimport Choice, Tally, add_tally, outcome_of, work_of
 from leporid.engine.stream.offset_index cimport OffsetIndex
 from leporid.engine.stream.stream cimport Cursor, Stream, Streams, offset_of
 from leporid.engine.wire.record cimport Record

@@ -1,17 +1,17 @@
 """A stream: messages that stay, read by offset."""
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 cdef class Streams  # before the modules that know it, too
 
 from leporid.engine.log.log cimport Log, Segment
-from leporid.engine.log.producers cimport Producer, Producers
+from leporid.engine.log.producers cimport Producers
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.stream.choice cimport Tally
 from leporid.engine.stream.offset_index cimport OffsetIndex
-from leporid.engine.wire.codec cimport Props
-from leporid.engine.wire.record cimport Message, Record, targets_of
+from leporid.engine.wire.message cimport targets_of
+from leporid.engine.wire.wire cimport Record
 
 cdef struct Cursor:
     # A reader's place: its next message is at this position or behind it.

@@ -1,1 +1,1 @@
-"""Arrow tables: columns read in place, columns made of records."""
+"""Arrow tables: records as columns, columns as messages."""

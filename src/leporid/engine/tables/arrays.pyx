@@ -1,7 +1,7 @@
-"""Columns in Arrow's layout: memory that is filled row by row and then given away.
+"""Columns in Arrow's layout: memory that is filled row by row and then handed over.
 
-Responsible for offsets, validity bits and the memory of one column, and for handing it to whoever
-wants it by the buffer protocol. It does not know what is in a column.
+Responsible for offsets, validity bits and the memory of one column, and for exporting it through
+the buffer protocol. It must not know what a column means.
 
 Invariant: memory belongs to an `Array` until `give`, and from then on to `Buffer` objects, which
 free it with their last reader.
@@ -17,13 +17,13 @@ cdef uint8_t nothing[8]
 
 
 cdef class Buffer:
-    """Memory of one column, given to whoever wants it by the buffer protocol; read only."""
+    """Memory of one column, exported through the buffer protocol; read only."""
 
     def __dealloc__(self):
         free(self.data)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        # No bytes have an address too: some readers insist on one.
+        # An empty buffer has an address, too: some readers require one.
         PyBuffer_FillInfo(view, self, nothing if self.data == NULL else self.data, self.size,
                           True, flags)
 
@@ -32,7 +32,7 @@ cdef class Buffer:
 
 
 cdef Buffer own(void *data, size_t size):
-    """Memory from malloc, which is freed with the last one who looks at it."""
+    """A buffer that owns memory from malloc."""
     cdef Buffer buffer = Buffer()
     buffer.data = data
     buffer.size = size
@@ -61,7 +61,7 @@ cdef void close_array(Array *array) noexcept nogil:
 
 
 cdef tuple give(Array *array, size_t rows, list children):
-    """(missing rows, buffers, children), the memory handed over."""
+    """(number of nulls, buffers, children); the memory is handed over to the buffers."""
     cdef list buffers = []
     cdef size_t missing = 0
     if array.valid != NULL:

@@ -8,7 +8,7 @@ from leporid.engine.log.window import Window
 from leporid.engine.tables.arrays import Buffer
 from leporid.engine.tables.chosen import Chosen
 
-# Missing rows, buffers in Arrow's order, children.
+# Number of nulls, buffers in Arrow's order, children.
 _Column: TypeAlias = tuple[int, list[Buffer | None], list[_Column]]
 
 COLUMNS: Final[tuple[str, ...]]
@@ -23,4 +23,4 @@ def columns_of(
     partition: int = ...,
     chosen: Chosen | None = ...,
 ) -> tuple[int, list[_Column]]:
-    """Number of rows, and each column asked for. Safe on any thread."""
+    """Number of rows, and each column asked for; safe on any thread."""

@@ -1,11 +1,11 @@
 """Columns in Arrow's layout, built from the records of a window with the interpreter lock released.
 
-Responsible for the bytes of each column: offsets, validity bits, values. It does not know pyarrow,
-streams or HTTP: who asks wraps the buffers. Any thread may call `columns_of`, as long as the
+Responsible for the bytes of each column: offsets, validity bits, values. It must not know pyarrow,
+streams or HTTP: the caller wraps the buffers. Any thread may call `columns_of`, as long as the
 window stays open.
 
 Invariant: whatever publishers sent, every text is valid UTF-8 and every offset lies in its buffer,
-so that readers may trust the columns without looking.
+so that readers may trust the columns without validating them.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -13,24 +13,23 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.log.window cimport Entry, Window
 from leporid.engine.tables.arrays cimport (
     TEXT, Array, close_array, give, mark, open_array, put_row, reach,
 )
-from leporid.engine.wire.codec cimport DONE, load16, load32, load64, next_value
-from leporid.engine.wire.record cimport Record, Target
 from leporid.engine.tables.chosen cimport Chosen, names_of
+from leporid.engine.wire.fields cimport DONE, next_value
 from leporid.engine.wire.text cimport (
     NO_MEMORY, SECONDS_MAX, bytes_room, put, put_json_table, put_value,
 )
-from leporid.engine.log.window cimport Entry, Window
+from leporid.engine.wire.wire cimport Record, Target, load16, load32, load64
 
 COLUMNS = ("stream", "partition", "offset", "timestamp", "exchange", "routing_key", "properties",
            "headers", "body", "headers_json")
 # Of a queue's messages alone.
 ENTRY_COLUMNS = ("redelivered", "state")
 
-# In the order of their bits in a content header, the highest first, headers left out; Arrow's
-# order is this one too, but for delivery_mode and priority.
+# In the order of their bits in a content header, highest first, without headers.
 PROPERTIES = ("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id",
               "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id",
               "cluster_id")
@@ -41,8 +40,8 @@ cdef enum:
     BIT_PRIORITY = 11
     BIT_TIMESTAMP = 6
     PROPERTY_COUNT = 13
-    # Of one message, compared so that a name that stands twice counts once; it takes somebody who
-    # means it to have more, and then names may stand twice.
+    # Header names of one message that are compared, so that a repeated name counts once; beyond,
+    # which is never needed, names may be repeated.
     DISTINCT_KEYS_MAX = 64
 
 
@@ -50,7 +49,7 @@ cdef enum:
 
 
 cdef const uint8_t *headers_of(const Record *record, uint32_t *size) noexcept nogil:
-    """The headers' content, after its size; NULL: there are none."""
+    """The content of the headers table; NULL: there is none."""
     cdef const uint8_t *p = names_of(record) + record.names_len
     cdef const uint8_t *end = p + record.properties_len
     cdef int bit
@@ -74,7 +73,7 @@ cdef const uint8_t *headers_of(const Record *record, uint32_t *size) noexcept no
 
 
 cdef class _Table:
-    """The rows that were chosen, while their columns are built."""
+    """The chosen rows while their columns are being built."""
 
     cdef uint32_t rows
     cdef const Record **records         # of `chosen`, as are the entries
@@ -97,7 +96,7 @@ cdef class _Table:
         free(self.all)
 
     cdef int fill_redelivered(self, Array *array) noexcept nogil:
-        """One bit a row."""
+        """One bit per row."""
         cdef uint32_t row
         if open_array(array, self.rows, 1, False):
             return NO_MEMORY
@@ -217,7 +216,7 @@ cdef class _Table:
 
     cdef int fill_row(self, Array *fields, uint32_t row, uint32_t flags, const uint8_t *p,
                       const uint8_t *end) noexcept nogil:
-        """The properties of one message, as far as they are well-formed."""
+        """The properties of one message, up to the first one that is malformed."""
         cdef int bit = 16, at
         cdef uint64_t seconds
         while bit > 2:
@@ -253,7 +252,7 @@ cdef class _Table:
 
     cdef int fill_headers(self, Array *map, Array *keys, Array *values,
                           uint32_t *entries) noexcept nogil:
-        """A map for each message: its own offsets, and all keys and values behind each other."""
+        """A map for each message: offsets, and the keys and values of all messages."""
         cdef uint32_t row, size, most = 0, count = 0
         cdef const uint8_t *table
         for row in range(self.rows):
@@ -278,7 +277,7 @@ cdef class _Table:
         return DONE
 
     cdef int fill_json(self, Array *array) noexcept nogil:
-        """Headers as JSON, which keeps apart what is text and what is not."""
+        """Headers as JSON, which tells text from other types."""
         cdef uint32_t row, size
         cdef size_t before
         cdef int failed
@@ -295,14 +294,14 @@ cdef class _Table:
             if failed == NO_MEMORY:
                 return NO_MEMORY
             if failed:
-                array.data.used = before  # not well-formed: it has no reading
+                array.data.used = before  # malformed: null
                 continue
             mark(array, row)
             reach(array, row + 1)
         return DONE
 
     cdef tuple column(self, str name, bytes stream, int32_t partition):
-        """One column, built: (missing rows, buffers, children)."""
+        """Build one column: (number of nulls, buffers, children)."""
         cdef Array *array = self.all
         cdef const uint8_t *raw = <const uint8_t *> PyBytes_AS_STRING(stream)
         cdef size_t size = len(stream)
@@ -361,7 +360,7 @@ cdef uint32_t count_fields(const uint8_t *p, const uint8_t *end) noexcept nogil:
 
 cdef int fill_map(const uint8_t *p, const uint8_t *end, Array *keys, Array *values,
                   uint32_t *count) noexcept nogil:
-    """The fields of one table; of those with the same name the first, as in RabbitMQ."""
+    """The fields of one table; of fields with the same name the first, as in RabbitMQ."""
     cdef const uint8_t *seen[DISTINCT_KEYS_MAX]
     cdef const uint8_t *key
     cdef const uint8_t *content
@@ -399,14 +398,18 @@ cdef int fill_map(const uint8_t *p, const uint8_t *end, Array *keys, Array *valu
 
 def columns_of(Window window not None, names, *, str stream not None, int32_t partition=0,
                Chosen chosen=None):
-    """Number of rows, and each column asked for as (missing rows, buffers, children).
+    """Number of rows, and each column asked for as (number of nulls, buffers, children).
 
     Args:
-        chosen: what of the window counts; None: everything.
+        window: the messages.
+        names: of the columns.
+        stream: the value of the column `stream`.
+        partition: the value of the column `partition`.
+        chosen: messages of the window; None: all.
 
     Raises:
-        MemoryError: there is none, or a column would have more than 2 GiB.
-        ValueError: a column does not exist.
+        MemoryError: out of memory, or a column would exceed 2 GiB.
+        ValueError: there is no such column.
     """
     cdef _Table table = _Table(Chosen(window) if chosen is None else chosen)
     cdef str name

@@ -1,10 +1,10 @@
-"""The messages of a window that somebody wants."""
+"""The messages of a window that match a request."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.stream.choice cimport Choice, Tally
 from leporid.engine.log.window cimport Entry, Window
-from leporid.engine.wire.record cimport Record, Target
+from leporid.engine.stream.choice cimport Choice, Tally
+from leporid.engine.wire.wire cimport Record, Target
 
 cdef struct Bounds:
     const uint8_t *key
@@ -17,8 +17,8 @@ cdef class Chosen:
     cdef readonly uint32_t rows
     cdef const Record **records
     cdef const Entry **entries      # the same rows, if they are of a queue
-    cdef Window window              # whose bytes they are
-    cdef Choice choice              # None: everything
+    cdef Window window              # has their bytes
+    cdef Choice choice              # None: no filter
     cdef Tally tally
     cdef int choose(self, const Bounds *bounds) noexcept nogil
     cdef int choose_entries(self, const Bounds *bounds) noexcept nogil

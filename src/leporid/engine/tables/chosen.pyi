@@ -5,7 +5,7 @@ from leporid.engine.log.window import Window
 from leporid.engine.stream.choice import Choice
 
 class Chosen:
-    """Messages of one window, which must stay open as long as they are looked at."""
+    """Messages of one window, which must stay open as long as they are used."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Chosen:
     def __len__(self) -> int: ...
     @property
     def filtering(self) -> tuple[int, int, int, int]:
-        """What a filter made of them.
+        """Counters of the filter.
 
-        Batches skipped, messages evaluated and matched, and those with a type error.
+        Batches skipped, messages evaluated, matched, and with a type error.
         """

@@ -1,8 +1,8 @@
-"""Which messages of a window somebody wants: by exchange, key and time, and by a filter.
+"""Choosing messages of a window by exchange, key, time and filter.
 
 Responsible for finding them, with the interpreter lock released: on any thread, as long as the
-window stays open. It does not know what becomes of them. Invariant: they stay in order; what costs
-least is asked first.
+window stays open. It must not know what they are used for. Invariants: they stay in order; cheap
+conditions are evaluated before the filter.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -10,8 +10,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.stream.choice cimport outcome_of, tally_of
 from leporid.engine.log.log cimport KIND_PUBLISH
+from leporid.engine.stream.choice cimport outcome_of, tally_of
 
 
 cdef bint is_within(const Record *record, const Bounds *bounds) noexcept nogil:
@@ -31,13 +31,19 @@ cdef bint is_within(const Record *record, const Bounds *bounds) noexcept nogil:
 
 
 cdef class Chosen:
-    """Messages of one window; it must stay open as long as they are looked at.
+    """Messages of one window, which must stay open as long as they are used.
 
     Args:
-        choice: what else they must match.
+        window: the messages to choose from.
+        routing_key: their key; None: any, as for the others.
+        routing_key_prefix: the start of their key.
+        exchange: their exchange.
+        since_ms: their earliest time.
+        until_ms: they came before this time.
+        choice: a filter.
 
     Raises:
-        MemoryError: there is none.
+        MemoryError: out of memory.
     """
 
     def __cinit__(self, Window window not None, *, bytes routing_key=None,
@@ -81,8 +87,8 @@ cdef class Chosen:
 
     @property
     def filtering(self):
-        """What a filter made of them: batches skipped, messages evaluated and matched, and those
-        with a type error."""
+        """Counters of the filter: batches skipped, messages evaluated, matched, and with a type
+        error."""
         return tally_of(&self.tally)
 
     cdef bint passes(self, const Record *record, const Bounds *bounds) noexcept nogil:
@@ -91,7 +97,7 @@ cdef class Chosen:
         return self.choice is None or outcome_of(self.choice, record, &self.tally) == 1
 
     cdef int choose(self, const Bounds *bounds) noexcept nogil:
-        """Of a stream's records."""
+        """Choose from a stream's records."""
         cdef int at
         cdef uint32_t most = self.window.rows
         cdef const uint8_t *p
@@ -107,7 +113,7 @@ cdef class Chosen:
         return 0
 
     cdef int choose_entries(self, const Bounds *bounds) noexcept nogil:
-        """Of a queue's messages."""
+        """Choose from a queue's messages."""
         cdef uint32_t at
         cdef const Entry *entries = self.window.entries
         for at in range(self.window.rows):
@@ -119,6 +125,6 @@ cdef class Chosen:
 
 
 cdef void fill_text(bytes text, const uint8_t **start, Py_ssize_t *size):
-    """What is compared with; None: nothing."""
+    """Set a text to compare with; None: any text matches."""
     start[0] = NULL if text is None else <const uint8_t *> PyBytes_AS_STRING(text)
     size[0] = -1 if text is None else len(text)

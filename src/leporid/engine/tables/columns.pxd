@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
-# Layouts of a column; above 0, bytes of each value.
+# Layouts of a column; above 0: the width of its values in bytes.
 cdef enum:
     TEXT = 0
     MAP = -1
@@ -12,14 +12,14 @@ cdef enum:
     WRONG_LAYOUT = 1                # offsets that lead out of the column
 
 cdef struct Column:
-    # One Arrow array, as far as it is there.
+    # One Arrow array; NULL for each buffer that it lacks.
     const uint8_t *valid
     const int32_t *offsets
     const uint8_t *data
     size_t rows
-    size_t size             # bytes of data
+    size_t size                     # bytes of data
 
-cdef Column open_column(object given, list held, int layout) except *
+cdef Column open_column(object array, list held, int layout) except *
 
 cdef inline bint is_there(const Column *column, size_t row) noexcept nogil:
     if row >= column.rows:
@@ -38,7 +38,7 @@ cdef inline int text_at(const Column *column, size_t row, const uint8_t **text,
     start, end = column.offsets[row], column.offsets[row + 1]
     if start < 0 or end < start or <size_t> end > column.size:
         return WRONG_LAYOUT
-    # An empty text is somewhere, too.
+    # An empty text is not NULL.
     text[0] = column.data + start if column.data != NULL else <const uint8_t *> ""
     size[0] = end - start
     return 0

@@ -1,8 +1,8 @@
 """One column of an Arrow table, read in place, on any thread.
 
-Responsible for reading only what a column's buffers hold, whatever its offsets say. It does not
-know pyarrow, nor what a column means. Invariant: no offset is trusted, and the memory stays as long
-as what it was `held` for.
+Responsible for reading only within a column's buffers, whatever its offsets say. It must not know
+pyarrow, nor what a column means. Invariants: no offset is trusted; the buffers stay allocated as
+long as the list `held`.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -11,7 +11,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 
 cdef class _Held:
-    """Memory of somebody else's that is being read."""
+    """A buffer of another object, held while it is read."""
 
     cdef Py_buffer view
 
@@ -22,15 +22,15 @@ cdef class _Held:
         PyBuffer_Release(&self.view)
 
 
-cdef Column open_column(object given, list held, int layout) except *:
-    """A column as (rows, buffers), of a layout; None: it is not there."""
+cdef Column open_column(object array, list held, int layout) except *:
+    """Open an Arrow array, (rows, buffers), of a layout; None: a column of nulls."""
     cdef Column column
     cdef _Held part
     cdef list parts = []
     memset(&column, 0, sizeof(Column))
-    if given is None:
+    if array is None:
         return column
-    column.rows, buffers = given
+    column.rows, buffers = array
     for owner in buffers:
         parts.append(None if owner is None else _Held(owner))
     if len(parts) != (1 if layout == STRUCT else 2 if layout != TEXT else 3):

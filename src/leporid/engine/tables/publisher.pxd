@@ -1,4 +1,4 @@
-"""Publishes rows that came as a table."""
+"""Publishing the rows of a table."""
 
 from libc.stdint cimport uint64_t
 
@@ -10,14 +10,14 @@ from leporid.engine.wire.record cimport Message
 cdef class Publisher:
     cdef readonly uint64_t accepted, duplicates, unroutable, refused
     cdef readonly uint64_t generation   # to wait for; 0: none
-    cdef public list waiting        # (row, exchange, due_ms, number) of what waits; None: unasked
-    cdef uint64_t row               # that comes next
+    cdef public list waiting        # (row, exchange, due_ms, number) of delayed rows; None: unasked
+    cdef uint64_t row               # number of the next row
     cdef Publishing publishing
     cdef LastRoute last
     cdef object routes_of           # (name) -> RouteCache
     cdef bytes producer
     cdef uint64_t sequence          # of the next row
-    cdef list spread_keys           # of `spread_routes` at `spread_epoch`
+    cdef list spread_keys           # of `spread_routes`, at `spread_epoch`
     cdef RouteCache spread_routes
     cdef uint64_t spread_epoch
     cdef uint64_t run, run_start    # the upper half of a sequence number, and its hash

@@ -17,8 +17,7 @@ class Publisher:
         sequence: int = ...,
     ) -> None: ...
     waiting: list[tuple[int, str, int, int]] | None
-    """Row, exchange, moment and number of each message that waits until it is due, if it is a list
-    when they are published."""
+    """(row, exchange, due_ms, number) of each delayed row, if it is a list before publishing."""
 
     @property
     def accepted(self) -> int: ...
@@ -30,11 +29,11 @@ class Publisher:
     def unroutable(self) -> int: ...
     @property
     def refused(self) -> int:
-        """By a queue that is full."""
+        """By a full queue."""
 
     @property
     def generation(self) -> int:
         """To wait for; 0: none."""
 
     def publish(self, rows: Rows, start: int, count: int) -> int:
-        """Publish some rows of a batch; returns where the next ones start."""
+        """Publish `count` rows of a batch; returns the index of the next row."""

@@ -1,8 +1,8 @@
-"""Publishes encoded rows on the broker's thread.
+"""Publishing encoded rows, on the broker's thread.
 
-Responsible for routing them and for counting what became of each. It does not know who asks, nor
-HTTP. Invariant: `generation` is the one that has the last durable message; whoever says that rows
-were accepted waits until it is on disk.
+Responsible for routing them and for counting the outcomes. It must not know HTTP. Invariant:
+`generation` is the one that has the last durable message; a caller that confirms rows waits until
+it is on disk.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -22,9 +22,9 @@ from leporid.engine.wire.record cimport Message, exchange_name, set_properties
 
 cdef enum:
     PUBLISHED = 0           # in a queue or a stream
-    DUPLICATE = 1           # it was there already
+    DUPLICATE = 1           # published before
     UNROUTABLE = 2
-    REFUSED = 3             # by a queue that is full
+    REFUSED = 3             # by a full queue
     PERSISTENT = 2
 
 
@@ -32,9 +32,10 @@ cdef class Publisher:
     """Publishes the rows of one request; used on the broker's thread.
 
     Args:
-        routes_of: gives the routes of an exchange by its name, or raises a fault.
-        producer: who publishes, so that what was published before is left out; None: nobody says.
-        sequence: the number of the first row, each further row has the next.
+        publishing: stores the messages.
+        routes_of: (name) gives the route cache of an exchange, or raises a fault.
+        producer: the producer's reference, so that repeated publishes are skipped; None: none.
+        sequence: the number of the first row; each further row has the next.
     """
 
     def __cinit__(self, Publishing publishing not None, routes_of not None, bytes producer=None,
@@ -50,10 +51,10 @@ cdef class Publisher:
                 f"unroutable={self.unroutable} refused={self.refused}>")
 
     def publish(self, Rows rows not None, size_t start, size_t count):
-        """Publish some rows of a batch; returns where the next ones start.
+        """Publish `count` rows of a batch; returns the index of the next row.
 
         Raises:
-            Fault: the exchange is gone, or may not be written to any more.
+            Fault: the exchange was deleted, or the permission to write to it was taken away.
         """
         cdef size_t at, end = min(rows.count, start + count)
         cdef Row *row
@@ -79,7 +80,7 @@ cdef class Publisher:
         return end
 
     cdef Route spread_route(self, const Message *message, uint64_t sequence):
-        """Where a row without a key goes: to the partitions in turn."""
+        """The route of a row without a key: to the partitions in turn."""
         cdef RouteCache routes = self.last.routes
         cdef bytes key
         cdef uint64_t at
@@ -93,11 +94,12 @@ cdef class Publisher:
         return routes.route_of(message, <const uint8_t *> PyBytes_AS_STRING(key), len(key))
 
     cdef uint64_t spread_number(self, uint64_t sequence) except? 0:
-        """A number whose remainder is the row's turn.
+        """A number whose remainder chooses the partition of a row.
 
-        Each log knows the repetitions of its own rows only. So a row of a producer has the same
-        number each time it is published, also after a restart. A streaming query in Spark begins
-        each batch with another upper half of the sequence number, and so with another partition.
+        Each log recognizes repeated publishes of its own rows only. So a row of a producer has the
+        same number each time it is published, also after a restart. A streaming query in Spark
+        begins each batch with another upper half of the sequence number, and so with another
+        partition.
         """
         if self.producer is None:
             self.last.routes.spread += 1
@@ -108,7 +110,7 @@ cdef class Publisher:
         return self.run_start + (sequence & 0xffffffff)
 
     cdef int publish_row(self, Message *message, uint64_t sequence, bint keyless) except -1:
-        """One message on its way; returns what became of it."""
+        """Publish one message; returns its outcome."""
         cdef Publishing publishing = self.publishing
         cdef Logs logs = publishing.logs
         cdef Props props
@@ -133,7 +135,7 @@ cdef class Publisher:
             route = self.spread_route(message, sequence)
         else:
             route = self.last.route_of(message)
-        # What was there already may not be on disk yet, either.
+        # Wait for a duplicate, too: its original may not be on disk yet.
         if route.own_records is not None or props.delivery_mode == PERSISTENT and route.durable:
             self.generation = logs.generation
             logs.awaited = True

@@ -9,7 +9,7 @@ from typing_extensions import Buffer
 REASONS: Final[Mapping[int, str]]
 
 class BadRow(ValueError):
-    """A row that cannot be a message; nothing was published."""
+    """A row is not a valid message; no row was published."""
 
     row: int
     reason: str
@@ -23,7 +23,7 @@ class Rows:
     def count(self) -> int: ...
     @property
     def exchanges(self) -> set[bytes]:
-        """The exchanges that they are published to."""
+        """The names of all exchanges in the rows."""
 
     def __len__(self) -> int: ...
 

@@ -1,9 +1,9 @@
-"""Messages that come as Arrow columns, encoded as AMQP has them.
+"""Messages from Arrow columns, encoded as in AMQP.
 
-Responsible for making names and content headers out of columns, on any thread. It does not know
-pyarrow or HTTP, nor how a column lies in memory (`columns`); who publishes them is `publisher`.
+Responsible for making names and content headers out of columns, on any thread. It must not know
+pyarrow or HTTP, nor the layout of a column (`columns`); `publisher` publishes the rows.
 
-Invariant: `Rows` exists only when every one of its messages may be published; so a request that
+Invariant: a `Rows` exists only if every one of its messages may be published; so a request that
 breaks a rule publishes nothing.
 """
 
@@ -39,7 +39,7 @@ cdef enum:
     PERSISTENT = 2
     EXCHANGES_MAX = 256             # in one request; a table that has more is a mistake
 
-# What can be wrong with a row, besides WRONG_LAYOUT.
+# The errors of a row, besides WRONG_LAYOUT.
 cdef enum:
     NO_MEMORY = 2
     NO_BODY = 3
@@ -84,11 +84,11 @@ REASONS = {
 
 
 class BadRow(ValueError):
-    """A row that cannot be a message; nothing was published.
+    """A row is not a valid message; no row was published.
 
     Attributes:
         row: its number in the batch, from 0.
-        reason: what is wrong with it.
+        reason: its error.
     """
 
     row = 0
@@ -137,7 +137,7 @@ cdef int encode_names(Rows rows, const Columns *columns, size_t at) noexcept nog
 
 cdef int moment_of(const Columns *columns, size_t row, bint *present,
                    int64_t *moment_ms) noexcept nogil:
-    """When a row's message is due, if one of the columns says so."""
+    """When a row's message is due, if it is delayed."""
     cdef int64_t value
     present[0] = is_there(&columns.deliver_at, row)
     if is_there(&columns.delay_ms, row):
@@ -150,13 +150,13 @@ cdef int moment_of(const Columns *columns, size_t row, bint *present,
         moment_ms[0] = <int64_t> columns.wall_ms + max(<int64_t> 0, value)
     elif present[0]:
         value = (<const int64_t *> columns.deliver_at.data)[row]
-        # Not before its time: what is left of a millisecond counts as one.
+        # Rounded up to milliseconds, so that the message is not early.
         moment_ms[0] = value // 1000 + (value % 1000 > 0)
     return 0
 
 
 cdef int encode_moment(Bytes *out, int64_t moment_ms) noexcept nogil:
-    """The header that says so."""
+    """Append the header x-deliver-at."""
     if bytes_room(out, 22):
         return NO_MEMORY
     put_byte(out, 12)
@@ -168,7 +168,7 @@ cdef int encode_moment(Bytes *out, int64_t moment_ms) noexcept nogil:
 
 cdef int encode_headers(Bytes *out, const Columns *columns, size_t row, bint timed,
                         int64_t moment_ms) noexcept nogil:
-    """A field table: when the message is due, then long strings and voids."""
+    """Append the headers table: x-deliver-at, then long strings and voids."""
     cdef size_t start = out.used
     if put(out, "\0\0\0\0", 4) or (timed and encode_moment(out, moment_ms)):
         return NO_MEMORY
@@ -200,7 +200,7 @@ cdef int encode_map(Bytes *out, const Columns *columns, size_t row, bint timed) 
         if timed and size == 12 and not memcmp(text, b"x-deliver-at", 12):
             if value == NULL or not value_size or value[0] != c"-":
                 return TWO_MOMENTS
-            at += 1                     # a moment that was waited for before
+            at += 1                     # a delay that is over
             continue
         if put_byte(out, <uint8_t> size) or put(out, text, size):
             return NO_MEMORY
@@ -222,7 +222,7 @@ cdef int encode_map(Bytes *out, const Columns *columns, size_t row, bint timed) 
 
 cdef int encode_field(Bytes *out, const Columns *columns, int at, size_t row,
                       bint *present) noexcept nogil:
-    """One of the thirteen properties that are not headers."""
+    """Append one of the thirteen properties that are not headers."""
     cdef const Column *column = &columns.fields[at]
     cdef const uint8_t *text
     cdef size_t size
@@ -263,7 +263,7 @@ cdef int encode_field(Bytes *out, const Columns *columns, int at, size_t row,
 
 
 cdef int encode_properties(Rows rows, const Columns *columns, size_t at) noexcept nogil:
-    """A content header's flags and values."""
+    """Append a content header's flags and values."""
     cdef Bytes *out = &rows.encoded
     cdef size_t start = out.used
     cdef uint32_t flags = 0
@@ -304,7 +304,7 @@ cdef int encode_properties(Rows rows, const Columns *columns, size_t at) noexcep
 
 
 cdef int encode_row(Rows rows, const Columns *columns, size_t at) noexcept nogil:
-    """Names, properties and body of one row; 0, or what is wrong with it."""
+    """Encode names and properties of one row; returns 0, or the number of its error."""
     cdef int failed
     cdef const uint8_t *body
     cdef size_t size
@@ -345,7 +345,7 @@ cdef class Rows:
 
 
 cdef set exchanges_of(Rows self):
-    """The names of all exchanges, so that each is asked for once before anything happens."""
+    """The names of all exchanges, so that each is checked once before any row is published."""
     cdef size_t at
     cdef const uint8_t *p
     cdef const uint8_t *last = NULL
@@ -366,18 +366,21 @@ def encode(size_t rows, columns not None, *, bytes exchange not None, bytes user
 
     `columns` has, by name, (rows, buffers) of Arrow arrays without offset, in the layouts of
     `columns_of`: body, routing_key, exchange, headers with its parts headers.key and headers.value,
-    properties, and properties.NAME; delay_ms and deliver_at (in microseconds). What is missing, or
-    None, is null in every row.
+    properties, and properties.NAME; delay_ms and deliver_at (in microseconds). A column that is
+    missing, or None, is null in every row.
 
     Args:
-        exchange: where rows go that name none.
-        user_id: what the property may say; None: anything.
-        wall_ms: the time that delays count from.
+        rows: number of rows.
+        columns: see above.
+        exchange: of rows that name none.
+        user_id: the only value that the property may have; None: any.
+        body_bytes_max: the limit of a body's size.
+        wall_ms: the time that delays are counted from.
 
     Raises:
-        BadRow: a row cannot be a message.
-        ValueError: a column is not laid out as Arrow has it.
-        MemoryError: there is none.
+        BadRow: a row is not a valid message.
+        ValueError: a column does not have Arrow's layout.
+        MemoryError: out of memory.
     """
     from leporid.engine.tables.arrow import PROPERTIES
 

@@ -1,4 +1,4 @@
-"""Everybody who publishes treats full queues alike: who has credit is served, letters come last."""
+"""Routes: every publisher treats full queues alike, and a route is found again after a change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.engine.delay_world import World, delayed
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import publish
-from tests.engine.session_fake import make_plane
+from tests.engine.session_fake import make_engine
 from tests.management.arrows import stream_of
 
 from leporid.engine.tables.publisher import Publisher
@@ -22,7 +22,7 @@ Send = Callable[[World, bytes], None]
 @pytest.fixture
 def world() -> World:
     disk = Disk()
-    return World(make_plane(), disk)
+    return World(make_engine(), disk)
 
 
 def by_channel(world: World, body: bytes) -> None:
@@ -39,7 +39,7 @@ def by_transaction(world: World, body: bytes) -> None:
 def by_table(world: World, body: bytes) -> None:
     batch = pa.record_batch({"body": pa.array([body]), "routing_key": pa.array(["q"])})
     ((rows, parts),) = read_table(stream_of(batch))
-    publisher = Publisher(world.engine.publishing, world.sources.__getitem__)
+    publisher = Publisher(world.engine.publishing, world.caches.__getitem__)
     publisher.publish(encode(rows, parts, exchange=b"p", body_bytes_max=100), 0, 1)
 
 
@@ -71,10 +71,10 @@ def test_a_message_comes_before_its_own_dead_letter(world, send: Send):
     full.dead_letters = lambda reason, exchange, key, raw, body: world.engine.publish(
         [world.q], exchange, key, raw, b"letter of " + body
     )
-    for source in world.sources.values():
-        source.forget()
+    for cache in world.caches.values():
+        cache.forget()
     world.resolve = lambda key, raw: [full, world.q]
-    world.open_sources()
+    world.make_caches()
     send(world, b"x")
     world.sleep(10)
     assert world.came() == [b"x", b"letter of x"]
@@ -85,10 +85,20 @@ def test_a_way_is_asked_for_again_after_it_changed(world, send: Send):
     other = world.engine.queue(0, "other", False)
     send(world, b"1")
     world.sleep(10)
-    world.sources["p"].retire()
-    world.sources["d"].retire()
+    world.caches["p"].retire()
+    world.caches["d"].retire()
     world.resolve = lambda key, raw: [other]
-    world.open_sources()
+    world.make_caches()
     send(world, b"2")
     world.sleep(10)
     assert (world.peer.drain(world.q), world.peer.drain(other)) == ([b"1"], [b"2"])
+
+
+@pytest.mark.slow
+def test_more_queues_than_a_record_can_name(engine, peer):
+    queues = [engine.queue(0, f"{number}", False) for number in range(2**16 + 3)]
+    peer.session.caches["x"] = engine.route_cache("x", lambda key, raw: queues, True)
+    peer.feed(publish(1, "key", b"body", exchange="x"))
+    ((channel, fault),) = peer.session.faults
+    assert (channel, fault.code) == (1, 506)
+    assert not any(queue.ready_count for queue in queues)

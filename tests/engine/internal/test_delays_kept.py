@@ -7,7 +7,7 @@ import random
 import pytest
 from tests.engine.delay_world import World, delayed, headers_of, int64
 from tests.engine.frames import PERSISTENT, properties, publish, table
-from tests.engine.session_fake import make_plane
+from tests.engine.session_fake import make_engine
 
 from leporid.amqp.properties import decode_properties
 from leporid.engine.internal.delays import delay_of
@@ -138,10 +138,10 @@ def test_what_was_fired_at_the_end_of_a_segment_is_not_doubled_either(world, siz
 def test_what_has_to_go_to_several_logs_is_never_lost(world):
     """Into a stream, whose log is another: the entry ends when the copy is on disk."""
     stream = world.engine.stream(7, "stream")
-    world.sources["d"].forget()
+    world.caches["d"].forget()
     world.resolve = lambda key, raw: [world.q, stream]
-    source = world.engine.route_cache("s", world.resolve, True)
-    store = world.engine.delays(8, source, world.route)
+    cache = world.engine.route_cache("s", world.resolve, True)
+    store = world.engine.delays(8, cache, world.route)
     world.engine.publish([store], "p", "q", delayed(5), b"x")
     world.disk.sync(world.engine)
     world.sleep(6)
@@ -154,8 +154,8 @@ def test_what_has_to_go_to_several_logs_is_never_lost(world):
 
 
 def test_the_store_of_a_transient_exchange_ends_with_the_process(engine, disk):
-    source = engine.route_cache("t", lambda key, raw: [], True)
-    store = engine.delays(0, source, lambda keys, raw: [])
+    cache = engine.route_cache("t", lambda key, raw: [], True)
+    store = engine.delays(0, cache, lambda keys, raw: [])
     engine.publish([store], "t", "k", delayed(500), b"x")
     assert not engine.logs.dirty
     assert not disk.sync(engine)
@@ -321,4 +321,4 @@ def test_the_parts_say_what_they_are(world):
     world.send(b"x", delayed(5))
     assert repr(world.store()) == "<Delays 'd' count=1>"
     assert delay_of(b"\x00") == 0
-    assert make_plane().next_due_ms == 0
+    assert make_engine().next_due_ms == 0

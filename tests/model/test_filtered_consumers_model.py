@@ -17,16 +17,16 @@ from hypothesis.stateful import initialize, precondition, rule
 from tests.engine import frames
 from tests.engine.judge import Judge
 from tests.engine.session_fake import Peer
-from tests.model.queue_model import RETRY_MAX_MS, SIDES, ModelChannel
-from tests.model.queue_world import QueueWorld
-from tests.model.wishes_model import (
+from tests.model.filtered_consumers_model import (
     CLASSES,
     WANTS,
     FilteredConsumer,
+    FilteredConsumersModel,
     FilteredEntry,
-    WishesModel,
     filter_of,
 )
+from tests.model.queue_model import RETRY_MAX_MS, SIDES, ModelChannel
+from tests.model.queue_world import QueueWorld
 
 TURNS_MAX = 5000
 
@@ -36,10 +36,10 @@ def headers(group: int) -> bytes:
     return frames.table(**{"x-tag": frames.longstr(f"t{group}"), "g": number})
 
 
-class WishesMachine(QueueWorld):
+class FilteredConsumersMachine(QueueWorld):
     """Drives the engine, and has the model judge it."""
 
-    model: WishesModel
+    model: FilteredConsumersModel
 
     @initialize(
         max_priority=st.sampled_from([0, 0, 2]),
@@ -74,7 +74,7 @@ class WishesMachine(QueueWorld):
         self.queue.set_single_active_consumer(single)
         self.judge = Judge(self.engine)
         self.peer = Peer(self.engine, {"q": self.queue}, channels=(1, 2, 3))
-        self.model = WishesModel(max_length, limit, retries, single, hurried)
+        self.model = FilteredConsumersModel(max_length, limit, retries, single, hurried)
         self.register("judge", {0, 1})
         self.register("other", {1, 3})
         self.begin_with(self.model, self.peer, 3, blocks)
@@ -105,7 +105,7 @@ class WishesMachine(QueueWorld):
             entry = FilteredEntry(
                 self.numbers, min(priority, self.max_priority), expires_ms, group=group
             )
-            entry.momentary = ttl_ms == 0
+            entry.zero_ttl = ttl_ms == 0
             self.model.entries.append(entry)
             self.peer.feed(frames.publish(3, "q", b"%d" % self.numbers, raw=raw))
             if not at_once:
@@ -325,10 +325,10 @@ class WishesMachine(QueueWorld):
         assert not self.judge.ask()
 
 
-class TestWishes(WishesMachine.TestCase):  # type: ignore[misc, valid-type]
+class TestFilteredConsumers(FilteredConsumersMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=8, stateful_step_count=30)
 
 
 @pytest.mark.slow
-class TestWishesForLonger(WishesMachine.TestCase):  # type: ignore[misc, valid-type]
+class TestFilteredConsumersForLonger(FilteredConsumersMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=300, stateful_step_count=50)

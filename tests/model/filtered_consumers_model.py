@@ -65,7 +65,7 @@ def filter_of(wants: str) -> Filter | None:
     return WANTS[wants][0]()
 
 
-class WishesModel(ModelQueue):
+class FilteredConsumersModel(ModelQueue):
     """As `ModelQueue`, but that it is told who got what.
 
     Args:
@@ -158,7 +158,7 @@ class WishesModel(ModelQueue):
         return found
 
     def deliver(self) -> list[Delivery]:
-        since: dict[str, Counter[str]] = {}  # by wish that may have something: whose turn it was
+        since: dict[str, Counter[str]] = {}  # by group that may have a message: whose turn it was
         while able := self.able():
             left = [each.tag for each in able if self.must_have(each)]
             if not self.observed:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, publish
-from tests.engine.session_fake import Peer, make_plane
+from tests.engine.session_fake import Peer, make_engine
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
@@ -25,7 +25,7 @@ class World:
         self.asked_ways: list[tuple[str, list[str], bytes]] = []
         self.disk = Disk()
         self.beyond: list[str] = ["q"]
-        engine = make_plane(durable_segment_bytes=segment_bytes)
+        engine = make_engine(durable_segment_bytes=segment_bytes)
         self.disk.attach(engine)
         self.declare(engine)
         self.open()
@@ -34,16 +34,16 @@ class World:
         self.engine = engine
         self.q = engine.queue(1, "q", True)
         self.other = engine.queue(2, "other", True)
-        self.staging = engine.verdict_queue(
+        self.verdict_queue = engine.verdict_queue(
             3, "f to q", None if self.exchange else self.q, self.way if self.exchange else None
         )
-        source = engine.route_cache("f", lambda key, raw: [self.staging], True)
-        both = engine.route_cache("both", lambda key, raw: [self.staging, self.other], True)
-        self.sources = {"f": source, "both": both}
+        cache = engine.route_cache("f", lambda key, raw: [self.verdict_queue], True)
+        both = engine.route_cache("both", lambda key, raw: [self.verdict_queue, self.other], True)
+        self.caches = {"f": cache, "both": both}
 
     def open(self) -> None:
         self.peer = Peer(self.engine, {"q": self.q, "other": self.other}, channels=(1, 2))
-        self.peer.session.sources |= self.sources
+        self.peer.session.caches |= self.caches
 
     def way(self, exchange: str, keys: Sequence[str], raw: bytes) -> list[object]:
         self.asked_ways.append((exchange, list(keys), raw))
@@ -55,7 +55,7 @@ class World:
 
     def messages(self, most: int = ALL, bytes_max: int = 2**20) -> list[Message]:
         """The next batch, as a filter sees it."""
-        batch = self.staging.batch(most, bytes_max)
+        batch = self.verdict_queue.batch(most, bytes_max)
         if batch is None:
             return []
         frame, count = batch
@@ -71,11 +71,11 @@ class World:
         """Judge one batch; returns what was in it."""
         bodies = [each.body for each in self.messages(most)]
         if bodies:
-            self.staging.judged(bytes(passes(body) for body in bodies))
+            self.verdict_queue.judged(bytes(passes(body) for body in bodies))
         return bodies
 
     def waiting(self) -> int:
-        return self.staging.ready_count + self.staging.unacked_count
+        return self.verdict_queue.ready_count + self.verdict_queue.unacked_count
 
     def came(self, queue: Queue | None = None) -> list[bytes]:
         self.engine.run()

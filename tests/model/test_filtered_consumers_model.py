@@ -36,7 +36,7 @@ def headers(group: int) -> bytes:
     return frames.table(**{"x-tag": frames.longstr(f"t{group}"), "g": number})
 
 
-class FilteredConsumersMachine(QueueWorld):
+class ConsumersMachine(QueueWorld):
     """Drives the engine, and has the model judge it."""
 
     model: FilteredConsumersModel
@@ -325,10 +325,10 @@ class FilteredConsumersMachine(QueueWorld):
         assert not self.judge.ask()
 
 
-class TestFilteredConsumers(FilteredConsumersMachine.TestCase):  # type: ignore[misc, valid-type]
+class TestFilteredConsumers(ConsumersMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=8, stateful_step_count=30)
 
 
 @pytest.mark.slow
-class TestFilteredConsumersForLonger(FilteredConsumersMachine.TestCase):  # type: ignore[misc, valid-type]
+class TestFilteredConsumersForLonger(ConsumersMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(deadline=None, max_examples=300, stateful_step_count=50)

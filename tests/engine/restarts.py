@@ -1,4 +1,4 @@
-"""A engine on a disk through its restarts, for tests of what replay makes of it."""
+"""An engine on a disk through its restarts, for tests of what replay makes of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leporid.engine.queue.queue import Queue
 
 @dataclass
 class Broker:
-    """A engine on a disk, with durable queues, through its restarts."""
+    """An engine on a disk, with durable queues, through its restarts."""
 
     names: str = "q"
     segment_bytes: int = 4096

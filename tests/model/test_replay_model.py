@@ -86,7 +86,7 @@ class ReplayMachine(RuleBasedStateMachine):
         self.open(engine)
 
     def open(self, engine: Engine) -> None:
-        """A engine that has replayed, or needs not."""
+        """An engine that has replayed, or needs not."""
         self.engine = engine
         for name, number in self.ids.items():
             if name not in self.queues:

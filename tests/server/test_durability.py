@@ -46,7 +46,7 @@ class Files(SegmentFiles):
 
 
 class Node:
-    """A engine, its files and its definitions, joined by what is tested.
+    """An engine, its files and its definitions, joined by what is tested.
 
     Attributes:
         events: what was told on the loop, in order.

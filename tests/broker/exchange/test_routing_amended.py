@@ -23,7 +23,7 @@ def exchange(here, request) -> str:
 
 
 class Counting:
-    """A engine that notes which forks are made."""
+    """An engine that notes which conditional routes are made."""
 
     def __init__(self, engine, made):
         self._engine = engine

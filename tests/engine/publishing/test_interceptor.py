@@ -97,7 +97,7 @@ def test_too_few_random_bytes_are_refused():
         one.intercepted(NO_PROPERTIES, 0)
 
 
-# ------------------------------------------------------------------ in a engine
+# ------------------------------------------------------------------ in an engine
 
 
 def received(engine, queue) -> list[Properties]:

@@ -372,7 +372,7 @@ def test_against_a_list(events, size, ttl_ms):
             world.disk.sync(world.engine)
             world.stop() if value else world.restart()
             known = [one for one in known if one[2]]
-            if world.engine.clock.wall_ms != wall:  # clocks of a engine begin at the same moment
+            if world.engine.clock.wall_ms != wall:  # clocks of an engine begin at the same moment
                 there, known = [one for one in there if one[1]], []
                 break
             there = [one for one in there if one[1]]

@@ -11,8 +11,8 @@ from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.stream.choice import Choice
 
-# The control plane knows the engine's parts by protocols of its own (broker/dataplane.py) and
-# gives back what it was given. The engine looks at what it gets, whatever the type says here.
+# The control plane holds these objects under wider types of its own and passes them back; the
+# engine checks them when it is called.
 _Queue: TypeAlias = Any
 _Consumer: TypeAlias = Any
 _Credit: TypeAlias = Any

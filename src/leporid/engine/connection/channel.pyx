@@ -259,22 +259,22 @@ cdef class Channel:
         cdef Queue queue
         cdef ssize_t at
         cdef UnackedDelivery taken
-        cdef dict given = {}
+        cdef dict by_consumer = {}
         self.unacked.walks += 1
         for at in range(<ssize_t> self.unacked.start, upto + 1):
             if self.unacked.entries[at].queue != NULL:
                 taken = self.unacked.take(at)
                 consumer = <object> taken.consumer if taken.consumer != NULL else None
-                given.setdefault((<object> taken.queue, consumer), []).append(taken.seq)
+                by_consumer.setdefault((<object> taken.queue, consumer), []).append(taken.seq)
                 Py_DECREF(<object> taken.queue)
                 if consumer is not None:
                     Py_DECREF(consumer)
         self.unacked.walks -= 1
         self.unacked.trim()
-        for queue, consumer in sorted(given, key=name_and_tag):
+        for queue, consumer in sorted(by_consumer, key=name_and_tag):
             self.queues.offer()
             queue.deliver()  # the messages of the consumer before
-            for seq in given[queue, consumer]:
+            for seq in by_consumer[queue, consumer]:
                 self.settle_entry(queue, seq, consumer, how)
         return 0
 
@@ -725,10 +725,10 @@ cdef int forget(Channel channel, Consumer consumer) except -1:
     return 0
 
 
-cdef tuple name_and_tag(tuple given):
+cdef tuple name_and_tag(tuple pair):
     """A key that sorts as RabbitMQ does: deliveries by basic.get before those to consumers."""
-    cdef Queue queue = given[0]
-    cdef Consumer consumer = given[1]
+    cdef Queue queue = pair[0]
+    cdef Consumer consumer = pair[1]
     return queue.name, consumer is not None, "" if consumer is None else consumer.tag
 
 

@@ -1,12 +1,8 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of stream_consumer.pyx."""
 
-from typing import Any, TypeAlias
-
 from leporid.engine.connection.consumer import Consumer
-
-# Modules that stand above this one.
-_GroupRetries: TypeAlias = Any
+from leporid.engine.connection.group_retries import GroupRetries
 
 class StreamConsumer(Consumer):
     """One consumer of a stream; made by `Channel.consume_stream`."""
@@ -23,7 +19,7 @@ class StreamConsumer(Consumer):
     def has_unsettled(self) -> bool:
         """Whether a delivery is not settled."""
 
-    retries: _GroupRetries | None
+    retries: GroupRetries | None
     """Of its group, for returned messages; None: there are none."""
 
     @property

@@ -155,7 +155,7 @@ cdef class Timeouts:
         return self.timers.push(at_ms, 0, channel.watch_number)
 
 
-cdef bint is_current(object given, Timer *timer) except -1:
+cdef bint is_current(object owner, Timer *timer) except -1:
     """Whether a timer is the one that a channel has set last."""
-    cdef Channel channel = (<Timeouts> given).channels.get(timer.seq)
+    cdef Channel channel = (<Timeouts> owner).channels.get(timer.seq)
     return channel is not None and channel.ring_at_ms == timer.at_ms

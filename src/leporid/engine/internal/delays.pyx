@@ -354,8 +354,8 @@ cdef class Delays(TimedQueue):
         return [-number for _, number in sorted(kept, reverse=True)]
 
 
-cdef bint still_waits(object given, Timer *timer) except -1:
-    return (<Delays> given).waits(timer.seq, timer.at_ms)
+cdef bint still_waits(object owner, Timer *timer) except -1:
+    return (<Delays> owner).waits(timer.seq, timer.at_ms)
 
 
 cdef str readable(str text):

@@ -246,14 +246,14 @@ cdef class Queues(Entries):
         return 0
 
 
-cdef bint is_timed(object given, Timer *timer) except -1:
+cdef bint is_timed(object owner, Timer *timer) except -1:
     """Whether a timer is still that of an entry; removes entries that are gone from its start."""
-    cdef Queue queue = (<Queues> given).by_id.get(timer.queue)
+    cdef Queue queue = (<Queues> owner).by_id.get(timer.queue)
     return queue is not None and (queue.is_timer(timer.seq, timer.at_ms)
                                   or timer.count > 1 and queue.shorten(timer))
 
 
-cdef bint is_held(object given, Timer *timer) except -1:
-    cdef Queue queue = (<Queues> given).by_id.get(timer.queue)
+cdef bint is_held(object owner, Timer *timer) except -1:
+    cdef Queue queue = (<Queues> owner).by_id.get(timer.queue)
     cdef Slot *slot = queue.slot_of(timer.seq) if queue is not None else NULL
     return slot != NULL and slot.state == HELD

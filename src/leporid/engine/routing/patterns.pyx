@@ -134,7 +134,7 @@ cdef class Patterns:
     def remove(self, str pattern, value):
         """Remove a value that is there, with the nodes and words that only it needed."""
         cdef list texts = split(pattern), way = [self.root]
-        cdef tuple words = self.recall(texts)
+        cdef tuple words = self.normal_form(texts)
         cdef Node node = self.root, parent
         cdef Py_ssize_t at = 0
         while at < len(words):
@@ -259,9 +259,9 @@ cdef class Patterns:
                 if word is None:
                     word = self.vocabulary[text] = Word(text)
                 word.uses += 1
-        return self.recall(texts)
+        return self.normal_form(texts)
 
-    cdef tuple recall(self, list texts):
+    cdef tuple normal_form(self, list texts):
         """The words of a pattern in the normal form of all patterns that match the same keys.
 
         Adjacent wildcards may be in any order, and one # of them means the same as several.

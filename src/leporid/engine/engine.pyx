@@ -129,12 +129,12 @@ cdef class Engine:
             routed: gives the queues of that exchange for (exchange, keys, properties).
             elsewhere: gives the alternate exchange's queues, for messages that full queues refuse.
         """
-        cdef VerdictQueue waiting = VerdictQueue(
+        cdef VerdictQueue verdict_queue = VerdictQueue(
             self.queues, self.queues.id_of(queue_id), name, queue_id != 0)
-        waiting.publishing, waiting.verdicts = self.publishing, self.verdicts
-        waiting.routed, waiting.elsewhere = routed, elsewhere
-        waiting.way = None if queue is None else make_route([queue])
-        return self.queues.add(waiting)
+        verdict_queue.publishing, verdict_queue.verdicts = self.publishing, self.verdicts
+        verdict_queue.routed, verdict_queue.elsewhere = routed, elsewhere
+        verdict_queue.route_to_queue = None if queue is None else make_route([queue])
+        return self.queues.add(verdict_queue)
 
     def group_retries(self, uint32_t queue_id, str name not None):
         """Make the queue of messages that members of a group returned: with the group's first

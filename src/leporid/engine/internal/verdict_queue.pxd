@@ -16,9 +16,9 @@ cdef class VerdictQueue(Queue):
     cdef readonly uint64_t dropped
     cdef readonly uint64_t unroutable   # of those that passed
     cdef readonly bint judging          # a batch is out
-    cdef object routed                  # (exchange, keys, properties) -> queues; None: to `way`
+    cdef object routed                  # (exchange, keys, properties) -> queues, for an exchange
     cdef object elsewhere               # the same for the alternate exchange; None: there is none
-    cdef Route way                      # to the binding's queue; None: to `routed`
+    cdef Route route_to_queue           # to the binding's queue; None: see `routed`
     cdef list asked                     # sequence numbers of the batch that is out
     cdef dict had                       # number -> ids of queues that have it by another verdict
     cdef int forward(self, uint64_t seq, Slot *slot) except -1

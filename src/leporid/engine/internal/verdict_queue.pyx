@@ -89,9 +89,9 @@ cdef class VerdictQueue(Queue):
         cdef size_t done = 0
         if len(verdicts) != len(self.asked):
             raise ValueError(f"{len(verdicts)} verdicts for {len(self.asked)} messages")
-        if self.way is not None:
+        if self.route_to_queue is not None:
             # A new route, as the queue's limits may have been set since.
-            self.way = make_route(all_queues(self.way))
+            self.route_to_queue = make_route(all_queues(self.route_to_queue))
         try:
             for seq in self.asked:
                 slot = self.index.slot_of(seq)
@@ -126,7 +126,7 @@ cdef class VerdictQueue(Queue):
         cdef const Record *record = self.logs.record(slot.position)
         cdef Message message = message_in(record)
         cdef Props props
-        cdef Route route = self.way
+        cdef Route route = self.route_to_queue
         cdef list others = [], keys = None
         cdef bint alone = record.targets == 1
         properties_in(record, &props)
@@ -183,8 +183,8 @@ cdef class VerdictQueue(Queue):
         cdef Slot *slot = self.index.slot_of(seq)
         if slot == NULL or slot.state != READY and slot.state != UNACKED:
             return 0
-        if self.way is None:
+        if self.route_to_queue is None:
             self.had[seq] = self.had.get(seq, set()) | queues
-        elif all_queues(self.way)[0].id in queues:
+        elif all_queues(self.route_to_queue)[0].id in queues:
             self.settle(seq, slot)
         return 0

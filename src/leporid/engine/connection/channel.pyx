@@ -41,9 +41,8 @@ from leporid.engine.selecting.filtered_consumers cimport selection_of
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.choice cimport Choice
 from leporid.engine.stream.stream cimport Stream
-from leporid.engine.wire.message cimport (
-    Message, body_bytes, message_of, names_bytes, properties_bytes, routing_key,
-    set_properties,
+from leporid.engine.wire.codec cimport (
+    HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, walk_properties,
 )
 from leporid.engine.wire.record cimport (
     Message, Record, Target, body_bytes, key_in, message_of, names_bytes, properties_bytes,

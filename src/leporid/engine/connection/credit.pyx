@@ -4,9 +4,9 @@ Responsible for which consumer may take next when the limit was reached. Queues 
 delivery each; within a queue the highest priority comes first, then the consumer that has waited
 longest. It must not know entries. The cost of a delivery does not grow with the waiting consumers.
 
-Consumers of one queue that differ in their tag alone wait as one `WaitingConsumers`. It also stands
-for them in the queue's ring while there is credit and nothing to deliver, so that a new message
-does not have all of them asked.
+Consumers of one queue that differ in nothing but their tag wait as one, as `WaitingConsumers`,
+which also stands for them in the queue's ring while there is credit and nothing to deliver: then no
+message that comes has all of them asked.
 
 Invariant: while there is credit, waiting consumers are offered it before the turn ends
 (`queues.offers`), and no other consumer takes it before.
@@ -148,8 +148,8 @@ cdef class Credit(SharedCredit):
     cdef int offer(self) except -1:
         """Let waiting consumers take, queue by queue one delivery each, until either runs out.
 
-        A queue without messages for its consumers passes its turn on at once: they enter its ring
-        again, and wait no more.
+        A queue that has nothing for its consumers passes its turn on at once: they stand in its
+        ring again, and wait no more.
         """
         cdef WaitingQueue found
         cdef Taker taker
@@ -200,7 +200,7 @@ cdef class WaitingConsumers(Taker):
     """Consumers with the same credit, queue, filter and priority, some of which wait."""
 
     cdef bint can_take(self):
-        """Never itself; while there is credit, a waiting consumer takes its place in the ring."""
+        """Never itself; while there is credit, one that waits takes its place in the ring."""
         cdef Output out = self.credit.channel.out
         cdef Taker first
         if not self.members.levels:

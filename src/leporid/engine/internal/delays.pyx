@@ -24,12 +24,12 @@ from leporid.engine.routing.route_cache cimport RouteCache
 from leporid.engine.wire.codec cimport (
     HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties,
 )
-from leporid.engine.wire.due_time cimport (
-    NEGATED_BYTES, WHEN_INVALID, WHEN_NOW, WHEN_TOO_FAR, find_delay, find_due, negated,
-)
 from leporid.engine.wire.record cimport (
     Message, Record, body_bytes, exchange_name, key_in, message_in, properties_bytes, properties_in,
     routing_key, set_properties,
+)
+from leporid.engine.wire.due_time cimport (
+    NEGATED_BYTES, WHEN_INVALID, WHEN_NOW, WHEN_TOO_FAR, find_delay, find_due, negated,
 )
 from leporid.engine.wire.text cimport bytes_room
 
@@ -152,7 +152,7 @@ cdef class Delays(TimedQueue):
         return self.arm(seq, record.timestamp_ms, &props)
 
     cdef void wake(self):
-        """Have `turn` called when the first message is due."""
+        """Have `turn` called when the first is due."""
         if self.due.count:
             self.set_alarm(max(PAST_MS + 1, self.due.heap[0].at_ms) - PAST_MS)
 

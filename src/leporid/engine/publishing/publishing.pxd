@@ -29,4 +29,3 @@ cdef class Publishing:
                                    list refusing, object elsewhere)
     cdef int store_produced(self, Route route, const Message *message, const Props *props,
                             bytes reference, uint64_t sequence) except -1
-    cdef Route cache_transiently(self, Route route, const Message *message, const Props *props)

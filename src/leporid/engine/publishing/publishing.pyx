@@ -52,7 +52,7 @@ cdef Route split_full(Route route, size_t body_len, list refusing, list full):
     return narrowed(route, taking)
 
 
-cdef Route remember_apart(Publishing self, Route route, const Message *message, const Props *props):
+cdef Route cache_transiently(Publishing self, Route route, const Message *message, const Props *props):
     """Have caches of exchanges remember a message that goes to a stream until a restart.
 
     A stream has a log of its own: a crash might keep the memory and lose the message, which
@@ -75,7 +75,7 @@ cdef inline int store(Publishing self, Route route, const Message *message, cons
     cdef Message whole
     if route.own_records is not None:
         if route.caching:
-            route = remember_apart(self, route, message, props)
+            route = cache_transiently(self, route, message, props)
         whole = message[0]
         if route.with_bcc is not None:
             set_properties(&whole, route.with_bcc)
@@ -150,8 +150,9 @@ cdef class Publishing:
         return route
 
     cdef Route publish_own(self, Route route, const Message *message, const Props *props,
-                           bytes producer, uint64_t sequence, object elsewhere, bint replaces):
-        """Publish a message of the broker itself, which waits for room in full queues.
+                           bytes producer, uint64_t sequence, object elsewhere, bint replaces,
+                           list refusing):
+        """A message of the broker's own, which waits for room in queues that are full.
 
         Args:
             route: its route.
@@ -160,7 +161,9 @@ cdef class Publishing:
             producer: as for `publish`.
             sequence: as for `publish`.
             elsewhere: () gives the queues of an alternate exchange; None: there is none.
-            replaces: the settle of an entry follows in the same transaction.
+            replaces: the end of an entry follows in the same transaction.
+            refusing: gets the queues that make a dead letter of it, which is for
+                `DeadLettering.dead_letter_refused`.
         """
         if route.deduplicates:
             route = without_duplicates(route, props)
@@ -206,8 +209,10 @@ cdef class Publishing:
                                     [routing_key(message)] if keys is None else keys,
                                     properties_bytes(message))
             route = self.publish_own(route, message, props, None, 0,
-                                     elsewhere if route.refusing else None, queue.durable)
-            self.queues.published = published   # it was counted when it was published first
+                                     elsewhere if route.refusing else None, queue.durable,
+                                     refusing)
+            self.queues.published = published   # it was counted when it came
+            self.queues.dead_lettering.dead_letter_refused(refusing, message)
         self.queues.dead_lettering.end_with_letter(queue, seq, letters, in_streams)
         return route
 
@@ -245,31 +250,6 @@ cdef class Publishing:
         left.refused = refused
         return left
 
-    # ------------------------------------------------------------- storing
-
-    cdef int store(self, Route route, const Message *message, const Props *props,
-                   uint8_t flags) except -1:
-        """Append one record for the queues of a route, and one for each with records of its own."""
-        cdef Queue queue
-        cdef Message whole
-        if route.own_records is not None:
-            if route.caching:
-                route = self.cache_transiently(route, message, props)
-            whole = message[0]
-            if route.with_bcc is not None:
-                set_properties(&whole, route.with_bcc)
-            for queue in route.own_records:
-                queue.append_message(&whole if queue.routes_again else message, props, flags, None,
-                                     0)
-            if not route.queues:
-                self.queues.published += 1
-                return 0
-        self.deepest = self.queues.append(
-            route.queues, props.delivery_mode == 2 and route.durable, message, props, flags, None,
-            0)
-        self.queues.published += not route.unroutable
-        return 0
-
     cdef int store_produced(self, Route route, const Message *message, const Props *props,
                             bytes reference, uint64_t sequence) except -1:
         """Store a message with a producer and a sequence number.
@@ -283,7 +263,7 @@ cdef class Publishing:
         cdef list waiting = []
         self.fresh = False
         if route.own_records is not None and route.caching:
-            route = self.cache_transiently(route, message, props)
+            route = cache_transiently(self, route, message, props)
         for queue in route.own_records or ():
             if type(queue) is not Stream:
                 waiting.append(queue)
@@ -311,17 +291,3 @@ cdef class Publishing:
         self.fresh = True
         return 0
 
-    cdef Route cache_transiently(self, Route route, const Message *message, const Props *props):
-        """Add the key of a message to a stream to the deduplication caches, until a restart.
-
-        The stream has its own log: a crash might keep the key and lose the message, which would
-        then be refused for ever. A duplicate is better than a loss.
-        """
-        cdef Message known = message[0]
-        cdef Props passing = props[0]
-        cdef list queues = without_caches(route.queues)
-        passing.delivery_mode = 1
-        known.body_len = 0
-        self.queues.append([queue for queue in route.queues if queue not in queues], False, &known,
-                           &passing, 0, None, 0)
-        return narrowed(route, queues)

@@ -15,7 +15,8 @@ lane of its priority. ready_count and unacked_count equal the number of slots in
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.log.facts cimport SettledRanges, append_ranges
-from leporid.engine.log.log cimport KIND_DELIVERED, NO_LIMIT, is_durable, segment_number
+from leporid.engine.log.log cimport KIND_DELIVERED, is_durable, segment_number
+from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport (
     BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, MAYBE_DELIVERED, READY, UNACKED, Block, Index, Slot,
@@ -189,7 +190,7 @@ cdef class Queue:
         return slot
 
     cdef int take(self, Slot *slot) except -1:
-        """Make a ready entry UNACKED."""
+        """A ready entry is somebody's, until it is settled or comes back."""
         take_ready(self, slot)
         return 0
 
@@ -296,7 +297,7 @@ cdef class Queue:
         if self.selection is not None:
             self.selection.came_back(seq)
         if slot.expires_at_ms:
-            # Its timer fired meanwhile, or will fire.
+            # Its timer rang meanwhile, or will ring.
             if slot.expires_at_ms <= self.queues.clock.now_ms:
                 self.queues.timers.push(slot.expires_at_ms, self.id, seq)
         self.drop_excess()  # before a consumer takes it again, as in RabbitMQ

@@ -9,9 +9,9 @@ from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
 from leporid.engine.queue.index cimport BlockPool
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.queue.timers cimport Timers
-from leporid.engine.wire.message cimport Message
-from leporid.engine.wire.wire cimport Props
+from leporid.engine.queue.timers cimport Timer, Timers
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport Message
 
 cdef class Queues(Entries):
     cdef readonly Logs logs

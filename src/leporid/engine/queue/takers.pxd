@@ -15,7 +15,7 @@ cdef class Taker:
     cdef object filter                  # Filter; None: it takes every message
     cdef Taker next
     cdef Taker previous
-    cdef Level level                    # the ring that it is in; None: it cannot take now
+    cdef Level level                # the ring it stands in; None: it stands in none
     cdef bint can_take(self)
     cdef int take(self, uint64_t seq, Slot *slot) except -1
     cdef int resume(self) except -1
@@ -25,7 +25,7 @@ cdef class Taker:
     cdef uint64_t position(self) except? 0
 
 cdef class Level:
-    cdef Takers takers                  # whose ring this is
+    cdef Takers takers              # whose ring this is
     cdef int priority
     cdef Taker head                     # takes next
 

@@ -4,10 +4,10 @@ Responsible for whose turn it is. A queue has one `Takers` of all its consumers.
 turns with those of its `home`, which is the same `Takers`, or that of the consumers with the same
 filter (`selecting`). It must not know entries or credit: a `Taker` says whether it can take.
 
-The consumers of one priority form a ring. One that cannot take leaves the ring and enters it again
-when it may be able to, so that finding the next one never means asking all of them. Invariant: a
-consumer that can take is in the ring of its priority, or represented there by a `WaitingConsumers`;
-with a single active consumer only that one is.
+It does not know entries or credit: a taker says whether it can take. A taker that cannot leaves
+its ring and comes back when it may be able to, so that finding the next one never means asking
+all of them again. Invariant: whoever can take stands in the ring of its priority, or is represented
+there (`WaitingConsumers`); with a single active consumer only that one does.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -50,7 +50,7 @@ cdef class Taker:
 
 
 cdef class Level:
-    """The ring of the consumers of one priority that may take."""
+    """The consumers of one priority that may take, as a ring; `head` takes next."""
 
 
 cdef class Takers:
@@ -131,7 +131,7 @@ cdef class Takers:
 
 
 cdef int leave_ring(Taker taker) except -1:
-    """Take a consumer out of its ring, if it is in one."""
+    """The taker stands in no ring any more, whosever it was."""
     cdef Level level = taker.level
     if level is None:
         return 0

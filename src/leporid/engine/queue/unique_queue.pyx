@@ -15,11 +15,10 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from hashlib import blake2b
 
+from leporid.engine.wire.codec cimport Props, as_integer, as_real, find_header, walk_properties
+from leporid.engine.wire.record cimport properties_in
 from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.wire.fields cimport as_integer, as_real, find_header
-from leporid.engine.wire.message cimport properties_in
-from leporid.engine.wire.wire cimport Props, walk_properties
 
 cdef enum:
     # Longer keys are remembered by their hash, so that publishers cannot fill the memory with them.

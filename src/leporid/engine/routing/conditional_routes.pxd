@@ -7,7 +7,8 @@ from leporid.engine.routing.route cimport Route
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.selectors.selector_set cimport SelectorSet
-from leporid.engine.wire.message cimport Message
+from leporid.engine.routing.route cimport Route
+from leporid.engine.wire.record cimport Message
 
 cdef class ConditionalRoute:
     cdef object __weakref__

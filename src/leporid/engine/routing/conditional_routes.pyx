@@ -106,8 +106,8 @@ cdef class ConditionalRoute:
         return 0
 
     cdef Route route_of(self, FilterCounters counters, const Message *message):
-        """The route of one message; `counters` are those of the exchange it was published to."""
-        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
+        """Where one message goes; `counters` are those of where it came in."""
+        cdef uint64_t evaluated = self.members.evaluated, failed = self.members.failed
         cdef uint32_t count = self.members.match(
             message.names, message.names_len, message.properties, message.properties_len)
         cdef uint32_t at, place = 0
@@ -157,8 +157,8 @@ cdef class FilterOutcomes:
         return f"<FilterOutcomes filters={len(self.members)}>"
 
     cdef bytes passed_by(self, const Message *message):
-        """The sorted numbers of the filters that a message passes, as bytes."""
-        cdef uint64_t evaluated = self.members.set.evaluated, failed = self.members.set.failed
+        """The numbers of the filters that a message passes: equal for equal ones."""
+        cdef uint64_t evaluated = self.members.evaluated, failed = self.members.failed
         cdef bytes found
         self.count = self.members.match(
             message.names, message.names_len, message.properties, message.properties_len)
@@ -171,9 +171,9 @@ cdef class FilterOutcomes:
         return found
 
     cdef int note(self, FilterCounters counters) except -1:
-        """Count the evaluation of the last message."""
-        self.totals.note(self.members.set.count, self.evaluated, self.count, self.failed)
-        return counters.note(self.members.set.count, self.evaluated, self.count, self.failed)
+        """Count the last message."""
+        self.totals.note(self.members.count, self.evaluated, self.count, self.failed)
+        return counters.note(self.members.count, self.evaluated, self.count, self.failed)
 
 
 cdef int in_order(const void *a, const void *b) noexcept nogil:

@@ -224,9 +224,7 @@ cdef class LastRoute:
                            message.names[0]) == 0)
 
     cdef Route route_of(self, const Message *message):
-        """The route of a message to that exchange."""
-        cdef RouteCache routes = self.routes
-        cdef Route route = self.route
+        """Where a message goes from that exchange."""
         cdef const uint8_t *key = key_in(message)
         cdef Route route
         if (self.route is not None and self.epoch == self.routes.epoch

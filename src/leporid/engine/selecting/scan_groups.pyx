@@ -73,7 +73,7 @@ cdef uint64_t found_most(FilteredConsumers selection):
 
 
 cdef class ScanGroup:
-    """Selector groups that share a scan."""
+    """Groups that go on together."""
 
     def __cinit__(self, FilteredConsumers selection not None):
         self.selection = selection
@@ -165,10 +165,10 @@ cdef class ScanGroup:
                                message.properties_len)
         evaluated = self.set.evaluated - evaluated
         self.selection.budget -= (MESSAGE_WORK + message.properties_len // 4 + FOUND_WORK * count
-                                  + bulk * min(evaluated * self.heaviest, self.weight))
-        failed = self.set.set.failed - failed
-        self.selection.searches.filters.note(self.set.set.count, evaluated, count, failed)
-        self.selection.counters.note(self.set.set.count, evaluated, count, failed)
+                               + bulk * min(evaluated * self.heaviest, self.weight))
+        failed = self.set.failed - failed
+        self.selection.searches.filters.note(self.set.count, evaluated, count, failed)
+        self.selection.counters.note(self.set.count, evaluated, count, failed)
         for at in range(count):
             self.find(<SelectorGroup> self.members[self.set.matched[at]], seq, lane)
         if self.crowded:

@@ -1,8 +1,9 @@
 """The filter of a stream's reader, and groups of tags that let it skip batches.
 
-Responsible for two questions: may a batch have a match, and does a message match? It must not know
-streams or readers. Invariants: nothing here changes, so any thread may ask; a batch with a match is
-never skipped, as long as each matching message has one of the tags of each group.
+Responsible for the two questions: may a batch have something, and does a message match. It does not
+know streams or readers. Invariant: any thread may ask, as nothing here changes; a batch that has a
+matching message is never said to have none, if each message that the filter lets pass has one of
+the tags of each group.
 """
 
 from libc.stdint cimport uint8_t

@@ -6,7 +6,7 @@ from leporid.engine.wire.hashing cimport hash_key
 
 cdef enum:
     # One message in so many has its place in memory; the others are found by walking from it.
-    MARK_EVERY = 256
+    ENTRY_EVERY = 256
 
     # The first bit of a summary also says that a message has no text in x-stream-filter-value.
     SUMMARY_UNFILTERED = 1
@@ -40,22 +40,22 @@ cdef struct IndexEntry:
     uint32_t at
 
 cdef class OffsetIndex:
-    cdef IndexEntry *marks      # those in [start, end) are in use
-    cdef Summary *summaries     # of the batch that begins at each mark; NULL: no message has a tag
+    cdef IndexEntry *entries    # those in [start, end) are in use
+    cdef Summary *summaries     # of the batch that begins at each entry; NULL: no message has a tag
     cdef size_t start, end, capacity
     cdef int add(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                  uint32_t at) except -1
     cdef int grow(self, size_t capacity) except -1
     cdef int note(self, const uint8_t *properties, size_t n, bint tagged) except -1
-    cdef Summary *summary(self, size_t mark) noexcept nogil
+    cdef Summary *summary(self, size_t entry) noexcept nogil
     cdef size_t after(self, uint64_t offset) noexcept
     cdef IndexEntry *before(self, uint64_t offset) noexcept
 
 
-cdef inline bint is_due(OffsetIndex places, uint64_t offset, uint32_t segment) noexcept:
-    """Whether the next message is to be marked: the first of its segment, or of a batch."""
+cdef inline bint is_due(OffsetIndex offsets, uint64_t offset, uint32_t segment) noexcept:
+    """Whether the next message needs an index entry: the first of its segment, or of a batch."""
     cdef IndexEntry *last
-    if places.end == places.start:
+    if offsets.end == offsets.start:
         return True
-    last = &places.marks[places.end - 1]
-    return last.segment != segment or offset - last.offset >= MARK_EVERY
+    last = &offsets.entries[offsets.end - 1]
+    return last.segment != segment or offset - last.offset >= ENTRY_EVERY

@@ -23,37 +23,37 @@ from leporid.engine.wire.codec cimport (
 
 
 cdef class OffsetIndex:
-    """The marks of one stream."""
+    """The index entries of one stream."""
 
     def __dealloc__(self):
-        free(self.marks)
+        free(self.entries)
         free(self.summaries)
 
     cdef int add(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                  uint32_t at) except -1:
         """IndexEntry a message, which is behind all others."""
-        cdef IndexEntry *mark
+        cdef IndexEntry *entry
         cdef size_t count = self.end - self.start
         if self.end == self.capacity:
             if self.start > self.capacity // 2:
-                memmove(self.marks, self.marks + self.start, count * sizeof(IndexEntry))
+                memmove(self.entries, self.entries + self.start, count * sizeof(IndexEntry))
                 if self.summaries != NULL:
                     memmove(self.summaries, self.summaries + self.start, count * sizeof(Summary))
                 self.start, self.end = 0, count
             else:
                 self.grow(max(<size_t> 8, self.capacity * 2))
-        mark = &self.marks[self.end]
-        mark.offset, mark.timestamp_ms, mark.segment, mark.at = offset, timestamp_ms, segment, at
+        entry = &self.entries[self.end]
+        entry.offset, entry.timestamp_ms, entry.segment, entry.at = offset, timestamp_ms, segment, at
         if self.summaries != NULL:
             memset(&self.summaries[self.end], 0, sizeof(Summary))
         self.end += 1
         return 0
 
     cdef int grow(self, size_t capacity) except -1:
-        cdef void *grown = realloc(self.marks, capacity * sizeof(IndexEntry))
+        cdef void *grown = realloc(self.entries, capacity * sizeof(IndexEntry))
         if grown == NULL:
             raise MemoryError("no memory for the places of a stream")
-        self.marks = <IndexEntry *> grown
+        self.entries = <IndexEntry *> grown
         if self.summaries != NULL:
             grown = realloc(self.summaries, capacity * sizeof(Summary))
             if grown == NULL:
@@ -81,25 +81,25 @@ cdef class OffsetIndex:
             self.summaries[self.end - 1].words[0] |= SUMMARY_UNFILTERED
         return 0
 
-    cdef Summary *summary(self, size_t mark) noexcept nogil:
-        """Of the batch that begins with a mark; NULL: there are no tags."""
-        return NULL if self.summaries == NULL else &self.summaries[mark]
+    cdef Summary *summary(self, size_t entry) noexcept nogil:
+        """Of the batch that begins with an entry; NULL: there are no tags."""
+        return NULL if self.summaries == NULL else &self.summaries[entry]
 
     cdef size_t after(self, uint64_t offset) noexcept:
-        """The index of the first mark beyond an offset; `end` if there is none."""
+        """The index of the first entry beyond an offset; `end` if there is none."""
         cdef size_t low = self.start, high = self.end, middle
         while low < high:
             middle = (low + high) // 2
-            if self.marks[middle].offset <= offset:
+            if self.entries[middle].offset <= offset:
                 low = middle + 1
             else:
                 high = middle
         return low
 
     cdef IndexEntry *before(self, uint64_t offset) noexcept:
-        """The last mark at or before an offset; NULL when there is none."""
+        """The last entry at or before an offset; NULL when there is none."""
         cdef size_t after = self.after(offset)
-        return NULL if after == self.start else &self.marks[after - 1]
+        return NULL if after == self.start else &self.entries[after - 1]
 
     @property
     def summary_bytes(self):

@@ -10,8 +10,8 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.stream.choice cimport Tally
 from leporid.engine.stream.offset_index cimport OffsetIndex
-from leporid.engine.wire.message cimport targets_of
-from leporid.engine.wire.wire cimport Record
+from leporid.engine.wire.codec cimport Props
+from leporid.engine.wire.record cimport Message, Record, targets_of
 
 cdef struct Cursor:
     # A reader's place: its next message is at this position or behind it.

@@ -17,12 +17,13 @@ from leporid.engine.log.window cimport Entry, Window
 from leporid.engine.tables.arrays cimport (
     TEXT, Array, close_array, give, mark, open_array, put_row, reach,
 )
+from leporid.engine.wire.codec cimport DONE, load16, load32, load64, next_value
+from leporid.engine.wire.record cimport Record, Target
 from leporid.engine.tables.chosen cimport Chosen, names_of
-from leporid.engine.wire.fields cimport DONE, next_value
 from leporid.engine.wire.text cimport (
     NO_MEMORY, SECONDS_MAX, bytes_room, put, put_json_table, put_value,
 )
-from leporid.engine.wire.wire cimport Record, Target, load16, load32, load64
+from leporid.engine.log.window cimport Entry, Window
 
 COLUMNS = ("stream", "partition", "offset", "timestamp", "exchange", "routing_key", "properties",
            "headers", "body", "headers_json")

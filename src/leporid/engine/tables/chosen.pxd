@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.window cimport Entry, Window
 from leporid.engine.stream.choice cimport Choice, Tally
-from leporid.engine.wire.wire cimport Record, Target
+from leporid.engine.wire.record cimport Record, Target
 
 cdef struct Bounds:
     const uint8_t *key

@@ -228,6 +228,38 @@ async def test_stop_closes_everything_soon_whatever_peers_do(troubles: list[str]
         writer.close()
 
 
+@pytest.mark.parametrize("answered", [True, False])
+async def test_stop_waits_for_a_request_in_flight_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, answered: bool
+):
+    begun, answer = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Request) -> Response:
+        begun.set()
+        await answer.wait()
+        return Response(b"done")
+
+    monkeypatch.setattr(module, "STOP_SECONDS", 10 if answered else 0.01)
+    routes = [Route("/wait", wait)]
+    sockets = bind(["127.0.0.1"], 0)
+    server = HttpServer(application(Counted, list, routes), sockets)
+    await server.start()
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n")
+    await begun.wait()
+    stopping = asyncio.create_task(server.stop())
+    while sockets[0].fileno() >= 0:
+        await asyncio.sleep(0)
+    if answered:
+        answer.set()
+    got = b""
+    with suppress(ConnectionResetError):
+        got = await reader.read()
+    assert got.endswith(b"done") is answered
+    await stopping
+    writer.close()
+
+
 async def test_stop_before_start_closes_the_sockets():
     sockets = bind(["127.0.0.1"], 0)
     await HttpServer(application(Counted, tuple), sockets).stop()

@@ -46,6 +46,8 @@ DOWNLOAD_SECONDS = 300
 HEADER_BYTES_MAX = 16 * 1024
 # What a request in flight gets when the broker stops.
 STOP_SECONDS = 2
+# What changes by itself is the Date header.
+TICK_SECONDS = 1
 
 # Whoever looks here for RabbitMQ's management should not go on looking.
 NOT_FOUND = (
@@ -110,7 +112,6 @@ class HttpServer:
                 server_header=False,
                 proxy_headers=False,
                 h11_max_incomplete_event_size=HEADER_BYTES_MAX,
-                timeout_graceful_shutdown=STOP_SECONDS,
             )
         )
         self._running: asyncio.Task[None] | None = None
@@ -137,7 +138,7 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Stop listening, let requests in flight finish for STOP_SECONDS, close the rest."""
-        self._server.should_exit = True
+        self._server.leave()
         if self._running is not None:
             await self._running
         for connection in list(self._server.server_state.connections):
@@ -147,11 +148,21 @@ class HttpServer:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without signal handlers, which are the broker's, and with word of its start."""
+    """uvicorn without signal handlers, which are the broker's, and with events instead of polls.
+
+    uvicorn by itself looks ten times a second whether it should exit, and waits a tenth of a
+    second for connections that are gone already.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        """Make `serve` end: it stops listening and lets requests in flight finish."""
+        self.should_exit = True
+        self._leaving.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -160,6 +171,27 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.listening.set()
+
+    async def main_loop(self) -> None:
+        # Each tick renews the Date header.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), TICK_SECONDS)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        connections = [
+            one for one in self.server_state.connections if isinstance(one, _PatientProtocol)
+        ]
+        for connection in connections:
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                for connection in connections:
+                    await connection.lost.wait()
+        for task in self.server_state.tasks:
+            task.cancel()
 
 
 class _PatientProtocol(H11Protocol):
@@ -173,6 +205,7 @@ class _PatientProtocol(H11Protocol):
     _seen = (0, 0, 0)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.lost = asyncio.Event()
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
@@ -182,6 +215,7 @@ class _PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch is not None:
             self._watch.cancel()
+        self.lost.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -1,13 +1,23 @@
 import json
 from pathlib import Path
 
+import bench.delays
+import bench.run
 import pytest
 from bench.brokers import own_broker
 from bench.run import main
 from bench.workloads import WORKLOADS
 
 # So short that the figures mean nothing, and each workload is gone through all the same.
-SHORT = ["--seconds", "0.5", "--runs", "1", "--messages", "2000"]
+SHORT = ["--seconds", "0.2", "--runs", "1", "--messages", "2000"]
+
+
+@pytest.fixture(autouse=True)
+def without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For figures that mean nothing, the machine need not be quiet, nor a burst be large."""
+    monkeypatch.setattr(bench.run, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(bench.delays, "LEAD_MS", 500)
+    monkeypatch.setattr(bench.delays, "BURST", 2_000)
 
 
 # Those with Spark start a JVM each.

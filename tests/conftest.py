@@ -1,0 +1,37 @@
+"""In which order tests run, and in which process, when there are several.
+
+A process is given one module after the other. Those with slow tests go first, since one that is
+begun last would leave the other processes without work. All that starts Spark is given to one
+process, so that there is one Java, and it stays warm.
+"""
+
+from collections import Counter
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+SPARK = "spark"
+SLOW = (SPARK, "crash", "conformance", "slow")
+
+
+class Scheduling(LoadScopeScheduling):
+    """By modules, in the order in which they were collected, with Spark's tests together."""
+
+    def __init__(self, config: pytest.Config, log: object = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SPARK if SPARK in nodeid else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
+    return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not hasattr(config, "workerinput"):
+        return
+    slow = Counter(item.path for item in items if any(map(item.get_closest_marker, SLOW)))
+    items.sort(key=lambda item: (SPARK not in item.nodeid, -slow[item.path]))

@@ -4,6 +4,7 @@ It starts, says what it set aside, and delivers the rest; or it says why it does
 leaves everything as it is. `tests/server/damage.py` draws more kinds of damage.
 """
 
+import contextlib
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -70,18 +71,28 @@ class Owner:
         return sorted(path.name for path in (self.directory / "quarantine").glob("*"))
 
 
-@pytest.fixture
-def owner(tmp_path: Path) -> Iterator[Owner]:
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with a queue of confirmed messages, whose broker was killed."""
-    owner = Owner(tmp_path / "data")
+    owner = Owner(tmp_path_factory.mktemp("killed") / "data")
     channel = owner.start()
     channel.confirm_delivery()
     channel.queue_declare(QUEUE, durable=True)
     for body in BODIES:
         channel.basic_publish("", QUEUE, body, PERSISTENT)
     owner.broker.kill()
+    with contextlib.suppress(pika.exceptions.AMQPError):
+        channel.connection.close()
     assert owner.checked() == (0, [])
     assert owner.said() == []
+    return owner.directory
+
+
+@pytest.fixture
+def owner(killed: Path, tmp_path: Path) -> Iterator[Owner]:
+    """The owner of a copy of that directory."""
+    owner = Owner(tmp_path / "data")
+    shutil.copytree(killed, owner.directory)
     yield owner
     owner.broker.close()
 
@@ -230,7 +241,7 @@ def test_a_missing_file_costs_its_messages_and_not_the_broker(owner: Owner):
 
 
 def test_a_crash_of_a_run_that_wrote_nothing_still_marks_what_it_delivered(owner: Owner):
-    owner.start()
+    owner.start().connection.close()
     assert owner.broker.stop() == 0
     channel = owner.start()
     take(channel)
@@ -304,6 +315,7 @@ def test_a_directory_of_format_1_opens(tmp_path: Path):
     assert take(channel, "work") == [b"new"]
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="404"):
         channel.queue_declare("gone", passive=True)
+    channel.connection.close()
     assert owner.broker.stop() == 0
     assert owner.checked() == (0, [])
     assert owner.said() == []

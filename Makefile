@@ -26,6 +26,8 @@ LEPORID_TRACE ?=
 export LEPORID_TRACE
 # Some tools start others by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Containers often set it. Tests start hundreds of brokers, and each would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 ENGINE := src/leporid/engine
 ENGINE_SOURCES := $(foreach folder,$(ENGINE) $(ENGINE)/*,$(wildcard \
@@ -78,7 +80,7 @@ clean:  ## Remove what was built; keep .venv.
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@rm -rf .coverage htmlcov $(STAMPS)/engine*
 	@find $(ENGINE) -name '*.so' -delete -o -name '*.c' -delete -o -name '*.html' -delete
-	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find bench examples src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove .venv as well.
 	@rm -rf $(VENV) src/*.egg-info

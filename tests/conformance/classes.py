@@ -1,8 +1,10 @@
-"""A broker of its own with filter classes, and its HTTP side."""
+"""A broker with filter classes, and its HTTP side."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -21,7 +23,7 @@ def evens(count: int) -> list[bytes]:
 
 
 class Broker:
-    """A broker of its own, with its HTTP side."""
+    """A broker that no other test uses at this time, with its HTTP side."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self.process = process
@@ -33,8 +35,8 @@ class Broker:
         channel.confirm_delivery()
         return channel
 
-    def http(self, method: str, name: str, **more: Any) -> httpx.Response:
-        url = f"http://127.0.0.1:{self.process.http_port}/api/filter-classes/{name}"
+    def http(self, method: str, name: str = "", **more: Any) -> httpx.Response:
+        url = f"http://127.0.0.1:{self.process.http_port}/api/filter-classes/{name}".rstrip("/")
         return httpx.request(method, url, auth=("guest", "guest"), trust_env=False, **more)
 
     def register(self, name: str, source: bytes) -> None:
@@ -58,3 +60,19 @@ class Broker:
         for number in numbers:
             properties = pika.BasicProperties(headers={"n": number}, delivery_mode=2)
             self.channel.basic_publish(exchange, key, b"%d" % number, properties, mandatory=True)
+
+
+@contextmanager
+def lent(process: BrokerProcess, *queues: str) -> Iterator[Broker]:
+    """A broker that other tests use before and after; these queues and all classes are deleted."""
+    broker = Broker(process)
+    yield broker
+    if broker.connection.is_open:
+        broker.connection.close()
+    channel = broker.connect()
+    for queue in queues:
+        channel.queue_delete(queue)
+    broker.connection.close()
+    for filter_class in broker.http("GET").json():
+        answer = broker.http("DELETE", filter_class["name"])
+        assert answer.status_code == 204, answer.text

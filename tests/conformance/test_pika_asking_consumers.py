@@ -9,7 +9,7 @@ from typing import Any
 
 import pika
 import pytest
-from tests.conformance.classes import EVEN, Broker, evens
+from tests.conformance.classes import EVEN, Broker, evens, lent
 from tests.conformance.marks import differs
 from tests.conformance.pika_steps import Inbox, channel_closed, depth, drain, settle
 from tests.filterserver.asked import judging
@@ -31,13 +31,17 @@ def kind() -> str:
     return "classic"
 
 
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("asking") / "data") as process:
+        yield process
+
+
 @pytest.fixture
-def broker(own_broker: BrokerProcess, kind: str) -> Iterator[Broker]:
-    found = Broker(own_broker)
-    found.channel.queue_declare("q", durable=True, arguments={"x-queue-type": kind})
-    yield found
-    if found.connection.is_open:
-        found.connection.close()
+def broker(process: BrokerProcess, kind: str) -> Iterator[Broker]:
+    with lent(process, "q", "p") as broker:
+        broker.channel.queue_declare("q", durable=True, arguments={"x-queue-type": kind})
+        yield broker
 
 
 def asking(

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
-from tests.conformance.classes import EVEN, Broker, evens
+from tests.conformance.classes import EVEN, Broker, evens, lent
 from tests.conformance.marks import differs
 from tests.conformance.pika_steps import Inbox, channel_closed, settle
 from tests.conformance.test_pika_groups import (
@@ -32,13 +32,27 @@ ALL = judging("return True")
 NOT_FOUND = "NOT_FOUND - no filter class 'nobody' is registered"
 
 
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("asking") / "data") as process:
+        yield process
+
+
 @pytest.fixture
-def broker(own_broker: BrokerProcess) -> Iterator[Broker]:
-    found = Broker(own_broker)
-    found.channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
-    yield found
-    if found.connection.is_open:
-        found.connection.close()
+def broker(process: BrokerProcess) -> Iterator[Broker]:
+    with lent(process, "s") as broker:
+        broker.channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+        yield broker
+
+
+@pytest.fixture
+def alone(own_broker: BrokerProcess) -> Iterator[Broker]:
+    """For groups, which remain for a moment when their streams are gone."""
+    broker = Broker(own_broker)
+    broker.channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+    yield broker
+    if broker.connection.is_open:
+        broker.connection.close()
 
 
 class Settling(Inbox):
@@ -209,32 +223,32 @@ def test_a_class_stays_as_long_as_a_consumer_asks_it(broker):
 # ------------------------------------------------------------------ groups
 
 
-def test_a_group_whose_new_class_is_not_there_keeps_what_it_has(broker):
-    broker.register("even", EVEN)
-    send(broker, 10)
+def test_a_group_whose_new_class_is_not_there_keeps_what_it_has(alone):
+    alone.register("even", EVEN)
+    send(alone, 10)
     group: dict[str, Any] = {"x-group": "g", "x-filter-class": "even"}
-    inbox = Settling(broker, **group)
+    inbox = Settling(alone, **group)
     assert inbox.wait_for(5) == evens(10)
     with channel_closed(404, NOT_FOUND):
-        Settling(broker, x_group="g", x_group_version=1, x_filter_class="nobody")
-    send(broker, 10, start=10)
+        Settling(alone, x_group="g", x_group_version=1, x_filter_class="nobody")
+    send(alone, 10, start=10)
     assert inbox.wait_for(10) == evens(20)
     inbox.channel.close()
     # It is kept, and so is its class.
-    assert broker.status("even")["used_by"] == ["group 'g' of stream 's' in vhost '/'"]
-    assert broker.http("DELETE", "even").status_code == 409
+    assert alone.status("even")["used_by"] == ["group 'g' of stream 's' in vhost '/'"]
+    assert alone.http("DELETE", "even").status_code == 409
 
 
 @pytest.mark.slow
-def test_each_message_that_passes_is_handled_by_one_member_in_order(broker):
+def test_each_message_that_passes_is_handled_by_one_member_in_order(alone):
     """Members come, go and die, and so does the process of the class."""
     passes = "return int(message.body.split(b':')[1]) % 2 == 0"
-    broker.register("even", judging(passes))
-    api, auth = f"http://127.0.0.1:{broker.process.http_port}/api", ("guest", "guest")
+    alone.register("even", judging(passes))
+    api, auth = f"http://127.0.0.1:{alone.process.http_port}/api", ("guest", "guest")
     keys = [f"k{number}" for number in range(PARTITIONS)]
     made = {"routing": "key", "keys": keys}
     httpx.put(f"{api}/streams/%2F/parts", json=made, auth=auth).raise_for_status()
-    url = broker.process.url
+    url = alone.process.url
     asked: dict[str, Any] = {"x-filter-class": "even"}
     publisher = Publisher(url, "parts")
     members = [Member(url, "parts", label, **asked) for label in "ab"]
@@ -242,7 +256,7 @@ def test_each_message_that_passes_is_handled_by_one_member_in_order(broker):
     members.append(Member(url, "parts", "c", **asked))
     rebalanced(*members)
     with suppress(ProcessLookupError):
-        os.kill(broker.status("even")["pid"], 9)
+        os.kill(alone.status("even")["pid"], 9)
     rebalanced(*members)
     members[0].leave()
     rebalanced(*members[1:])
@@ -273,27 +287,27 @@ def test_each_message_that_passes_is_handled_by_one_member_in_order(broker):
     assert len(found) - len(wanted) <= 20
 
 
-def test_a_group_and_its_class_survive_kill_9(broker):
-    broker.register("even", EVEN)
-    send(broker, 10)
+def test_a_group_and_its_class_survive_kill_9(alone):
+    alone.register("even", EVEN)
+    send(alone, 10)
     asked: dict[str, Any] = {"x-group": "g", "x-filter-class": "even"}
-    inbox = Settling(broker, **asked)
+    inbox = Settling(alone, **asked)
     assert inbox.wait_for(5) == evens(10)
     inbox.channel.basic_cancel(inbox.tag)
-    send(broker, 10, start=10)  # when they are confirmed, what it has settled is on disk, too
-    broker.process.kill()
+    send(alone, 10, start=10)  # when they are confirmed, what it has settled is on disk, too
+    alone.process.kill()
     with suppress(AMQPError):
-        broker.connection.close()
-    broker.process.start()
-    broker.channel = broker.connect()
-    again = Settling(broker, **asked)
+        alone.connection.close()
+    alone.process.start()
+    alone.channel = alone.connect()
+    again = Settling(alone, **asked)
     assert again.wait_for(5) == evens(20)[-5:]
 
 
-def test_what_a_member_left_is_judged_again_for_the_next_one(broker):
-    broker.register("even", EVEN)
-    send(broker, 10)
-    first = broker.connection.channel()
+def test_what_a_member_left_is_judged_again_for_the_next_one(alone):
+    alone.register("even", EVEN)
+    send(alone, 10)
+    first = alone.connection.channel()
     first.basic_qos(prefetch_count=3)
     asked: dict[str, Any] = {"x-group": "g", "x-filter-class": "even", "x-stream-offset": "first"}
     inbox = Inbox(first, "s", arguments=asked)
@@ -301,4 +315,4 @@ def test_what_a_member_left_is_judged_again_for_the_next_one(broker):
     first.basic_ack(1)
     assert inbox.wait_for(4) == evens(8)
     first.close()
-    assert Settling(broker, **asked).wait_for(4) == evens(10)[1:]
+    assert Settling(alone, **asked).wait_for(4) == evens(10)[1:]

@@ -102,14 +102,10 @@ class ReplayMachine(RuleBasedStateMachine):
     def routed(self, key: str, raw: bytes | None) -> list[Queue]:
         return [self.queues[name] for name in key.split("+")]
 
-    def unacked(self, entry: Entry) -> bool:
-        return any(entry is other for tags in self.tags.values() for _, other in tags.values())
-
     def ready(self, name: str) -> list[Entry]:
+        unacked = {entry for tags in self.tags.values() for _, entry in tags.values()}
         return [
-            entry
-            for entry in self.entries[name]
-            if entry.settled is None and not self.unacked(entry)
+            entry for entry in self.entries[name] if entry.settled is None and entry not in unacked
         ]
 
     # ------------------------------------------------------------- what clients do

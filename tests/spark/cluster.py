@@ -15,8 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,7 +48,7 @@ def environment() -> dict[str, str]:
 
 
 class Spoken:
-    """A process that says on one of its outputs how far it is.
+    """A process that says on one of its outputs how far it is, and can be told what to do.
 
     Attributes:
         lines: what it said and nobody has waited for yet; None: it will say no more.
@@ -65,7 +64,7 @@ class Spoken:
             command,
             cwd=ROOT,
             env=environ,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE if output == "stdout" else subprocess.DEVNULL,
             stderr=subprocess.PIPE if output == "stderr" else None,
             text=True,
@@ -83,6 +82,12 @@ class Spoken:
                 self._said.append(line)
                 self.lines.put(line)
         self.lines.put(None)
+
+    def tell(self, **plan: Any) -> None:
+        """Write a line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(plan) + "\n")
+        self._process.stdin.flush()
 
     def wait_for(self, pattern: str, seconds: float = START_SECONDS) -> re.Match[str]:
         """Return the next line that has the pattern."""
@@ -105,6 +110,8 @@ class Spoken:
             pass
         self._process.wait()
         self._listener.join()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
 class Cluster:
@@ -114,6 +121,7 @@ class Cluster:
         self._folder = folder
         self._environ = environment()
         self._started: list[Spoken] = []
+        self._driver: Spoken | None = None
         self.workers: list[Spoken] = []
 
     def __enter__(self) -> Self:
@@ -129,7 +137,8 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._started:
+        # A driver first: it would ask for executors in the place of those that are killed.
+        for process in reversed(self._started):
             process.kill()
 
     def complete(self) -> None:
@@ -158,19 +167,20 @@ class Cluster:
         self._started.append(process)
         return process
 
-    @contextmanager
-    def driver(self, **plan: Any) -> Iterator[Spoken]:
-        """A query of `cluster_driver` in a process of its own."""
-        process = Spoken(
-            DRIVER,
-            [sys.executable, "-m", DRIVER, json.dumps({"master": self.url, **plan})],
-            self._environ,
-            "stdout",
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
+    @property
+    def driver(self) -> Spoken:
+        """A process that runs queries of `cluster_driver`, one after the other."""
+        if self._driver is None:
+            facts = {"master": self.url, "folder": str(self._folder)}
+            command = [sys.executable, "-m", DRIVER, json.dumps(facts)]
+            self._driver = Spoken(DRIVER, command, self._environ, "stdout")
+            self._started.append(self._driver)
+        return self._driver
+
+    def kill_driver(self) -> None:
+        """The next query has another one, and executors of its own."""
+        self.driver.kill()
+        self._driver = None
 
 
 class Gate:

@@ -1,13 +1,12 @@
-"""A driver on a cluster, run by `cluster`: one query over streams, told by its only argument.
+"""A driver on a cluster, run by `cluster`: queries over streams, each told by a line of its input.
 
-It prints `batch N` after each batch and `result …` at the end. As it is run as a script, the
-functions that its tasks need travel to the executors by value.
+It prints `batch N` after each batch and `result …` at the end of a query. As it is run as a script,
+the functions that its tasks need travel to the executors by value.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -54,7 +53,8 @@ def read_all(spark: Any, plan: dict[str, Any]) -> None:
 
 def copy_all(spark: Any, plan: dict[str, Any]) -> None:
     """A streaming query from streams to a stream, its trigger as the plan has it."""
-    spark.streams.addListener(Progress(lambda done: say("batch", done.batchId)))
+    listener = Progress(lambda done: say("batch", done.batchId))
+    spark.streams.addListener(listener)
     frame = spark.readStream.format("leporid").options(**plan["source"]).load()
     changed = frame.selectExpr(
         "'out' as routing_key", "cast(concat('row ', cast(body as string)) as binary) as body"
@@ -63,24 +63,25 @@ def copy_all(spark: Any, plan: dict[str, Any]) -> None:
         changed.writeStream.format("leporid").options(**plan["sink"]).trigger(**plan["trigger"])
     ).start()
     query.awaitTermination()
+    spark.streams.removeListener(listener)
     say("result", "copied")
 
 
-def main(plan: dict[str, Any]) -> None:
-    """Start a session on the cluster, and run the query."""
+def main(facts: dict[str, Any]) -> None:
+    """Start a session on the cluster, and run queries until the input ends, or it is killed."""
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.cores.max": "2",
         "spark.log.level": "ERROR",
-        "spark.sql.warehouse.dir": plan["folder"] + "/warehouse",
+        "spark.sql.warehouse.dir": facts["folder"] + "/warehouse",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     }
-    spark = session("cluster test", master=plan["master"], settings=settings)
-    {"read": read_all, "copy": copy_all}[plan["query"]](spark, plan)
-    # A tidy end takes seconds, and nobody waits for it.
-    os._exit(0)
+    spark = session("cluster test", master=facts["master"], settings=settings)
+    for line in sys.stdin:
+        plan = json.loads(line)
+        {"read": read_all, "copy": copy_all}[plan["query"]](spark, plan)
 
 
 if __name__ == "__main__":

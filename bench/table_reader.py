@@ -164,7 +164,8 @@ def micro_batches(spark: Any, writer: Any, facts: Facts) -> Figures:
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
             pass
 
-    spark.streams.addListener(Listener())
+    listener = Listener()
+    spark.streams.addListener(listener)
     rows = arrow_rows(facts["live"], BATCH_ROWS)
     run = writer.start()
     milliseconds = []
@@ -178,6 +179,7 @@ def micro_batches(spark: Any, writer: Any, facts: Facts) -> Figures:
         milliseconds.append((at - confirmed) * 1000)
         time.sleep(PAUSE_SECONDS)
     run.stop()
+    spark.streams.removeListener(listener)
     counted = sorted(milliseconds[BATCHES_WARM:])
     return {
         "batch_of_1000_median_ms": statistics.median(counted),

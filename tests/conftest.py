@@ -1,11 +1,13 @@
-"""In which order tests run, and in which process, when there are several.
+"""What all tests share: the Spark session, and the order in which they run, in which process.
 
 A process is given one module after the other. Those with slow tests go first, since one that is
 begun last would leave the other processes without work. All that starts Spark is given to one
-process, so that there is one Java, and it stays warm.
+process, so that there is one Java, and it stays warm: its start takes ten seconds.
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -35,3 +37,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     slow = Counter(item.path for item in items if any(map(item.get_closest_marker, SLOW)))
     items.sort(key=lambda item: (SPARK not in item.nodeid, -slow[item.path]))
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    # Not at the top, since most tests need nothing of it.
+    from leporid.spark.session import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    spark = session(
+        "tests",
+        master="local[2]",
+        settings={
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.driver.memory": "1g",
+            "spark.log.level": "ERROR",
+            # As users have it who do not use our session: see the tests of push-down.
+            "spark.sql.python.filterPushdown.enabled": "false",
+        },
+    )
+    yield spark
+    spark.stop()

@@ -1,11 +1,15 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import bench.delays
 import bench.run
+import bench.table_reader
+import bench.tables
 import pytest
 from bench.brokers import own_broker
 from bench.run import main
+from bench.table_reader import READERS
 from bench.workloads import WORKLOADS
 
 # So short that the figures mean nothing, and each workload is gone through all the same.
@@ -20,11 +24,21 @@ def without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.delays, "BURST", 2_000)
 
 
-# Those with Spark start a JVM each.
+@pytest.fixture
+def shared_spark(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's workloads run in this process, where others start one each, and Java with it."""
+    monkeypatch.setattr(bench.tables, "measured", lambda what, facts: READERS[what](facts))
+    monkeypatch.setattr("leporid.spark.session.session", lambda *_, **__: spark_session)
+    monkeypatch.setattr(bench.table_reader, "PASSES", 1)
+    monkeypatch.setattr(bench.table_reader, "BATCHES_WARM", 1)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_each_workload_gives_figures(name: str, tmp_path: Path):
+def test_each_workload_gives_figures(name: str, tmp_path: Path, request: pytest.FixtureRequest):
+    if name.startswith("spark"):
+        request.getfixturevalue("shared_spark")
     output = tmp_path / "figures.json"
     assert main([*SHORT, "--only", name, "--json", str(output)]) == 0
     figures = json.loads(output.read_text())["medians"]["leporid"][name]

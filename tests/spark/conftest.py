@@ -1,8 +1,4 @@
-"""The Spark side against a small broker in this process; see `fake`.
-
-Tests marked `spark` start Spark: one session for all of them, as a start takes ten seconds. They
-are in one module, so that a run in two processes starts it once.
-"""
+"""The Spark side against a small broker in this process; see `fake`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +9,6 @@ from tests.spark.fake import FakeBroker, serving
 
 from leporid.spark import options
 from leporid.spark.http import Client, forget_clients
-from leporid.spark.session import session
 
 
 @pytest.fixture
@@ -41,24 +36,6 @@ def connect(broker: FakeBroker) -> Iterator[Callable[..., Client]]:
 @pytest.fixture
 def client(connect: Callable[..., Client]) -> Client:
     return connect()
-
-
-@pytest.fixture(scope="session")
-def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("spark")
-    spark = session(
-        "tests",
-        master="local[2]",
-        settings={
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.driver.memory": "1g",
-            "spark.log.level": "ERROR",
-            # As users have it who do not use our session: see the tests of push-down.
-            "spark.sql.python.filterPushdown.enabled": "false",
-        },
-    )
-    yield spark
-    spark.stop()
 
 
 @pytest.fixture

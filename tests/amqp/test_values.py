@@ -36,10 +36,10 @@ FIVES: list[Value] = [
 # Everything below was seen on a RabbitMQ 3.10.8: the first value in a binding of a headers
 # exchange, the second in a message.
 @pytest.mark.parametrize("one", FIVES)
-@pytest.mark.parametrize("other", FIVES)
-def test_numbers_are_compared_by_value_at_the_top(one: Value, other: Value):
-    assert comparable(one) == comparable(other)
-    assert hash(comparable(one)) == hash(comparable(other))
+def test_numbers_are_compared_by_value_at_the_top(one: Value):
+    others = [comparable(five) for five in FIVES]
+    assert [other for other in others if other != comparable(one)] == []
+    assert [other for other in others if hash(other) != hash(comparable(one))] == []
 
 
 @pytest.mark.parametrize("number", range(len(FIVES)))

@@ -7,6 +7,7 @@ whole, nested at most `NESTING_MAX` deep.
 from __future__ import annotations
 
 import unicodedata
+from functools import cache
 from typing import Final
 
 import lark
@@ -65,18 +66,20 @@ _WRONG: Final = {
 
 _PREFIXES: Final = frozenset({"NOT", "PLUS", "MINUS"})
 
-# A lexer of its own, since a grammar forgets the words that it never uses: all the wrong ones.
-_LEXER: Final = lark.Lark(
+
+@cache
+def _lexer() -> lark.Lark:
+    """A lexer of its own, since a grammar forgets the words that it never uses: all the wrong ones.
+
+    Made for the first expression: a broker without filters starts 20 ms sooner.
     """
+    start = """
     start: (NAME | QUOTED | STRING | HEX | FLOAT | INTEGER | EQUAL | UNEQUAL | UNEQUAL_C | LESS
         | LESS_OR_EQUAL | GREATER | GREATER_OR_EQUAL | PLUS | MINUS | STAR | SLASH | PERCENT | OPEN
         | CLOSE | COMMA | WRONG_COMMENT | WRONG_STRING | WRONG_QUOTED | WRONG_NUMBER | WRONG_EQUAL
         | WRONG_AND | WRONG_OR)*
     """
-    + _TERMINALS,
-    parser="lalr",
-    lexer="basic",
-)
+    return lark.Lark(start + _TERMINALS, parser="lalr", lexer="basic")
 
 
 def tokenize(text: str, dialect: Dialect) -> list[Token]:
@@ -94,7 +97,7 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
     _check_encodable(text)
     tokens: list[Token] = []
     try:
-        for token in _LEXER.lex(text):
+        for token in _lexer().lex(text):
             if token.type in _WRONG:
                 raise FilterError(_wrong(token), text, _start(token))
             if len(tokens) == TOKENS_MAX:

@@ -244,7 +244,7 @@ async def test_a_reader_that_goes_holds_nothing_back(world: World, client: httpx
 async def test_of_an_answer_that_nobody_reads_one_batch_is_made_ahead(
     world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ):
-    world.fill(world.stream(), 300, body=b"x" * 1_000_000)
+    world.fill(world.stream(), 100, body=b"x" * 1_000_000)
     made: list[int] = []
     encode = module._Records._encode
 

@@ -5,6 +5,7 @@ after a loss.
 """
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncIterator, Callable
 
@@ -241,17 +242,20 @@ async def test_publisher_knows_what_a_killed_broker_confirmed(own_broker):
     queue = await channel.declare_queue("kept", durable=True)
     confirmed: set[bytes] = set()
 
-    async def publish(number: int) -> None:
-        body = b"%d" % number
-        await channel.default_exchange.publish(
-            aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT), queue.name
-        )
-        confirmed.add(body)
-        if len(confirmed) == 300:
-            own_broker.kill()
+    numbers = itertools.count()
 
-    results = await asyncio.gather(*[publish(n) for n in range(1000)], return_exceptions=True)
-    assert any(isinstance(result, Exception) for result in results)
+    async def publish() -> None:
+        for number in numbers:
+            body = b"%d" % number
+            await channel.default_exchange.publish(
+                aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT), queue.name
+            )
+            confirmed.add(body)
+            if len(confirmed) == 300:
+                own_broker.kill()
+
+    results = await asyncio.gather(*[publish() for _ in range(100)], return_exceptions=True)
+    assert all(isinstance(result, Exception) for result in results)
     own_broker.start()
     async with await aio_pika.connect(own_broker.url, timeout=SECONDS) as connection:
         queue = await (await connection.channel()).declare_queue("kept", durable=True)

@@ -43,6 +43,7 @@ def environment() -> dict[str, str]:
         # Nothing of this listens anywhere else, whatever the machine is called.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_SUBMIT_OPTS"],
         "SPARK_NO_DAEMONIZE": "1",
     }
 

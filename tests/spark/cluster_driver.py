@@ -7,6 +7,7 @@ the functions that its tasks need travel to the executors by value.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -73,6 +74,7 @@ def main(facts: dict[str, Any]) -> None:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
         "spark.cores.max": "2",
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": facts["folder"] + "/warehouse",

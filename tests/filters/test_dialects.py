@@ -49,7 +49,7 @@ def both(text: str, dialect: Dialect, message: FilteredMessage) -> Outcome:
     return slowly
 
 
-def outcomes(text: str, dialect: Dialect, message: Message) -> tuple[Outcome, ...] | None:
+def outcomes(text: str, dialect: Dialect, message: FilteredMessage) -> tuple[Outcome, ...] | None:
     """Of an expression, and of its negation; None if it is refused."""
     try:
         parse(text, dialect)

@@ -24,7 +24,7 @@ NOT_KEPT = encode_properties(Properties(headers={"x-recent-history-no-store": Tr
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr("leporid.broker.history.snapshot", world.engine.snapshot)
+    monkeypatch.setattr("leporid.broker.exchange.history.snapshot", world.engine.snapshot)
     return world
 
 

@@ -159,7 +159,8 @@ class Groups:
         new = [each for each in partitions if group.name not in each.reader_offsets]
         for partition in new:
             check_room(partition, group.name)
-        where, now_ms = arguments.get(stream_arguments.OFFSET, "next"), self.vhost.engine.clock.wall_ms
+        where = arguments.get(stream_arguments.OFFSET, "next")
+        now_ms = self.vhost.engine.clock.wall_ms
         for partition in new:
             assert partition.stream is not None
             offset = stream_arguments.start_offset(partition.stream, where, now_ms)

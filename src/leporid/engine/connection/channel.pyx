@@ -45,7 +45,7 @@ from leporid.engine.wire.codec cimport (
     HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, walk_properties,
 )
 from leporid.engine.wire.record cimport (
-    Message, Record, Target, body_bytes, key_in, message_of, names_bytes, properties_bytes,
+    Message, Record, Target, body_bytes, message_of, names_bytes, properties_bytes,
     routing_key, set_properties,
 )
 

@@ -52,7 +52,8 @@ cdef Route split_full(Route route, size_t body_len, list refusing, list full):
     return narrowed(route, taking)
 
 
-cdef Route cache_transiently(Publishing self, Route route, const Message *message, const Props *props):
+cdef Route cache_transiently(Publishing self, Route route, const Message *message,
+                             const Props *props):
     """Have caches of exchanges remember a message that goes to a stream until a restart.
 
     A stream has a log of its own: a crash might keep the memory and lose the message, which
@@ -290,4 +291,3 @@ cdef class Publishing:
             self.queues.published += not route.queues and not waiting
         self.fresh = True
         return 0
-

@@ -43,7 +43,8 @@ cdef class OffsetIndex:
             else:
                 self.grow(max(<size_t> 8, self.capacity * 2))
         entry = &self.entries[self.end]
-        entry.offset, entry.timestamp_ms, entry.segment, entry.at = offset, timestamp_ms, segment, at
+        entry.offset, entry.timestamp_ms = offset, timestamp_ms
+        entry.segment, entry.at = segment, at
         if self.summaries != NULL:
             memset(&self.summaries[self.end], 0, sizeof(Summary))
         self.end += 1

@@ -51,7 +51,6 @@ cdef inline uint16_t header_check(const Record *record, uint32_t seed) noexcept 
     return <uint16_t> crc32c(crc, &record.kind, 22)
 
 
-
 cdef inline Target *targets_of(const Record *record) noexcept nogil:
     """Where a message went: a queue and its sequence number there, for each queue."""
     return <Target *> (<uint8_t *> record + sizeof(Record))

@@ -28,7 +28,6 @@ cdef enum:
     TRANSIENT_IDS = 0x80000000
 
 
-
 cdef inline uint32_t segment_number(uint64_t position) noexcept nogil:
     """The segment that a record lies in."""
     return <uint32_t> (position >> 32) & ~<uint32_t> DURABLE_BIT

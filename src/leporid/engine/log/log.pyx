@@ -6,13 +6,13 @@ Invariants: a segment with a live entry keeps its bytes at `base`; a position, w
 number and a byte offset, stays valid until the last entry that refers to it is released.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from cpython.buffer cimport PyObject_GetBuffer, PyBuffer_Release, PyBUF_SIMPLE
 from posix.mman cimport mmap, munmap, MAP_ANONYMOUS, MAP_PRIVATE, MAP_FAILED, PROT_READ, PROT_WRITE
 
 from leporid.engine.wire.crc cimport crc32c
-from leporid.engine.wire.record cimport Message, Record, Target, header_check, record_bytes
+from leporid.engine.wire.record cimport Record, header_check, record_bytes
 
 
 MAGIC = b"LEPSEG1\n"

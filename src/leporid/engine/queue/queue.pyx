@@ -16,7 +16,6 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.log.facts cimport SettledRanges, append_ranges
 from leporid.engine.log.log cimport KIND_DELIVERED, is_durable, segment_number
-from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport (
     BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, MAYBE_DELIVERED, READY, UNACKED, Block, Index, Slot,

@@ -3,10 +3,10 @@
 Responsible for the turns of consumers and selector groups. It must not know how filters are
 evaluated, which `scan_groups` does, nor credit.
 
-Consumers with the same filter have one *group*, which keeps the numbers of the messages that were
-found for it. Groups take turns as consumers do, those of the highest priority first, and among the
-consumers of a group each has its turn; those without a filter are one more group, for whatever comes
-first. What somebody else took is passed over when its number comes up.
+Consumers with the same filter have one *group*, which keeps the numbers of the messages that match.
+Groups take turns as consumers do, those of the highest priority first, and the consumers of a group
+take turns within it. Consumers without a filter are one more group, which takes the next message. A
+message that another consumer took is skipped when its number comes up.
 
 Messages are evaluated only while a consumer waits: just until a match is found, and within a budget
 per turn. A group that has evaluated all messages is idle until more come.

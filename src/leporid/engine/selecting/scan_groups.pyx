@@ -165,7 +165,7 @@ cdef class ScanGroup:
                                message.properties_len)
         evaluated = self.set.evaluated - evaluated
         self.selection.budget -= (MESSAGE_WORK + message.properties_len // 4 + FOUND_WORK * count
-                               + bulk * min(evaluated * self.heaviest, self.weight))
+                                  + bulk * min(evaluated * self.heaviest, self.weight))
         failed = self.set.failed - failed
         self.selection.searches.filters.note(self.set.count, evaluated, count, failed)
         self.selection.counters.note(self.set.count, evaluated, count, failed)

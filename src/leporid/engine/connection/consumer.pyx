@@ -10,6 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES
+from leporid.engine.log.logs cimport record_at
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Taker
@@ -73,7 +74,7 @@ cdef class Consumer(Taker):
 
     cdef int take(self, uint64_t seq, Slot *slot) except -1:
         cdef Channel channel = self.channel
-        cdef Record *record = channel.logs.record(slot.position)
+        cdef Record *record = record_at(channel.logs, slot.position)
         cdef uint64_t tag = channel.delivery_tag + 1
         if not self.replies:
             channel.delivery_tag = tag

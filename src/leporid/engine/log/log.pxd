@@ -91,6 +91,12 @@ cdef class Log:
     cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt)
 
 
+cdef inline Record *record_in(Log log, uint64_t position):
+    """The record at a position of this log, which has it."""
+    return <Record *> ((<Segment> log.segments[segment_number(position) - log.first]).base
+                       + <uint32_t> position)
+
+
 cdef inline Record *begin_message(Log log, const Message *message, size_t targets,
                                   uint64_t timestamp_ms) except NULL:
     """A record of a message; the caller fills in its targets, and flags if it has some."""

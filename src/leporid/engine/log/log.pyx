@@ -227,8 +227,7 @@ cdef class Log:
         return self.segments[index]
 
     cdef Record *at(self, uint64_t position):
-        cdef Segment segment = <Segment> self.segments[segment_number(position) - self.first]
-        return <Record *> (segment.base + <uint32_t> position)
+        return record_in(self, position)
 
     cdef int hold(self, uint64_t position, uint32_t entries) except -1:
         """Count new entries that refer to the record at a position."""

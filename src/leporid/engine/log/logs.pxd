@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from leporid.engine.log.log cimport Log
+from leporid.engine.log.log cimport Log, record_in
 from leporid.engine.log.producers cimport Producers
 from leporid.engine.wire.record cimport Range, Record
 
@@ -46,3 +46,8 @@ cdef class Logs:
     cdef int release(self, uint64_t position) except -1
     cdef tuple begin_sync(self)
     cdef int end_sync(self, uint64_t generation, list writes) except -1
+
+
+cdef inline Record *record_at(Logs logs, uint64_t position):
+    """The record at a position; for the ways that every message takes."""
+    return record_in(logs.durable if position >> 63 else logs.transient, position)

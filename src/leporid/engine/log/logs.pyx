@@ -74,9 +74,7 @@ cdef class Logs:
         return f"<Logs generation={self.generation} synced={self.synced}>"
 
     cdef Record *record(self, uint64_t position):
-        if position >> 63:
-            return self.durable.at(position)
-        return self.transient.at(position)
+        return record_at(self, position)
 
     cdef int release(self, uint64_t position) except -1:
         """An entry that referred to the record is gone."""

@@ -16,6 +16,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.log.facts cimport SettledRanges, append_ranges
 from leporid.engine.log.log cimport KIND_DELIVERED, is_durable, segment_number
+from leporid.engine.log.logs cimport record_at
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport (
     BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, MAYBE_DELIVERED, READY, UNACKED, Block, Index, Slot,
@@ -41,7 +42,7 @@ cdef inline void take_ready(Queue queue, Slot *slot):
     slot.state = UNACKED
     queue.ready_count -= 1
     queue.unacked_count += 1
-    queue.ready_bytes -= queue.logs.record(slot.position).body_len
+    queue.ready_bytes -= record_at(queue.logs, slot.position).body_len
 
 
 cdef class Queue:

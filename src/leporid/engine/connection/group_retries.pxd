@@ -28,6 +28,5 @@ cdef class GroupRetries(TimedQueue):
     cdef int keep(self, StreamConsumer reader, uint64_t offset, int how) except -1
     cdef int keep_again(self, uint64_t seq) except -1
     cdef int store_copy(self, const Message *original, bytes properties, uint64_t count) except -1
-    cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1
     cdef uint64_t delay_of(self, uint64_t count)
     cdef int schedule(self) except -1

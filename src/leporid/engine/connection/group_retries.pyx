@@ -15,7 +15,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.connection.channel cimport SETTLE_DROP, SETTLE_FAIL
 from leporid.engine.connection.stream_consumer cimport StreamConsumer
-from leporid.engine.queue.index cimport DELIVERIES_MAX, HELD, UNACKED, Slot
+from leporid.engine.queue.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.takers cimport Taker
@@ -206,13 +206,8 @@ cdef class GroupRetries(TimedQueue):
 
     cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1:
         """Hold a ready entry until `at_ms`."""
-        cdef uint32_t body_len = self.logs.record(slot.position).body_len
-        slot.state = HELD
-        self.ready_count -= 1
-        self.ready_bytes -= body_len
-        self.held_count += 1
-        self.held_bytes += body_len
-        return self.queues.hold(at_ms, self.id, seq)
+        self.take(slot)
+        return Queue.hold_until(self, seq, slot, at_ms)
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
         return 0  # messages of a stream do not expire

@@ -78,6 +78,7 @@ cdef class Queue:
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1
     cdef int come_back(self, uint64_t seq, Slot *slot) except -1
     cdef int hold(self, uint64_t seq, Slot *slot) except -1
+    cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1
     cdef int let_go(self, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1
     cdef int prune(self, SequenceHeap order) except -1

@@ -273,13 +273,17 @@ cdef class Queue:
         A held entry is not delivered and does not expire, but counts against the limits.
         """
         cdef uint64_t times = max(1, slot.deliveries & DELIVERIES_MAX)
+        self.hold_until(seq, slot, self.queues.clock.now_ms + min(self.retry_min_ms * times,
+                                                                  self.retry_max_ms))
+        return self.drop_excess()
+
+    cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1:
+        """Hold an unacked entry until `at_ms`."""
         slot.state = HELD
         self.unacked_count -= 1
         self.held_count += 1
         self.held_bytes += self.logs.record(slot.position).body_len
-        self.queues.hold(self.queues.clock.now_ms + min(self.retry_min_ms * times,
-                                                        self.retry_max_ms), self.id, seq)
-        return self.drop_excess()
+        return self.queues.hold(at_ms, self.id, seq)
 
     cdef int let_go(self, Slot *slot) except -1:
         """End the delay of a held entry."""

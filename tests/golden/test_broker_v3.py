@@ -95,7 +95,18 @@ async def live(directory: Path, meanwhile: Callable[[int, int], Any] | None = No
 
 
 @pytest.fixture(scope="module")
-def found(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def handlers() -> Iterator[None]:
+    """What signals do is as before afterwards; a uvloop that was closed leaves its own handlers."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def found(
+    golden: Golden, tmp_path_factory: pytest.TempPathFactory, handlers: None
+) -> dict[str, Any]:
     """What clients see after the directory was opened, closed, and opened once more."""
     directory = tmp_path_factory.mktemp("opened") / "data"
     shutil.copytree(golden.directory, directory)

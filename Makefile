@@ -49,7 +49,7 @@ demo: $(ENGINE_STAMP)  ## Publish 336,776 flights, kill the broker half-way, cou
 	$(SAY) "the same flights through a stream, archived by Spark"
 	@rm -rf .cache/lake && $(BIN)/python examples/flights/lake.py --place .cache/lake $(ARGS)
 
-test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (under 15 minutes).
+test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (under 12 minutes).
 	$(SAY) "all tests"
 	@$(PYTEST) $(ARGS)
 

@@ -11,7 +11,7 @@ from tests.engine.session_fake import make_engine
 from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
 from leporid.engine.log.reports import SegmentUnreadable
-from leporid.engine.queue.snapshot import snapshot
+from leporid.engine.queue.browse import snapshot
 
 HEADER_BYTES = 64
 SECTOR_BYTES = 512

@@ -15,7 +15,7 @@ from tests.engine.session_fake import Peer
 
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
 from leporid.engine.publishing.interceptor import MODES, Interceptor
-from leporid.engine.queue.snapshot import snapshot
+from leporid.engine.queue.browse import snapshot
 
 WALL_MS = 1_700_000_123_999
 SECONDS = 1_700_000_123

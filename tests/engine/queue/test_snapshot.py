@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.engine.frames import PERSISTENT, ack, publish
 from tests.engine.session_fake import Peer
 
-from leporid.engine.queue.snapshot import snapshot
+from leporid.engine.queue.browse import snapshot
 
 
 def bodies(queue):

@@ -16,7 +16,7 @@ from leporid.broker.exchange.types import DeduplicationRouter, RoutedMessage
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredCache
-from leporid.engine.queue.snapshot import snapshot
+from leporid.engine.queue.browse import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

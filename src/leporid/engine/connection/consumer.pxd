@@ -15,7 +15,7 @@ cdef class Consumer(Taker):
     cdef readonly Channel channel
     cdef readonly bint no_ack
     cdef readonly uint32_t prefetch
-    cdef uint64_t timeout_ms        # UINT64_MAX: its queue's
+    cdef uint64_t timeout_ms        # NO_LIMIT: its queue's
     cdef int timeout_requeues       # -1: its queue's
     cdef bint replies               # to direct reply-to: deliveries use up no tag
     cdef bytes head                 # class, method and consumer tag of basic.deliver

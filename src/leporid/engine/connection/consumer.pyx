@@ -5,7 +5,7 @@ It must not choose messages; the queue does. Invariant: `unacked_count` is the n
 deliveries in the channel's `unacked`, and of those kept for a commit.
 """
 
-from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.connection.channel cimport Channel
@@ -14,21 +14,17 @@ from leporid.engine.log.logs cimport record_at
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Taker
-from leporid.engine.wire.record cimport Record
+from leporid.engine.wire.record cimport NO_LIMIT, Record
 
 cdef str REPLY_QUEUE = "amq.rabbitmq.reply-to."
 
 
-cdef inline bint may_have_more(Consumer consumer) except -1:
+cdef bint has_room(Consumer consumer) except -1:
     """Whether its connection and its own prefetch let it take."""
     if consumer.channel.out.out_end - consumer.channel.out.out_start > OUTPUT_HIGH_BYTES:
         consumer.channel.out.stalled[consumer] = None
         return False
     return not consumer.prefetch or consumer.unacked_count < consumer.prefetch
-
-
-cdef bint has_room(Consumer consumer) except -1:
-    return may_have_more(consumer)
 
 
 cdef class Consumer(Taker):
@@ -44,7 +40,7 @@ cdef class Consumer(Taker):
         self.priority = priority
         self.prefetch = 0 if no_ack else prefetch
         self.active = True
-        self.timeout_ms = UINT64_MAX
+        self.timeout_ms = NO_LIMIT
         self.timeout_requeues = -1
         self.replies = queue.name.startswith(REPLY_QUEUE)
         self.head = b"\x00\x3c\x00\x3c" + bytes((len(raw),)) + raw
@@ -58,7 +54,7 @@ cdef class Consumer(Taker):
         return 0
 
     cdef bint can_take(self):
-        if not may_have_more(self):
+        if not has_room(self):
             return False
         if self.credit is not None:
             return self.has_credit()

@@ -23,3 +23,6 @@ class Browse:
 
     def window(self, rows_max: int, bytes_max: int) -> QueueWindow:
         """The next messages in order of delivery; an empty window is not the end: see `done`."""
+
+def snapshot(queue: Queue) -> list[tuple[str, str, bytes, bytes]]:
+    """Ready messages in order of arrival: (exchange, routing key, properties, body)."""

@@ -1,7 +1,8 @@
 """Browsing a queue, which does not change it.
 
-Responsible for which entries are shown, in which order, and for keeping the bytes of their records
-where they are while a thread reads them. It must not take or mark entries, nor know HTTP or Arrow.
+Responsible for which entries are shown, in which order, for keeping the bytes of their records
+where they are while a thread reads them, and for copies of the ready messages. It must not take or
+mark entries, nor know HTTP, Arrow or what copies are for.
 
 Invariants: entries that came after the browse began are not shown, and none is shown twice, since
 it goes through priorities, and through the sequence numbers of each, in one direction; an open
@@ -18,6 +19,9 @@ from leporid.engine.log.window cimport Entry, Window
 from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, UNACKED, Block, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
+from leporid.engine.wire.record cimport (
+    Message, body_bytes, exchange_name, message_in, properties_bytes, routing_key,
+)
 
 cdef enum:
     # Looked at for one window: a millisecond. A queue may have many slots with nothing to show.
@@ -153,3 +157,19 @@ cdef class Browse:
                 self.priority -= 1
         self.done = self.priority < 0
         return 0
+
+
+def snapshot(Queue queue not None):
+    """Ready messages in order of arrival: (exchange, routing key, properties, body)."""
+    cdef Block *block = queue.index.block_from(0)
+    cdef Message message
+    cdef uint32_t at
+    messages = []
+    while block != NULL:
+        for at in range(BLOCK_SLOTS):
+            if block.slots[at].state == READY:
+                message = message_in(queue.logs.record(block.slots[at].position))
+                messages.append((exchange_name(&message), routing_key(&message),
+                                 properties_bytes(&message), body_bytes(&message)))
+        block = queue.index.block_from(block.number + 1)
+    return messages

@@ -17,9 +17,9 @@ from leporid.engine.log.window cimport Entry, Window
 from leporid.engine.tables.arrays cimport (
     TEXT, Array, close_array, give, mark, open_array, put_row, reach,
 )
-from leporid.engine.wire.codec cimport DONE, load16, load32, load64, next_value
-from leporid.engine.wire.record cimport Record, Target
-from leporid.engine.tables.chosen cimport Chosen, names_of
+from leporid.engine.wire.codec cimport DONE, headers_in, load16, load32, load64, next_value
+from leporid.engine.wire.record cimport Record, content_of, targets_of
+from leporid.engine.tables.chosen cimport Chosen
 from leporid.engine.wire.text cimport (
     NO_MEMORY, SECONDS_MAX, bytes_room, put, put_json_table, put_value,
 )
@@ -51,23 +51,12 @@ cdef enum:
 
 cdef const uint8_t *headers_of(const Record *record, uint32_t *size) noexcept nogil:
     """The content of the headers table; NULL: there is none."""
-    cdef const uint8_t *p = names_of(record) + record.names_len
-    cdef const uint8_t *end = p + record.properties_len
-    cdef int bit
-    if end - p < 2 or not load16(p) & (1 << BIT_HEADERS):
-        return NULL
-    cdef uint32_t flags = load16(p)
-    p += 2
-    for bit in range(15, BIT_HEADERS, -1):
-        if flags & (<uint32_t> 1 << bit):
-            if p >= end:
-                return NULL
-            p += 1 + p[0]
-    if end - p < 4:
-        return NULL
-    size[0] = load32(p)
-    p += 4
-    return NULL if <size_t> (end - p) < size[0] else p
+    cdef const uint8_t *end
+    cdef const uint8_t *p = headers_in(content_of(record) + record.names_len,
+                                       record.properties_len, &end)
+    if p != NULL:
+        size[0] = <uint32_t> (end - p)
+    return p
 
 
 # ------------------------------------------------------------------ the columns
@@ -141,8 +130,7 @@ cdef class _Table:
                 if offset and self.entries != NULL:
                     values[row] = <int64_t> self.entries[row].seq
                 elif offset:
-                    values[row] = <int64_t> (<Target *> (
-                        <const uint8_t *> record + sizeof(Record))).seq
+                    values[row] = <int64_t> targets_of(record).seq
                 else:
                     values[row] = <int64_t> record.timestamp_ms * 1000
         return 0
@@ -164,7 +152,7 @@ cdef class _Table:
         if open_array(array, self.rows, TEXT, False):
             return NO_MEMORY
         for row in range(self.rows):
-            p = names_of(self.records[row])
+            p = content_of(self.records[row])
             if key:
                 p += 1 + p[0]
             if put_row(array, row, p + 1, p[0]):
@@ -183,7 +171,7 @@ cdef class _Table:
             return NO_MEMORY
         for row in range(self.rows):
             record = self.records[row]
-            if put(&array.data, names_of(record) + record.names_len + record.properties_len,
+            if put(&array.data, content_of(record) + record.names_len + record.properties_len,
                    record.body_len):
                 return NO_MEMORY
             reach(array, row + 1)
@@ -202,7 +190,7 @@ cdef class _Table:
             if open_array(&fields[at], self.rows, width, True):
                 return NO_MEMORY
         for row in range(self.rows):
-            p = names_of(self.records[row]) + self.records[row].names_len
+            p = content_of(self.records[row]) + self.records[row].names_len
             end = p + self.records[row].properties_len
             if end - p < 2:
                 continue

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.window cimport Entry, Window
 from leporid.engine.stream.choice cimport Choice, Tally
-from leporid.engine.wire.record cimport Record, Target
+from leporid.engine.wire.record cimport Record
 
 cdef struct Bounds:
     const uint8_t *key
@@ -23,7 +23,3 @@ cdef class Chosen:
     cdef int choose(self, const Bounds *bounds) noexcept nogil
     cdef int choose_entries(self, const Bounds *bounds) noexcept nogil
     cdef bint passes(self, const Record *record, const Bounds *bounds) noexcept nogil
-
-
-cdef inline const uint8_t *names_of(const Record *record) noexcept nogil:
-    return <const uint8_t *> record + sizeof(Record) + record.targets * sizeof(Target)

@@ -12,10 +12,11 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.log.log cimport KIND_PUBLISH
 from leporid.engine.stream.choice cimport outcome_of, tally_of
+from leporid.engine.wire.record cimport content_of
 
 
 cdef bint is_within(const Record *record, const Bounds *bounds) noexcept nogil:
-    cdef const uint8_t *exchange = names_of(record)
+    cdef const uint8_t *exchange = content_of(record)
     cdef const uint8_t *key = exchange + 1 + exchange[0]
     if record.timestamp_ms < bounds.since_ms or record.timestamp_ms >= bounds.until_ms:
         return False

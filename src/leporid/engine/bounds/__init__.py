@@ -1,0 +1,1 @@
+"""Bounds of what a peer may cause: time in slices, work in jobs, memory in accounts."""

@@ -1,0 +1,24 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of clock.pyx."""
+
+from collections.abc import Callable
+
+class Clock:
+    """The time, as the server has set it, and the slices that work is cut into."""
+
+    now_ms: int
+    """Monotonic; set at each turn."""
+    wall_ms: int
+    """Unix time; set at each turn."""
+    monotonic_ns: Callable[[], int] | None
+    """Read where work can be cut; None: no time passes, and nothing is cut."""
+
+    units_a_reading: int
+    """Units of work between two readings; a unit is about what a small message costs."""
+
+    @property
+    def stage_is_over(self) -> bool:
+        """Whether the stage had used its time when the clock was last read."""
+
+    def over(self) -> bool:
+        """Whether the slice has used its time; the caller leaves the rest of its work for later."""

@@ -20,6 +20,7 @@ class Entry:
     priority: int
     expires_ms: int | None
     zero_ttl: bool = False  # to be gone by the end of the turn, unless it is delivered
+    at_once: bool = False  # it was; it expires when it comes back
     deliveries: int = 0
     state: str = READY
     held_until_ms: int = 0
@@ -210,42 +211,46 @@ class ModelQueue:
 
     def expire(self) -> None:
         """Order of expiry, then of arrival."""
-        over = [
-            entry
-            for entry in self.entries
-            if entry.state == READY
-            and not entry.zero_ttl
-            and entry.expires_ms is not None
-            and entry.expires_ms <= self.now_ms
-        ]
+        over = [entry for entry in self.entries if entry.state == READY and self.is_over(entry)]
         for entry in sorted(over, key=lambda entry: (entry.expires_ms, entry.number)):
             self.dead_letter(entry, "expired")
+
+    def is_over(self, entry: Entry) -> bool:
+        return (
+            not entry.zero_ttl and entry.expires_ms is not None and entry.expires_ms <= self.now_ms
+        )
 
     def let_go(self) -> None:
         """What was held long enough is ready, in the order in which that came."""
         over = [each for each in self.entries if each.state == HELD]
         for entry in sorted(over, key=lambda entry: (entry.held_until_ms, entry.number)):
             if entry.held_until_ms <= self.now_ms:
-                entry.state = READY
+                self.make_ready(entry)
                 self.drop_excess()
 
     def come_back(self, entry: Entry, failed: bool) -> None:
         if self.delivery_limit is not None and entry.deliveries > self.delivery_limit:
             self.dead_letter(entry, "delivery_limit")
             return
-        entry.zero_ttl = False
-        entry.state = READY
         if self.retries in ("all", "failed" if failed else "returned"):
             entry.state = HELD
             held_ms = min(RETRY_MIN_MS * entry.deliveries, RETRY_MAX_MS)
             entry.held_until_ms = self.now_ms + held_ms
+        else:
+            self.make_ready(entry)
         self.drop_excess()
+
+    def make_ready(self, entry: Entry) -> None:
+        entry.state = READY
+        if entry.at_once:
+            entry.at_once, entry.expires_ms = False, self.now_ms
 
     def hand(self, side: int, entry: Entry, consumer: ModelConsumer | None, no_ack: bool) -> None:
         channel = self.channels[side]
         channel.last_tag += 1
         entry.deliveries += 1
         entry.state = UNACKED
+        entry.at_once, entry.zero_ttl = entry.at_once or entry.zero_ttl, False
         if no_ack:
             self.entries.remove(entry)
             return
@@ -282,8 +287,12 @@ class ModelQueue:
                 continue
             if not self.asked(consumer):
                 continue
+            living = [entry for entry in ready if not self.is_over(entry)]
+            if not living:
+                ring.insert(0, consumer)
+                break
             ring.append(consumer)
-            entry, redelivered = ready[0], ready[0].delivered
+            entry, redelivered = living[0], living[0].delivered
             self.hand(consumer.side, entry, consumer, consumer.no_ack)
             tag = self.channels[consumer.side].last_tag
             taken.append((consumer.side, consumer.tag, entry.number, redelivered, tag))

@@ -20,8 +20,8 @@ members_of = st.runner().flatmap(lambda machine: st.sampled_from(sorted(machine.
 class Reading(RuleBasedStateMachine):
     """A broker over the fake engine, and clients that come, settle, cancel and go."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(cut=st.booleans())
+    def begin(self, cut: bool) -> None:
         self.world = World()
         self.vhost = self.world.broker.vhosts["/"]
         self.vhost.declare_partitioned_stream("s", PARTITIONS)
@@ -30,6 +30,8 @@ class Reading(RuleBasedStateMachine):
         self.count = 0
         self.settled: list[set[int]] = [set() for _ in range(PARTITIONS)]
         self.everybody: list[Peer] = []
+        if cut:
+            self.world.cut_everywhere()
 
     def readers(self, peer: Peer) -> list[FakeReader]:
         channel = peer.connection.channels.get(1)
@@ -65,8 +67,9 @@ class Reading(RuleBasedStateMachine):
     def go(self, number: int, in_order: bool) -> None:
         peer = self.peers.pop(number)
         if in_order:
-            peer.call(ChannelClose(200, "", 0, 0))
-            peer.call(ChannelOpen())
+            peer.say(ChannelClose(200, "", 0, 0))
+            if not self.world.engine.jobs.waiting:
+                peer.call(ChannelOpen())
         else:
             peer.session.on_lost()
 
@@ -86,6 +89,12 @@ class Reading(RuleBasedStateMachine):
     def turn(self, later_ms: int) -> None:
         self.world.engine.clock.now_ms += later_ms
         self.world.broker.handovers.run(self.world.engine.clock.now_ms)
+
+    @rule(count=st.integers(1, 4))
+    def work(self, count: int) -> None:
+        """Jobs go on for some steps."""
+        for _ in range(count):
+            self.world.turn()
 
     @rule()
     def second(self) -> None:
@@ -126,9 +135,12 @@ class Reading(RuleBasedStateMachine):
         self.join(3, False)
         (peer,) = self.peers.values()
         for _ in range(500):
+            self.turn(HANDOVER_MS)
+            self.world.turn()
             for reader in self.readers(peer):
                 self.settle(reader, len(reader.unacked))
         self.second()
+        assert not self.world.engine.jobs.waiting
         for partition in range(PARTITIONS):
             end = self.world.stream(f"s-{partition}").end
             assert self.settled[partition] == set(range(end))

@@ -205,7 +205,7 @@ class TopologyMachine(RuleBasedStateMachine):
             if each.source == name
             or (each.destination_kind == "exchange" and each.destination == name)
         ]
-        removed = self.topology.remove_exchange(name)
+        removed = list(self.topology.remove_exchange(name))
         assert len(removed) == len(gone)
         assert set(removed) == set(gone)
         self.bindings = [each for each in self.bindings if each not in gone]
@@ -227,7 +227,7 @@ class TopologyMachine(RuleBasedStateMachine):
             for each in self.bindings
             if each.destination_kind == "queue" and each.destination == name
         ]
-        assert self.topology.remove_queue(name) == gone
+        assert list(self.topology.remove_queue(name)) == gone
         self.bindings = [each for each in self.bindings if each not in gone]
 
     @precondition(lambda self: len(self.types) > 1)

@@ -4,12 +4,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from leporid.engine.bounds.clock import Clock
+from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.connection.connection import Connection, _Session
 from leporid.engine.connection.connections import Connections
 from leporid.engine.connection.group_retries import GroupRetries
 from leporid.engine.internal.delays import Delays
 from leporid.engine.internal.verdict_queue import VerdictQueue
-from leporid.engine.log.logs import Clock, Logs
+from leporid.engine.log.logs import Logs
 from leporid.engine.publishing.publishing import Publishing
 from leporid.engine.queue.exchange_cache import ExchangeCache
 from leporid.engine.queue.queue import Queue
@@ -39,6 +41,10 @@ class Engine:
     @property
     def clock(self) -> Clock:
         """The time; set at each turn."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """Work that goes on for many turns."""
 
     @property
     def logs(self) -> Logs: ...

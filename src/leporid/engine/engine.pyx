@@ -11,6 +11,7 @@ and every definition of that generation is on disk.
 
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 
+from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.connection.connection cimport Connection
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.group_retries cimport GroupRetries
@@ -42,6 +43,11 @@ cdef enum:
     TRANSIENT_SEGMENT_BYTES = 1024 * 1024
     DURABLE_SEGMENT_BYTES = 16 * 1024 * 1024
     CLEAN_EVERY_MS = 100
+    # How long a turn works on what all peers have sent, and on each of the things that it does by
+    # itself. All of them together stay below the 10 ms that a turn may take.
+    INPUT_NS = 3_000_000
+    DELIVERIES_NS = 2_000_000       # half of it for those who waited for a shared limit
+    STAGE_NS = 500_000
 
 
 def _make_backlog(Publishing publishing, Queue queue):
@@ -61,13 +67,14 @@ cdef class Engine:
                   size_t transient_segment_bytes=TRANSIENT_SEGMENT_BYTES):
         self.logs = Logs(seed, durable_segment_bytes, transient_segment_bytes)
         self.clock = self.logs.clock
+        self.jobs = Jobs(self.clock)
         self.queues = Queues(self.logs)
         self.streams = Streams(self.queues, f"{seed:08x}")
         self.verdicts = Verdicts()
         self.searches = Searches(self.verdicts)
         self.publishing = Publishing(self.queues)
         self.queues.make_backlog = partial(_make_backlog, self.publishing)
-        self.connections = Connections(self.publishing, self.streams, self.searches)
+        self.connections = Connections(self.jobs, self.publishing, self.streams, self.searches)
 
     def __repr__(self):
         return (f"<Engine generation={self.logs.generation} synced={self.logs.synced} "
@@ -145,7 +152,7 @@ cdef class Engine:
 
     def route_cache(self, str name not None, resolve, bint cacheable):
         """Make the route cache of an exchange; `resolve(key, properties)` gives the queues."""
-        return RouteCache(name, resolve, cacheable)
+        return RouteCache(name, resolve, cacheable, self.clock)
 
     def conditional_route(self, queues, filtered):
         """Make what a resolver returns for a key of which some bindings have filters.
@@ -197,22 +204,35 @@ cdef class Engine:
         """Expire, deliver and confirm what is due; called after each turn's input."""
         if self.ended:
             return
+        self.clock.begin_stage(STAGE_NS)
         self.queues.dead_lettering.turn()
+        self.clock.begin_stage(STAGE_NS)
         self.connections.resume_input()
+        if self.jobs.waiting:
+            self.jobs.run(STAGE_NS)
+        self.clock.begin_stage(STAGE_NS)
         self.streams.retain()
-        self.queues.turn()
+        # First, so that what comes back and has expired meanwhile is dropped, not delivered.
         self.connections.timeouts.turn()
+        self.queues.turn()
         self.searches.turn()
-        self.queues.work()
+        self.clock.begin_stage(DELIVERIES_NS)
+        self.queues.offer()
+        self.clock.begin_slice()
+        self.queues.serve()
         if self.queues.due_queues:
+            self.clock.begin_stage(STAGE_NS)
             run_timed(self.queues)
-            self.queues.work()
+            self.clock.begin_slice()
+            self.queues.serve()
         if self.streams.scanning:
+            self.clock.begin_stage(STAGE_NS)
             scan(self.streams)
         self.connections.confirm()
         if self.logs.unsettled:
             flush_settles(self.logs, 0)
         compact(self.logs)
+        self.clock.begin_stage(INPUT_NS)
 
     @property
     def next_due_ms(self):
@@ -226,7 +246,8 @@ cdef class Engine:
         """Whether `run` would find something to do."""
         return bool(self.queues.ready_queues or self.queues.offers or self.connections.resuming
                     or self.queues.dead_lettering.waiting or self.queues.timeouts_changed
-                    or self.queues.due_queues or self.streams.scanning or self.searches.queues)
+                    or self.queues.due_queues or self.streams.scanning or self.searches.queues
+                    or self.jobs.waiting or self.queues.late)
 
     # ------------------------------------------------------------- sync
 

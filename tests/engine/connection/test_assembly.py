@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from tests.engine import frames
@@ -15,6 +16,9 @@ from tests.engine.frames import (
     publish,
 )
 from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
+
+from leporid.amqp.errors import AccessRefused
+from leporid.engine.bounds.accounts import Account
 
 
 @pytest.mark.parametrize("size", [1, 3, 4087, 4088, 4089, 8176, 20_000, 300_000])
@@ -52,3 +56,113 @@ def test_the_content_of_a_servers_method_is_waited_for_and_not_kept(peer):
     tracemalloc.stop()
     assert held < 100_000
     assert not peer.session.methods
+
+
+# ------------------------------------------------------------- what is kept, and for whom
+
+
+def begun(channel: int, size: int, key: str = "q", *, exchange: str = "") -> bytes:
+    """A message of that size, up to the first byte of its body."""
+    head = basic_publish(channel, key, exchange=exchange) + content_header(channel, size)
+    return head + bodies(channel, b"1")
+
+
+def test_nothing_is_kept_for_an_exchange_that_is_not_there(peer):
+    peer.feed(begun(1, 1000, exchange="nowhere"))
+    assert peer.faults == [(1, 404)]
+    peer.feed(bodies(1, bytes(999)))
+    assert peer.connection.content_bytes == 0
+    assert peer.faults == [(1, 404)]
+
+
+def test_nothing_is_kept_for_who_may_not_publish(peer):
+    def refuse(exchange: str) -> None:
+        raise AccessRefused(f"access to exchange '{exchange}' in vhost '/' refused")
+
+    peer.session.route_cache = refuse
+    for channel in (1, 2):
+        peer.feed(begun(channel, 10**6) + bodies(channel, bytes(10_000)))
+    assert peer.faults == [(1, 403), (2, 403)]
+    assert peer.connection.content_bytes == peer.connection.content_count == 0
+
+
+def test_unfinished_content_is_counted(engine, queue, peer):
+    connection = peer.connection
+    peer.feed(begun(1, 2000) + bodies(1, bytes(499)), begun(2, 300))
+    assert connection.content_count == 2
+    assert 500 < connection.content_bytes == connection.account.bytes < 600
+    peer.feed(bodies(2, bytes(299)))
+    assert connection.content_count == 1
+    peer.feed(bodies(1, bytes(1500)))
+    assert (connection.content_count, connection.content_bytes) == (0, 0)
+    assert connection.account.bytes == 0
+    assert queue.ready_count == 2
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda peer: peer.connection.close_channel(1),
+        lambda peer: peer.connection.refuse_channel(1),
+        lambda peer: peer.connection.shut(),
+        lambda peer: peer.connection.lost(),
+        lambda peer: peer.feed(basic_publish(1, "q")),
+        lambda peer: peer.feed(bodies(1, bytes(3000))),
+    ],
+)
+def test_unfinished_content_that_will_not_be_finished_does_not_count(
+    peer, end: Callable[[Peer], None]
+):
+    peer.feed(begun(1, 2000) + bodies(1, bytes(500)))
+    end(peer)
+    assert (peer.connection.content_count, peer.connection.content_bytes) == (0, 0)
+    assert peer.connection.account.bytes == 0
+
+
+def refusals(peer: Peer) -> list[tuple[int, str]]:
+    assert all(
+        (fault.code, fault.closes_connection) == (506, False) for _, fault in peer.session.faults
+    )
+    return [(channel, fault.text) for channel, fault in peer.session.faults]
+
+
+def test_a_connection_may_send_so_much_at_a_time_and_no_more(engine, queue):
+    peer = Peer(engine, {"q": queue}, channels=range(1, 5))
+    peer.connection.account.limit = 20_000
+    for channel in (1, 2, 3):
+        peer.feed(begun(channel, 8000))
+    for channel in (1, 2):
+        peer.feed(bodies(channel, bytes(7000)))
+    # It is refused when its header says how long it will be, or else when it comes.
+    peer.feed(begun(4, 8000))
+    assert [channel for channel, _ in refusals(peer)] == [4]
+    peer.feed(bodies(3, bytes(7000)))
+    assert [channel for channel, _ in refusals(peer)] == [4, 3]
+    for _, text in refusals(peer):
+        assert text.startswith("RESOURCE_ERROR - unfinished messages: the connection keeps 14")
+        assert "may keep 20000" in text
+    # The others go on, and make room.
+    for channel in (1, 2):
+        peer.feed(bodies(channel, bytes(999)))
+    assert len(peer.faults) == queue.ready_count == 2
+    assert peer.connection.account.bytes == 0
+
+
+def test_one_message_may_be_sent_however_little_memory_there_is(engine, queue):
+    peer = Peer(engine, {"q": queue}, channels=(1, 2))
+    peer.connection.account.limit = 1000
+    peer.feed(begun(1, 8000) + bodies(1, bytes(7000)))
+    assert peer.faults == []
+    peer.feed(begun(2, 100))
+    assert peer.faults == [(2, 506)]
+    peer.feed(bodies(1, bytes(999)))
+    assert queue.ready_count == 1
+
+
+def test_users_and_the_broker_have_limits_of_their_own(engine, queue):
+    user = Account("user 'u'", 1000)
+    peer = Peer(engine, {"q": queue})
+    peer.connection.account.move(user)
+    peer.feed(begun(1, 8000))
+    assert peer.faults == [(1, 506)]
+    assert user.bytes == 0

@@ -20,6 +20,8 @@ from tests.engine.frames import (
 )
 from tests.engine.session_fake import Peer, make_engine
 
+from leporid.amqp.errors import FrameError
+
 FLOW = method(1, frames.CHANNEL, 20, b"\x01")
 HEARTBEAT = frame(frames.HEARTBEAT, 0, b"")
 RICH = properties(
@@ -319,3 +321,26 @@ def test_the_output_of_one_that_is_lost_goes_at_once(peer):
     peer.connection.lost()
     assert peer.connection.output.pending_bytes == 0
     assert peer.connection.output.outgoing() is None
+
+
+def test_who_sends_more_than_it_may_is_ended(peer):
+    said = peer.connection.received_bytes
+    peer.connection.received_max = said + len(HEARTBEAT)
+    peer.feed(HEARTBEAT[:-1])
+    peer.feed(HEARTBEAT[-1:])
+    assert not peer.connection.finished
+    peer.feed(HEARTBEAT[:1])
+    assert peer.connection.finished
+    ((_, fault),) = peer.session.faults
+    assert isinstance(fault, FrameError)
+    assert f"more than {said + len(HEARTBEAT)} bytes" in fault.text
+
+
+def test_what_was_received_may_end_its_own_limit(peer):
+    def unlimited(_: int) -> None:
+        peer.connection.received_max = 0
+
+    peer.connection.received_max = peer.connection.received_bytes + 1
+    peer.session.on[(frames.CHANNEL, 20)] = unlimited
+    peer.feed(FLOW + HEARTBEAT * 1000)
+    assert not peer.connection.finished

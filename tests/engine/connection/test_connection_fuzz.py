@@ -216,7 +216,7 @@ def test_what_a_peer_announces_costs_nothing_until_it_comes():
     for _ in range(300):
         peer = Peer(engine, {}, channels=tuple(range(1, 20)))
         for channel in range(1, 20):
-            peer.feed(basic_publish(channel, "q") + content_header(channel, 100_000_000))
+            peer.feed(basic_publish(channel, "q") + content_header(channel, 25_000_000))
             peer.feed(bodies(channel, b"x"))
         peer.feed(b"\x03\x00\x01\x00\x01\xff\xf0" + bytes(100))
         assert peer.faults == []

@@ -140,6 +140,7 @@ def test_a_defect_behind_a_hold_leaves_the_others_alone(engine, disk, peer, queu
         each.connection.hold(generation)
         each.feed(FLOW)
     disk.sync(engine)
+    engine.run()
     assert [len(each.session.methods) for each in (peer, broken, other)] == [1, 1, 1]
     assert len(broken.session.defects) == 1
     assert answers(peer) == 1

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count, pairwise
+
 from tests.engine.frames import frames_of, publish
 from tests.engine.session_fake import Peer
+
+MS = 1_000_000
 
 
 def test_a_turn_touches_those_who_get_something(engine, queue, peer):
@@ -26,3 +30,43 @@ def test_touched_are_those_with_output_or_an_end(engine, peer):
     assert len(frames_of(peer.take())) == 2
     peer.connection.finish()
     assert engine.connections.take_touched() == [peer.connection]
+
+
+def test_the_input_of_a_connection_is_cut_and_taken_up_in_later_turns(engine, queue, peer):
+    engine.clock.monotonic_ns = count(0, MS).__next__
+    peer.feed(publish(1, "q", b"x") * 1000)
+    first = queue.ready_count
+    assert 0 < first < 200
+    assert not peer.connection.reading
+    seen = [first]
+    while engine.busy:
+        engine.run()
+        seen.append(queue.ready_count)
+    assert max(after - before for before, after in pairwise(seen)) < 200
+    assert seen[-1] == 1000
+    assert peer.connection.reading
+
+
+def test_connections_that_were_cut_take_turns(engine, queue):
+    engine.clock.monotonic_ns = count(0, MS).__next__
+    peers = [Peer(engine, {"q": queue}) for _ in range(3)]
+    for each in peers:
+        each.feed(publish(1, "q", b"x") * 500)
+    ended = []
+    while engine.busy:
+        engine.run()
+        ended += [each for each in peers if each.connection.reading and each not in ended]
+    assert ended == peers
+    assert queue.ready_count == 1500
+
+
+def test_a_connection_handles_nothing_while_a_job_of_it_is_under_way(engine, queue, peer):
+    peer.connection.begin_work()
+    assert not peer.connection.reading
+    peer.feed(publish(1, "q", b"x"))
+    engine.run()
+    assert queue.ready_count == 0
+    peer.connection.end_work()
+    engine.run()
+    assert queue.ready_count == 1
+    assert peer.connection.reading

@@ -252,3 +252,41 @@ def test_a_dead_letter_of_the_same_turn_does_not_come_into_a_transaction(engine,
     disk.sync(engine)
     again, _, _ = recover(disk, declare)
     assert Peer(again).drain(queues["kept"]) == [b"whole", b"whole"]
+
+
+# ------------------------------------------------------------------ bounds
+
+
+def test_a_transaction_has_so_many_publishes_and_settles_and_no_more(engine, queue, peer, channel):
+    engine.connections.transaction_entries_max = 4
+    peer.feed(publish(2, "q") * 3)
+    channel.consume(queue, "c", False, 0, 3)
+    assert len(peer.deliveries()) == 3
+    peer.feed(publish(1, "q", b"x") * 2)
+    peer.feed(ack(1, 3, multiple=True))
+    assert peer.faults == [(1, 406)]
+    assert "limits.transaction_entries_max" in peer.session.faults[0][1].text
+    # The channel closes: what was published is forgotten, what was delivered is back.
+    assert (queue.ready_count, queue.unacked_count) == (3, 0)
+
+
+def test_a_transaction_is_charged_to_its_connection_until_it_ends(peer, channel):
+    account = peer.connection.account
+    peer.feed(publish(1, "q", b"x" * 1000))
+    assert account.bytes > 1000
+    channel.commit()
+    assert account.bytes == 0
+    peer.feed(publish(1, "q", b"x" * 1000))
+    channel.rollback()
+    assert account.bytes == 0
+    peer.feed(publish(1, "q", b"x" * 1000))
+    peer.connection.close_channel(1)
+    assert account.bytes == 0
+
+
+def test_a_transaction_ends_at_the_share_of_its_connection(peer, channel):
+    peer.connection.account.limit = 3000
+    peer.feed(publish(1, "q", b"x" * 1000) * 3)
+    assert peer.faults == [(1, 506)]
+    assert "may keep 3000" in peer.session.faults[0][1].text
+    assert peer.connection.account.bytes == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import count
 
 import pytest
 from tests.engine.delay_world import YEARS_MS, World, delayed, headers_of, int64, with_headers
@@ -340,6 +341,54 @@ def test_an_exchange_that_refuses_a_key_by_then_is_asked_without_its_rule(world)
     world.engine.publish([store], "p", "q", delayed(5), b"x")
     world.sleep(6)
     assert world.came() == [b"x"]
+
+
+def slow_store(world):
+    """The store of an exchange whose routes are found in many steps."""
+    steps = []
+
+    def resolve(key, raw):
+        for _ in range(5):
+            steps.append(key)
+            yield
+        return world.resolve(key, raw)
+
+    world.engine.clock.monotonic_ns = count(0, 1_000_000).__next__
+    cache = world.engine.route_cache("s", resolve, True)
+    return world.engine.delays(9, cache, world.route), steps
+
+
+def test_a_message_whose_route_takes_long_stays_until_it_is_found(world):
+    store, steps = slow_store(world)
+    for body in (b"x", b"y"):
+        world.engine.publish([store], "s", "q", delayed(5), body)
+    world.engine.clock.now_ms += 6
+    world.engine.clock.wall_ms += 6
+    turns = 0
+    while not world.q.ready_count:
+        assert store.ready_count == 2
+        world.engine.run()
+        turns += 1
+    assert turns > 2
+    world.run()
+    assert world.came() == [b"x", b"y"]
+    assert steps == ["q"] * 5  # the route is kept for the second
+    assert (store.fired, store.ready_count) == (2, 0)
+
+
+def test_a_message_may_be_cancelled_while_its_route_is_being_found(world):
+    store, steps = slow_store(world)
+    world.engine.publish([store], "s", "q", delayed(5), b"x")
+    world.engine.clock.now_ms += 6
+    world.engine.clock.wall_ms += 6
+    while not steps:
+        world.engine.run()
+    assert store.cancel(*store.upcoming(1))
+    world.run()
+    assert world.came() == []
+    world.engine.publish([store], "s", "q", delayed(5), b"y")
+    world.sleep(6)
+    assert world.came() == [b"y"]
 
 
 def test_a_consumer_gets_it_in_the_turn_in_which_it_is_due(world):

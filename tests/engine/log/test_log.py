@@ -71,6 +71,28 @@ def test_sealed_segments_are_read_from_their_files(engine, disk, durable, peer):
     assert [len(body) for body in peer.drain(durable)] == [1000] * 8
 
 
+def test_a_large_record_is_read_from_its_file_as_soon_as_it_is_written(engine, disk, durable, peer):
+    """Not only when the next record comes: its memory is large."""
+    send(peer, 50_000)
+    disk.sync(engine)
+    assert [segment.mapped for segment in engine.logs.segments] == [True]
+    send(peer, 1000)
+    assert [segment.mapped for segment in engine.logs.segments] == [True, False]
+    assert [len(body) for body in peer.drain(durable)] == [50_000, 1000]
+
+
+def test_what_comes_while_a_large_record_is_written_is_written_next(engine, disk, durable, peer):
+    send(peer, 50_000)
+    assert disk.begin(engine)
+    send(peer, 3000, 2)
+    disk.complete(engine)
+    disk.sync(engine)
+    assert [segment.written for segment in engine.logs.segments] == [
+        segment.used for segment in engine.logs.segments
+    ]
+    assert [len(body) for body in peer.drain(durable)] == [50_000, 3000, 3000]
+
+
 def test_without_files_to_map_segments_stay_in_memory(durable, engine, peer):
     disk = Disk()
     send(peer, 1000, 8)
@@ -112,6 +134,18 @@ def test_transient_memory_goes_when_a_backlog_does(queue, engine, peer):
     assert engine.logs.transient.bytes <= 6 * 65536
     peer.feed(publish(1, "q", b"x"))
     assert peer.drain(queue) == [b"x"]
+
+
+def test_the_memory_of_a_large_transient_message_goes_with_it(queue, engine, peer):
+    before = engine.logs.transient.bytes
+    peer.feed(publish(1, "q", bytes(3_000_000), step=100_000))
+    assert engine.logs.transient.bytes > 3_000_000
+    got = peer.get(queue)
+    assert got is not None
+    assert len(got.body) == 3_000_000
+    assert engine.logs.transient.bytes == before
+    peer.feed(publish(1, "q", b"next"))
+    assert peer.drain(queue) == [b"next"]
 
 
 def test_one_old_message_does_not_keep_the_memory_of_all_that_came_after(queue, engine, peer):

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 import pytest
-from tests.engine.disk_fake import recover
+from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, ack, properties, publish
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import make_engine
+from tests.storage.format_v1 import (
+    COMMIT,
+    DELIVERED,
+    PUBLISH,
+    SETTLE,
+    make_record,
+    read_header,
+    read_records,
+)
 
 from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
@@ -312,6 +324,79 @@ def test_a_lost_end_of_an_older_segment_shows():
     broker.restart()
     assert broker.reports[1].lost_before > 400
     assert len(broker.bodies()) == 19
+
+
+# ------------------------------------------------------------------ records that make no sense
+
+NONSENSE: dict[str, tuple[int, dict[str, Any]]] = {
+    "a message for no queue": (PUBLISH, {"names": b"\0\0", "properties": PERSISTENT}),
+    "a name beyond the names": (PUBLISH, {"targets": ((1, 9),), "names": b"\xff\0"}),
+    "names that are too long": (PUBLISH, {"targets": ((1, 9),), "names": b"\0\0x"}),
+    "no names": (PUBLISH, {"targets": ((1, 9),), "properties": PERSISTENT}),
+    "no properties": (PUBLISH, {"targets": ((1, 9),), "names": b"\0\0"}),
+    "properties that are cut": (
+        PUBLISH,
+        {"targets": ((1, 9),), "names": b"\0\0", "properties": b"\x20\0\0\0\0\x09\1a"},
+    ),
+    "fewer ranges than are said": (SETTLE, {"body": struct.pack("<IIIIQ", 1, 2, 1, 1, 0)}),
+    "no ranges, nor how many": (SETTLE, {"body": b"\1\0\0\0"}),
+    "the same of deliveries": (DELIVERED, {"body": struct.pack("<II", 1, 1)}),
+    "a commit of nothing": (COMMIT, {}),
+    "a producer without a number": (7, {"body": b"short"}),
+    "a sync without offsets": (6, {"body": bytes(8)}),
+    "a number that no queue gets to": (
+        PUBLISH,
+        {"targets": ((1, 1 << 63),), "names": b"\0\0", "properties": PERSISTENT},
+    ),
+    "the same of what is settled": (
+        SETTLE,
+        {"body": struct.pack("<IIIIQ", 1, 1, 1, 1, (1 << 64) - 1)},
+    ),
+    "a fact with names": (SETTLE, {"names": b"x", "body": bytes(8)}),
+}
+
+
+@pytest.mark.parametrize("kind", NONSENSE)
+def test_a_record_that_verifies_and_makes_no_sense_is_damage(broker, kind):
+    broker.send("q", b"before")
+    broker.disk.sync(broker.engine)
+    (file,) = broker.disk.files.values()
+    at = read_records(file)[-1].end
+    record_kind, parts = NONSENSE[kind]
+    salt = read_header(file).salt
+    record = make_record(at, salt, record_kind, **parts)
+    after = make_record(
+        at + len(record),
+        salt,
+        PUBLISH,
+        targets=((1, 9),),
+        names=b"\0\1q",
+        properties=PERSISTENT,
+        body=b"after",
+    )
+    content = (file[:at] + record + after).ljust(len(file), b"\0")
+    broker.restart(Disk({1: content}))
+    assert broker.reports[0].damaged == [(at, len(record))]
+    assert broker.bodies() == [b"before", b"after"]
+
+
+def test_messages_may_be_far_apart(broker):
+    """Many came and went between them; a start and the first delivery do not count them all."""
+    broker.send("q", b"one")
+    broker.disk.sync(broker.engine)
+    (file,) = broker.disk.files.values()
+    at = read_records(file)[-1].end
+    salt = read_header(file).salt
+    records = b""
+    for kind, parts in (
+        (PUBLISH, {"targets": ((1, 1 << 60),), "names": b"\0\1q", "properties": PERSISTENT}),
+        (SETTLE, {"body": struct.pack("<IIIIQ", 1, 1, 1, (1 << 32) - 1, 1)}),
+    ):
+        records += make_record(at + len(records), salt, kind, **parts)
+    broker.restart(Disk({1: (file[:at] + records).ljust(len(file), b"\0")}))
+    assert broker.reports[0].damaged == []
+    broker.send("q", b"new")
+    assert broker.bodies() == [b"one", b"", b"new"]
 
 
 # ------------------------------------------------------------------ copies

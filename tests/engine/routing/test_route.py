@@ -10,11 +10,10 @@ from tests.engine.delay_world import World, delayed
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import publish
 from tests.engine.session_fake import make_engine
-from tests.management.arrows import stream_of
+from tests.management.arrows import batches_in, stream_of
 
 from leporid.engine.tables.publisher import Publisher
 from leporid.engine.tables.rows import encode
-from leporid.management.incoming import read_table
 
 Send = Callable[[World, bytes], None]
 
@@ -38,7 +37,7 @@ def by_transaction(world: World, body: bytes) -> None:
 
 def by_table(world: World, body: bytes) -> None:
     batch = pa.record_batch({"body": pa.array([body]), "routing_key": pa.array(["q"])})
-    ((rows, parts),) = read_table(stream_of(batch))
+    ((rows, parts),) = batches_in(stream_of(batch))
     publisher = Publisher(world.engine.publishing, world.caches.__getitem__)
     publisher.publish(encode(rows, parts, exchange=b"p", body_bytes_max=100), 0, 1)
 

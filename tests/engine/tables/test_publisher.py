@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ from tests.engine.frames import ack
 from tests.engine.session_fake import Peer
 from tests.engine.stream_world import World
 from tests.engine.tables.test_arrow import rows_of
-from tests.management.arrows import stream_of
+from tests.management.arrows import batches_in, stream_of
 
 from leporid.amqp.errors import NotFound
 from leporid.engine.publishing.interceptor import Interceptor
@@ -21,14 +23,13 @@ from leporid.engine.selectors.selector import Selector
 from leporid.engine.tables.publisher import Publisher
 from leporid.engine.tables.rows import Rows, encode
 from leporid.filters.compiler import program
-from leporid.management.incoming import read_table
 from leporid.management.tables import HEADERS_TYPE, PROPERTIES_TYPE
 
 
 def encoded(columns: dict[str, Any], types: dict[str, Any] | None = None) -> Rows:
     types = types or {}
     batch = pa.record_batch({n: pa.array(c, types.get(n)) for n, c in columns.items()})
-    ((rows, parts),) = read_table(stream_of(batch))
+    ((rows, parts),) = batches_in(stream_of(batch))
     return encode(rows, parts, exchange=b"e", body_bytes_max=10**6)
 
 
@@ -240,3 +241,106 @@ def test_rows_are_intercepted_as_messages_are():
     world.sync()
     times = [row["properties"]["timestamp"].timestamp() for row in rows_of(world)]
     assert times == [5, 2]
+
+
+def test_a_row_whose_route_takes_long_is_published_when_it_is_found():
+    world = World()
+    world.engine.clock.monotonic_ns = count(0, 1_000_000).__next__
+    steps: list[str] = []
+
+    def resolve(key: str, _raw: bytes | None) -> Generator[None, None, list[Any]]:
+        for _ in range(5):
+            steps.append(key)
+            yield
+        return [world.stream]
+
+    cache = world.engine.route_cache("e", resolve, True)
+    one = Publisher(world.engine.publishing, lambda name: cache)
+    rows = encoded({"body": ["1", "2"], "routing_key": ["a", "b"]})
+    at, calls = 0, 0
+    while at < 2:
+        at = one.publish(rows, at, 2)
+        calls += 1
+    world.sync()
+    assert calls > 5
+    assert steps == ["a"] * 5 + ["b"] * 5
+    assert (one.accepted, world.stream.end) == (2, 2)
+
+
+class Ticking:
+    """A clock of which each reading takes more than a slice."""
+
+    readings = 0
+
+    def __call__(self) -> int:
+        self.readings += 1
+        return self.readings * 2_000_000
+
+
+def rows_a_slice(queues: int, rows: int = 200, body: str = "a") -> list[int]:
+    """How many rows each slice has, if a slice is over when the clock is read a second time."""
+    world = World()
+    every = [world.engine.queue(number, f"q{number}", False) for number in range(queues)]
+    one = publisher(world, *every)
+    table = encoded({"body": [body] * rows})
+    world.engine.clock.monotonic_ns = Ticking()
+    found = []
+    at = 0
+    while at < rows:
+        end = one.publish(table, at, rows)
+        assert end > at
+        found.append(end - at)
+        at = end
+    assert all(queue.ready_count == rows for queue in every)
+    return found
+
+
+def test_a_slice_ends_by_the_work_that_rows_are():
+    """Each queue that a row goes to is work, and its body is, too."""
+    few, more, many = (max(rows_a_slice(queues)) for queues in (1, 30, 1000))
+    assert 8 <= few < 30
+    assert more < few
+    assert many == 2
+    assert max(rows_a_slice(1, rows=10, body="x" * 900_000)) == 2
+
+
+def test_filters_of_a_row_are_work():
+    world = World()
+    filters = [
+        (Selector(program(f"body_{number} LIKE 'a%b%{number}'").code), world.stream)
+        for number in range(200)
+    ]
+    cache = world.engine.route_cache(
+        "e", lambda key, raw: world.engine.conditional_route([], filters), True
+    )
+    one = Publisher(world.engine.publishing, lambda name: cache)
+    headers = [[(f"body_{number}", "ab") for number in range(200)]] * 10
+    rows = encoded({"body": ["a"] * 10, "headers": headers}, {"headers": HEADERS_TYPE})
+    world.engine.clock.monotonic_ns = Ticking()
+    assert one.publish(rows, 0, 10) == 2
+    assert one.publish(rows, 2, 10) == 4
+
+
+def test_without_a_clock_all_rows_are_published_in_one_go():
+    world = World()
+    rows = encoded({"body": ["a"] * 1000})
+    assert publisher(world, world.stream).publish(rows, 0, 1000) == 1000
+
+
+def test_what_rows_take_is_counted_for_each_queue():
+    world = World()
+    queues = [world.engine.queue(number, f"q{number}", False) for number in range(10)]
+    rows = encoded({"body": ["x" * 1000] * 5, "routing_key": ["k", "k", "k", "k", "lost"]})
+    one = publisher(world, queues[0])
+    one.publish(rows, 0, 5)
+    assert 4 * 1000 < one.stored_bytes < 4 * 1200
+    # One record for all queues, an entry in each; a stream has a record of its own.
+    every = publisher(world, *queues)
+    every.publish(rows, 0, 5)
+    assert one.stored_bytes < every.stored_bytes < 2 * one.stored_bytes
+    both = publisher(world, queues[0], world.stream, producer=b"p", sequence=0)
+    both.publish(rows, 0, 5)
+    assert 2 * 4 * 1000 < both.stored_bytes < 2 * 4 * 1200
+    again = publisher(world, queues[0], world.stream, producer=b"p", sequence=0)
+    again.publish(rows, 0, 5)
+    assert (again.duplicates, again.stored_bytes) == (4, 0)

@@ -45,7 +45,7 @@ static void decode(const uint8_t *p, size_t n) {
 }
 
 /* A program, asked about the properties that came before it. */
-static void run(const uint8_t *p, size_t n, const uint8_t *properties, size_t properties_len) {
+static void run_all(const uint8_t *p, size_t n, const uint8_t *properties, size_t properties_len) {
     static const uint8_t names[] = "\1e\1k";
     int failed;
     uint64_t work;
@@ -64,7 +64,7 @@ int main(void) {
         if (fread(input, 1, head[1], stdin) != head[1]) return 2;
         if (head[0] == PROPERTIES) walk(input, head[1]);
         if (head[0] == VALUE) decode(input, head[1]);
-        if (head[0] == PROGRAM) run(input, head[1], properties, properties_len);
+        if (head[0] == PROGRAM) run_all(input, head[1], properties, properties_len);
         if (head[0] == BYTES) {
             seen += hash_hidden(input, head[1]) + hash_key(input, head[1]);
             if (has_crc_instruction()) seen += crc_by_instruction(0, input, head[1]);

@@ -47,7 +47,9 @@ def test_a_value_as_json(value, meant):
         (b"D\2\x80\0\0\0", "-21474836.48"),
         (b"D\x0a\x7f\xff\xff\xff", "0.2147483647"),
         (b"D\x0d\x7f\xff\xff\xff", "0.0002147483647"),
-        (b"D\xff\0\0\0\1", f"0.{'0' * 254}1"),
+        (b"D\x14\0\0\0\1", f"0.{'0' * 19}1"),
+        (b"D\x15\x80\0\0\0", "-2147483648e-21"),
+        (b"D\xff\0\0\0\1", "1e-255"),
         (b"T" + struct.pack(">Q", 253402300800), "253402300800"),
         (b"T" + bytes(8), "1970-01-01T00:00:00Z"),
         (b"d" + struct.pack(">d", 1), "1.0"),
@@ -56,6 +58,26 @@ def test_a_value_as_json(value, meant):
 )
 def test_a_value_as_text(value, text):
     assert text_of(value) == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(value for value, _ in VALUES),
+        *(b"D%c\x80\0\0\0" % scale for scale in range(256)),
+        b"f" + struct.pack(">f", -1.17549435e-38),
+        b"d" + struct.pack(">d", -2.2250738585072014e-308),
+        b"t\0",
+        longstr("\0" * 100),
+        longstr(b"\xff" * 100),
+        longstr(""),
+        b"F" + table(**{"": b"V"}),
+    ],
+)
+def test_a_small_value_does_not_become_a_large_text(value: bytes):
+    """Memory for tables is counted by this bound."""
+    many = array(*[value] * 1000)
+    assert len(text_of(many)) <= 6 * len(many)
 
 
 def test_broken_utf8_is_replaced_as_in_python():

@@ -15,6 +15,7 @@ cdef class Assembly:
     cdef bytes properties               # None: the content header is next
     cdef bytearray body
     cdef uint64_t left
+    cdef uint64_t kept                  # of its connection's `content_bytes`
     cdef bint take(self, uint8_t kind, const uint8_t *payload, uint32_t size,
                    uint64_t message_bytes_max) except -1
     cdef int take_header(self, uint8_t kind, const uint8_t *payload, uint32_t size,

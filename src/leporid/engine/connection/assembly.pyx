@@ -9,7 +9,10 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.wire.codec cimport load16, load64
 
-from leporid.amqp.errors import PreconditionFailed, SyntaxFault, UnexpectedFrame
+from leporid.amqp.errors import FrameError, PreconditionFailed, SyntaxFault, UnexpectedFrame
+
+
+SNIPPET_BYTES = 16
 
 
 cdef class Assembly:
@@ -68,3 +71,25 @@ def basic_fault(method, fault):
     """The fault, with class basic and that method as its cause."""
     fault.class_id, fault.method_id = 60, method
     return fault
+
+
+def undecodable(arguments):
+    """The fault for arguments that do not parse; its text is RabbitMQ's, with an Erlang binary."""
+    if arguments and all(32 <= octet < 127 for octet in arguments):
+        shown = f'"{arguments.decode()}"'
+    else:
+        shown = ",".join(map(str, arguments))
+    return FrameError(f"cannot decode <<{shown}>>",
+                      logged=f"cannot decode {len(arguments)} octets")
+
+
+def quoting(fault, kind, payload, wrong, told=None):
+    """A fault with the beginning of a frame in its text, and the frame's length in the log."""
+    return fault(f"type {kind}, {snippet(payload)}{told or wrong}",
+                 logged=f"type {kind}, {len(payload)} octets{wrong}")
+
+
+def snippet(payload):
+    """The first bytes of a frame in the words of RabbitMQ's faults."""
+    shown = ",".join(map(str, payload[:SNIPPET_BYTES]))
+    return f"{'all' if len(payload) <= SNIPPET_BYTES else 'first 16'} octets = <<{shown}>>"

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef class Channel  # before the modules that know it, too
 
+from leporid.engine.bounds.accounts cimport Account
 from leporid.engine.connection.assembly cimport Assembly
 from leporid.engine.connection.confirms cimport Confirms
 from leporid.engine.connection.connections cimport Connections
@@ -16,7 +17,7 @@ from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.routing.route cimport Route
-from leporid.engine.routing.route_cache cimport LastRoute
+from leporid.engine.routing.route_cache cimport LastRoute, Resolution
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message
 
@@ -25,11 +26,13 @@ cdef enum:
     SETTLE_DROP = 1
     SETTLE_REQUEUE = 2              # this and the next requeue: the consumer returned the message,
     SETTLE_FAIL = 3                 # or failed with it (RabbitMQ: basic.reject, a closed channel)
+    UNROUTED = 1                    # a publish that is to be handled once more
 
 cdef class Channel:
     cdef readonly uint16_t number
     cdef readonly bint closing      # channel.close was sent: all but close and close-ok is ignored
-    cdef readonly bint closed
+    cdef readonly bint closed       # nothing is delivered or confirmed any more
+    cdef bint ending                # what it has goes back, or is back
     cdef readonly bint confirming
     cdef readonly bint transactional
     cdef public uint32_t prefetch_count
@@ -43,8 +46,11 @@ cdef class Channel:
     cdef Logs logs
     cdef Output out
     cdef LastRoute last
+    cdef Resolution resolution      # of the publish that is UNROUTED; None: there is none
+    cdef bytes intercepted          # its properties, if there is an interceptor
     cdef object session
-    cdef list consumers
+    cdef Account account            # of the connection
+    cdef dict consumers             # as keys, in order of arrival
     cdef uint64_t delivery_tag
     cdef UnackedDeliveries unacked
     cdef Confirms confirms
@@ -58,22 +64,26 @@ cdef class Channel:
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
     cdef LateAcks late_acks
     cdef Assembly assembly          # the message that is being assembled; None: there is none
+    cdef object body                # bytes of the message that is published; None: of the input
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
+    cdef int intercept(self, Message *message) except -1
+    cdef int charge_tx(self, size_t entries, uint64_t size) except -1
+    cdef int forget_tx(self) except -1
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1
+    cdef int await_route(self) except -1
+    cdef Route resumed_route(self, const Message *message)
     cdef Route copies_route(self, const Message *message, list keys, bytes properties)
+    cdef int check_exchange(self, const uint8_t *names) except -1
     cdef int find_routes(self, const Message *message) except -1
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
                     uint8_t flags) except -1
     cdef int return_message(self, const Message *message) except -1
     cdef bint confirm(self) except -1
-    cdef int forget_consumers(self) except -1
-    cdef int shut(self) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int take_back(self, size_t at) except -1
     cdef int requeue_upto(self, ssize_t upto, int how) except -1
-    cdef int requeue_unsettled(self, int how) except -1
     cdef int refuse_streams(self, ssize_t upto) except -1
     cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1
     cdef int settle_at(self, size_t at, int how) except -1

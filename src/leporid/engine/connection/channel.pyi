@@ -1,8 +1,10 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of channel.pyx."""
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from leporid.engine.bounds.accounts import Account
 from leporid.engine.connection.connections import Connections
 from leporid.engine.connection.consumer import Consumer
 from leporid.engine.connection.credit import ChannelCredit, Credit
@@ -24,7 +26,12 @@ class Channel:
     """For consumers made from now on; 0: no limit."""
 
     def __init__(
-        self, connections: Connections, out: Output, number: int, session: object
+        self,
+        connections: Connections,
+        out: Output,
+        number: int,
+        session: object,
+        account: Account,
     ) -> None: ...
     @property
     def number(self) -> int: ...
@@ -33,7 +40,9 @@ class Channel:
         """channel.close was sent: all but close and close-ok is ignored."""
 
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Nothing is delivered or confirmed any more."""
+
     @property
     def confirming(self) -> bool: ...
     @property
@@ -93,6 +102,12 @@ class Channel:
 
     def cancel(self, consumer: _Consumer) -> None:
         """End a consumer; its unsettled deliveries stay with the channel."""
+
+    def mute(self) -> None:
+        """Close: from now on nothing is delivered here, and nothing confirmed."""
+
+    def end(self) -> Iterator[None]:
+        """Close, in steps: end the consumers and requeue every unsettled delivery."""
 
     def drop_unsettled(self, consumer: _Consumer) -> None:
         """Forget the unsettled deliveries of a stream consumer; settling them later is no fault."""

@@ -15,12 +15,14 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_DECREF
 
+from leporid.engine.bounds.accounts cimport Account
 from leporid.engine.connection.confirms cimport Confirms, Pending
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.connection.credit cimport ChannelCredit, Credit
 from leporid.engine.connection.group_retries cimport GroupRetries
 from leporid.engine.connection.judged_stream_consumer cimport stream_consumer
+from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
 from leporid.engine.connection.output cimport Output
 from leporid.engine.connection.stream_consumer cimport StreamConsumer
 from leporid.engine.connection.timeouts cimport timeout_of
@@ -28,7 +30,7 @@ from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries, Unac
 from leporid.engine.internal.delays cimport postponed
 from leporid.engine.log.facts cimport append_commit, flush_settles
 from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log
-from leporid.engine.log.logs cimport Logs
+from leporid.engine.log.logs cimport Logs, segment_of
 from leporid.engine.queue.dead_lettering cimport DeadLettering
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.index cimport DELIVERIES_MAX, UNACKED, Slot
@@ -36,7 +38,7 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport (
     Route, all_queues, make_route, reserve, without_duplicates,
 )
-from leporid.engine.routing.route_cache cimport LastRoute
+from leporid.engine.routing.route_cache cimport LastRoute, resolution_of_keys, resolved_now
 from leporid.engine.selecting.filtered_consumers cimport selection_of
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.choice cimport Choice
@@ -63,13 +65,17 @@ cdef extern from *:
 cdef enum:
     # Kept in memory until commit, and then one segment of the log, whose offsets have 32 bits.
     TX_BYTES_MAX = 512 * 1024 * 1024
+    # What a transaction takes for a publish or a settle beside the bytes of the message.
+    TX_ENTRY_BYTES = 400
+    # Deliveries that a channel which closes gives back between two readings of the clock.
+    SETTLES_A_STEP = 32
 
 
 cdef class Channel:
     """One channel of a connection; made by `Connection.open_channel`."""
 
     def __cinit__(self, Connections connections not None, Output out not None, uint16_t number,
-                  session):
+                  session, Account account not None):
         self.out = out
         self.connections = connections
         self.publishing = connections.publishing
@@ -78,7 +84,8 @@ cdef class Channel:
         self.last = LastRoute()
         self.number = number
         self.session = session
-        self.consumers = []
+        self.account = account
+        self.consumers = {}
         self.tx_publishes = []
         self.tx_settles = []
         self.tx_letters = []
@@ -122,7 +129,7 @@ cdef class Channel:
         if filter is not None:
             consumer.filter = filter
             selection_of(queue, self.connections.searches)
-        self.consumers.append(consumer)
+        self.consumers[consumer] = None
         queue.attach(consumer)
         if not no_ack:
             self.connections.timeouts.watch(
@@ -150,7 +157,7 @@ cdef class Channel:
         reader.choice = choice
         reader.credit = credit
         reader.start(offset)
-        self.consumers.append(reader)
+        self.consumers[reader] = None
         stream.attach(reader)
         return reader
 
@@ -162,33 +169,34 @@ cdef class Channel:
         cdef Consumer consumer = Consumer(self, retries, tag, False, 0, 0)
         consumer.timeout_ms = 0
         consumer.credit = credit
-        self.consumers.append(consumer)
+        self.consumers[consumer] = None
         retries.attach(consumer)
         return consumer
 
     def cancel(self, Consumer consumer not None):
         """End a consumer; its unsettled deliveries stay with the channel."""
-        if consumer.active:
-            consumer.active = False
-            consumer.queue.detach(consumer)
-            self.consumers.remove(consumer)
-            forget(self, consumer)
+        if self.consumers.pop(consumer, self) is None:
+            end_consumer(self, consumer)
 
     def get(self, Queue queue not None, bint no_ack):
         """Write basic.get-ok and the next message; returns False if the queue is empty."""
         cdef uint64_t seq
         cdef Slot *slot
+        cdef Record *record
         self.queues.work()
         slot = queue.pop(&seq)
         if slot == NULL:
             return False
+        record = self.logs.record(slot.position)
+        if record.body_len > BODY_COPIED_MAX:
+            self.out.source = segment_of(self.logs, slot.position)
         self.delivery_tag += 1
         self.queues.got += 1
         if slot.deliveries:
             self.queues.redelivered += 1
         self.out.write_got(self.number, self.delivery_tag, slot.deliveries > 0,
-                           <uint32_t> queue.ready_count, self.logs.record(slot.position),
-                           queue.counted, slot.deliveries & DELIVERIES_MAX)
+                           <uint32_t> queue.ready_count, record, queue.counted,
+                           slot.deliveries & DELIVERIES_MAX)
         if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
         if no_ack:
@@ -205,7 +213,7 @@ cdef class Channel:
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:
         """Settle by basic.ack, basic.reject or basic.nack (an extension of RabbitMQ)."""
         cdef ssize_t upto
-        cdef size_t at
+        cdef size_t at, entries
         if multiple and tag == 0:
             upto = <ssize_t> self.unacked.end - 1
         else:
@@ -216,6 +224,9 @@ cdef class Channel:
                 if not multiple:
                     return 0
                 upto = self.unacked.upto(tag)
+        if self.transactional:
+            entries = upto + 1 - <ssize_t> self.unacked.start if multiple else 1
+            self.charge_tx(entries, entries * TX_ENTRY_BYTES)
         if how >= SETTLE_REQUEUE:
             self.keep_rejected(self.unacked.start if multiple else upto, upto)
         if multiple and how >= SETTLE_REQUEUE and not self.transactional:
@@ -297,20 +308,6 @@ cdef class Channel:
                 self.settle_entry(kept[1], kept[2], consumer, SETTLE_REQUEUE)
             else:
                 self.tx_settles.append(kept)
-
-    cdef int requeue_unsettled(self, int how) except -1:
-        """The channel closes: settle all its deliveries by `how`, at once even in a transaction."""
-        cdef size_t at
-        cdef bint transactional = self.transactional
-        self.transactional = False
-        self.unacked.walks += 1
-        for at in range(self.unacked.start, self.unacked.end):
-            if self.unacked.entries[at].queue != NULL:
-                self.settle_at(at, how)
-        self.unacked.walks -= 1
-        self.unacked.trim()
-        self.transactional = transactional
-        return 0
 
     cdef int refuse_streams(self, ssize_t upto) except -1:
         """Raise a fault if one of these deliveries is a stream's, which has no redelivery."""
@@ -394,7 +391,10 @@ cdef class Channel:
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1:
-        """One basic.publish, complete.
+        """One basic.publish, complete; returns UNROUTED if its route takes longer than the slice.
+
+        Then it is to be called with the same message again, in a later slice, and nothing else of
+        the channel is handled until then.
 
         `method` is its payload from the exchange's length on: exchange, routing key, bits.
         Checks come in RabbitMQ's order: exchange, permission, properties, routing.
@@ -407,8 +407,7 @@ cdef class Channel:
         cdef uint64_t ttl_ms = 0
         cdef list keys = None  # routing keys with those of CC and BCC; None: neither is there
         # Each keeps the bytes alive that the message points to from there on.
-        cdef bytes intercepted, changed, copied
-        cdef bytes before
+        cdef bytes changed, copied, before
         if walk_properties(properties, properties_len, &props):
             raise SyntaxFault("malformed content header: properties or headers do not parse")
         if bits[0] & IMMEDIATE_BIT:
@@ -418,16 +417,17 @@ cdef class Channel:
         message.body, message.body_len = body, body_len
         self.deepest = 0
         if self.publishing.interceptor is not None:
-            intercepted = self.publishing.interceptor.intercept(
-                properties, properties_len, self.logs.clock.wall_ms)
-            set_properties(&message, intercepted)
+            self.intercept(&message)
         if not self.last.is_to(&message):
             self.find_routes(&message)
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             later = postponed(self.last.routes, &props, self.logs.clock.wall_ms)
         # A delayed message is routed when it is due: only then may an exchange remember or draw.
-        if later is None:
-            route = self.last.route_of(&message)
+        if later is None and not props.marks & (HAS_CC | HAS_BCC):
+            route = (self.last.route_of(&message) if self.resolution is None
+                     else self.resumed_route(&message))
+            if route is None:
+                return self.await_route()
         if props.user_id != NULL and user_id:
             check_user_id(&props, user_id)
         if props.reply_to != NULL and props.reply_to_len == len(REPLY_TO) and not memcmp(
@@ -440,32 +440,88 @@ cdef class Channel:
         if props.marks & (HAS_CC | HAS_BCC):
             before = properties_bytes(&message)
             copied, keys = copies_of(before)
-            if keys and later is None:
-                route = self.copies_route(&message, keys, copied)
-                route.with_bcc = before
             if later is None:  # a delayed message needs BCC when it is due
+                route = self.copies_route(&message, keys, copied)
+                if route is None:
+                    return self.await_route()
+                if keys:
+                    route.with_bcc = before
                 set_properties(&message, copied)
         if later is not None:
             self.last.routes.check(key + 1, key[0], keys or [])
             route = later
         if self.transactional:
-            self.tx_bytes += message.names_len + message.properties_len + body_len
-            if self.tx_bytes > TX_BYTES_MAX:
-                raise ResourceError(f"a transaction may publish {TX_BYTES_MAX} bytes")
+            self.charge_tx(
+                1, TX_ENTRY_BYTES + message.names_len + message.properties_len + body_len)
             self.tx_publishes.append((
                 route, names_bytes(&message), properties_bytes(&message), body_bytes(&message),
                 bits[0] & MANDATORY_BIT))
             return 0
         return self.accept(route, &message, &props, bits[0] & MANDATORY_BIT, 0)
 
-    cdef Route copies_route(self, const Message *message, list keys, bytes properties):
-        """The route of a message to its routing key and the keys of its CC and BCC."""
-        cdef Route route
-        keys = [routing_key(message), *keys]
-        route = make_route(self.session.copies(
-            self.last.routes, self.last.routes.name, keys, properties))
-        route.keys = keys
+    cdef int intercept(self, Message *message) except -1:
+        """Add what the configuration says to a message's properties, once."""
+        if self.resolution is None:
+            self.intercepted = self.publishing.interceptor.intercept(
+                message.properties, message.properties_len, self.logs.clock.wall_ms)
+        set_properties(message, self.intercepted)
+        return 0
+
+    cdef int charge_tx(self, size_t entries, uint64_t size) except -1:
+        """Count what the transaction at hand keeps until its end."""
+        cdef Account refusing
+        cdef uint64_t most = self.connections.transaction_entries_max
+        if len(self.tx_publishes) + len(self.tx_settles) + entries > most:
+            raise PreconditionFailed(
+                f"a transaction may have {most} publishes and settles "
+                "(limits.transaction_entries_max); commit more often")
+        if self.tx_bytes + size > TX_BYTES_MAX:
+            raise ResourceError(f"a transaction may keep {TX_BYTES_MAX} bytes")
+        refusing = self.account.over(size)
+        if refusing is not None:
+            raise ResourceError(f"transaction: {refusing.text(size)}")
+        self.account.add(size)
+        self.tx_bytes += size
+        return 0
+
+    cdef int forget_tx(self) except -1:
+        """The transaction at hand has ended."""
+        self.account.release(self.tx_bytes)
+        self.tx_publishes, self.tx_bytes = [], 0
+        return 0
+
+    cdef int await_route(self) except -1:
+        """The slice was over before the route of a message was found: keep what is left to do."""
+        if self.resolution is None:
+            self.resolution = self.last.routes.take_unfinished()
+        return UNROUTED
+
+    cdef Route resumed_route(self, const Message *message):
+        """The route of a message that was UNROUTED; None: it still is."""
+        cdef Route route = self.resolution.go_on(message)
+        if route is not None:
+            self.resolution = None
+            self.last.keep(route)
         return route
+
+    cdef Route copies_route(self, const Message *message, list keys, bytes properties):
+        """The route of a message to its routing key and the keys of its CC and BCC; None as above.
+        """
+        if self.resolution is None and not keys:
+            return self.last.route_of(message)
+        if self.resolution is None:
+            keys = [routing_key(message), *keys]
+            self.resolution = resolution_of_keys(self.last.routes, keys, self.session.copies(
+                self.last.routes, self.last.routes.name, keys, properties))
+        return self.resumed_route(message)
+
+    cdef int check_exchange(self, const uint8_t *names) except -1:
+        """Raise a fault unless there is an exchange that messages with these names may go to."""
+        cdef Message message
+        message.names = names
+        if not self.last.is_to(&message):
+            self.find_routes(&message)
+        return 0
 
     cdef int find_routes(self, const Message *message) except -1:
         """Find the route cache of a message's exchange, which is not that of the last message."""
@@ -474,7 +530,7 @@ cdef class Channel:
         except UnicodeDecodeError:
             raise SyntaxFault("the exchange's name is not valid UTF-8") from None
         self.last.routes = self.session.route_cache(name)
-        self.last.route = None
+        self.last.route = self.resolution = None
         return 0
 
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
@@ -503,6 +559,8 @@ cdef class Channel:
         cdef bytes head = b"\x00\x3c\x00\x32\x01\x38\x08NO_ROUTE" + names_bytes(message)
         self.queues.returned += 1
         self.out.write_method(self.number, <const uint8_t *> PyBytes_AS_STRING(head), len(head))
+        if message.body_len > BODY_COPIED_MAX:
+            self.out.source = self.body
         return self.out.write_content(self.number, message.properties, message.properties_len,
                                       message.body, message.body_len)
 
@@ -550,7 +608,8 @@ cdef class Channel:
         acks, others = [], []
         for settle in self.tx_settles:
             (acks if is_fact(settle) else others).append(settle)
-        self.tx_publishes, self.tx_settles, self.tx_bytes = [], [], 0
+        self.forget_tx()
+        self.tx_settles = []
         try:
             durable = self.append_all(publishes, acks)
         finally:
@@ -606,7 +665,11 @@ cdef class Channel:
         for route, names, properties, body, mandatory in publishes:
             message = message_of(names, properties, body)
             walk_properties(message.properties, message.properties_len, &props)
-            self.accept(route, &message, &props, mandatory, FLAG_IN_TX)
+            self.body = body
+            try:
+                self.accept(route, &message, &props, mandatory, FLAG_IN_TX)
+            finally:
+                self.body = None
         for _, queue, seq, consumer, _, _ in acks:
             self.settle_entry(queue, seq, consumer, SETTLE_ACK)
         if durable:
@@ -649,7 +712,8 @@ cdef class Channel:
         if keys is None:
             keys = [names[split + 1:].decode("utf-8", "surrogateescape")]
         try:
-            return make_route(self.session.copies(None, exchange, keys, properties))
+            return make_route(resolved_now(
+                self.session.copies(None, exchange, keys, properties)))
         except Fault:
             # The exchange was deleted: the message goes where it was routed when it came.
             return make_route([queue for queue in all_queues(route)
@@ -659,7 +723,7 @@ cdef class Channel:
         """tx.rollback: forget publishes; deliveries that were settled are unsettled again."""
         cdef size_t at
         cdef UnackedDelivery taken
-        self.tx_publishes, self.tx_bytes = [], 0
+        self.forget_tx()
         settles, self.tx_settles = self.tx_settles, []
         if not settles:
             return
@@ -678,28 +742,45 @@ cdef class Channel:
 
     # ------------------------------------------------------------- closing
 
-    cdef int forget_consumers(self) except -1:
-        cdef Consumer consumer
-        for consumer in self.consumers:
-            consumer.active = False
-            consumer.queue.detach(consumer)
-            forget(self, consumer)
-        self.consumers = []
-        return 0
-
-    cdef int shut(self) except -1:
-        """Close: end the consumers and requeue every unsettled delivery."""
+    def mute(self):
+        """Close: from now on nothing is delivered here, and nothing confirmed."""
         if self.closed:
-            return 0
-        self.connections.timeouts.forget(self)
-        self.forget_consumers()
-        self.rollback()
-        self.transactional = False
-        self.requeue_unsettled(SETTLE_FAIL)
-        self.assembly = None
+            return
         self.closed = True
+        self.connections.timeouts.forget(self)
+        self.assembly = self.resolution = None
         self.last = None
-        return 0
+        self.forget_tx()
+
+    def end(self):
+        """Close, in steps: end the consumers and requeue every unsettled delivery."""
+        cdef size_t at
+        cdef uint32_t settled = 0
+        self.mute()
+        if self.ending:
+            return
+        self.ending = True
+        while self.consumers:
+            end_consumer(self, self.consumers.popitem()[0])
+            yield
+        self.transactional = False
+        settles, self.tx_settles = self.tx_settles, []
+        for _, queue, seq, consumer, _, _ in settles:
+            self.settle_entry(queue, seq, consumer, SETTLE_FAIL)
+            settled += 1
+            if settled % SETTLES_A_STEP == 0:
+                yield
+        self.unacked.walks += 1
+        at = self.unacked.start
+        while at < self.unacked.end:
+            if self.unacked.entries[at].queue != NULL:
+                self.settle_at(at, SETTLE_FAIL)
+                settled += 1
+                if settled % SETTLES_A_STEP == 0:
+                    yield
+            at += 1
+        self.unacked.walks -= 1
+        self.unacked.trim()
 
 
 cdef int check_user_id(const Props *props, bytes user_id) except -1:
@@ -714,8 +795,10 @@ cdef int check_user_id(const Props *props, bytes user_id) except -1:
         f"'{user_id.decode('utf-8', 'replace')}'")
 
 
-cdef int forget(Channel channel, Consumer consumer) except -1:
-    """Remove a consumer that has ended from all lists of waiting consumers."""
+cdef int end_consumer(Channel channel, Consumer consumer) except -1:
+    """Take a consumer off its queue, and out of all lists of waiting consumers."""
+    consumer.active = False
+    consumer.queue.detach(consumer)
     channel.out.stalled.pop(consumer, None)
     if consumer.credit is not None:
         consumer.credit.forget(consumer)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from leporid.amqp.errors import Fault
+from leporid.engine.bounds.accounts import Account
 from leporid.engine.connection.channel import Channel
 from leporid.engine.connection.connections import Connections
 from leporid.engine.connection.output import Output
@@ -12,7 +13,6 @@ from leporid.engine.routing.route_cache import RouteCache
 
 PROTOCOL_HEADERS: Final[tuple[bytes, ...]]
 OWN_HEADER: Final[bytes]
-SNIPPET_BYTES: Final[int]
 
 class _Session(Protocol):
     """The control plane's side of a connection, as the engine calls it.
@@ -37,6 +37,8 @@ class Connection:
     """One peer; the server calls `read_view`, `received`, `output.outgoing` and `sent`."""
 
     session: _Session
+    account: Account
+    """What it makes the broker keep; set before the first channel is opened."""
     user_id: bytes
     """What the property user_id must be; empty: anything."""
     last_received_ms: int
@@ -54,8 +56,19 @@ class Connection:
     def published(self) -> bool:
         """It has published at least once."""
 
+    received_max: int
+    """With more bytes than these received, the connection ends; 0: any number may come."""
+
     @property
     def received_bytes(self) -> int: ...
+    @property
+    def content_count(self) -> int:
+        """Messages whose frames have not all come."""
+
+    @property
+    def content_bytes(self) -> int:
+        """What is kept of them."""
+
     @property
     def reading(self) -> bool:
         """Whether the server should read from this peer now."""
@@ -108,8 +121,17 @@ class Connection:
     def refuse_channel(self, number: int) -> None:
         """channel.close was sent: close the channel, and ignore its frames until close-ok."""
 
+    def mute(self) -> None:
+        """connection.close was sent or received: handle class 10 only, deliver nothing more."""
+
     def shut(self) -> None:
-        """connection.close was sent or received: close all channels."""
+        """connection.close was sent or received: close all channels, too."""
+
+    def begin_work(self) -> None:
+        """Handle no input until `end_work`: a job that a method has caused is under way."""
+
+    def end_work(self) -> None:
+        """The job has ended."""
 
     def await_eof(self) -> None:
         """Both sides have closed the connection, and the peer is to close the socket."""
@@ -119,9 +141,3 @@ class Connection:
 
     def lost(self) -> None:
         """The socket was closed."""
-
-def snippet(payload: bytes) -> str:
-    """The first bytes of a frame in the words of RabbitMQ's faults."""
-
-def undecodable(arguments: bytes) -> str:
-    """The text of a fault for arguments that do not parse, as in RabbitMQ."""

@@ -14,6 +14,8 @@ from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
 
+from leporid.engine.bounds.accounts cimport Account
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.connection.assembly cimport (
     BASIC_PUBLISH_METHOD, FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, Assembly,
 )
@@ -21,11 +23,11 @@ from leporid.engine.connection.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_FAIL, SETTLE_REQUEUE, Channel,
 )
 from leporid.engine.connection.connections cimport Connections
-from leporid.engine.connection.output cimport OUTPUT_LOW_BYTES, Output
+from leporid.engine.connection.output cimport OUTPUT_LOW_BYTES, Output, pending
 from leporid.engine.wire.codec cimport load16, load32, load64
 
-from leporid.amqp.errors import Fault, FrameError, UnexpectedFrame
-from leporid.engine.connection.assembly import basic_fault
+from leporid.amqp.errors import Fault, FrameError, ResourceError, UnexpectedFrame
+from leporid.engine.connection.assembly import basic_fault, quoting, undecodable
 
 cdef enum:
     FRAME_END = 0xce
@@ -47,11 +49,13 @@ cdef enum:
     OUTPUT_STOP_CLOSED_BYTES = 4096
     # No connection.close or close-ok is longer: class, method, code, text, class, method.
     CLOSE_SIZE_MAX = 2 + 2 + 2 + 256 + 2 + 2
+    # Of the clock's units: a read of the socket, and a method that Python handles.
+    UNITS_A_READ = 8
+    UNITS_A_METHOD = 32
     WAIT = 2                        # for more input, or until what holds it is over
 
 PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
 OWN_HEADER = b"AMQP\x00\x00\x09\x01"
-SNIPPET_BYTES = 16
 
 
 cdef class Connection:
@@ -63,6 +67,7 @@ cdef class Connection:
         self.logs = connections.logs
         self.output = Output(connections, self)
         self.session = session
+        self.account = Account("the connection")
         self.channels = {}
         self.held_frames = []
         self.user_id = b""
@@ -79,13 +84,13 @@ cdef class Connection:
     @property
     def reading(self):
         """Whether the server should read from this peer now."""
-        if self.held or self.paused or self.finished or self.is_lost:
+        if self.held or self.paused or self.jobs or self.finished or self.is_lost:
             return False
         if self.connections.publishers_blocked and self.published and not self.closing:
             return False
         if self.awaits_eof:
-            return self.output.out_end - self.output.out_start < OUTPUT_STOP_CLOSED_BYTES
-        return self.output.out_end - self.output.out_start < OUTPUT_STOP_BYTES
+            return pending(self.output) < OUTPUT_STOP_CLOSED_BYTES
+        return pending(self.output) < OUTPUT_STOP_BYTES
 
     def read_view(self):
         """Where to read to, at most one turn's bytes; `received` must be called next."""
@@ -108,7 +113,14 @@ cdef class Connection:
         self.connections.received_bytes += count
         if count:
             self.last_received_ms = self.connections.clock.now_ms
+        self.connections.clock.units += UNITS_A_READ
+        self.connections.clock.begin_slice()
         self.handle(self.connections.inbox, self.lead + count)
+        if self.received_max and self.received_bytes > self.received_max and not self.paused:
+            # Not before what came is handled: it may be what takes the limit away.
+            self.session.on_fault(0, FrameError(
+                f"more than {self.received_max} bytes were received before the login"))
+            self.finish()
 
     def feed(self, bytes data):
         """Handle bytes of any length that were not read to `read_view`."""
@@ -185,10 +197,15 @@ cdef class Connection:
         cdef Channel channel
         if not self.greeted and not self.greet(p, n):
             return True
+        if (self.unrouted is not None and not (self.held or self.jobs)
+                and self.go_on_with_unrouted() == WAIT):
+            return True
         while n - self.at >= 7:
-            if self.held or self.finished or self.broken:
+            if self.held or self.jobs or self.finished or self.broken:
                 return True
-            if self.output.out_end - self.output.out_start > OUTPUT_STOP_BYTES:
+            if spend(self.connections.clock, 1):
+                return self.pause()
+            if pending(self.output) > OUTPUT_STOP_BYTES:
                 self.paused = True
                 return True
             frame = p + self.at
@@ -198,11 +215,9 @@ cdef class Connection:
             # The payload alone may have `frame_max` octets: some clients (AMQPStorm, rabbitpy) read
             # it as the payload's limit, and RabbitMQ accepts that.
             if size > self.output.frame_max:
-                self.last_channel = None
-                self.at = n
-                raise FrameError(
-                    f"type {kind}, all octets = <<>>: "
-                    f"{{frame_too_large,{size},{self.output.frame_max - 8}}}")
+                self.lose_track(n)
+                raise FrameError(f"type {kind}, all octets = <<>>: "
+                                 f"{{frame_too_large,{size},{self.output.frame_max - 8}}}")
             if n - self.at < size + 8:
                 if self.closing and size > CLOSE_SIZE_MAX:
                     self.skip = size + 8 - (n - self.at)
@@ -210,11 +225,9 @@ cdef class Connection:
                 return True
             payload = frame + 7
             if payload[size] != FRAME_END:
-                self.last_channel = None
-                self.at = n
-                raise FrameError(
-                    f"type {kind}, {snippet(payload[:size])}: "
-                    f"{{invalid_frame_end_marker,{payload[size]}}}")
+                self.lose_track(n)
+                raise quoting(FrameError, kind, payload[:size], ": invalid_frame_end_marker",
+                              f": {{invalid_frame_end_marker,{payload[size]}}}")
             channel = self.channel_of(number) if number else None
             if channel is None:
                 self.last_channel = None
@@ -225,7 +238,7 @@ cdef class Connection:
                 self.at += size + 8
                 if number:
                     self.last_channel = None
-                    raise UnexpectedFrame(f"type {kind}, {snippet(payload[:size])}")
+                    raise quoting(UnexpectedFrame, kind, payload[:size], "")
             elif kind == FRAME_HEADER or kind == FRAME_BODY:
                 self.at += size + 8
                 if self.closing or (channel is not None and channel.closing):
@@ -233,12 +246,18 @@ cdef class Connection:
                 if channel is None:
                     self.session.on_content(number, kind)
                     continue
-                self.assemble(channel, kind, payload, size)
+                if self.assemble(channel, kind, payload, size) == WAIT:
+                    return True
             else:
-                self.last_channel = None
-                self.at = n
-                raise FrameError(f"type {kind}, {snippet(payload[:size])}: unknown_frame")
+                self.lose_track(n)
+                raise quoting(FrameError, kind, payload[:size], ": unknown_frame")
         return True
+
+    cdef int lose_track(self, size_t n) except -1:
+        """Where the next frame begins is not known: nothing is left to handle."""
+        self.last_channel = None
+        self.at = n
+        return 0
 
     cdef bint greet(self, const uint8_t *p, size_t n) except -1:
         """Handle the protocol header; another one is answered with ours (AMQP 0-9-1 4.2.2)."""
@@ -267,7 +286,7 @@ cdef class Connection:
         cdef uint64_t settles
         if size < 4:
             self.at += size + 8
-            raise FrameError(f"type 1, {snippet(payload[:size])}: unknown_frame")
+            raise quoting(FrameError, FRAME_METHOD, payload[:size], ": unknown_frame")
         ids = load32(payload)
         if self.closing and ids >> 16 != 10:
             self.at += size + 8
@@ -293,12 +312,11 @@ cdef class Connection:
             if ids >> 16 == 60 and (ids & 0xffff) in (50, 60, 71):
                 # A method that only servers send; it is refused after its content has come.
                 self.at += size + 8
-                channel.assembly = Assembly(ids & 0xffff, payload[:size])
+                self.begin_content(channel, Assembly(ids & 0xffff, payload[:size]))
                 return 0
             if self.awaits_letters:
                 if self.connections.queues.dead_lettering.waiting:
-                    self.paused = True
-                    self.connections.resuming.append(self)
+                    self.pause()
                     return WAIT
                 self.awaits_letters = False
                 self.settle_generation = self.logs.settles_generation
@@ -310,6 +328,7 @@ cdef class Connection:
         self.connections.queues.work()  # earlier publishes are delivered before the method counts
         settles = self.logs.settles
         self.session.on_method(number, payload[:size])
+        self.connections.clock.units += UNITS_A_METHOD
         if self.logs.settles != settles:  # a purge, or a get without acks
             self.settle_generation = self.logs.settles_generation
         return 0
@@ -326,12 +345,13 @@ cdef class Connection:
         cdef uint8_t *body
         cdef uint32_t header_size, body_size
         cdef uint64_t length
+        cdef size_t start = self.at
         cdef uint32_t payload_max = self.output.frame_max  # as in `scan`
         # class 2, method 2, ticket 2, exchange, routing key, bits 1
         if size < 9 or <uint32_t> method[6] + 9 > size or (
                 <uint32_t> method[6] + method[7 + method[6]] + 9 != size):
             self.at = after
-            raise basic_fault(BASIC_PUBLISH_METHOD, FrameError(undecodable(method[4:size])))
+            raise basic_fault(BASIC_PUBLISH_METHOD, undecodable(method[4:size]))
         self.published = True
         header = p + after
         if n - after < 7:
@@ -348,8 +368,9 @@ cdef class Connection:
                     after += header_size + 8
                     if length == 0:
                         self.at = after
-                        channel.publish(method + 6, size - 6, header + 19, header_size - 12,
-                                        body, 0, self.user_id)
+                        if channel.publish(method + 6, size - 6, header + 19, header_size - 12,
+                                           body, 0, self.user_id):
+                            return self.await_route(start)
                         self.deepest = max(self.deepest, channel.deepest)
                         return 0
                     if length <= payload_max and length <= self.connections.message_bytes_max:
@@ -362,36 +383,108 @@ cdef class Connection:
                                 return WAIT
                             if body[7 + body_size] == FRAME_END:
                                 self.at = after + body_size + 8
-                                channel.publish(method + 6, size - 6, header + 19,
-                                                header_size - 12, body + 7, body_size,
-                                                self.user_id)
+                                if channel.publish(method + 6, size - 6, header + 19,
+                                                   header_size - 12, body + 7, body_size,
+                                                   self.user_id):
+                                    return self.await_route(start)
                                 self.deepest = max(self.deepest, channel.deepest)
                                 return 0
         self.at += size + 8
-        channel.assembly = Assembly(BASIC_PUBLISH_METHOD, method[6:size])
+        channel.check_exchange(method + 6)  # before anything is kept for who may not publish there
+        self.begin_content(channel, Assembly(BASIC_PUBLISH_METHOD, method[6:size]))
         return 0
+
+    cdef int await_route(self, size_t start) except -1:
+        """Have the publish whose frames begin at `start` handled once more, in a later slice."""
+        self.at = start
+        self.pause()
+        return WAIT
 
     cdef int assemble(self, Channel channel, uint8_t kind, const uint8_t *payload,
                       uint32_t size) except -1:
         """Handle a frame on a channel that expects content, or an unexpected content frame."""
-        cdef Assembly whole
-        cdef const uint8_t[::1] body
-        if channel.assembly is None:
+        cdef Assembly whole = channel.assembly
+        if whole is None:
             self.last_channel = None
             raise UnexpectedFrame("expected method frame, got non method frame instead")
-        whole, channel.assembly = channel.assembly, None
-        if not whole.take(kind, payload, size, self.connections.message_bytes_max):
-            channel.assembly = whole
+        try:
+            complete = whole.take(kind, payload, size, self.connections.message_bytes_max)
+            self.charge(whole)
+        except Fault:
+            self.forget_content(channel)
+            raise
+        if not complete:
             return 0
+        self.forget_content(channel)
         if whole.method_id != BASIC_PUBLISH_METHOD:
             self.session.on_method(channel.number, whole.method)
             return 0
-        body = whole.body
-        channel.publish(
-            <const uint8_t *> PyBytes_AS_STRING(whole.method), len(whole.method),
-            <const uint8_t *> PyBytes_AS_STRING(whole.properties), len(whole.properties),
-            &body[0] if len(whole.body) else NULL, len(whole.body), self.user_id)
+        return self.publish_assembled(channel, whole)
+
+    cdef int publish_assembled(self, Channel channel, Assembly whole) except -1:
+        """Publish a message of several frames; returns WAIT if its route is not found yet."""
+        cdef const uint8_t[::1] body = whole.body
+        channel.body = whole.body
+        try:
+            waits = channel.publish(
+                <const uint8_t *> PyBytes_AS_STRING(whole.method), len(whole.method),
+                <const uint8_t *> PyBytes_AS_STRING(whole.properties), len(whole.properties),
+                &body[0] if len(whole.body) else NULL, len(whole.body), self.user_id)
+        finally:
+            channel.body = None
+        if waits:
+            self.unrouted, self.unrouted_on = whole, channel
+            self.pause()
+            return WAIT
         self.deepest = max(self.deepest, channel.deepest)
+        return 0
+
+    cdef int go_on_with_unrouted(self) except -1:
+        """Go on with such a message; returns WAIT as above."""
+        channel, self.unrouted_on = self.unrouted_on, None
+        whole, self.unrouted = self.unrouted, None
+        if channel.closing or channel.closed:
+            return 0
+        self.last_channel = channel
+        return self.publish_assembled(channel, whole)
+
+    cdef int begin_content(self, Channel channel, Assembly whole) except -1:
+        """The frames of a message do not come together."""
+        self.content_count += 1
+        channel.assembly = whole
+        return self.charge(whole)
+
+    cdef int charge(self, Assembly whole) except -1:
+        """Count what is kept of a message that is being assembled; raise a fault if it is too much.
+
+        A connection may send one message at a time, however little memory there is: the message's
+        own limit is `message_bytes_max`. Its length is looked at when it is announced, and counts
+        as it comes.
+        """
+        cdef uint64_t kept = len(whole.method) + len(whole.body), more, announced = 0
+        cdef Account refusing
+        if whole.properties is not None:
+            kept += len(whole.properties)
+            if whole.method_id == BASIC_PUBLISH_METHOD and not whole.body:
+                announced = whole.left
+        more = kept - whole.kept
+        refusing = self.account.over(more + announced)
+        if refusing is not None and (refusing is not self.account or self.content_count > 1):
+            raise ResourceError(
+                f"unfinished messages: {refusing.text(more + announced)}", connection=False)
+        self.account.add(more)
+        self.content_bytes += more
+        whole.kept = kept
+        return 0
+
+    cdef int forget_content(self, Channel channel) except -1:
+        """What a channel has of a message is not kept any more, or is complete."""
+        cdef Assembly whole = channel.assembly
+        if whole is not None:
+            channel.assembly = None
+            self.content_count -= 1
+            self.content_bytes -= whole.kept
+            self.account.release(whole.kept)
         return 0
 
     cdef int take_settle(self, Channel channel, uint16_t method, const uint8_t *payload,
@@ -402,7 +495,7 @@ cdef class Connection:
         cdef bint multiple = False
         cdef int how = SETTLE_ACK
         if size != 13:
-            raise basic_fault(method, FrameError(undecodable(payload[4:size])))
+            raise basic_fault(method, undecodable(payload[4:size]))
         tag = load64(payload + 4)
         if method == 80:
             multiple = payload[12] & 1
@@ -424,11 +517,24 @@ cdef class Connection:
     def sent(self, size_t count):
         """The first `count` bytes of the output were sent."""
         self.output.sent(count)
-        if self.output.out_end - self.output.out_start < OUTPUT_LOW_BYTES:
+        if pending(self.output) < OUTPUT_LOW_BYTES:
             if self.paused:
                 self.paused = False
-                self.connections.resuming.append(self)
+                self.resume_later()
             self.output.resume_stalled()
+
+    cdef bint pause(self) except -1:
+        """Handle no more input in this turn."""
+        self.paused = True
+        self.resume_later()
+        return True
+
+    cdef int resume_later(self) except -1:
+        """Have the rest of the input handled in the next turn."""
+        if not self.resuming:
+            self.resuming = True
+            self.connections.resuming.append(self)
+        return 0
 
     cdef int resume_input(self) except -1:
         cdef size_t lead = self.rest_len
@@ -437,6 +543,7 @@ cdef class Connection:
             free(self.rest)
             self.rest = NULL
             self.rest_len = 0
+        if lead or self.unrouted is not None:
             self.handle(self.connections.inbox, lead)
         return 0
 
@@ -454,6 +561,7 @@ cdef class Connection:
                      bytes body not None):
         """Send a method with content."""
         self.output.write_method(channel, <const uint8_t *> PyBytes_AS_STRING(method), len(method))
+        self.output.source = body
         self.output.write_content(
             channel, <const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
             <const uint8_t *> PyBytes_AS_STRING(body), len(body))
@@ -479,12 +587,30 @@ cdef class Connection:
         frames, self.held_frames = self.held_frames, []
         for channel, method in frames:
             self.send(channel, method)
-        self.resume_input()
+        if self.connections.clock.stage_is_over or self.unrouted is not None:
+            self.resume_later()
+        else:
+            self.connections.clock.begin_slice()
+            self.resume_input()
         return self.output.touch()
+
+    def begin_work(self):
+        """Handle no input until `end_work`: a job that a method has caused is under way."""
+        self.jobs += 1
+
+    def end_work(self):
+        """The job has ended."""
+        self.jobs -= 1
+        if self.jobs or self.is_lost:
+            return
+        if self.rest_len or self.unrouted is not None:
+            self.resume_later()
+        self.output.touch()
 
     def open_channel(self, uint16_t number):
         """Make a channel; the session has checked that it may be opened."""
-        cdef Channel channel = Channel(self.connections, self.output, number, self.session)
+        cdef Channel channel = Channel(
+            self.connections, self.output, number, self.session, self.account)
         self.channels[number] = channel
         self.last_channel = None
         return channel
@@ -494,24 +620,36 @@ cdef class Connection:
         cdef Channel channel = self.channels.pop(number, None)
         self.last_channel = None
         if channel is not None:
-            channel.shut()
+            self.forget_content(channel)
+            self.connections.jobs.start(channel.end())
 
     def refuse_channel(self, uint16_t number):
         """channel.close was sent: close the channel, and ignore its frames until close-ok."""
         cdef Channel channel = self.channels.get(number)
         if channel is not None:
-            channel.shut()
+            self.forget_content(channel)
             channel.closing = True
+            self.connections.jobs.start(channel.end())
 
-    def shut(self):
-        """connection.close was sent or received: close all channels, handle class 10 only."""
+    def mute(self):
+        """connection.close was sent or received: handle class 10 only, deliver nothing more.
+
+        What the channels had goes back when `Channel.end` is called.
+        """
         cdef Channel channel
         self.closing = True
         for channel in self.channels.values():
-            channel.shut()
+            self.forget_content(channel)
+            channel.mute()
             channel.closing = True
         self.channels = {}
-        self.last_channel = None
+        self.last_channel = self.unrouted = self.unrouted_on = None
+
+    def shut(self):
+        """connection.close was sent or received: close all channels, too."""
+        channels = list(self.channels.values())
+        self.mute()
+        self.connections.jobs.start(_ending(channels))
 
     def await_eof(self):
         """Both sides have closed the connection, and the peer is to close the socket (AMQP 0-9-1
@@ -533,7 +671,7 @@ cdef class Connection:
         if self.is_lost:
             return
         self.is_lost = True
-        self.session.on_lost()  # first: it reads what was settled, which is forgotten below
+        self.session.on_lost()  # first: it reads what was settled, which channels then forget
         self.shut()
         self.held_frames = []
         self.output.drop_buffers()
@@ -542,14 +680,7 @@ cdef class Connection:
         self.rest_len = 0
 
 
-def undecodable(arguments):
-    """The text of a fault for arguments that do not parse, as in RabbitMQ: an Erlang binary."""
-    if arguments and all(32 <= octet < 127 for octet in arguments):
-        return f'cannot decode <<"{arguments.decode()}">>'
-    return f"cannot decode <<{','.join(map(str, arguments))}>>"
-
-
-def snippet(payload):
-    """The first bytes of a frame in the words of RabbitMQ's faults."""
-    shown = ",".join(map(str, payload[:SNIPPET_BYTES]))
-    return f"{'all' if len(payload) <= SNIPPET_BYTES else 'first 16'} octets = <<{shown}>>"
+def _ending(channels):
+    """Steps that end channels, one after the other."""
+    for channel in channels:
+        yield from channel.end()

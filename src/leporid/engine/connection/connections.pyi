@@ -3,12 +3,14 @@
 
 from typing import Final
 
+from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.connection.connection import Connection
 from leporid.engine.publishing.publishing import Publishing
 from leporid.engine.selecting.filtered_consumers import Searches
 from leporid.engine.stream.stream import Streams
 
 MESSAGE_BYTES_MAX: Final[int]
+TRANSACTION_ENTRIES_MAX: Final[int]
 
 class Connections:
     """What all connections share; made by `Engine`."""
@@ -16,14 +18,22 @@ class Connections:
     publishers_blocked: bool
     """Do not read from connections that have published."""
     message_bytes_max: int
+    transaction_entries_max: int
+    """Publishes and settles of one transaction."""
     consumer_timeout_ms: int
     """How long a delivery may stay unsettled if queue and consumer do not say; 0: no limit."""
 
-    def __init__(self, publishing: Publishing, streams: Streams, searches: Searches) -> None: ...
+    def __init__(
+        self, jobs: Jobs, publishing: Publishing, streams: Streams, searches: Searches
+    ) -> None: ...
     @property
     def received_bytes(self) -> int: ...
     @property
     def sent_bytes(self) -> int: ...
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the output buffers of all connections, whatever is in them."""
+
     @property
     def inbox_bytes(self) -> int:
         """Size of the input buffer of all connections."""

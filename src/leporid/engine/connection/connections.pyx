@@ -1,13 +1,15 @@
 """What all connections share: buffers, lists of those that wait, and the engine's other parts.
 
-Responsible for connections that wait for a sync or for room in their output, and for channels with
-unconfirmed publishes. It must not know frames. Invariant: no answer or confirm that waits for a
-generation leaves before every byte and every definition of that generation is on disk.
+Responsible for connections that wait for a sync, for room in their output or for their next slice,
+and for channels with unconfirmed publishes. It must not know frames. Invariant: no answer or
+confirm that waits for a generation leaves before every byte and every definition of that generation
+is on disk.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.connection cimport Connection
 from leporid.engine.connection.timeouts cimport Timeouts
@@ -17,6 +19,9 @@ from leporid.engine.stream.stream cimport Streams
 
 # One message at most (RabbitMQ 3.13's max_message_size).
 MESSAGE_BYTES_MAX = 128 * 1024 * 1024
+# Publishes and settles of one transaction. Its facts are adjacent in the log, so that nobody else's
+# turn comes while it is committed, and each takes a microsecond or less.
+TRANSACTION_ENTRIES_MAX = 10_000
 
 cdef enum:
     # The input of one connection that may wait for its next frame (a method, a header and a body
@@ -27,8 +32,9 @@ cdef enum:
 cdef class Connections:
     """All connections of one broker."""
 
-    def __cinit__(self, Publishing publishing not None, Streams streams not None,
-                  Searches searches not None):
+    def __cinit__(self, Jobs jobs not None, Publishing publishing not None,
+                  Streams streams not None, Searches searches not None):
+        self.jobs = jobs
         self.publishing = publishing
         self.streams = streams
         self.searches = searches
@@ -38,6 +44,7 @@ cdef class Connections:
         self.clock = publishing.logs.clock
         self.timeouts = Timeouts(self)
         self.message_bytes_max = MESSAGE_BYTES_MAX
+        self.transaction_entries_max = TRANSACTION_ENTRIES_MAX
         self.touched = []
         self.confirming = []
         self.held = []
@@ -46,9 +53,13 @@ cdef class Connections:
         self.inbox = <uint8_t *> malloc(INBOX_BYTES)
         if self.inbox == NULL:
             raise MemoryError("no memory for the input buffer")
+        self.outbox = <uint8_t *> malloc(OUTBOX_BYTES)
+        if self.outbox == NULL:
+            raise MemoryError("no memory for the frames of large bodies")
 
     def __dealloc__(self):
         free(self.inbox)
+        free(self.outbox)
         for at in range(self.spare_output_count):
             free(self.spare_outputs[at])
 
@@ -58,12 +69,21 @@ cdef class Connections:
         return touched
 
     cdef int resume_input(self) except -1:
-        """Let connections handle their input again that had paused it."""
+        """Let connections handle their input again that had paused it, while the stage lasts."""
         cdef Connection connection
+        cdef Py_ssize_t at = 0
+        if not self.resuming:
+            return 0
         resuming, self.resuming = self.resuming, []
         for connection in resuming:
-            if not connection.is_lost:
+            if self.clock.stage_is_over:
+                self.resuming = resuming[at:] + self.resuming
+                break
+            at += 1
+            connection.resuming = False
+            if not connection.is_lost and not connection.jobs:
                 connection.paused = False
+                self.clock.begin_slice()
                 connection.resume_input()
                 connection.output.touch()
         return 0

@@ -9,8 +9,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.connection.channel cimport Channel
-from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES
-from leporid.engine.log.logs cimport record_at
+from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
+from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, pending
+from leporid.engine.log.logs cimport record_at, segment_of
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Taker
@@ -20,8 +21,10 @@ cdef str REPLY_QUEUE = "amq.rabbitmq.reply-to."
 
 
 cdef bint has_room(Consumer consumer) except -1:
-    """Whether its connection and its own prefetch let it take."""
-    if consumer.channel.out.out_end - consumer.channel.out.out_start > OUTPUT_HIGH_BYTES:
+    """Whether its channel is open, and its connection and its own prefetch let it take."""
+    if consumer.channel.closed:
+        return False
+    if pending(consumer.channel.out) > OUTPUT_HIGH_BYTES:
         consumer.channel.out.stalled[consumer] = None
         return False
     return not consumer.prefetch or consumer.unacked_count < consumer.prefetch
@@ -77,6 +80,8 @@ cdef class Consumer(Taker):
         channel.queues.delivered += 1
         if slot.deliveries:
             channel.queues.redelivered += 1
+        if record.body_len > BODY_COPIED_MAX:
+            channel.out.source = segment_of(channel.logs, slot.position)
         # As in RabbitMQ, the first delivery has no x-delivery-count; basic.get has 0.
         if self.queue.counted and slot.deliveries & DELIVERIES_MAX:
             channel.out.write_counted(

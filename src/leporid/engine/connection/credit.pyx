@@ -14,9 +14,10 @@ Invariant: while there is credit, waiting consumers are offered it before the tu
 
 from libc.stdint cimport uint32_t
 
+from leporid.engine.bounds.clock cimport Clock, spend
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.consumer cimport Consumer
-from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, Output
+from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, Output, pending
 from leporid.engine.connection.unacked cimport UnackedDeliveries
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Level, Taker, Takers, leave_ring
@@ -132,21 +133,29 @@ cdef class Credit(SharedCredit):
         return 0
 
     cdef int release(self) except -1:
-        """The limit was removed: no consumer waits for it."""
+        """The limit was removed: no consumer waits for it.
+
+        Those for whom the slice has no time are offered what they like in later turns.
+        """
         cdef WaitingQueue found
         cdef Taker taker
+        cdef Clock clock = self.channel.queues.clock
         while self.waiting.levels:
             found = <WaitingQueue> (<Level> self.waiting.levels[0]).head
             leave_ring(found)
             while found.takers.levels:
+                if spend(clock, 1):
+                    self.waiting.enter(found)
+                    return self.freed()
                 taker = (<Level> found.takers.levels[0]).head
                 leave_ring(taker)
                 taker.resume()
-        self.queues = {}
+            del self.queues[found.queue]
         return 0
 
     cdef int offer(self) except -1:
-        """Let waiting consumers take, queue by queue one delivery each, until either runs out.
+        """Let waiting consumers take, queue by queue one delivery each, until either runs out or
+        the slice is over.
 
         A queue that has nothing for its consumers passes its turn on at once: they stand in its
         ring again, and wait no more.
@@ -154,10 +163,12 @@ cdef class Credit(SharedCredit):
         cdef WaitingQueue found
         cdef Taker taker
         cdef Output out = self.channel.out
+        cdef Clock clock = self.channel.queues.clock
+        cdef bint over = False
         self.pending = False
         while self.waiting.levels and self.available():
             found = <WaitingQueue> (<Level> self.waiting.levels[0]).head
-            if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
+            if pending(out) > OUTPUT_HIGH_BYTES:
                 out.stalled[found] = None
                 break
             leave_ring(found)
@@ -170,10 +181,15 @@ cdef class Credit(SharedCredit):
                 if not found.takers.levels:
                     leave_ring(found)
                 taker.offered()
+                over = spend(clock, 1)
+                if over:
+                    break
             self.granted = None
             if not found.takers.levels:
                 leave_ring(found)
                 del self.queues[found.queue]
+            if over:
+                return self.freed()
         return 0
 
 
@@ -205,7 +221,7 @@ cdef class WaitingConsumers(Taker):
         cdef Taker first
         if not self.members.levels:
             return False
-        if out.out_end - out.out_start > OUTPUT_HIGH_BYTES:
+        if pending(out) > OUTPUT_HIGH_BYTES:
             out.stalled[self] = None
             return False
         leave_ring(self)

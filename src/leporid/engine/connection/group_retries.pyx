@@ -241,6 +241,9 @@ cdef class GroupRetries(TimedQueue):
             if taker is None:
                 break
             slot = self.pop(&seq)
+            if slot == NULL:
+                taker.level.head = taker    # it keeps its turn
+                break
             if (self.choice is not None and
                     outcome_of(self.choice, self.logs.record(slot.position), &tally) != 1):
                 self.filtered += 1

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.connection.connections cimport Connections
+from leporid.engine.connection.large_body cimport LargeBody
 from leporid.engine.wire.record cimport Message, Record
 
 cdef enum:
@@ -15,6 +16,11 @@ cdef class Output:
     cdef object owner               # the connection
     cdef uint8_t *out
     cdef size_t out_start, out_end, out_capacity
+    cdef list large                 # LargeBody, in order; None: there is none
+    cdef size_t large_bytes         # of their frames, not sent yet
+    # What has the body of the next content if that is large: its segment, or bytes that begin with
+    # it; None: the body is copied.
+    cdef object source
     cdef uint8_t *scratch           # properties with a header added
     cdef size_t scratch_len
     cdef bint touched               # is in connections.touched
@@ -23,6 +29,9 @@ cdef class Output:
     cdef public uint64_t last_sent_ms
     cdef int touch(self) except -1
     cdef int sent(self, size_t count) except -1
+    cdef size_t sent_large(self, size_t count) except? 0
+    cdef int free_out(self) noexcept
+    cdef int shrink(self) except -1
     cdef int resume_stalled(self) except -1
     cdef int drop_buffers(self) except -1
     cdef uint8_t *room(self, size_t size) except NULL
@@ -47,3 +56,10 @@ cdef class Output:
     cdef int write_method(self, uint16_t channel, const uint8_t *payload, size_t size) except -1
     cdef int write_content(self, uint16_t channel, const uint8_t *properties,
                            size_t properties_len, const uint8_t *body, size_t body_len) except -1
+    cdef int write_large(self, uint16_t channel, const uint8_t *properties, size_t properties_len,
+                         const uint8_t *body, size_t body_len) except -1
+
+
+cdef inline size_t pending(Output out) noexcept:
+    """Bytes not sent yet."""
+    return out.out_end - out.out_start + out.large_bytes

@@ -16,5 +16,12 @@ class Output:
     def pending_bytes(self) -> int:
         """Bytes not sent yet."""
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of its buffers, whatever is in them."""
+
     def outgoing(self) -> memoryview | None:
-        """The bytes to send now, valid until any other call here or of its connection."""
+        """The bytes to send now, or as many as there are at a time; None: there are none.
+
+        Valid until any other call here, of its connection or of another output.
+        """

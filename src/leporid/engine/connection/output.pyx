@@ -1,8 +1,9 @@
 """The output of one connection: frames are encoded straight into the bytes that will be sent.
 
 Responsible for encoding frames, for the output buffer, and for the consumers that wait for it to
-drain. It must not know sockets, nor why a frame is sent. Invariant: the bytes in [out_start,
-out_end) are complete frames, of which the first may be partly sent.
+drain. It must not know sockets, nor why a frame is sent. Invariants: the bytes in [out_start,
+out_end) are complete frames, of which the first may be partly sent; large bodies are not among
+them, and each is sent after `before` of these bytes, counted from the large body in front of it.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -11,7 +12,8 @@ from libc.string cimport memcpy, memmove
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ
 
-from leporid.engine.connection.connections cimport Connections
+from leporid.engine.connection.connections cimport OUTBOX_BYTES, Connections
+from leporid.engine.connection.large_body cimport BODY_COPIED_MAX, LargeBody, large_body
 from leporid.engine.queue.takers cimport Taker
 from leporid.engine.wire.codec cimport (
     ADDED_BYTES_MAX, DELIVERY_COUNT_FIELD, STREAM_OFFSET_FIELD, store16, store32, store64,
@@ -71,7 +73,12 @@ cdef class Output:
     @property
     def pending_bytes(self):
         """Bytes not sent yet."""
-        return self.out_end - self.out_start
+        return pending(self)
+
+    @property
+    def memory_bytes(self):
+        """Bytes of its buffers, whatever is in them."""
+        return self.out_capacity + self.scratch_len
 
     cdef int touch(self) except -1:
         """Have the server look at this connection after the turn."""
@@ -82,13 +89,13 @@ cdef class Output:
 
     cdef uint8_t *room(self, size_t size) except NULL:
         """Room for `size` bytes at the end; the caller fills them and moves `out_end`."""
-        cdef size_t pending, capacity
+        cdef size_t kept, capacity
         cdef void *grown
         if not self.touched:
             self.touch()
         if self.out_end + size <= self.out_capacity:
             return self.out + self.out_end
-        pending = self.out_end - self.out_start
+        kept = self.out_end - self.out_start
         if self.out == NULL and size <= OUTPUT_USUAL_BYTES:
             if self.connections.spare_output_count:
                 self.connections.spare_output_count -= 1
@@ -99,42 +106,101 @@ cdef class Output:
             if self.out == NULL:
                 raise MemoryError("no memory for a connection's output")
             self.out_capacity = OUTPUT_USUAL_BYTES
+            self.connections.output_bytes += OUTPUT_USUAL_BYTES
             return self.out
         if self.out_start:
-            memmove(self.out, self.out + self.out_start, pending)
-            self.out_start, self.out_end = 0, pending
-        if pending + size > self.out_capacity:
-            capacity = max(self.out_capacity * 2, pending + size)
+            memmove(self.out, self.out + self.out_start, kept)
+            self.out_start, self.out_end = 0, kept
+        if kept + size > self.out_capacity:
+            capacity = max(self.out_capacity * 2, kept + size)
             grown = realloc(self.out, capacity)
             if grown == NULL:
                 raise MemoryError("no memory for a connection's output")
+            self.connections.output_bytes += capacity - self.out_capacity
             self.out = <uint8_t *> grown
             self.out_capacity = capacity
         return self.out + self.out_end
 
     def outgoing(self):
-        """The bytes to send now, valid until any other call here; None: there are none."""
+        """The bytes to send now, valid until any other call here or of another output; None: there
+        are none.
+
+        They are not always all: of large bodies there are so many bytes at a time.
+        """
+        cdef LargeBody body
+        cdef size_t size = self.out_end - self.out_start
         self.touched = False
-        if self.out_end == self.out_start:
+        if self.large is not None:
+            body = <LargeBody> self.large[0]
+            size = body.before
+            if not size:
+                size = body.encode(self.connections.outbox, OUTBOX_BYTES)
+                return PyMemoryView_FromMemory(
+                    <char *> self.connections.outbox, size, PyBUF_READ)
+        if not size:
             return None
-        return PyMemoryView_FromMemory(
-            <char *> self.out + self.out_start, self.out_end - self.out_start, PyBUF_READ)
+        return PyMemoryView_FromMemory(<char *> self.out + self.out_start, size, PyBUF_READ)
 
     cdef int sent(self, size_t count) except -1:
-        """The first `count` bytes of `outgoing` were sent."""
-        self.out_start += count
+        """The first `count` bytes of what is to be sent were sent."""
         self.connections.sent_bytes += count
         self.last_sent_ms = self.connections.clock.now_ms
+        if self.large is not None:
+            count = self.sent_large(count)
+        self.out_start += count
         if self.out_start == self.out_end:
-            self.out_start = self.out_end = 0
-            if (self.out_capacity == OUTPUT_USUAL_BYTES
-                    and self.connections.spare_output_count < SPARE_OUTPUTS_MAX):
-                self.connections.spare_outputs[self.connections.spare_output_count] = self.out
-                self.connections.spare_output_count += 1
-            else:
-                free(self.out)
-            self.out = NULL
-            self.out_capacity = 0
+            self.free_out()
+        elif self.out_capacity > OUTPUT_USUAL_BYTES:
+            self.shrink()
+        return 0
+
+    cdef size_t sent_large(self, size_t count) except? 0:
+        """So many bytes were sent, some of large bodies; returns how many were in the buffer."""
+        cdef LargeBody body
+        cdef size_t part, buffered = 0
+        while count and self.large is not None:
+            body = <LargeBody> self.large[0]
+            part = min(count, body.before)
+            body.before -= part
+            buffered += part
+            count -= part
+            part = min(count, body.left)
+            body.left -= part
+            self.large_bytes -= part
+            count -= part
+            if not body.left:
+                del self.large[0]
+                if not self.large:
+                    self.large = None
+        return buffered + count
+
+    cdef int free_out(self) noexcept:
+        """All was sent: give the buffer to whoever needs one next, or back."""
+        self.out_start = self.out_end = 0
+        self.connections.output_bytes -= self.out_capacity
+        if (self.out_capacity == OUTPUT_USUAL_BYTES
+                and self.connections.spare_output_count < SPARE_OUTPUTS_MAX):
+            self.connections.spare_outputs[self.connections.spare_output_count] = self.out
+            self.connections.spare_output_count += 1
+        else:
+            free(self.out)
+        self.out = NULL
+        self.out_capacity = 0
+        return 0
+
+    cdef int shrink(self) except -1:
+        """Give back what a burst needed once little of it is left; a peer may never read all."""
+        cdef size_t kept = self.out_end - self.out_start
+        cdef void *smaller
+        if kept > OUTPUT_LOW_BYTES:
+            return 0
+        memmove(self.out, self.out + self.out_start, kept)
+        self.out_start, self.out_end = 0, kept
+        smaller = realloc(self.out, OUTPUT_USUAL_BYTES)
+        if smaller != NULL:
+            self.connections.output_bytes -= self.out_capacity - OUTPUT_USUAL_BYTES
+            self.out = <uint8_t *> smaller
+            self.out_capacity = OUTPUT_USUAL_BYTES
         return 0
 
     cdef int resume_stalled(self) except -1:
@@ -152,10 +218,13 @@ cdef class Output:
         Not only when the object dies: connection, channels and consumers refer to each other, and
         stay until the garbage collector runs.
         """
+        self.connections.output_bytes -= self.out_capacity + self.scratch_len
         free(self.out)
         free(self.scratch)
         self.out = self.scratch = NULL
         self.out_start = self.out_end = self.out_capacity = self.scratch_len = 0
+        self.large = self.source = None
+        self.large_bytes = 0
         self.stalled = {}
         return 0
 
@@ -172,7 +241,10 @@ cdef class Output:
         """Write a content header frame and the body frames (AMQP 0-9-1 4.2.6)."""
         cdef size_t step = self.frame_max - 8, part
         cdef size_t frames = (body_len + step - 1) // step
-        cdef uint8_t *p = self.room(20 + properties_len + frames * 8 + body_len)
+        cdef uint8_t *p
+        if body_len > BODY_COPIED_MAX:
+            return self.write_large(channel, properties, properties_len, body, body_len)
+        p = self.room(20 + properties_len + frames * 8 + body_len)
         p = frame_head(p, 2, channel, <uint32_t> (12 + properties_len))
         store16(p, 60)
         store16(p + 2, 0)
@@ -190,6 +262,29 @@ cdef class Output:
             p += part + 1
             body += part
             body_len -= part
+        return 0
+
+    cdef int write_large(self, uint16_t channel, const uint8_t *properties, size_t properties_len,
+                         const uint8_t *body, size_t body_len) except -1:
+        """Write a content header frame; those of the body are made when they are sent."""
+        cdef LargeBody large, earlier
+        cdef uint8_t *p = self.room(20 + properties_len)
+        source, self.source = self.source, None
+        large = large_body(source, body, body_len, channel, self.frame_max - 8)
+        p = frame_head(p, 2, channel, <uint32_t> (12 + properties_len))
+        store16(p, 60)
+        store16(p + 2, 0)
+        store64(p + 4, body_len)
+        memcpy(p + 12, properties, properties_len)
+        p[12 + properties_len] = FRAME_END
+        self.out_end += 20 + properties_len
+        large.before = self.out_end - self.out_start
+        if self.large is None:
+            self.large = []
+        for earlier in self.large:
+            large.before -= earlier.before
+        self.large.append(large)
+        self.large_bytes += large.left
         return 0
 
     cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
@@ -233,6 +328,7 @@ cdef class Output:
         cdef void *grown = realloc(self.scratch, 2 * size)
         if grown == NULL:
             raise MemoryError("no memory for the headers of a delivery")
+        self.connections.output_bytes += 2 * size - self.scratch_len
         self.scratch = <uint8_t *> grown
         self.scratch_len = 2 * size
         return 0

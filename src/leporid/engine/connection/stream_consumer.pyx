@@ -10,6 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.connection.channel cimport SETTLE_FAIL, Channel
 from leporid.engine.connection.consumer cimport Consumer, has_room
+from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
 from leporid.engine.stream.scanning cimport Scan, find_next
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.record cimport Record
@@ -166,6 +167,8 @@ cdef inline int give(StreamConsumer self, Stream stream, const Record *record) e
     channel.delivery_tag += 1
     channel.queues.delivered += 1
     stream.delivered += 1
+    if record.body_len > BODY_COPIED_MAX:
+        channel.out.source = stream.log.find(self.cursor.segment)
     channel.out.write_from_stream(
         channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
         channel.delivery_tag, self.cursor.offset, record)

@@ -15,7 +15,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.log cimport BACKLOG_BIT
 from leporid.engine.publishing.publishing cimport Publishing
-from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, Slot
+from leporid.engine.queue.index cimport READY, Slot
 from leporid.engine.queue.queue cimport REJECT_PUBLISH, REJECT_PUBLISH_DLX, Queue
 from leporid.engine.routing.route cimport Route, make_route
 from leporid.engine.wire.codec cimport Props
@@ -124,7 +124,7 @@ cdef class Backlog(TimedQueue):
         while self.head_seq < self.next_seq:
             slot = self.index.slot_of(self.head_seq)
             if slot == NULL:
-                self.head_seq = (self.head_seq // BLOCK_SLOTS + 1) * BLOCK_SLOTS
+                self.head_seq = self.index.there_from(self.head_seq, self.next_seq)
             elif slot.state == READY:
                 seq[0] = self.head_seq
                 return slot

@@ -4,19 +4,24 @@ from libc.stdint cimport uint64_t
 
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.queue cimport Totals
 from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.timers cimport Timers
 from leporid.engine.routing.route cimport Route
-from leporid.engine.routing.route_cache cimport RouteCache
+from leporid.engine.routing.route_cache cimport Resolution, RouteCache
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message
 from leporid.engine.wire.text cimport Bytes
+
+cdef class DelayTotals(Totals):
+    cdef readonly uint64_t fired, cancelled, unroutable     # since the start
 
 cdef class Delays(TimedQueue):
     cdef Publishing publishing
     cdef readonly uint64_t fired        # messages since the start, as are the next two
     cdef readonly uint64_t cancelled
     cdef readonly uint64_t unroutable   # of those that were fired
+    cdef DelayTotals all                # these three are among its own
     cdef RouteCache routes              # of the exchange
     cdef object routed                  # (exchange, keys, properties) -> queues
     cdef object elsewhere               # the same for the alternate exchange
@@ -27,8 +32,11 @@ cdef class Delays(TimedQueue):
     cdef int arm(self, uint64_t seq, uint64_t came_ms, const Props *props) except -1
     cdef uint64_t on_clock(self, uint64_t due_ms)
     cdef int prune_due(self) except -1
-    cdef int fire(self, uint64_t seq, Slot *slot) except -1
+    cdef Resolution resolution          # of the message whose route is being found; or None
+    cdef uint64_t resolving             # its entry
+    cdef bint fire(self, uint64_t seq, Slot *slot) except -1
     cdef Route current_route(self, const Message *message, list keys)
+    cdef Resolution resolution_of(self, const Message *message, list keys, bint refused)
     cdef uint64_t due_of(self, const Slot *slot) except? 0
     cdef bint waits(self, uint64_t seq, uint64_t at_ms)
     cdef list first(self, size_t limit)

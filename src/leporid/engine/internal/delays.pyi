@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 
+from leporid.engine.queue.queue import Totals
 from leporid.engine.queue.timed_queue import TimedQueue
 
 def delay_of(raw: bytes) -> int:
@@ -11,6 +12,16 @@ def delay_of(raw: bytes) -> int:
     Raises:
         PreconditionFailed: the delay is longer than the limit.
     """
+
+class DelayTotals(Totals):
+    """The delayed messages of several exchanges together, also of those that are gone."""
+
+    @property
+    def fired(self) -> int: ...
+    @property
+    def cancelled(self) -> int: ...
+    @property
+    def unroutable(self) -> int: ...
 
 class Delays(TimedQueue):
     """The delayed messages of one exchange; made by `Engine.delays`."""
@@ -27,6 +38,9 @@ class Delays(TimedQueue):
     @property
     def unroutable(self) -> int:
         """Fired messages that were routed to no queue."""
+
+    def count_delays_in(self, totals: DelayTotals) -> None:
+        """Have its counts among others from now on, before the first message."""
 
     def message(self, seq: int) -> tuple[int, int, str, str, int, bytes] | None:
         """(due_ms, came_ms, exchange, key, body_bytes, properties) of a waiting message."""

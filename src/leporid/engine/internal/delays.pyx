@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport READY, Slot
 from leporid.engine.queue.queue cimport Queue
@@ -20,7 +21,7 @@ from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.routing.route cimport Route, make_route
-from leporid.engine.routing.route_cache cimport RouteCache
+from leporid.engine.routing.route_cache cimport Resolution, RouteCache, resolution_of_keys
 from leporid.engine.wire.codec cimport (
     HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties,
 )
@@ -51,6 +52,7 @@ cdef enum:
     # Clocks are cut to whole milliseconds: without one more, a message could be early by a part.
     CLOCK_STEP_MS = 1
     PERSISTENT = 2
+    UNITS_A_MESSAGE = 4         # of the clock
 
 
 cdef Route postponed(RouteCache routes, const Props *props, uint64_t came_ms):
@@ -97,10 +99,15 @@ def delay_of(bytes raw not None):
     return 0 if when == WHEN_NOW else due_ms
 
 
+cdef class DelayTotals(Totals):
+    """The delayed messages of several exchanges together, also of those that are gone."""
+
+
 cdef class Delays(TimedQueue):
     """The delayed messages of one exchange; made by `Engine.delays`."""
 
     def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
+        self.all = DelayTotals()
         self.own_record = self.routes_again = True
         self.due = Timers()
         self.route = make_route([self])
@@ -172,19 +179,32 @@ cdef class Delays(TimedQueue):
     cdef bint turn(self, size_t most) except -1:
         """Publish up to `most` messages that are due; returns whether there are more."""
         cdef Timer due
+        cdef Slot *slot
+        if self.resolution is not None:
+            slot = self.index.slot_of(self.resolving)
+            if slot == NULL or slot.state != READY:
+                self.resolution = None      # it was cancelled
+            elif not self.fire(self.resolving, slot):
+                return True
         while self.due.count and self.due.heap[0].at_ms <= PAST_MS + self.queues.clock.now_ms:
             if not most:
                 return True
             due = self.due.pop()
             if self.waits(due.seq, due.at_ms):
-                self.fire(due.seq, self.index.slot_of(due.seq))
-                most -= 1
+                if not self.fire(due.seq, self.index.slot_of(due.seq)):
+                    self.due.push(due.at_ms, self.id, due.seq)  # it is still the next one
+                    return True
+                most = 0 if spend(self.queues.clock, UNITS_A_MESSAGE) else most - 1
         self.is_due = False
         self.wake()
         return False
 
-    cdef int fire(self, uint64_t seq, Slot *slot) except -1:
-        """Publish a message that is due, and settle its entry."""
+    cdef bint fire(self, uint64_t seq, Slot *slot) except -1:
+        """Publish a message that is due, and settle its entry.
+
+        Returns False if its route was not found within the slice: it is to be called again for the
+        same message.
+        """
         cdef const Record *record = self.logs.record(slot.position)
         cdef Message message = message_in(record)
         cdef Props props
@@ -212,30 +232,49 @@ cdef class Delays(TimedQueue):
             keys = [routing_key(&message), *keys]
             walk_properties(message.properties, message.properties_len, &props)
         route = self.current_route(&message, keys)
+        if route is None and self.resolution is not None:
+            self.resolving = seq
+            return False
+        self.resolution = None
         route = self.publishing.republish(self, seq, route, &message, &props, self.elsewhere, keys)
         self.fired += 1
+        self.all.fired += 1
         if route is None or (route.unroutable and not route.refused and not route.duplicate):
             self.unroutable += 1
+            self.all.unroutable += 1
             if self.on_unroutable is not None:
                 self.on_unroutable()
-        return 0
+        return True
 
     cdef Route current_route(self, const Message *message, list keys):
-        """The route of a message now; `keys` if it has several. None: routing failed, and there is
-        no publisher to be told."""
-        cdef const uint8_t *key = key_in(message)
-        if keys is None and self.routes.cacheable:
+        """The route of a message now; `keys` if it has several.
+
+        None: the slice is over and `resolution` is what is left, or routing failed, and there is
+        no publisher to be told.
+        """
+        cdef bint refused = False
+        while True:
             try:
-                return self.routes.route_of(message, key + 1, key[0])
+                if self.resolution is None:
+                    self.resolution = self.resolution_of(message, keys, refused)
+                return self.resolution.go_on(message)
             except Fault:
+                if self.resolution is None or self.resolution.key is None:
+                    self.resolution = None
+                    return None
                 # The exchange refuses this key from publishers; the message came from another one.
-                pass
-        try:
-            return make_route(self.routed(
-                exchange_name(message), [routing_key(message)] if keys is None else keys,
-                properties_bytes(message)))
-        except Fault:
-            return None
+                self.resolution, refused = None, True
+
+    cdef Resolution resolution_of(self, const Message *message, list keys, bint refused):
+        cdef const uint8_t *key = key_in(message)
+        cdef Resolution resolution
+        if keys is None and not refused:
+            resolution = Resolution(self.routes, key[1:1 + key[0]])
+            resolution.routed = self.routed
+            return resolution
+        return resolution_of_keys(self.routes, None, self.routed(
+            exchange_name(message), [routing_key(message)] if keys is None else keys,
+            properties_bytes(message)))
 
     cdef int forget(self, uint64_t seq, Slot *slot) except -1:
         slot.expires_at_ms = 0          # it has no timer in `queues`
@@ -247,6 +286,11 @@ cdef class Delays(TimedQueue):
         return TimedQueue.retire(self)
 
     # ------------------------------------------------------------- called by the control plane
+
+    def count_delays_in(self, DelayTotals totals not None):
+        """Have its counts among others from now on, before the first message."""
+        self.count_in(totals)
+        self.all = totals
 
     cdef uint64_t due_of(self, const Slot *slot) except? 0:
         """When an entry is due, in Unix time; it does not change with a restart."""
@@ -284,6 +328,7 @@ cdef class Delays(TimedQueue):
             return False
         self.settle(seq, slot)
         self.cancelled += 1
+        self.all.cancelled += 1
         self.prune_due()
         return True
 

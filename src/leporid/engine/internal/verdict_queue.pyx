@@ -116,8 +116,7 @@ cdef class VerdictQueue(Queue):
         for seq in asked:
             slot = self.index.slot_of(seq)
             if slot != NULL and slot.state == UNACKED:
-                self.unacked_count -= 1
-                self.come_back(seq, slot)
+                self.put_back(seq, slot)
 
     # ------------------------------------------------------------- republishing
 

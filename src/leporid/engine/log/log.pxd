@@ -50,6 +50,7 @@ cdef class Segment:
     cdef readonly bint sealed
     cdef readonly bint mapped           # `base` is a mapping of the file
     cdef int readers                    # open windows, which need the bytes where they are
+    cdef int pinned                     # large bodies in outputs; the bytes may move, not go
     cdef uint64_t drop_after            # when this generation is synced the file may go; 0: unset
     cdef set pins                       # numbers of segments that must be dropped before this one
     cdef dict holes                     # damaged or undone bytes: start -> end

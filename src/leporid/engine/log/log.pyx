@@ -2,8 +2,9 @@
 
 Responsible for where a record lies and for how long its memory stays. It must not know queues or
 files: storage writes the segments of the durable log and returns a mapping of each sealed one.
-Invariants: a segment with a live entry keeps its bytes at `base`; a position, which is a segment
-number and a byte offset, stays valid until the last entry that refers to it is released.
+Invariants: a segment with a live entry, or one that is pinned, keeps its bytes at `base`; a
+position, which is a segment number and a byte offset, stays valid until the last entry that refers
+to it is released. A pinned segment may leave the log: its bytes then go with the last pin.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -246,7 +247,10 @@ cdef class Log:
             return 1
         if segment.sealed:
             self.drop(segment)
-        else:
+        elif segment.capacity > self.segment_bytes:
+            self.active = None  # it was made for a single record, so its memory is large
+            self.drop(segment)
+        elif not segment.pinned:
             segment.used = SEGMENT_HEADER_BYTES
             segment.total = 0
         return 0
@@ -254,15 +258,16 @@ cdef class Log:
     cdef int drop(self, Segment segment) except -1:
         """Forget a segment that nothing refers to any more."""
         if (not self.durable and segment.capacity == self.segment_bytes
-                and len(self.spare) < SPARE_MAX):
+                and len(self.spare) < SPARE_MAX and not segment.pinned):
             segment.used = SEGMENT_HEADER_BYTES
             segment.total = 0
             self.spare.append(segment)
             return 0
         self.segments[segment.number - self.first] = None
         self.bytes -= segment.capacity
-        segment.give_memory(self)
-        segment.free_memory()
+        if not segment.pinned:
+            segment.give_memory(self)
+            segment.free_memory()
         cdef Py_ssize_t gone = 0
         # The last place is kept, so that no number is used twice.
         while gone < len(self.segments) - 1 and self.segments[gone] is None:
@@ -297,6 +302,12 @@ cdef class Log:
             if segment is not None:
                 segment.written = offset + len(data)
         writes.clear()
+        segment = self.active
+        # One that was made for a single record is full: its memory, which is large, need not wait
+        # for the next record.
+        if (segment is not None and segment.capacity > self.segment_bytes
+                and segment.written == segment.used):
+            segment.sealed = True
         return 0
 
     cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt):

@@ -1,14 +1,11 @@
-"""Both logs, the clock, and sync generations."""
+"""Both logs, and sync generations."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from leporid.engine.log.log cimport Log, record_in
+from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.log.log cimport Log, Segment, record_in, segment_number
 from leporid.engine.log.producers cimport Producers
 from leporid.engine.wire.record cimport Range, Record
-
-cdef class Clock:
-    cdef public uint64_t now_ms         # never jumps
-    cdef public uint64_t wall_ms        # Unix time
 
 cdef class Entries:
     # Asked by cleaning; queues are named by their ids.
@@ -51,3 +48,8 @@ cdef class Logs:
 cdef inline Record *record_at(Logs logs, uint64_t position):
     """The record at a position; for the ways that every message takes."""
     return record_in(logs.durable if position >> 63 else logs.transient, position)
+
+
+cdef inline Segment segment_of(Logs logs, uint64_t position):
+    """The segment of the record at a position, which exists."""
+    return (logs.durable if position >> 63 else logs.transient).find(segment_number(position))

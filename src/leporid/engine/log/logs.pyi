@@ -5,16 +5,9 @@ from collections.abc import Callable
 
 from typing_extensions import Buffer
 
+from leporid.engine.bounds.clock import Clock
 from leporid.engine.log.log import Log, Segment
 from leporid.engine.log.producers import Producers
-
-class Clock:
-    """The time, as the server has set it."""
-
-    now_ms: int
-    """Monotonic; set at each turn."""
-    wall_ms: int
-    """Unix time; set at each turn."""
 
 class Entries:
     """The entries that refer to records; used by the engine only."""

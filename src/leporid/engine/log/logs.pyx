@@ -1,4 +1,4 @@
-"""What all storage shares: the transient and the durable log, the clock, and sync generations.
+"""What all storage shares: the transient and the durable log, and sync generations.
 
 Responsible for finding a record by its position, and for what belongs to the next sync. It must not
 open files or read a clock: the server sets the time, writes what `begin_sync` returns and calls
@@ -11,13 +11,10 @@ and everything of the generations up to `synced` is on disk.
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.log.log cimport Log, Segment
 from leporid.engine.log.producers cimport Producers
 from leporid.engine.wire.record cimport Range, Record
-
-
-cdef class Clock:
-    """The time, as the server has set it."""
 
 
 cdef class Entries:

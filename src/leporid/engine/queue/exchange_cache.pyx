@@ -13,7 +13,7 @@ from libc.string cimport strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.log.log cimport Segment, is_durable, segment_number
-from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.index cimport AT_ONCE, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.unique_queue cimport UniqueQueue, key_of
 from leporid.engine.wire.codec cimport TTL_MS_MAX, Props, as_integer, find_header, walk_properties
@@ -67,7 +67,8 @@ cdef class ExchangeCache(UniqueQueue):
         if found is None:
             return False
         slot = self.slot_of(found)
-        if slot.expires_at_ms and slot.expires_at_ms <= self.queues.clock.now_ms:
+        if slot.expires_at_ms and (slot.expires_at_ms <= self.queues.clock.now_ms
+                                   or slot.expires_at_ms == AT_ONCE):
             self.expire(found)  # its timer comes later in this turn
             return False
         return True

@@ -2,6 +2,11 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
+cdef extern from *:
+    """#define AT_ONCE 0xffffffffffffffffull"""
+    # Of `expires_at_ms`: once its queue has delivered what it could (a time to live of 0).
+    uint64_t AT_ONCE
+
 cdef enum:
     BLOCK_SLOTS = 256
     POOL_BLOCKS_MAX = 64            # of 6 KiB
@@ -14,7 +19,7 @@ cdef enum:
 
 ctypedef struct Slot:               # 24 bytes
     uint64_t position
-    uint64_t expires_at_ms
+    uint64_t expires_at_ms          # 0: never; AT_ONCE
     uint16_t deliveries             # count, and MAYBE_DELIVERED; 0: never delivered
     uint8_t state
     uint8_t priority
@@ -27,6 +32,11 @@ ctypedef struct Block:
 ctypedef struct BlockEntry:
     uint64_t number
     Block *block                    # NULL when all its slots are gone
+
+cdef inline bint is_over(const Slot *slot, uint64_t now_ms) noexcept nogil:
+    """Whether an entry must not be delivered any more: so that it is late to drop it."""
+    return slot.expires_at_ms != 0 and slot.expires_at_ms < now_ms
+
 
 cdef class BlockPool:
     cdef void *blocks
@@ -43,6 +53,7 @@ cdef class Index:
     cdef Slot *slot_of(self, uint64_t seq)
     cdef size_t place_from(self, uint64_t number) noexcept
     cdef Block *block_from(self, uint64_t number)
+    cdef uint64_t there_from(self, uint64_t seq, uint64_t end)
     cdef Slot *append(self, uint64_t seq) except NULL
     cdef Slot *insert(self, uint64_t seq) except NULL
     cdef int enter(self, uint64_t seq) except -1

@@ -94,6 +94,14 @@ cdef class Index:
             low += 1
         return self.places[low].block if low < self.place_end else NULL
 
+    cdef uint64_t there_from(self, uint64_t seq, uint64_t end):
+        """The first number from `seq` on, below `end`, that may have an entry; `end` without one.
+
+        A message may be older than the next one by any number of others, which came and went.
+        """
+        cdef Block *block = self.block_from(seq // BLOCK_SLOTS)
+        return end if block == NULL else min(end, max(seq, block.number * BLOCK_SLOTS))
+
     cdef Slot *append(self, uint64_t seq) except NULL:
         """The slot of an entry newer than all others, counted as live."""
         cdef Block *block = self.tail

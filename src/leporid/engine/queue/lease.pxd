@@ -11,5 +11,6 @@ cdef class Lease:
     cdef readonly bint ended
     cdef uint64_t *numbers              # their sequence numbers, in order of delivery
     cdef uint64_t most
+    cdef uint64_t settled               # of them, from the first on, once it has ended
     cdef void note(self, uint64_t seq, Slot *slot) noexcept
-    cdef int settle(self, bint requeue) except -1
+    cdef bint settle(self, bint requeue, uint64_t most) except -1

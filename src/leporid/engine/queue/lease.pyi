@@ -18,14 +18,17 @@ class Lease:
 
     @property
     def ended(self) -> bool: ...
+    def more(self, most: int) -> bool:
+        """Take up to `most` of the next ready messages; returns whether it may take more."""
+
     def take(self, numbers: Iterable[int]) -> bool:
         """Take those of these messages that are still ready; returns whether it may take more."""
 
     def window(self, at: int, end: int, rows_max: int, bytes_max: int) -> QueueWindow:
         """Its messages from number `at` to below `end`, as many as the limits allow."""
 
-    def acknowledge(self) -> None:
-        """Settle all of them."""
+    def acknowledge(self, most: int = ...) -> bool:
+        """Settle all of them, or the first `most`; returns whether any are left."""
 
-    def release(self) -> None:
-        """Requeue all of them."""
+    def release(self, most: int = ...) -> bool:
+        """Requeue all of them, or the first `most`; returns whether any are left."""

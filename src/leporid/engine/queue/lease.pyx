@@ -11,6 +11,7 @@ from libc.stdlib cimport free, malloc
 from leporid.engine.queue.browse cimport QueueWindow
 from leporid.engine.queue.index cimport DELIVERIES_MAX, READY, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue
+from leporid.engine.wire.record cimport NO_LIMIT
 
 
 cdef class Lease:
@@ -19,7 +20,7 @@ cdef class Lease:
     Args:
         queue: the queue.
         most: at most so many messages.
-        chosen: take none now; `take` names them.
+        chosen: take none now; `more` takes them, or `take` names them.
     """
 
     def __cinit__(self, Queue queue not None, uint64_t most, bint chosen=False):
@@ -48,6 +49,18 @@ cdef class Lease:
         queue.queues.delivered += 1
         self.numbers[self.count] = seq
         self.count += 1
+
+    def more(self, uint64_t most):
+        """Take up to `most` of the next ready messages; returns whether it may take more."""
+        cdef Slot *slot
+        cdef uint64_t seq
+        most = min(self.most, self.count + most)
+        while self.count < most and not self.ended and not self.queue.retired:
+            slot = self.queue.pop(&seq)
+            if slot == NULL:
+                return False
+            self.note(seq, slot)
+        return self.count < self.most and not self.ended and not self.queue.retired
 
     def take(self, numbers):
         """Take those of these messages that are still ready; returns whether it may take more."""
@@ -90,29 +103,34 @@ cdef class Lease:
             window.end += 1
         return window
 
-    def acknowledge(self):
-        """Settle all of them."""
-        self.settle(False)
+    def acknowledge(self, uint64_t most=NO_LIMIT):
+        """Settle all of them, or the first `most`; returns whether any are left."""
+        return self.settle(False, most)
 
-    def release(self):
-        """Requeue all of them; their next delivery is a redelivery."""
-        self.settle(True)
+    def release(self, uint64_t most=NO_LIMIT):
+        """Requeue all of them, or the first `most`; returns whether any are left.
 
-    cdef int settle(self, bint requeue) except -1:
-        cdef uint64_t at
+        Their next delivery is a redelivery.
+        """
+        return self.settle(True, most)
+
+    cdef bint settle(self, bint requeue, uint64_t most) except -1:
+        """The lease ends with the first call; the others go on where it left off."""
+        cdef uint64_t number, end
         cdef Slot *slot
-        if self.ended:
-            return 0
         self.ended = True
         if self.queue.retired:
-            return 0
-        for at in range(self.count):
-            slot = self.queue.slot_of(self.numbers[at])
+            return False
+        end = self.count if most > self.count - self.settled else self.settled + most
+        while self.settled < end:
+            number = self.numbers[self.settled]
+            self.settled += 1
+            slot = self.queue.slot_of(number)
             if slot == NULL or slot.state != UNACKED:
                 continue
             if requeue:
-                self.queue.requeue(self.numbers[at], slot, False)
+                self.queue.requeue(number, slot, False)
             else:
                 self.queue.queues.acked += 1
-                self.queue.settle(self.numbers[at], slot)
-        return 0
+                self.queue.settle(number, slot)
+        return self.settled < self.count

@@ -23,6 +23,10 @@ cdef enum:
     HOLD_RETURNED = 1               # hold messages that consumers returned before they are ready
     HOLD_FAILED = 2                 # hold messages that consumers failed with
 
+cdef class Totals:
+    cdef readonly uint64_t ready, unacked, held
+    cdef readonly Totals behind         # of their backlogs; None: nobody asks
+
 cdef class Queue:
     cdef readonly uint32_t id
     cdef readonly str name
@@ -31,6 +35,7 @@ cdef class Queue:
     cdef readonly bint remembers        # keys of its messages: it is a UniqueQueue
     cdef bint own_record                # each message has a record of its own: `append_message`
     cdef bint routes_again              # and is routed again as it was published, with BCC
+    cdef readonly Totals totals         # this queue's counts are among these
     cdef readonly uint64_t ready_count
     cdef readonly uint64_t unacked_count
     cdef readonly uint64_t ready_bytes
@@ -62,6 +67,8 @@ cdef class Queue:
     cdef Queue backlog                  # messages that wait for room here; None: there were none
     cdef public object given_up         # (reason): called when such a message is dropped; or None
     cdef bint listed                    # is in queues.ready_queues
+    cdef bint behind                    # a turn had no time to drop all that is over the limits
+    cdef object fleeting                # numbers of AT_ONCE entries; None: there were none
     cdef uint64_t head_seq              # without priorities: later entries were never delivered
     cdef SequenceHeap returned          # requeued entries, before head_seq
     cdef list lanes                     # with priorities: a SequenceHeap for each
@@ -70,12 +77,13 @@ cdef class Queue:
     cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
                             Producer producer, uint64_t sequence) except -1
     cdef Slot *pop(self, uint64_t *seq) except? NULL
+    cdef Slot *pop_any(self, uint64_t *seq) except? NULL
     cdef int take(self, Slot *slot) except -1
-    cdef Slot *first_of(self, SequenceHeap order, uint64_t *seq)
     cdef int settle(self, uint64_t seq, Slot *slot) except -1
     cdef int forget(self, uint64_t seq, Slot *slot) except -1
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1
+    cdef int put_back(self, uint64_t seq, Slot *slot) except -1
     cdef int come_back(self, uint64_t seq, Slot *slot) except -1
     cdef int hold(self, uint64_t seq, Slot *slot) except -1
     cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1
@@ -84,6 +92,7 @@ cdef class Queue:
     cdef int prune(self, SequenceHeap order) except -1
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
     cdef int expire(self, uint64_t seq) except -1
+    cdef int drop_fleeting(self) except -1
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
     cdef bint shorten(self, Timer *due)
     cdef bint over_limit(self)
@@ -99,8 +108,3 @@ cdef class Queue:
     cdef int resume(self, Taker taker) except -1
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1
     cdef int drop_all(self, uint8_t state) except -1
-    cdef int restore(self, uint64_t seq, uint64_t position) except -1
-    cdef int restore_settled(self, const Range *which) except -1
-    cdef int restore_delivered(self, const Range *which) except -1
-    cdef int end_restore(self, bint redelivered) except -1
-    cdef int append_delivered(self) except -1

@@ -17,6 +17,23 @@ class _DeadLetters(Protocol):
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
     ) -> None: ...
 
+class Totals:
+    """Messages in several queues together, as of now.
+
+    Args:
+        behind: those in the backlogs of these queues.
+    """
+
+    def __init__(self, behind: Totals | None = None) -> None: ...
+    @property
+    def ready(self) -> int: ...
+    @property
+    def unacked(self) -> int: ...
+    @property
+    def held(self) -> int: ...
+    @property
+    def behind(self) -> Totals | None: ...
+
 class Queue:
     """One queue's entries; made by `Engine.queue`."""
 
@@ -49,6 +66,16 @@ class Queue:
     @property
     def retired(self) -> bool:
         """It was deleted."""
+
+    @property
+    def totals(self) -> Totals:
+        """Its counts are among these; those of a queue that was just made are among none."""
+
+    def count_in(self, totals: Totals) -> None:
+        """Have its counts, and its backlog's, among others from now on."""
+
+    def uncount(self) -> None:
+        """Have its counts among none from now on."""
 
     @property
     def ready_count(self) -> int:

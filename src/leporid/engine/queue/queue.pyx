@@ -9,28 +9,33 @@ requeued entry therefore goes back to its original place.
 
 Invariants: without priorities, READY entries before `head_seq` are in `returned`, and without
 filters those from `head_seq` on were never delivered; with priorities, every READY entry is in the
-lane of its priority. ready_count and unacked_count equal the number of slots in that state.
+lane of its priority. ready_count and unacked_count equal the number of slots in that state, and
+`totals` has the sums of all queues that count there.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from leporid.engine.log.facts cimport SettledRanges, append_ranges
-from leporid.engine.log.log cimport KIND_DELIVERED, is_durable, segment_number
+from leporid.engine.bounds.clock cimport Clock, spend
+from leporid.engine.log.facts cimport SettledRanges
+from leporid.engine.log.log cimport is_durable
 from leporid.engine.log.logs cimport record_at
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport (
-    BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, MAYBE_DELIVERED, READY, UNACKED, Block, Index, Slot,
+    AT_ONCE, BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Block, Index, Slot, is_over,
 )
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.queue.takers cimport Taker, Takers
 from leporid.engine.wire.codec cimport TTL_SET, Props, parse_ttl
-from leporid.engine.wire.record cimport (
-    NO_LIMIT, RANGE_COUNT_BITS, RANGE_COUNT_MAX, Message, Range, Record, properties_in,
-)
+from leporid.engine.wire.record cimport NO_LIMIT, Message, Record, properties_in
+
+from collections import deque
 
 cdef enum:
     ORDER_SLACK = 1024              # numbers of entries that are gone, before a heap is pruned
+    PASSED_A_READING = 1024         # such entries on the way to a ready one, between readings
+    # Of the clock's units: so many bytes of a body cost as much as a small message.
+    UNIT_BYTES_BITS = 12
 
 OVERFLOW = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
             "reject-publish-dlx": REJECT_PUBLISH_DLX}
@@ -42,7 +47,80 @@ cdef inline void take_ready(Queue queue, Slot *slot):
     slot.state = UNACKED
     queue.ready_count -= 1
     queue.unacked_count += 1
+    queue.totals.ready -= 1
+    queue.totals.unacked += 1
     queue.ready_bytes -= record_at(queue.logs, slot.position).body_len
+
+
+cdef inline Slot *first_of(Queue queue, SequenceHeap order, uint64_t *seq,
+                           bint living) except? NULL:
+    """The first ready entry in an order, which is removed from it.
+
+    NULL: there is none or, if the order is not empty, no time to find it.
+    """
+    cdef Slot *slot
+    cdef uint32_t passed = 0
+    while order.count:
+        seq[0] = order.pop()
+        slot = queue.index.slot_of(seq[0])
+        if slot != NULL and slot.state == READY and not (
+                living and is_over(slot, queue.queues.clock.now_ms)):
+            return slot
+        passed += 1
+        if passed % PASSED_A_READING == 0 and queue.queues.clock.over():
+            return NULL
+    return NULL
+
+
+cdef inline Slot *take_first(Queue queue, uint64_t *seq, bint living) except? NULL:
+    """The next ready entry, now UNACKED; NULL: there is none, or no time to find it.
+
+    `living`: entries whose time to live is over are passed by; `Queues.expire` will drop them.
+    """
+    cdef Slot *slot = NULL
+    cdef SequenceHeap lane
+    cdef int priority
+    cdef uint32_t passed = 0
+    if not queue.ready_count:
+        return NULL
+    if queue.lanes is not None:
+        priority = queue.max_priority
+        while priority >= 0:
+            lane = <SequenceHeap> queue.lanes[priority]
+            slot = first_of(queue, lane, seq, living)
+            if slot != NULL or lane.count:
+                break
+            priority -= 1
+    else:
+        if queue.returned.count:
+            slot = first_of(queue, queue.returned, seq, living)
+            if slot == NULL and queue.returned.count:
+                return NULL
+        while slot == NULL and queue.head_seq < queue.next_seq:
+            slot = queue.index.slot_of(queue.head_seq)
+            if slot == NULL:
+                queue.head_seq = queue.index.there_from(queue.head_seq, queue.next_seq)
+                continue
+            seq[0] = queue.head_seq
+            queue.head_seq += 1
+            if slot.state == READY and not (
+                    living and is_over(slot, queue.queues.clock.now_ms)):
+                break
+            slot = NULL
+            passed += 1
+            if passed % PASSED_A_READING == 0 and queue.queues.clock.over():
+                return NULL
+    if slot != NULL:
+        take_ready(queue, slot)
+    return slot
+cdef class Totals:
+    """Messages in several queues together, as of now: nobody has to go through the queues."""
+
+    def __init__(self, Totals behind=None):
+        self.behind = behind
+
+    def __repr__(self):
+        return f"<Totals ready={self.ready} unacked={self.unacked} held={self.held}>"
 
 
 cdef class Queue:
@@ -50,6 +128,7 @@ cdef class Queue:
 
     def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
         self.queues = queues
+        self.totals = queues.uncounted
         self.logs = queues.logs
         self.id = queue_id
         self.name = name
@@ -76,6 +155,22 @@ cdef class Queue:
         self.wake()
         if self.backlog is not None:
             self.backlog.wake()
+
+    def count_in(self, Totals totals not None):
+        """Have its counts, and its backlog's, among others from now on."""
+        self.totals.ready -= self.ready_count
+        self.totals.unacked -= self.unacked_count
+        self.totals.held -= self.held_count
+        totals.ready += self.ready_count
+        totals.unacked += self.unacked_count
+        totals.held += self.held_count
+        self.totals = totals
+        if self.backlog is not None:
+            self.backlog.count_in(totals.behind or self.queues.uncounted)
+
+    def uncount(self):
+        """Have its counts among none from now on."""
+        self.count_in(self.queues.uncounted)
 
     @property
     def backlog_count(self):
@@ -144,6 +239,7 @@ cdef class Queue:
             if self.selection is not None:
                 self.selection.ends[slot.priority] = seq + 1
         self.ready_count += 1
+        self.totals.ready += 1
         self.ready_bytes += body_len
         self.published += 1
         if not self.listed and (self.consumer_count or self.limited):
@@ -162,46 +258,17 @@ cdef class Queue:
             self.queues.ready_queues.append(self)
 
     cdef Slot *pop(self, uint64_t *seq) except? NULL:
-        """The next ready entry, now UNACKED; NULL when there is none."""
-        cdef Slot *slot = NULL
-        cdef SequenceHeap lane
-        cdef int priority
-        if not self.ready_count:
-            return NULL
-        if self.lanes is not None:
-            priority = self.max_priority
-            while priority >= 0 and slot == NULL:
-                lane = <SequenceHeap> self.lanes[priority]
-                slot = self.first_of(lane, seq)
-                priority -= 1
-        else:
-            slot = self.first_of(self.returned, seq)
-            while slot == NULL and self.head_seq < self.next_seq:
-                slot = self.index.slot_of(self.head_seq)
-                if slot == NULL:
-                    self.head_seq = (self.head_seq // BLOCK_SLOTS + 1) * BLOCK_SLOTS
-                    continue
-                seq[0] = self.head_seq
-                self.head_seq += 1
-                if slot.state != READY:
-                    slot = NULL
-        if slot != NULL:
-            take_ready(self, slot)
-        return slot
+        """The next entry to deliver, now UNACKED; NULL: there is none, or no time to find it."""
+        return take_first(self, seq, True)
+
+    cdef Slot *pop_any(self, uint64_t *seq) except? NULL:
+        """The next ready entry, now UNACKED, also if it has expired; NULL: as for `pop`."""
+        return take_first(self, seq, False)
 
     cdef int take(self, Slot *slot) except -1:
         """A ready entry is somebody's, until it is settled or comes back."""
         take_ready(self, slot)
         return 0
-
-    cdef Slot *first_of(self, SequenceHeap order, uint64_t *seq):
-        cdef Slot *slot
-        while order.count:
-            seq[0] = order.pop()
-            slot = self.index.slot_of(seq[0])
-            if slot != NULL and slot.state == READY:
-                return slot
-        return NULL
 
     cdef int settle(self, uint64_t seq, Slot *slot) except -1:
         """Settle an entry: forget it, and note that for the log if it is durable."""
@@ -213,10 +280,12 @@ cdef class Queue:
         cdef uint64_t position = slot.position
         if slot.state == UNACKED:
             self.unacked_count -= 1
+            self.totals.unacked -= 1
         elif slot.state == HELD:
             self.let_go(slot)
         else:
             self.ready_count -= 1
+            self.totals.ready -= 1
             self.ready_bytes -= self.logs.record(position).body_len
         slot.state = GONE
         if slot.expires_at_ms:
@@ -264,7 +333,12 @@ cdef class Queue:
         self.queues.requeued += 1
         if self.retries & (HOLD_FAILED if failed else HOLD_RETURNED):
             return self.hold(seq, slot)
+        return self.put_back(seq, slot)
+
+    cdef int put_back(self, uint64_t seq, Slot *slot) except -1:
+        """Make an unacked entry ready again, in its place."""
         self.unacked_count -= 1
+        self.totals.unacked -= 1
         return self.come_back(seq, slot)
 
     cdef int hold(self, uint64_t seq, Slot *slot) except -1:
@@ -281,13 +355,16 @@ cdef class Queue:
         """Hold an unacked entry until `at_ms`."""
         slot.state = HELD
         self.unacked_count -= 1
+        self.totals.unacked -= 1
         self.held_count += 1
+        self.totals.held += 1
         self.held_bytes += self.logs.record(slot.position).body_len
         return self.queues.hold(at_ms, self.id, seq)
 
     cdef int let_go(self, Slot *slot) except -1:
         """End the delay of a held entry."""
         self.held_count -= 1
+        self.totals.held -= 1
         self.held_bytes -= self.logs.record(slot.position).body_len
         self.queues.held_count -= 1
         return 0
@@ -297,11 +374,14 @@ cdef class Queue:
         self.stand(seq, slot)
         slot.state = READY
         self.ready_count += 1
+        self.totals.ready += 1
         self.ready_bytes += self.logs.record(slot.position).body_len
         if self.selection is not None:
             self.selection.came_back(seq)
         if slot.expires_at_ms:
             # Its timer rang meanwhile, or will ring.
+            if slot.expires_at_ms == AT_ONCE:
+                slot.expires_at_ms = self.queues.clock.now_ms
             if slot.expires_at_ms <= self.queues.clock.now_ms:
                 self.queues.timers.push(slot.expires_at_ms, self.id, seq)
         self.drop_excess()  # before a consumer takes it again, as in RabbitMQ
@@ -309,14 +389,17 @@ cdef class Queue:
         return 0
 
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1:
-        """Let an entry expire after `ttl_ms`; 0: unless it is delivered in this turn."""
+        """Let an entry expire after `ttl_ms`; 0: unless it is delivered when its queue next is."""
         cdef Slot *slot = &self.index.block_of(seq).slots[seq % BLOCK_SLOTS]
         self.queues.timed_count += 1
-        slot.expires_at_ms = self.queues.clock.now_ms + ttl_ms
         if ttl_ms:
-            self.queues.timers.add(slot.expires_at_ms, self.id, seq)
-        else:
-            self.queues.zero_ttl.append((self, seq))
+            slot.expires_at_ms = self.queues.clock.now_ms + ttl_ms
+            return self.queues.timers.add(slot.expires_at_ms, self.id, seq)
+        slot.expires_at_ms = AT_ONCE
+        if self.fleeting is None:
+            self.fleeting = deque()
+        self.fleeting.append(seq)
+        self.wake()
         return 0
 
     cdef int expire(self, uint64_t seq) except -1:
@@ -324,10 +407,24 @@ cdef class Queue:
         cdef Slot *slot = self.index.slot_of(seq)
         if slot == NULL or slot.state != READY or not slot.expires_at_ms:
             return 0
-        if slot.expires_at_ms > self.queues.clock.now_ms:
+        if slot.expires_at_ms > self.queues.clock.now_ms and slot.expires_at_ms != AT_ONCE:
             return 0
         self.drop(seq, slot, "expired")
         return 1
+
+    cdef int drop_fleeting(self) except -1:
+        """Drop what was to be delivered at once (RabbitMQ, TTL) and was not.
+
+        Not before the queue had time to deliver all that it could. A dead letter that is made here
+        and has such a time to live itself waits until its queue has delivered.
+        """
+        cdef Py_ssize_t left = len(self.fleeting)
+        while left and not self.listed:
+            left -= 1
+            self.queues.expired += self.expire(self.fleeting.popleft())
+            if spend(self.queues.clock, 1):
+                self.wake()
+        return 0
 
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms):
         """Whether a timer is still that of an entry."""
@@ -376,13 +473,18 @@ cdef class Queue:
         """Drop messages from the head while a limit is exceeded (overflow drop-head)."""
         cdef Slot *slot
         cdef uint64_t seq
+        self.behind = False
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
             if self.dead_letters is not None and self.queues.dead_lettering.put_off(self):
                 break
-            slot = self.pop(&seq)
+            if self.behind:
+                self.wake()
+                break
+            slot = self.pop_any(&seq)
             if slot == NULL:
                 break  # the rest is held
             self.drop(seq, slot, "maxlen")
+            self.behind = spend(self.queues.clock, 1)
         return 0
 
     cdef int drop_all(self, uint8_t state) except -1:
@@ -426,6 +528,7 @@ cdef class Queue:
         cdef uint64_t count = self.purge()
         self.drop_all(UNACKED)
         self.retired = True
+        self.uncount()
         self.dead_letters = None
         if self.backlog is not None:
             self.backlog.retire()
@@ -461,11 +564,14 @@ cdef class Queue:
         return 0
 
     cdef int deliver(self) except -1:
-        """Deliver ready entries to consumers in turn, until either runs out; then enforce the
-        limits."""
+        """Deliver ready entries to consumers in turn, until either runs out or the slice is over;
+        then enforce the limits."""
+        cdef Clock clock = self.queues.clock
         cdef Taker taker
         cdef Slot *slot
-        cdef uint64_t seq
+        cdef uint64_t seq, ready_bytes
+        if self.behind:
+            self.drop_excess()
         if self.selection is not None:
             self.selection.deliver()
             return self.delivered_some()
@@ -473,9 +579,18 @@ cdef class Queue:
             taker = self.takers.turn()
             if taker is None:
                 break
+            ready_bytes = self.ready_bytes
             slot = self.pop(&seq)
+            if slot == NULL:
+                taker.level.head = taker    # it keeps its turn
+                if clock.over():
+                    self.wake()
+                break
             self.delivered += 1
             taker.take(seq, slot)
+            if spend(clock, <uint32_t> (1 + ((ready_bytes - self.ready_bytes) >> UNIT_BYTES_BITS))):
+                self.wake()
+                break
         return self.delivered_some()
 
     cdef int delivered_some(self) except -1:
@@ -486,67 +601,6 @@ cdef class Queue:
         return 0
 
     # ------------------------------------------------------------- restart
-
-    cdef int restore(self, uint64_t seq, uint64_t position) except -1:
-        """Replay found the record of an entry; a second record is a newer copy of the first."""
-        cdef Slot *slot = self.index.insert(seq)
-        if slot.state == GONE:
-            self.index.enter(seq)
-        else:
-            # The copy must not be dropped before its original.
-            self.logs.durable.find(segment_number(position)).pins.add(
-                segment_number(slot.position))
-            self.logs.release(slot.position)
-        slot.position = position
-        slot.state = READY
-        self.logs.durable.hold(position, 1)
-        self.next_seq = max(self.next_seq, seq + 1)
-        return 0
-
-    cdef int restore_settled(self, const Range *which) except -1:
-        """Replay found that these entries were settled."""
-        cdef uint64_t seq
-        cdef Slot *slot
-        self.next_seq = max(self.next_seq, which.first + which.count)
-        for seq in range(which.first, which.first + which.count):
-            slot = self.index.slot_of(seq)
-            if slot == NULL or slot.state == GONE:
-                continue
-            if segment_number(slot.position) != which.segment:
-                continue  # the number was used again, or the record was copied since
-            slot.state = GONE
-            self.logs.release(slot.position)
-            self.index.leave(seq)
-        return 0
-
-    cdef int restore_delivered(self, const Range *which) except -1:
-        """Replay found how often these entries were delivered; a count never sinks."""
-        cdef uint64_t seq
-        cdef Slot *slot
-        cdef uint16_t deliveries = max(1, which.count >> RANGE_COUNT_BITS)
-        for seq in range(which.first, which.first + (which.count & RANGE_COUNT_MAX)):
-            slot = self.index.slot_of(seq)
-            if slot != NULL and slot.state != GONE:
-                slot.deliveries = max(deliveries, slot.deliveries)
-        return 0
-
-    cdef int end_restore(self, bint redelivered) except -1:
-        """The log was read: every entry is ready; `redelivered` marks all as maybe delivered."""
-        cdef Block *block = self.index.block_from(0)
-        cdef uint32_t at
-        self.head_seq = block.number * BLOCK_SLOTS if block != NULL else self.next_seq
-        while block != NULL:
-            for at in range(BLOCK_SLOTS):
-                if block.slots[at].state == READY:
-                    self.ready_count += 1
-                    self.ready_bytes += self.logs.record(block.slots[at].position).body_len
-                    if redelivered:
-                        block.slots[at].deliveries |= MAYBE_DELIVERED
-                    self.restore_entry(block.number * BLOCK_SLOTS + at, block.slots[at].position)
-            block = self.index.block_from(block.number + 1)
-        self.index.end_restore(self.next_seq)
-        self.wake()
-        return 0
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
         """Restore an entry's priority and what is left of its time to live; time passed while
@@ -573,41 +627,3 @@ cdef class Queue:
         slot.expires_at_ms = self.queues.clock.now_ms - min(
             self.queues.clock.now_ms - 1, self.queues.clock.wall_ms - over_ms)
         return self.queues.timers.push(slot.expires_at_ms, self.id, seq)
-
-    cdef int append_delivered(self) except -1:
-        """Append how often unsettled entries were delivered, for the next start."""
-        cdef Range[BLOCK_SLOTS] ranges
-        cdef Block *block = self.index.block_from(0) if self.durable else NULL
-        cdef uint32_t count
-        while block != NULL:
-            count = delivered_ranges(block, ranges)
-            if count:
-                append_ranges(self.logs, KIND_DELIVERED, 0, self.id, ranges, count)
-            block = self.index.block_from(block.number + 1)
-        return 0
-
-
-cdef uint32_t delivered_ranges(const Block *block, Range *ranges) noexcept nogil:
-    """The delivered entries of a block, as a DELIVERED record has them.
-
-    Adjacent entries with the same number of deliveries are one range, whose `count` has that
-    number in its upper half.
-    """
-    cdef const Slot *slot
-    cdef uint64_t first = block.number * BLOCK_SLOTS
-    cdef uint32_t count = 0, at, segment, alike
-    for at in range(BLOCK_SLOTS):
-        slot = &block.slots[at]
-        if slot.state == GONE or not slot.deliveries or not is_durable(slot.position):
-            continue
-        segment = segment_number(slot.position)
-        alike = ranges[count - 1].count & RANGE_COUNT_MAX if count else 0
-        if (alike and ranges[count - 1].segment == segment
-                and ranges[count - 1].first + alike == first + at
-                and ranges[count - 1].count >> RANGE_COUNT_BITS == slot.deliveries):
-            ranges[count - 1].count += 1
-            continue
-        ranges[count].segment, ranges[count].first = segment, first + at
-        ranges[count].count = <uint32_t> slot.deliveries << RANGE_COUNT_BITS | 1
-        count += 1
-    return count

@@ -4,11 +4,12 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef class Queues   # before the modules that know it, too
 
-from leporid.engine.log.logs cimport Clock, Entries, Logs
+from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.log.logs cimport Entries, Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
 from leporid.engine.queue.index cimport BlockPool
-from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.queue cimport Queue, Totals
 from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message
@@ -19,12 +20,14 @@ cdef class Queues(Entries):
     cdef dict by_id
     cdef uint32_t next_transient_id
     cdef BlockPool blocks
+    cdef readonly Totals uncounted      # of queues that nobody counts
     cdef readonly DeadLettering dead_lettering
     cdef object make_backlog            # (queue) -> its backlog
-    cdef list ready_queues              # may have something to deliver, or exceed a limit
-    cdef list offers                    # SharedCredit that consumers wait for, and has some now
-    cdef list zero_ttl                  # (queue, seq) with a time to live of 0
-    cdef list due_queues                # TimedQueue with messages to send
+    # Each of these lists is worked on from the left; what a turn has no time for stays in it.
+    cdef object ready_queues            # may have something to deliver, or exceed a limit
+    cdef object offers                  # SharedCredit that consumers wait for, and has some now
+    cdef object due_queues              # TimedQueue with messages to send
+    cdef readonly bint late             # a turn had no time for all timers that were due
     cdef Timers timers                  # of entries with a time to live, and of timed queues
     cdef uint64_t timed_count           # how many of them are current: not of settled entries
     cdef Timers held                    # of held entries
@@ -42,8 +45,10 @@ cdef class Queues(Entries):
                          uint64_t sequence) except? 0
     cdef int turn(self) except -1
     cdef int work(self) except -1
-    cdef int offer(self) except -1
-    cdef int expire(self) except -1
+    cdef int serve(self) except -1
+    cdef bint offer(self) except -1
+    cdef int ring(self) except -1
+    cdef bint expire(self) except -1
     cdef int hold(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
-    cdef int release_held(self) except -1
+    cdef bint release_held(self) except -1
     cdef int append_delivered(self) except -1

@@ -1,8 +1,10 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of queues.pyx."""
 
-from leporid.engine.log.logs import Clock, Entries, Logs
+from leporid.engine.bounds.clock import Clock
+from leporid.engine.log.logs import Entries, Logs
 from leporid.engine.queue.dead_lettering import DeadLettering
+from leporid.engine.queue.queue import Totals
 
 class Queues(Entries):
     """What all queues share, and counters of messages since the start; made by `Engine`."""
@@ -13,10 +15,18 @@ class Queues(Entries):
     @property
     def clock(self) -> Clock: ...
     @property
+    def uncounted(self) -> Totals:
+        """Of queues that nobody counts."""
+
+    @property
     def dead_lettering(self) -> DeadLettering: ...
     @property
     def next_due_ms(self) -> int:
         """When the next entry expires or is released; UINT64_MAX: none does."""
+
+    @property
+    def late(self) -> bool:
+        """A turn had no time for all timers that were due."""
 
     @property
     def published(self) -> int:

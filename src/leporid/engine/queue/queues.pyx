@@ -9,16 +9,22 @@ with the entry's sequence number.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.log.log cimport BACKLOG_BIT, FLAG_PRODUCED, TRANSIENT_IDS, Log, begin_message
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
-from leporid.engine.queue.index cimport GONE, HELD, BlockPool, Slot
-from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.index cimport BLOCK_SLOTS, GONE, HELD, BlockPool, Slot
+from leporid.engine.queue.queue cimport Queue, Totals
+from leporid.engine.queue.restore cimport (
+    append_deliveries, count_restored, end_restore, restore_record, settle_restored,
+)
 from leporid.engine.queue.takers cimport SharedCredit
 from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.wire.codec cimport TTL_SET, Props, parse_ttl
 from leporid.engine.wire.record cimport NO_LIMIT, Message, Range, Record, Target, targets_of
+
+from collections import deque
 
 
 cdef class Queues(Entries):
@@ -30,11 +36,11 @@ cdef class Queues(Entries):
         self.by_id = {}
         self.next_transient_id = TRANSIENT_IDS
         self.blocks = BlockPool()
+        self.uncounted = Totals()
         self.dead_lettering = DeadLettering(self)
-        self.ready_queues = []
-        self.offers = []
-        self.zero_ttl = []
-        self.due_queues = []
+        self.ready_queues = deque()
+        self.offers = deque()
+        self.due_queues = deque()
         self.timers = Timers()
         self.held = Timers()
         logs.entries = self
@@ -58,6 +64,7 @@ cdef class Queues(Entries):
         """The backlog of a queue; made with its first message."""
         if queue.backlog is None:
             queue.backlog = self.add(self.make_backlog(queue))
+            queue.backlog.count_in(queue.totals.behind or self.uncounted)
         return queue.backlog
 
     # ------------------------------------------------------------- storing
@@ -106,57 +113,81 @@ cdef class Queues(Entries):
     # ------------------------------------------------------------- turns
 
     cdef int turn(self) except -1:
-        """Prune timers of settled entries if most are; once a turn."""
-        self.timers.close()
+        """Do what is due by time; once a turn."""
+        self.ring()
         if self.timers.is_stale(self.timed_count):
             self.timers.prune(is_timed, self)
         return 0
 
     cdef int work(self) except -1:
-        """Let ready queues deliver, and drop expired entries."""
+        """Do what is due, and let ready queues deliver: as much as the slice at hand allows."""
+        self.ring()
+        self.offer()
+        return self.serve()
+
+    cdef int serve(self) except -1:
+        """Let ready queues deliver.
+
+        A dropped entry may become a dead letter in another queue, which then delivers, too.
+        """
         cdef Queue queue
-        cdef uint64_t seq
-        self.release_held()
-        self.timers.close()
-        if self.timers.count:
-            self.expire()
-        # A dropped entry may become a dead letter in another queue, which then delivers, too.
-        while self.ready_queues or self.offers or self.zero_ttl:
-            # A time to live of 0: deliver at once or drop (RabbitMQ, TTL). A dead letter that is
-            # made below and has such a TTL itself waits for the next round, in which its queue
-            # delivers first.
-            zero_ttl, self.zero_ttl = self.zero_ttl, []
-            # First, so that consumers of lower priority do not take their messages.
-            self.offer()
-            ready, self.ready_queues = self.ready_queues, []
-            for queue in ready:
+        cdef Py_ssize_t left
+        while True:
+            left = len(self.ready_queues)
+            while left:
+                left -= 1
+                queue = <Queue> self.ready_queues.popleft()
                 queue.listed = False
                 queue.deliver()
-            for queue, seq in zero_ttl:
-                self.expired += queue.expire(seq)
-        return 0
+                if queue.fleeting is not None:
+                    queue.drop_fleeting()
+                if spend(self.clock, 1):
+                    return 0
+            # Before the next queues, so that consumers of lower priority do not take the messages.
+            if self.offer() or not self.ready_queues:
+                return 0
 
-    cdef int offer(self) except -1:
-        """Let consumers take that waited for a credit which has room now."""
-        cdef SharedCredit credit
+    cdef bint offer(self) except -1:
+        """Let consumers take that waited for a credit which has room now; returns whether the slice
+        is over."""
         while self.offers:
-            offers, self.offers = self.offers, []
-            for credit in offers:
-                credit.offer()
+            (<SharedCredit> self.offers.popleft()).offer()
+            if spend(self.clock, 1):
+                return True
+        return False
+
+    cdef int ring(self) except -1:
+        """Release held entries and drop expired ones."""
+        self.timers.close()
+        self.late = False
+        if self.held.count:
+            self.late = self.release_held()
+        if self.timers.count and self.expire():
+            self.late = True
         return 0
 
-    cdef int expire(self) except -1:
-        """Drop entries whose time to live is over, wherever they are in their queue."""
+    cdef bint expire(self) except -1:
+        """Drop entries whose time to live is over, wherever they are in their queue; returns
+        whether there was no time for all of them."""
         cdef Timer timer
         cdef Queue queue
+        cdef uint32_t step
         while self.timers.count and self.timers.heap[0].at_ms <= self.clock.now_ms:
             timer = self.timers.pop()
             queue = self.by_id.get(timer.queue)
             while queue is not None and timer.count:
-                self.expired += queue.expire(timer.seq)
-                timer.seq += 1
-                timer.count -= 1
-        return 0
+                step = 1
+                if timer.count > 1 and queue.index.block_of(timer.seq) == NULL:
+                    step = min(timer.count, <uint32_t> (BLOCK_SLOTS - timer.seq % BLOCK_SLOTS))
+                else:
+                    self.expired += queue.expire(timer.seq)
+                timer.seq += step
+                timer.count -= step
+                if spend(self.clock, 1):
+                    if timer.count:
+                        self.timers.insert(timer)
+                    return True
+        return False
 
     cdef int hold(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
         """Set the timer of a held entry."""
@@ -165,8 +196,9 @@ cdef class Queues(Entries):
             self.held.prune(is_held, self)
         return self.held.push(at_ms, queue, seq)
 
-    cdef int release_held(self) except -1:
-        """Make held entries ready whose delay is over."""
+    cdef bint release_held(self) except -1:
+        """Make held entries ready whose delay is over; returns whether there was no time for all of
+        them."""
         cdef Timer timer
         cdef Queue queue
         cdef Slot *slot
@@ -177,7 +209,9 @@ cdef class Queues(Entries):
                 slot = queue.slot_of(timer.seq)
                 queue.let_go(slot)
                 queue.come_back(timer.seq, slot)
-        return 0
+            if spend(self.clock, 1):
+                return True
+        return False
 
     @property
     def next_due_ms(self):
@@ -221,28 +255,28 @@ cdef class Queues(Entries):
 
     cdef int restore_entry(self, uint32_t number, uint64_t seq, uint64_t position) except -1:
         cdef Queue queue = self.restored(number)
-        return 0 if queue is None else queue.restore(seq, position)
+        return 0 if queue is None else restore_record(queue, seq, position)
 
     cdef int restore_settled(self, uint32_t number, const Range *which) except -1:
         cdef Queue queue = self.restored(number)
-        return 0 if queue is None else queue.restore_settled(which)
+        return 0 if queue is None else settle_restored(queue, which)
 
     cdef int restore_delivered(self, uint32_t number, const Range *which) except -1:
         cdef Queue queue = self.restored(number)
-        return 0 if queue is None else queue.restore_delivered(which)
+        return 0 if queue is None else count_restored(queue, which)
 
     cdef int end_replay(self, bint redelivered) except -1:
         cdef Queue queue
         for queue in self.by_id.values():
             if queue.durable:
-                queue.end_restore(redelivered)
+                end_restore(queue, redelivered)
         return 0
 
     cdef int append_delivered(self) except -1:
         """Append how often unsettled entries were delivered; at an orderly shutdown."""
         cdef Queue queue
         for queue in self.by_id.values():
-            queue.append_delivered()
+            append_deliveries(queue)
         return 0
 
 

@@ -50,7 +50,8 @@ cdef class SequenceHeap:
     cdef void sort(self):
         """Restore the heap of the first `count` numbers, each once, after they were moved."""
         cdef size_t at, kept = 0
-        qsort(self.heap, self.count, sizeof(uint64_t), compare)
+        if self.count:      # without any there may be no memory, which qsort must not be given
+            qsort(self.heap, self.count, sizeof(uint64_t), compare)
         for at in range(self.count):
             if not kept or self.heap[at] != self.heap[kept - 1]:
                 self.heap[kept] = self.heap[at]

@@ -3,12 +3,12 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.ranks cimport Ranked
 
 cdef class Level
 cdef class Takers
 
-cdef class Taker:
-    cdef readonly int priority
+cdef class Taker(Ranked):
     cdef readonly uint64_t unacked_count
     cdef readonly bint active           # not cancelled
     cdef Takers home                    # the consumers it takes turns with, while it is attached
@@ -24,19 +24,22 @@ cdef class Taker:
     cdef int64_t look_for(self, int64_t work) except? -1
     cdef uint64_t position(self) except? 0
 
-cdef class Level:
+cdef class Level(Ranked):
     cdef Takers takers              # whose ring this is
-    cdef int priority
     cdef Taker head                     # takes next
 
 cdef class Takers:
-    cdef list everybody                 # in order of arrival
-    cdef list levels                    # rings of those that may take, highest priority first
+    cdef list everybody                 # a heap by priority and arrival
+    cdef list levels                    # rings of those that may take: a heap by priority
+    cdef dict by_priority               # the same; None while there are few
+    cdef uint64_t arrivals              # consumers there have been
     cdef Taker chosen                   # the single active consumer
     cdef bint single
     cdef int attach(self, Taker taker) except -1
     cdef int detach(self, Taker taker) except -1
     cdef int enter(self, Taker taker) except -1
+    cdef Level level_of(self, int priority)
+    cdef int close(self, Level level) except -1
     cdef int choose(self) except -1
     cdef Taker turn(self)
 

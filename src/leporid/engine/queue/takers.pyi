@@ -3,12 +3,10 @@
 
 from typing import final
 
-class Taker:
-    """A consumer of a queue, as the queue sees it."""
+from leporid.engine.queue.ranks import Ranked
 
-    @property
-    def priority(self) -> int:
-        """Consumers of a higher one are served first."""
+class Taker(Ranked):
+    """A consumer of a queue, as the queue sees it."""
 
     @property
     def unacked_count(self) -> int:
@@ -19,7 +17,7 @@ class Taker:
         """It was not cancelled."""
 
 @final
-class Level:
+class Level(Ranked):
     """The ring of the consumers of one priority; used by the engine only."""
 
 class Takers:

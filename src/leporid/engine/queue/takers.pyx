@@ -2,20 +2,26 @@
 
 Responsible for whose turn it is. A queue has one `Takers` of all its consumers. A consumer takes
 turns with those of its `home`, which is the same `Takers`, or that of the consumers with the same
-filter (`selecting`). It must not know entries or credit: a `Taker` says whether it can take.
+filter (`selecting`). It must not know entries or credit: a `Taker` says whether it can take. A
+taker that cannot leaves its ring and comes back when it may be able to, so that finding the next
+one never means asking all of them again.
 
-It does not know entries or credit: a taker says whether it can take. A taker that cannot leaves
-its ring and comes back when it may be able to, so that finding the next one never means asking
-all of them again. Invariant: whoever can take stands in the ring of its priority, or is represented
-there (`WaitingConsumers`); with a single active consumer only that one does.
+Invariants: whoever can take stands in the ring of its priority, or is represented there
+(`WaitingConsumers`); with a single active consumer only that one does. Consumers and priorities
+come and go in O(log n).
 """
 
 from libc.stdint cimport int64_t, uint64_t
 
 from leporid.engine.queue.index cimport Slot
+from leporid.engine.queue.ranks cimport Ranked, put_in, take_out
+
+cdef enum:
+    # With more priorities than this, the ring of one is looked up instead of searched for.
+    LEVELS_SEARCHED = 8
 
 
-cdef class Taker:
+cdef class Taker(Ranked):
     """A consumer of a queue, as the queue sees it."""
 
     cdef bint can_take(self):
@@ -49,7 +55,7 @@ cdef class Taker:
         raise NotImplementedError
 
 
-cdef class Level:
+cdef class Level(Ranked):
     """The consumers of one priority that may take, as a ring; `head` takes next."""
 
 
@@ -61,13 +67,15 @@ cdef class Takers:
         self.levels = []
 
     cdef int attach(self, Taker taker) except -1:
-        self.everybody.append(taker)
+        self.arrivals += 1
+        taker.arrival = self.arrivals
+        put_in(self.everybody, taker)
         if self.single and self.chosen is None:
             self.choose()
         return taker.home.enter(taker)
 
     cdef int detach(self, Taker taker) except -1:
-        self.everybody.remove(taker)
+        take_out(self.everybody, taker)
         leave_ring(taker)
         if self.chosen is taker:
             self.choose()
@@ -75,32 +83,18 @@ cdef class Takers:
 
     cdef int choose(self) except -1:
         """Choose the single active consumer: the oldest of the highest priority."""
-        cdef Taker taker
         self.chosen = None
-        for taker in self.everybody:
-            if self.chosen is None or taker.priority > self.chosen.priority:
-                self.chosen = taker
-        if self.chosen is not None:
+        if self.everybody:
+            self.chosen = <Taker> self.everybody[0]
             self.chosen.home.enter(self.chosen)
         return 0
 
     cdef int enter(self, Taker taker) except -1:
         """Put a consumer that may be able to take into its ring, behind all others."""
         cdef Level level
-        cdef Py_ssize_t at = 0
         if taker.level is not None or (self.single and taker is not self.chosen):
             return 0
-        for level in self.levels:
-            if level.priority <= taker.priority:
-                break
-            at += 1
-        else:
-            level = None
-        if level is None or level.priority != taker.priority:
-            level = Level()
-            level.takers = self
-            level.priority = taker.priority
-            self.levels.insert(at, level)
+        level = self.level_of(taker.priority)
         taker.level = level
         if level.head is None:
             level.head = taker.next = taker.previous = taker
@@ -109,6 +103,36 @@ cdef class Takers:
             taker.previous = level.head.previous
             taker.previous.next = taker
             level.head.previous = taker
+        return 0
+
+    cdef Level level_of(self, int priority):
+        """The ring of a priority, which may be a new one."""
+        cdef Level level
+        if self.by_priority is None:
+            for level in self.levels:
+                if level.priority == priority:
+                    return level
+        else:
+            level = self.by_priority.get(priority)
+            if level is not None:
+                return level
+        level = Level()
+        level.takers, level.priority = self, priority
+        put_in(self.levels, level)
+        if self.by_priority is not None:
+            self.by_priority[priority] = level
+        elif len(self.levels) > LEVELS_SEARCHED:
+            self.by_priority = {(<Level> each).priority: each for each in self.levels}
+        return level
+
+    cdef int close(self, Level level) except -1:
+        """Nobody stands in a ring any more."""
+        level.head = None
+        take_out(self.levels, level)
+        if self.by_priority is not None:
+            del self.by_priority[level.priority]
+            if not self.levels:
+                self.by_priority = None
         return 0
 
     cdef Taker turn(self):
@@ -136,8 +160,7 @@ cdef int leave_ring(Taker taker) except -1:
     if level is None:
         return 0
     if taker.next is taker:
-        level.head = None
-        level.takers.levels.remove(level)
+        level.takers.close(level)
     else:
         taker.previous.next = taker.next
         taker.next.previous = taker.previous

@@ -7,6 +7,7 @@ at most one current timer, however many messages are in it.
 
 from libc.stdint cimport uint64_t
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 
@@ -16,13 +17,17 @@ cdef enum:
 
 
 cdef int run_timed(Queues queues) except -1:
-    """Let each due queue send its share of this turn's messages."""
+    """Let each due queue send its share of this turn's messages, while the slice lasts."""
     cdef TimedQueue queue
-    due, queues.due_queues = queues.due_queues, []
-    most = max(1, SENT_MAX // len(due))
-    for queue in due:
+    cdef Py_ssize_t left = len(queues.due_queues)
+    cdef size_t most = max(1, SENT_MAX // left)
+    while left:
+        left -= 1
+        queue = <TimedQueue> queues.due_queues.popleft()
         if not queue.retired and queue.turn(most):
             queues.due_queues.append(queue)
+        if spend(queues.clock, 1):
+            break
     return 0
 
 

@@ -2,13 +2,16 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport Route
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.selectors.selector_set cimport SelectorSet
-from leporid.engine.routing.route cimport Route
+from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 from leporid.engine.wire.record cimport Message
+
+cdef class UnfinishedRoute
 
 cdef class ConditionalRoute:
     cdef object __weakref__
@@ -28,15 +31,25 @@ cdef class ConditionalRoute:
     cdef uint32_t size_of_places, size_of_last
     cdef uint64_t turn
     cdef Route otherwise            # of a message that passes no filter
+    cdef UnfinishedRoute unfinished     # of the last message, if it was left so and is not taken
     cpdef int add(self, Filter wanted, Queue queue) except -1
     cpdef int remove(self, Filter wanted, Queue queue) except -1
-    cdef Route route_of(self, FilterCounters counters, const Message *message)
+    cdef Route route_of(self, FilterCounters counters, const Message *message, Clock clock)
+
+cdef class UnfinishedRoute:
+    cdef ConditionalRoute source
+    cdef FilterCounters counters
+    cdef UnfinishedMatch rest
+    cdef dict queues                    # that take the message, as far as is known
+    cdef int take_over(self) except -1
+    cdef Route go_on(self, const Message *message, Clock clock)
 
 cdef class FilterOutcomes:
     cdef object __weakref__
     cdef FilterCounters totals
     cdef SelectorSet members
-    cdef uint64_t evaluated, failed     # of the last message
-    cdef uint32_t count                 # that it passed
-    cdef bytes passed_by(self, const Message *message)
-    cdef int note(self, FilterCounters counters) except -1
+    cdef uint64_t evaluated, failed     # of the last message, in the last slice
+    cdef bytes passed_by(self, const Message *message, Clock clock)
+    cdef bytes go_on(self, UnfinishedMatch rest, bytes found, const Message *message, Clock clock)
+    cdef bytes so_far(self, bytes before)
+    cdef int note(self, FilterCounters counters, size_t passed) except -1

@@ -30,3 +30,6 @@ class FilterOutcomes:
     """The filters that decide about the route of a key; made by `Engine.filter_outcomes`."""
 
     def __init__(self, totals: FilterCounters, filters: Iterable[Filter]) -> None: ...
+
+class UnfinishedRoute:
+    """What is left of asking the filters of a conditional route; used by the engine only."""

@@ -3,18 +3,21 @@
 Responsible for evaluating all filters of a key's bindings together, and for the route of the queues
 that take the message. Filters can be added and removed, as rebuilding the whole for each of
 thousands of bindings would take long. It must not know bindings; a key without filters does not
-come here. Invariant: a queue is in a route once, however many of its filters the message passes.
+come here. Invariants: a queue is in a route once, however many of its filters the message passes;
+what passes in one slice of time is taken over before the next, as filters come and go in between.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
+from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport Route, make_route
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.selectors.selector_set cimport SelectorSet
+from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 from leporid.engine.wire.record cimport Message
 
 
@@ -105,11 +108,14 @@ cdef class ConditionalRoute:
             del self.places[queue]
         return 0
 
-    cdef Route route_of(self, FilterCounters counters, const Message *message):
-        """Where one message goes; `counters` are those of where it came in."""
+    cdef Route route_of(self, FilterCounters counters, const Message *message, Clock clock):
+        """Where one message goes; `counters` are those of where it came in.
+
+        None: the slice was over before all filters were asked; `unfinished` is the rest.
+        """
         cdef uint64_t evaluated = self.members.evaluated, failed = self.members.failed
-        cdef uint32_t count = self.members.match(
-            message.names, message.names_len, message.properties, message.properties_len)
+        cdef uint32_t count = self.members.match_in_time(
+            message.names, message.names_len, message.properties, message.properties_len, clock)
         cdef uint32_t at, place = 0
         cdef list queues
         cdef Route route
@@ -117,6 +123,9 @@ cdef class ConditionalRoute:
         failed = self.members.failed - failed
         self.totals.note(self.members.count, evaluated, count, failed)
         counters.note(self.members.count, evaluated, count, failed)
+        if self.members.unfinished is not None:
+            self.unfinished = UnfinishedRoute(self, counters)
+            return None
         if not count:
             return self.otherwise
         if count == 1:
@@ -133,6 +142,41 @@ cdef class ConditionalRoute:
                 self.last[place] = self.turn
                 queues.append(self.chosen[place])
         return make_route(queues)
+
+
+cdef class UnfinishedRoute:
+    """What is left of asking the filters of a conditional route about one message."""
+
+    def __cinit__(self, ConditionalRoute source not None, FilterCounters counters not None):
+        self.source, self.counters = source, counters
+        self.rest, source.members.unfinished = source.members.unfinished, None
+        self.queues = dict.fromkeys(source.always)
+        self.take_over()
+
+    cdef int take_over(self) except -1:
+        """Add the queues whose filters the message has passed in this slice."""
+        cdef SelectorSet members = self.source.members
+        cdef uint32_t at
+        for at in range(members.matched_count):
+            self.queues[self.source.chosen[self.source.place_of[members.matched[at]]]] = None
+        return 0
+
+    cdef Route go_on(self, const Message *message, Clock clock):
+        """The route; None: the slice is over."""
+        cdef SelectorSet members = self.source.members
+        cdef uint64_t evaluated = members.evaluated, failed = members.failed
+        cdef Queue queue
+        cdef uint32_t count
+        members.matched_count = 0
+        count = members.go_on(self.rest, message.names, message.names_len, message.properties,
+                              message.properties_len, clock)
+        self.source.totals.note(0, members.evaluated - evaluated, count, members.failed - failed)
+        self.counters.note(0, members.evaluated - evaluated, count, members.failed - failed)
+        self.take_over()
+        if not self.rest.is_done():
+            return None
+        # Some may have been deleted meanwhile.
+        return make_route([queue for queue in self.queues if not queue.retired])
 
 
 cdef class FilterOutcomes:
@@ -156,24 +200,43 @@ cdef class FilterOutcomes:
     def __repr__(self):
         return f"<FilterOutcomes filters={len(self.members)}>"
 
-    cdef bytes passed_by(self, const Message *message):
-        """The numbers of the filters that a message passes: equal for equal ones."""
+    cdef bytes passed_by(self, const Message *message, Clock clock):
+        """The numbers of the filters that a message passes: equal for equal ones.
+
+        None: the slice was over before all were asked. The rest is `members.unfinished`, for
+        `go_on`; what was found is `so_far`.
+        """
         cdef uint64_t evaluated = self.members.evaluated, failed = self.members.failed
-        cdef bytes found
-        self.count = self.members.match(
-            message.names, message.names_len, message.properties, message.properties_len)
+        self.members.match_in_time(
+            message.names, message.names_len, message.properties, message.properties_len, clock)
         self.evaluated = self.members.evaluated - evaluated
         self.failed = self.members.failed - failed
-        found = PyBytes_FromStringAndSize(<const char *> self.members.matched,
-                                          self.count * sizeof(uint32_t))
-        if self.count > 1:
-            qsort(PyBytes_AS_STRING(found), self.count, sizeof(uint32_t), in_order)
+        return None if self.members.unfinished is not None else self.so_far(b"")
+
+    cdef bytes go_on(self, UnfinishedMatch rest, bytes found, const Message *message, Clock clock):
+        """Ask more filters about the same message; returns all that it has passed so far."""
+        cdef SelectorSet members = self.members
+        cdef uint64_t evaluated = members.evaluated, failed = members.failed
+        members.matched_count = 0
+        members.go_on(rest, message.names, message.names_len, message.properties,
+                      message.properties_len, clock)
+        self.evaluated = members.evaluated - evaluated
+        self.failed = members.failed - failed
+        return self.so_far(found)
+
+    cdef bytes so_far(self, bytes before):
+        """The numbers of the filters that were just passed, and of those passed before."""
+        cdef bytes found = before + PyBytes_FromStringAndSize(
+            <const char *> self.members.matched, self.members.matched_count * sizeof(uint32_t))
+        if <size_t> len(found) > sizeof(uint32_t):
+            qsort(PyBytes_AS_STRING(found), len(found) // sizeof(uint32_t), sizeof(uint32_t),
+                  in_order)
         return found
 
-    cdef int note(self, FilterCounters counters) except -1:
-        """Count the last message."""
-        self.totals.note(self.members.count, self.evaluated, self.count, self.failed)
-        return counters.note(self.members.count, self.evaluated, self.count, self.failed)
+    cdef int note(self, FilterCounters counters, size_t passed) except -1:
+        """Count the last message, which has passed so many."""
+        self.totals.note(self.members.count, self.evaluated, passed, self.failed)
+        return counters.note(self.members.count, self.evaluated, passed, self.failed)
 
 
 cdef int in_order(const void *a, const void *b) noexcept nogil:

@@ -15,6 +15,7 @@ cdef class Route:
     cdef bint caching               # a queue is the deduplication cache of an exchange
     cdef bint decided               # the caches were asked already
     cdef bint refused               # a queue was left out because it is full
+    cdef bint by_message            # it depends on more than the key
     cdef object conditional         # ConditionalRoute, if the route depends on the message; or None
     cdef object by_filters          # FilterOutcomes, if it depends on filters of exchanges; or None
     cdef dict outcomes              # with `by_filters`: filters that a message passes -> Route

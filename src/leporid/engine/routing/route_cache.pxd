@@ -2,9 +2,14 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
+from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.routing.conditional_routes cimport FilterOutcomes, UnfinishedRoute
 from leporid.engine.routing.route cimport Route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 from leporid.engine.wire.record cimport Message
+
+cdef class Resolution
 
 cdef class RouteCache:
     cdef readonly str name
@@ -21,17 +26,45 @@ cdef class RouteCache:
     cdef readonly FilterCounters counters   # of filters, for messages published to this exchange
     cdef readonly object delays     # its Delays; None: no message was delayed yet
     cdef object resolver
+    cdef Clock clock
+    cdef Resolution unfinished      # of the last message, if it was left so and is not taken
     cdef list table                 # Route or None, open addressing
     cdef uint64_t mask
     cdef uint64_t count
     cdef uint64_t outcomes_bytes    # the memory of all outcomes, roughly
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size)
-    cdef Route outcome_of(self, Route route, const Message *message)
-    cdef Route lookup(self, const Message *message, const uint8_t *key, size_t size)
+    cdef Resolution take_unfinished(self)
+    cdef Route route_by(self, Route route, const Message *message)
+    cdef Route cached(self, const uint8_t *key, size_t size)
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1
-    cdef Route ask(self, bytes key, bytes properties)
+    cdef int keep_outcome(self, dict outcomes, bytes passed, Route outcome) except -1
     cdef int remember(self, Route route) except -1
     cdef void clear(self)
+
+cdef class Resolution:
+    cdef RouteCache routes
+    cdef bytes key
+    cdef list keys                  # of a message with several; None: it has one
+    cdef uint64_t epoch             # of `routes` when it began
+    cdef object steps               # of the resolver; None: it is not being asked
+    cdef object routed              # (exchange, keys, properties) is asked about it; or None
+    cdef bint key_is_known          # what goes for all messages with the key
+    cdef bint was_cut
+    cdef UnfinishedRoute filters    # being asked which queues take it; None: they are not
+    cdef FilterOutcomes decision    # the filters that must be asked before the resolver
+    cdef UnfinishedMatch deciding   # they are being asked
+    cdef bytes passed               # those that the message passes, as far as is known
+    cdef uint64_t evaluated, failed
+    cdef dict outcomes              # where messages go by the filters that they pass
+    cdef Route go_on(self, const Message *message)
+    cdef Route go_by(self, Route route, const Message *message)
+    cdef Route decided(self, const Message *message)
+    cdef Route of_message(self, const Message *message)
+    cdef object resolved(self)
+    cdef Route made(self, object found)
+
+cdef Resolution resolution_of_keys(RouteCache routes, list keys, object steps)
+cdef object resolved_now(object steps)
 
 cdef class LastRoute:
     cdef RouteCache routes          # of its exchange; None: there was no message yet
@@ -39,3 +72,4 @@ cdef class LastRoute:
     cdef uint64_t epoch             # of `routes` when it was looked up
     cdef bint is_to(self, const Message *message)
     cdef Route route_of(self, const Message *message)
+    cdef int keep(self, Route route) except -1

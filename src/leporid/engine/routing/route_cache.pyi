@@ -1,12 +1,16 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of route_cache.pyx."""
 
-from collections.abc import Callable, Sequence
-from typing import final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, final
 
+from leporid.engine.bounds.clock import Clock
 from leporid.engine.internal.delays import Delays
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.filter_counters import FilterCounters
+
+BY_MESSAGE: Final[object]
+"""What a resolver returns for a key whose messages it must be asked about one by one."""
 
 class RouteCache:
     """The routes of one exchange; made by `Engine.route_cache`."""
@@ -28,7 +32,11 @@ class RouteCache:
     None, or no key: it is routed by the empty key."""
 
     def __init__(
-        self, name: str, resolver: Callable[[str, bytes | None], Sequence[object]], cacheable: bool
+        self,
+        name: str,
+        resolver: Callable[[str, bytes | None], Sequence[object] | Iterator[object]],
+        cacheable: bool,
+        clock: Clock,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -65,3 +73,7 @@ class RouteCache:
 @final
 class LastRoute:
     """The exchange and the route of a publisher's last message; used by the engine only."""
+
+@final
+class Resolution:
+    """The search for the route of one message, as far as it has come; used by the engine only."""

@@ -1,19 +1,24 @@
 """The cache of an exchange's routes by routing key, valid until the topology changes.
 
-Responsible for finding the route of a key in one probe. It must not know bindings, exchange types
-or alternate exchanges: the control plane's resolver does. Invariant: a cached route is what the
+Responsible for finding the route of a key in one probe, and for finding that of a message in as
+many slices of time as it takes (`Resolution`). It must not know bindings, exchange types or
+alternate exchanges: the control plane's resolver does. Invariant: a cached route is what the
 resolver would return now; whoever changes a binding calls `forget` on every exchange it concerns.
+What was found in slices, and something has changed meanwhile, is not cached.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.iterator cimport PyIter_Check
 
+from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterOutcomes
 from leporid.engine.routing.route cimport Route, make_route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
-from leporid.engine.wire.record cimport Message, key_in, properties_bytes
+from leporid.engine.wire.record cimport Message, exchange_name, key_in, properties_bytes
 
 from leporid.amqp.errors import PreconditionFailed
 
@@ -30,6 +35,10 @@ cdef enum:
     # lists of filters and queues. Beyond, the cache is cleared.
     OUTCOMES_BYTES_MAX = 32 * 1024 * 1024
     OUTCOME_BYTES = 500
+    UNITS_A_QUESTION = 16       # of the clock: what the resolver takes at least
+
+# What a resolver returns for a key whose messages it must be asked about one by one.
+BY_MESSAGE = object()
 
 
 cdef str text_of(bytes key):
@@ -42,11 +51,12 @@ cdef str text_of(bytes key):
 cdef class RouteCache:
     """The routes of one exchange; made by `Engine.route_cache`."""
 
-    def __cinit__(self, str name, resolver, bint cacheable):
+    def __cinit__(self, str name, resolver, bint cacheable, Clock clock not None):
         self.name = name
         self.raw_name = name.encode()
         self.resolver = resolver
         self.cacheable = cacheable
+        self.clock = clock
         self.counters = FilterCounters()
         self.clear()
 
@@ -76,6 +86,7 @@ cdef class RouteCache:
                 route.key = None
                 route.hash = 0
                 route.conditional = route.by_filters = route.outcomes = None
+                route.by_message = False
                 break
             at = (at + 1) & self.mask
         self.epoch += 1
@@ -120,53 +131,68 @@ cdef class RouteCache:
         self.clear()
 
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size):
-        """The route of a message with a routing key."""
-        cdef Route route = self.lookup(message, key, size)
-        if route.conditional is not None:
-            return (<ConditionalRoute> route.conditional).route_of(self.counters, message)
-        if route.by_filters is not None:
-            return self.outcome_of(route, message)
+        """The route of a message with a routing key.
+
+        None: the slice was over before it was found; whoever takes what is `unfinished` goes on.
+        """
+        cdef Route route
+        cdef Resolution resolution
+        if self.cacheable:
+            route = self.cached(key, size)
+            if route is not None:
+                return self.route_by(route, message) if route.by_message else route
+        resolution = Resolution(self, key[:size])
+        route = resolution.go_on(message)
+        if route is None:
+            self.unfinished = resolution
         return route
 
-    cdef Route outcome_of(self, Route route, const Message *message):
-        """The route of a message by the filters that it passes; resolved once for equal ones."""
-        cdef FilterOutcomes outcomes = <FilterOutcomes> route.by_filters
-        cdef bytes passed = outcomes.passed_by(message)
-        cdef Route outcome = route.outcomes.get(passed)
-        if outcome is not None:
-            outcomes.note(self.counters)
-            return outcome
-        # The resolver evaluates the filters again, and counts that.
-        outcome = self.ask(route.key, properties_bytes(message))
-        outcome.key = None              # so that it is not taken for the route of the key
+    cdef Resolution take_unfinished(self):
+        """The search for the route of the last message, which was left unfinished."""
+        resolution, self.unfinished = self.unfinished, None
+        return resolution
+
+    cdef Route route_by(self, Route route, const Message *message):
+        """The route of a message whose key alone does not say it; None as above."""
+        cdef Route found
+        cdef ConditionalRoute conditional
+        cdef Resolution resolution
+        if route.conditional is not None:
+            conditional = <ConditionalRoute> route.conditional
+            found = conditional.route_of(self.counters, message, self.clock)
+            if found is None:
+                resolution = self.unfinished = Resolution(self, route.key)
+                resolution.was_cut = True
+                resolution.filters, conditional.unfinished = conditional.unfinished, None
+            return found
+        resolution = Resolution(self, route.key)
+        found = resolution.go_by(route, message)
+        if found is None:
+            self.unfinished = resolution
+        return found
+
+    cdef int keep_outcome(self, dict outcomes, bytes passed, Route outcome) except -1:
+        """Keep where the messages go that pass these filters."""
         self.outcomes_bytes += OUTCOME_BYTES + len(passed) + 8 * len(outcome.queues)
         if self.outcomes_bytes > OUTCOMES_BYTES_MAX:
             self.clear()
         else:
-            route.outcomes[passed] = outcome
-        return outcome
+            outcomes[passed] = outcome
+        return 0
 
-    cdef Route lookup(self, const Message *message, const uint8_t *key, size_t size):
-        """The cached route of a key; it is resolved if it is not cached."""
-        cdef uint64_t h, at
+    cdef Route cached(self, const uint8_t *key, size_t size):
+        """The cached route of a key, or None."""
+        cdef uint64_t h = hash_hidden(key, size), at = h & self.mask
         cdef Route route
-        if not self.cacheable:
-            return self.ask(key[:size], properties_bytes(message))
-        h = hash_hidden(key, size)
-        at = h & self.mask
         while True:
             route = <Route> self.table[at]
             if route is None:
-                break
+                return None
             if (route.hash == h and route.key is not None
                     and <size_t> PyBytes_GET_SIZE(route.key) == size
                     and memcmp(PyBytes_AS_STRING(route.key), key, size) == 0):
                 return route
             at = (at + 1) & self.mask
-        route = self.ask(key[:size], None)
-        route.hash = h
-        self.remember(route)
-        return route
 
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1:
         """Check the keys of a message that is routed later, as routing it now would."""
@@ -175,21 +201,6 @@ cdef class RouteCache:
             for each in [text, *copies]:
                 self.check_key(each)
         return 0
-
-    cdef Route ask(self, bytes key, bytes properties):
-        """Have the control plane resolve a key."""
-        cdef Route route
-        found = self.resolver(text_of(key), properties)
-        if type(found) is ConditionalRoute:
-            route = Route()
-            route.conditional = found
-        elif type(found) is FilterOutcomes:
-            route = Route()
-            route.by_filters, route.outcomes = found, {}
-        else:
-            route = make_route(found)
-        route.key = key
-        return route
 
     cdef int remember(self, Route route) except -1:
         cdef uint64_t at
@@ -213,6 +224,158 @@ cdef class RouteCache:
         return 0
 
 
+cdef class Resolution:
+    """The search for the route of one message, as far as it has come."""
+
+    def __cinit__(self, RouteCache routes not None, bytes key):
+        self.routes, self.key, self.epoch = routes, key, routes.epoch
+
+    cdef Route go_on(self, const Message *message):
+        """The route; None: the slice is over. The message must be the same each time."""
+        cdef Route route
+        if self.filters is not None:
+            return self.filters.go_on(message, self.routes.clock)
+        if self.deciding is not None:
+            self.passed = self.decision.go_on(self.deciding, self.passed, message,
+                                              self.routes.clock)
+            self.evaluated += self.decision.evaluated
+            self.failed += self.decision.failed
+            if not self.deciding.is_done():
+                return None
+            self.deciding = None
+            return self.decided(message)
+        if self.key_is_known:
+            return self.of_message(message)
+        if not self.routes.cacheable:
+            self.key_is_known = True
+            return self.of_message(message)
+        if self.steps is None:
+            route = self.routes.cached(
+                <const uint8_t *> PyBytes_AS_STRING(self.key), len(self.key))
+            if route is not None:
+                return self.go_by(route, message) if route.by_message else route
+            self.steps = self.routes.resolver(text_of(self.key), None)
+        found = self.resolved()
+        if found is None:
+            return None
+        route = self.made(found)
+        if self.epoch == self.routes.epoch:
+            route.hash = hash_hidden(<const uint8_t *> PyBytes_AS_STRING(self.key), len(self.key))
+            self.routes.remember(route)
+            self.epoch = self.routes.epoch
+        elif not route.by_message:
+            route.key = None            # it is that of this message only
+        return self.go_by(route, message) if route.by_message else route
+
+    cdef Route go_by(self, Route route, const Message *message):
+        """Go on with the route of the key, which depends on the message."""
+        cdef ConditionalRoute conditional
+        cdef Route found
+        self.key_is_known = True
+        if route.conditional is not None:
+            conditional = <ConditionalRoute> route.conditional
+            found = conditional.route_of(self.routes.counters, message, self.routes.clock)
+            if found is None:
+                self.filters, conditional.unfinished = conditional.unfinished, None
+            return found
+        if route.by_filters is None:
+            return self.of_message(message)
+        self.decision, self.outcomes = <FilterOutcomes> route.by_filters, route.outcomes
+        self.passed = self.decision.passed_by(message, self.routes.clock)
+        if self.passed is not None:
+            return self.decided(message)
+        self.passed = self.decision.so_far(b"")
+        self.deciding = self.decision.members.unfinished
+        self.evaluated, self.failed = self.decision.evaluated, self.decision.failed
+        self.was_cut = True
+        return None
+
+    cdef Route decided(self, const Message *message):
+        """The route of a message of which it is known what filters it passes."""
+        cdef Route outcome = self.outcomes.get(self.passed)
+        if outcome is None or self.epoch != self.routes.epoch:
+            # The resolver evaluates the filters again, and counts that.
+            return self.of_message(message)
+        if self.evaluated:
+            self.decision.evaluated, self.decision.failed = self.evaluated, self.failed
+        self.decision.note(self.routes.counters, len(self.passed) // sizeof(uint32_t))
+        return outcome
+
+    cdef Route of_message(self, const Message *message):
+        """Have the control plane resolve this one message."""
+        cdef Route route
+        if self.steps is None and self.routed is not None:
+            self.steps = self.routed(
+                exchange_name(message), [text_of(self.key)], properties_bytes(message))
+        elif self.steps is None:
+            self.steps = self.routes.resolver(text_of(self.key), properties_bytes(message))
+        found = self.resolved()
+        if found is None:
+            return None
+        route = self.made(found)
+        route.key = None                # so that it is not taken for the route of the key
+        route.keys = self.keys
+        if self.passed is not None and self.epoch == self.routes.epoch:
+            self.routes.keep_outcome(self.outcomes, self.passed, route)
+        return route
+
+    cdef object resolved(self):
+        """What the resolver has returned; None: the slice is over."""
+        cdef Clock clock = self.routes.clock
+        clock.units += UNITS_A_QUESTION
+        steps = self.steps
+        if PyIter_Check(steps):
+            try:
+                while True:
+                    next(steps)
+                    if clock.over():
+                        self.was_cut = True
+                        return None
+            except StopIteration as end:
+                steps = end.value
+        self.steps = None
+        return steps
+
+    cdef Route made(self, object found):
+        """A route of what the resolver has returned."""
+        cdef Route route
+        cdef Queue queue
+        if type(found) is ConditionalRoute:
+            route = Route()
+            route.conditional, route.by_message = found, True
+        elif type(found) is FilterOutcomes:
+            route = Route()
+            route.by_filters, route.outcomes, route.by_message = found, {}, True
+        elif found is BY_MESSAGE:
+            route = Route()
+            route.by_message = True
+        else:
+            if self.was_cut:            # some may have been deleted meanwhile
+                found = [queue for queue in found if not queue.retired]
+            route = make_route(found)
+        route.key = self.key
+        return route
+
+
+cdef Resolution resolution_of_keys(RouteCache routes, list keys, object steps):
+    """The search for the route of a message with several keys: what the control plane does."""
+    cdef Resolution resolution = Resolution(routes, None)
+    resolution.key_is_known = True
+    resolution.keys, resolution.steps = keys, steps
+    return resolution
+
+
+cdef object resolved_now(object steps):
+    """What a resolver comes to, however long it takes."""
+    if not PyIter_Check(steps):
+        return steps
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value
+
+
 cdef class LastRoute:
     """The exchange and the route of a publisher's last message: most publishers repeat both."""
 
@@ -224,7 +387,7 @@ cdef class LastRoute:
                            message.names[0]) == 0)
 
     cdef Route route_of(self, const Message *message):
-        """Where a message goes from that exchange."""
+        """Where a message goes from that exchange; None: `routes` has what is left to find it."""
         cdef const uint8_t *key = key_in(message)
         cdef Route route
         if (self.route is not None and self.epoch == self.routes.epoch
@@ -232,7 +395,14 @@ cdef class LastRoute:
                 and memcmp(PyBytes_AS_STRING(self.route.key), key + 1, key[0]) == 0):
             return self.route
         route = self.routes.route_of(message, key + 1, key[0])
-        if route.key is not None and self.routes.cacheable:
+        if route is not None and route.key is not None:
             self.route = route
             self.epoch = self.routes.epoch
         return route
+
+    cdef int keep(self, Route route) except -1:
+        """The route of the last message was found later; the next one may have the same key."""
+        if route.key is not None:
+            self.route = route
+            self.epoch = self.routes.epoch
+        return 0

@@ -18,6 +18,7 @@ a filter class and its `verdicts` has messages to ask about.
 
 from libc.stdint cimport int64_t, uint64_t
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.queue.index cimport READY, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
@@ -261,10 +262,16 @@ cdef class FilteredConsumers(Selection):
                 taker.level.head = taker
                 leave_ring(group)
                 continue
-            group.level.head = group.next
             slot = queue.pop(&seq) if group is self.everything else self.claim(group, &seq)
+            if slot == NULL:
+                taker.level.head = taker    # both keep their turns
+                break
+            group.level.head = group.next
             queue.delivered += 1
             taker.take(seq, slot)
+            if spend(queue.queues.clock, 1):
+                queue.wake()
+                break
         for verdicts in self.all_verdicts:
             verdicts.ask()
         return 0
@@ -281,8 +288,14 @@ cdef class FilteredConsumers(Selection):
             if taker is None:
                 break
             slot = queue.pop(&seq)
+            if slot == NULL:
+                taker.level.head = taker    # it keeps its turn
+                break
             queue.delivered += 1
             taker.take(seq, slot)
+            if spend(queue.queues.clock, 1):
+                queue.wake()
+                break
         return 0
 
     cdef Slot *claim(self, SelectorGroup group, uint64_t *seq) except NULL:

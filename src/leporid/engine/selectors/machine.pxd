@@ -119,6 +119,7 @@ cdef extern from "selector.h" nogil:
         MATCH
         NO_MATCH
         TYPE_ERROR
+        UNFINISHED
 
     int see_names(const uint8_t *names, size_t names_len, Operand *values)
     int see_properties(uint32_t wanted, const uint8_t *p, size_t n, Operand *values,
@@ -127,3 +128,4 @@ cdef extern from "selector.h" nogil:
     int compare(const Code *code, int relation, const Operand *a, const Operand *b)
     int is_in(const Code *code, const Operand *v, const Constant *constants, int count, int *bad)
     int program_run(const Code *code, Seen *seen)
+    int program_run_until(const Code *code, Seen *seen, uint64_t stop, uint8_t *known)

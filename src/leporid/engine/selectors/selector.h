@@ -339,7 +339,8 @@ static int is_in(const Code *g, const Operand *v, const Constant *constants, int
     return uncertain ? IS_UNKNOWN : IS_FALSE;
 }
 
-static int is_found(const Code *g, const Instruction *one, const Operand *v, uint64_t *work) {
+static inline __attribute__((always_inline))
+int is_found(const Code *g, const Instruction *one, const Operand *v, uint64_t *work) {
     const Constant *constant = &g->constants[one->operand];
     const Operand *text = &constant->value;
     int found;
@@ -405,7 +406,8 @@ static void push(const Code *g, const Instruction *one, const Operand *values, O
 }
 
 /* The result of an instruction on the values from v on; BAD_TYPE leaves nothing there. */
-static int apply(const Code *g, const Instruction *one, Operand *v, uint64_t *work, int *bad) {
+static inline __attribute__((always_inline))
+int apply(const Code *g, const Instruction *one, Operand *v, uint64_t *work, int *bad) {
     switch (one->opcode) {
     case OP_CONDITION: return is_condition(g, v);
     case OP_NOT: return truth(v) == IS_UNKNOWN ? IS_UNKNOWN : !truth(v);
@@ -430,9 +432,12 @@ static int change_sign(const Code *g, Operand *v) {
     return known && g->jms ? BAD_TYPE : IS_UNKNOWN;
 }
 
-enum { MATCH = 1, NO_MATCH = 0, TYPE_ERROR = -1 };
+enum { MATCH = 1, NO_MATCH = 0, TYPE_ERROR = -1, UNFINISHED = 2 };
 
-static int program_run(const Code *g, Seen *seen) {
+/* Of all instructions only LIKE may take long. Where `known` is given it has what each LIKE came
+   to, by its instruction, one more than that; 0: it was not run yet. */
+static inline __attribute__((always_inline)) int run(const Code *g, Seen *seen, uint64_t stop,
+                                                     uint8_t *known) {
     Operand stack[STACK_MAX], *top = stack;  /* the next free place */
     const Instruction *one = g->instructions;
     int bad = 0, result;
@@ -459,13 +464,28 @@ static int program_run(const Code *g, Seen *seen) {
             break;
         default:
             top -= takes[one->opcode] - 1;
-            result = apply(g, one, top - 1, &seen->work, &bad);
+            if (known && known[one - g->instructions]) {
+                result = known[one - g->instructions] - 1;
+            } else {
+                if (known && one->opcode == OP_LIKE && seen->work >= stop) return UNFINISHED;
+                result = apply(g, one, top - 1, &seen->work, &bad);
+                if (known && one->opcode == OP_LIKE)
+                    known[one - g->instructions] = (uint8_t) (result + 1);
+            }
             top[-1].kind = result == IS_TRUE || result == IS_FALSE ? BOOLEAN : NOTHING;
             top[-1].integer = result;
         }
         bad |= result == BAD_TYPE;
         if (bad && !g->jms) return TYPE_ERROR;
     }
+}
+
+static int program_run(const Code *g, Seen *seen) { return run(g, seen, 0, NULL); }
+
+/* The same until `stop` steps were taken in all, then UNFINISHED: it is to be run again, with what
+   is `known` by now. It comes a LIKE further at least if there are fewer steps at first. */
+static int program_run_until(const Code *g, Seen *seen, uint64_t stop, uint8_t *known) {
+    return run(g, seen, stop, known);
 }
 
 /* Malformed properties, which no broker lets in, are no match, and a type error. */

@@ -2,52 +2,27 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from leporid.engine.selectors.conjuncts cimport (
-    Conjunct, QuickReject, RequiredValue, RequiredValues,
-)
+from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.selectors.conjuncts cimport QuickReject, RequiredValues
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.selectors.interned_names cimport InternedNames
 from leporid.engine.selectors.inverted_index cimport InvertedIndex, PostingList
-from leporid.engine.selectors.machine cimport AT_HEADERS, Code, Constant, Operand, Program
+from leporid.engine.selectors.machine cimport AT_HEADERS, Operand, Program, Seen
+from leporid.engine.selectors.members cimport Member, Part
 from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.tags cimport Tags
-
-cdef enum:
-    PART_CONJUNCTS
-    PART_PROGRAM
-    PART_FILTER
-
-cdef struct Part:
-    uint8_t kind
-    uint16_t wanted             # flags of the properties that it looks at
-    uint32_t derived            # places from AT_TAG on that it looks at, as bits
-    uint32_t count              # of conjuncts, also of those of a program
-    Conjunct *conjuncts
-    Code code
-    Constant *tags              # of a filter by tags
-    void *filter
-    uint16_t *names             # ids of headers
-    uint32_t names_count
-    RequiredValue *room         # for `required`, until the member is indexed
-    RequiredValues required
-
-cdef struct Posting:            # where a member stands in the index
-    PostingList *postings
-    uint32_t at
-
-cdef struct Member:
-    Part *parts                 # NULL: every message passes
-    uint32_t parts_count
-    uint32_t postings_count     # 0: it is asked about every message
-    Posting *postings
-    uint32_t at                 # among the unindexed; of a free number, the next free one
-    uint64_t message            # the last one that it was asked about, if it is indexed
-    uint64_t *errors            # its filter's count of type errors
+from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 
 cdef struct IndexedPlace:       # the posting lists of values in one place
     uint32_t texts, numbers, prefixes
     uint32_t lengths            # of the prefixes, as bits; some may be of removed ones
     PostingList *lists[2]            # linked: those of texts, those of numbers
+
+
+cdef struct Asked:
+    const uint8_t *names
+    const uint8_t *properties
+    size_t names_len, properties_len
 
 
 cdef class SelectorSet:
@@ -73,10 +48,27 @@ cdef class SelectorSet:
     cdef uint32_t[AT_HEADERS] uses  # parts that look at a property, or at the tag
     cdef uint32_t header_users, wanted, indexed_properties
     cdef uint64_t message           # its number
+    cdef Seen seen                  # what programs run on, and the steps of all of them
+    cdef uint64_t limit             # of these steps, before the clock is read
+    cdef Clock clock
+    cdef bint is_over               # the slice
+    cdef bint has_left
+    cdef uint64_t *left             # members that were left for a later slice, as bits
+    cdef UnfinishedMatch unfinished
     cpdef uint32_t add(self, Filter filter) except? 0xffffffff
     cpdef int remove(self, uint32_t number) except -1
     cdef uint32_t match(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                         size_t properties_len) noexcept
+    cdef uint32_t match_in_time(self, const uint8_t *names, size_t names_len,
+                                const uint8_t *properties, size_t properties_len,
+                                Clock clock) except? 0xffffffff
+    cdef uint32_t go_on(self, UnfinishedMatch rest, const uint8_t *names, size_t names_len,
+                        const uint8_t *properties, size_t properties_len,
+                        Clock clock) except? 0xffffffff
+    cdef int begin_slice(self, Clock clock) except -1
+    cdef bint ask_once_more(self, UnfinishedMatch rest, uint32_t number,
+                            const Asked *asked) except -1
+    cdef list numbers_matched(self)
     cdef uint32_t take_number(self) except? 0xffffffff
     cdef int add_parts(self, Member *member, Filter filter) except -1
     cdef bint can_share(self, const Program *program) noexcept

@@ -13,6 +13,9 @@ so far. All other members are asked about every message. A value of another kind
 (a number where texts are indexed) asks all members that are indexed in its place: it may be a type
 error, or be converted.
 
+One message may take many filters long: `match_in_time` leaves the rest for later slices of time,
+between which members come and go and other messages are asked about.
+
 A member consists of parts, which must all let a message pass: those of a `Conjunction`, else one.
 The set does not know what a member stands for: numbers are an index into a list of the user's. One
 thread uses a set, with the interpreter's lock. Invariants: matched are exactly those members whose
@@ -21,29 +24,35 @@ two messages every value is nothing. A member whose `add` failed can be dropped.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdlib cimport free
+from libc.string cimport memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
+from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.log.log cimport KIND_PUBLISH
 from leporid.engine.log.window cimport Window
 from leporid.engine.selectors.conjunction cimport Conjunction
 from leporid.engine.selectors.conjuncts cimport (
-    Analysis, ONE_OF, OPAQUE, PLACE_MASK, QuickReject, RequiredValue, RequiredValues, analyse,
-    cheaper, conjuncts_hold, is_rejected, nothing_required, one_of_values, prefix_length,
+    Analysis, Conjunct, ONE_OF, OPAQUE, PLACE_MASK, QuickReject, RequiredValue, RequiredValues,
+    analyse, cheaper, conjuncts_hold, is_rejected, nothing_required, one_of_values, prefix_length,
     quick_reject_of, required_value, with_prefix,
 )
 from leporid.engine.selectors.filter cimport Filter, short
 from leporid.engine.selectors.interned_names cimport NAMES_MAX, NO_NAME, InternedNames
 from leporid.engine.selectors.inverted_index cimport NOBODY, InvertedIndex, PostingList
 from leporid.engine.selectors.machine cimport (
-    AT_DELIVERY_MODE, AT_HEADERS, AT_MILLISECONDS, AT_TAG, BITS, BIT_HEADERS, Constant,
-    Header, Instruction, MATCH, NOTHING, OP_DELIVERY_MODE, OP_HEADER, OP_MILLISECONDS, OP_TAG,
-    Operand, Program, Seen, TEXT_VALUE, TYPE_ERROR, is_numeric, program_run, push, see_names,
-    see_properties, set_field, set_nothing, set_text,
+    AT_DELIVERY_MODE, AT_HEADERS, AT_MILLISECONDS, AT_TAG, BITS, BIT_HEADERS, Constant, Header,
+    Instruction, MATCH, NOTHING, NO_MATCH, OP_DELIVERY_MODE, OP_MILLISECONDS, OP_TAG, Operand,
+    Program, TEXT_VALUE, TYPE_ERROR, UNFINISHED, is_numeric, program_run, program_run_until, push,
+    see_names, see_properties, set_field, set_nothing, set_text,
+)
+from leporid.engine.selectors.members cimport (
+    Member, NEVER, PART_CONJUNCTS, PART_FILTER, PART_LONG, PART_PROGRAM, Part, Posting, add_part,
+    derived_places, free_member, is_long, is_tag, renumber, resized, zeroed,
 )
 from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.tags cimport Tags
+from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch, unfinished_match
 from leporid.engine.wire.codec cimport MALFORMED, Field, next_field
 from leporid.engine.wire.hashing cimport keep_secret
 from leporid.engine.wire.record cimport Record, Target
@@ -53,8 +62,20 @@ cdef extern from *:
     int RELAXED "__ATOMIC_RELAXED"
     int lowest_bit "__builtin_ctz" (unsigned int bits) nogil
 
+cdef extern from *:
+    uint64_t ALL "UINT64_MAX"
+
 cdef enum:
     FIRST_MEMBERS = 8
+    # Steps of programs between two readings of the clock: some 50 us.
+    STEPS = 64 * 1024
+    # What one filter may take of the texts of a message is a millisecond, unless they are longer.
+    LONG_BYTES = 16 * 1024
+    # Steps, roughly, of a part that is not counted while it is evaluated; and of a filter that
+    # cannot tell.
+    PART_STEPS = 16
+    FILTER_STEPS = 1024
+    STEPS_A_UNIT = 1024         # of the clock
 
 keep_secret()
 
@@ -84,6 +105,7 @@ cdef class SelectorSet:
         free(self.indexed_places)
         free(self.touched)
         free(self.found)
+        free(self.left)
 
     def __len__(self):
         return self.count
@@ -145,6 +167,7 @@ cdef class SelectorSet:
         member = &self.members[number]
         memset(member, 0, sizeof(Member))
         member.at = NOBODY
+        member.since = self.message
         self.count += 1
         return number
 
@@ -161,6 +184,7 @@ cdef class SelectorSet:
         free_member(member)
         memset(member, 0, sizeof(Member))
         member.at = self.free_number
+        member.since = NEVER
         self.free_number = number
         self.count -= 1
         return 0
@@ -172,6 +196,8 @@ cdef class SelectorSet:
         self.rejects = <QuickReject *> resized(self.rejects, size, sizeof(QuickReject))
         self.passing = <uint32_t *> resized(self.passing, size, sizeof(uint32_t))
         self.matched = self.passing
+        self.left = <uint64_t *> resized(self.left, size // 64 + 1, sizeof(uint64_t))
+        memset(self.left, 0, (size // 64 + 1) * sizeof(uint64_t))
         self.size = size
         return 0
 
@@ -186,6 +212,7 @@ cdef class SelectorSet:
                                                        sizeof(IndexedPlace))
         self.touched = <uint16_t *> resized(self.touched, places, sizeof(uint16_t))
         self.found = <uint8_t *> resized(self.found, places, 1)
+        self.seen.values = self.values
         memset(self.values + self.places, 0, more * sizeof(Operand))
         memset(self.indexed_places + self.places, 0, more * sizeof(IndexedPlace))
         memset(self.found + self.places, 0, more)
@@ -250,6 +277,8 @@ cdef class SelectorSet:
         part.conjuncts.several = part.tags
         part.conjuncts.count = count
         part.required = one_of_values(self.index, part.room, AT_TAG, part.tags, count)
+        if is_long(part):
+            part.kind = PART_LONG
         self.note_use(part, 1)
         return 0
 
@@ -286,6 +315,8 @@ cdef class SelectorSet:
             opaque |= part.conjuncts[at].kind == OPAQUE
         if opaque:
             renumber(part, program)
+        elif is_long(part):
+            part.kind = PART_LONG
         return 0
 
     # ------------------------------------------------------------------ the index
@@ -304,7 +335,7 @@ cdef class SelectorSet:
             member.at = self.unindexed_count
             self.unindexed_count += 1
             self.unindexed[member.at] = number
-            if first != NULL and first.kind == PART_CONJUNCTS:
+            if first != NULL and first.kind <= PART_LONG:
                 self.rejects[member.at] = quick_reject_of(first.conjuncts, first.count)
             else:
                 self.rejects[member.at] = quick_reject_of(NULL, 0)
@@ -387,24 +418,139 @@ cdef class SelectorSet:
         self.matched_count = 0
         if not self.count:
             return 0
-        self.asked += self.count
-        self.message += 1
-        if see_message(self, &asked):
-            self.failed += 1
-        else:
-            ask_members(self, &asked)
-        forget_message(self)
+        self.limit = ALL
+        begin_message(self, &asked)
         self.passed += self.matched_count
         return self.matched_count
+
+    cdef uint32_t match_in_time(self, const uint8_t *names, size_t names_len,
+                                const uint8_t *properties, size_t properties_len,
+                                Clock clock) except? 0xffffffff:
+        """The same within a slice; `unfinished` is what is left of it, or None."""
+        cdef Asked asked = [names, properties, names_len, properties_len]
+        cdef uint64_t steps = self.seen.work, evaluated = self.evaluated
+        cdef uint32_t count
+        self.matched_count = 0
+        if self.unfinished is not None:
+            self.unfinished = None
+        if not self.count:
+            return 0
+        self.begin_slice(clock)
+        if properties_len > LONG_BYTES:
+            self.limit, self.is_over = 0, True  # all programs are left to `go_on`
+        begin_message(self, &asked)
+        count = self.matched_count
+        self.passed += count
+        clock.units += <uint32_t> ((self.seen.work - steps + PART_STEPS * (
+            self.evaluated - evaluated)) // STEPS_A_UNIT)
+        if not self.has_left:
+            return count
+        self.has_left = False
+        self.unfinished = unfinished_match(self.message, self.left, self.size // 64 + 1)
+        if properties_len > LONG_BYTES:
+            count = self.go_on(self.unfinished, names, names_len, properties, properties_len, clock)
+            if self.unfinished.is_done():
+                self.unfinished = None
+        return count
+
+    cdef uint32_t go_on(self, UnfinishedMatch rest, const uint8_t *names, size_t names_len,
+                        const uint8_t *properties, size_t properties_len,
+                        Clock clock) except? 0xffffffff:
+        """Ask more of the members that are left, in a slice; they are added to `matched`.
+
+        Afterwards `rest` has none left, or the slice is over.
+        """
+        cdef Asked asked = [names, properties, names_len, properties_len]
+        cdef uint32_t number, before = self.matched_count
+        cdef uint64_t steps = self.seen.work
+        self.begin_slice(clock)
+        if see_message(self, &asked):
+            rest.at = rest.words    # it was refused when it came
+        try:
+            while rest.next(&number):
+                if self.members[number].since < rest.message:
+                    if not self.ask_once_more(rest, number, &asked):
+                        break
+                rest.done_with(number)
+        finally:
+            forget_message(self)
+            self.passed += self.matched_count - before
+            clock.units += <uint32_t> ((self.seen.work - steps) // STEPS_A_UNIT)
+        return self.matched_count
+
+    cdef int begin_slice(self, Clock clock) except -1:
+        if self.clock is not clock:
+            self.clock = clock
+        self.is_over = False
+        self.limit = self.seen.work + STEPS
+        return 0
+
+    cdef bint ask_once_more(self, UnfinishedMatch rest, uint32_t number,
+                            const Asked *asked) except -1:
+        """Ask a member that was left; returns False if it is left once more."""
+        cdef const Member *member = &self.members[number]
+        cdef const Part *part
+        cdef int outcome = MATCH
+        while rest.part < member.parts_count and outcome == MATCH:
+            part = &member.parts[rest.part]
+            if self.seen.work >= self.limit and slice_is_over(self):
+                return False
+            if part.kind == PART_PROGRAM:
+                outcome = program_run_until(&part.code, &self.seen, self.limit,
+                                            rest.results(part.code.count))
+                if outcome == UNFINISHED:
+                    outcome = MATCH         # until the part has an outcome
+                    continue
+            else:
+                outcome = ask_part(self, part, asked)
+                self.seen.work += PART_STEPS
+            rest.part += 1
+        self.evaluated += 1
+        note_outcome(self, number, outcome)
+        return True
+
+    def ask(self, str exchange not None, str routing_key not None, bytes properties not None,
+            Clock clock not None, numbers=None):
+        """Ask members about a message, in a slice of time: (numbers of those it passes, the rest).
+
+        The rest is for `ask_rest`; None: all were asked. `numbers` are the members that are asked;
+        None: all of them. Some of those that pass may be gone before the next call.
+        """
+        cdef bytes names = short(exchange) + short(routing_key)
+        cdef uint32_t number
+        if numbers is None:
+            self.match_in_time(<const uint8_t *> PyBytes_AS_STRING(names), PyBytes_GET_SIZE(names),
+                               <const uint8_t *> PyBytes_AS_STRING(properties),
+                               PyBytes_GET_SIZE(properties), clock)
+            return self.numbers_matched(), self.unfinished
+        self.asked += len(numbers)
+        self.message += 1
+        for number in numbers:
+            self.left[number >> 6] |= <uint64_t> 1 << (number & 63)
+        self.unfinished = unfinished_match(self.message, self.left, self.size // 64 + 1)
+        return self.ask_rest(self.unfinished, exchange, routing_key, properties, clock)
+
+    def ask_rest(self, UnfinishedMatch rest not None, str exchange not None,
+                 str routing_key not None, bytes properties not None, Clock clock not None):
+        """Go on with the same message: as `ask`."""
+        cdef bytes names = short(exchange) + short(routing_key)
+        self.matched_count = 0
+        self.go_on(rest, <const uint8_t *> PyBytes_AS_STRING(names), PyBytes_GET_SIZE(names),
+                   <const uint8_t *> PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties),
+                   clock)
+        self.unfinished = None
+        return self.numbers_matched(), None if rest.is_done() else rest
+
+    cdef list numbers_matched(self):
+        cdef uint32_t at
+        return [self.matched[at] for at in range(self.matched_count)]
 
     def matching(self, str exchange not None, str routing_key not None, bytes properties not None):
         """The numbers of the members that a message passes; `properties` are encoded."""
         cdef bytes names = short(exchange) + short(routing_key)
-        cdef uint32_t at, count
-        count = self.match(<const uint8_t *> PyBytes_AS_STRING(names), PyBytes_GET_SIZE(names),
-                           <const uint8_t *> PyBytes_AS_STRING(properties),
-                           PyBytes_GET_SIZE(properties))
-        return [self.matched[at] for at in range(count)]
+        self.match(<const uint8_t *> PyBytes_AS_STRING(names), PyBytes_GET_SIZE(names),
+                   <const uint8_t *> PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties))
+        return self.numbers_matched()
 
     def count_in(self, Window window not None):
         """How many members the messages of a window pass, all together."""
@@ -423,95 +569,6 @@ cdef class SelectorSet:
                                         record.properties_len)
                 p += record.size
         return count
-
-
-# ---------------------------------------------------------------------- members and parts
-
-
-cdef void *resized(void *array, size_t count, size_t size) except NULL:
-    cdef void *grown = realloc(array, count * size)
-    if grown == NULL:
-        raise MemoryError("no memory for another filter in a set")
-    return grown
-
-
-cdef void *zeroed(size_t count, size_t size) except NULL:
-    cdef void *array = calloc(count, size)
-    if array == NULL:
-        raise MemoryError("no memory for another filter in a set")
-    return array
-
-
-cdef Part *add_part(Member *member, uint8_t kind) except NULL:
-    cdef Part *part
-    member.parts = <Part *> resized(member.parts, member.parts_count + 1, sizeof(Part))
-    part = &member.parts[member.parts_count]
-    memset(part, 0, sizeof(Part))
-    part.kind = kind
-    member.parts_count += 1
-    return part
-
-
-cdef int free_member(Member *member) noexcept:
-    cdef Part *part
-    cdef uint32_t at
-    for at in range(member.parts_count):
-        part = &member.parts[at]
-        if part.kind == PART_PROGRAM:
-            free(part.code.instructions)
-        free(part.names)
-        free(part.conjuncts)
-        free(part.tags)
-        free(part.room)
-    free(member.parts)
-    free(member.postings)
-    return 0
-
-
-cdef bint is_tag(const Program *program, const Instruction *one) noexcept:
-    """Whether OP_TAG asks for the message's tag, as our compiler has it."""
-    cdef const Header *first = &program.headers[one.operand]
-    cdef const Header *second = &program.headers[one.count]
-    return (
-        first.length == 5 and not memcmp(first.name, b"x-tag", 5)
-        and second.length == 21 and not memcmp(second.name, b"x-stream-filter-value", 21)
-    )
-
-
-cdef uint32_t derived_places(const Program *program) noexcept:
-    """Places whose values are made of others, and which the program looks at."""
-    cdef uint32_t derived = 0
-    cdef uint8_t opcode
-    cdef int at
-    for at in range(program.code.count):
-        opcode = program.code.instructions[at].opcode
-        if opcode == OP_TAG:
-            derived |= 1 << AT_TAG
-        elif opcode == OP_DELIVERY_MODE:
-            derived |= 1 << AT_DELIVERY_MODE
-        elif opcode == OP_MILLISECONDS:
-            derived |= 1 << AT_MILLISECONDS
-    return derived
-
-
-cdef int renumber(Part *part, const Program *program) except -1:
-    """Have the machine find headers by the set's ids. Those of the tags fit into eight bits."""
-    cdef size_t size = program.code.count * sizeof(Instruction)
-    cdef Instruction *own = <Instruction *> malloc(size)
-    cdef Instruction *one
-    cdef int at
-    if own == NULL:
-        raise MemoryError("no memory for another filter in a set")
-    memcpy(own, program.code.instructions, size)
-    part.kind = PART_PROGRAM
-    part.code.instructions = own
-    for at in range(program.code.count):
-        one = &own[at]
-        if one.opcode == OP_TAG:
-            one.count = <uint8_t> part.names[one.count]
-        if one.opcode == OP_HEADER or one.opcode == OP_TAG:
-            one.operand = part.names[one.operand]
-    return 0
 
 
 cdef int link_list(PostingList **first, PostingList *postings, int change) noexcept:
@@ -533,11 +590,6 @@ cdef int link_list(PostingList **first, PostingList *postings, int change) noexc
 
 
 # ---------------------------------------------------------------------- asking about a message
-
-cdef struct Asked:
-    const uint8_t *names
-    const uint8_t *properties
-    size_t names_len, properties_len
 
 cdef Instruction GET_DELIVERY_MODE = [OP_DELIVERY_MODE, 0, 0]
 cdef Instruction GET_MILLISECONDS = [OP_MILLISECONDS, 0, 0]
@@ -597,15 +649,54 @@ cdef int forget_message(SelectorSet s) noexcept:
     return 0
 
 
+cdef bint slice_is_over(SelectorSet s) noexcept:
+    """Whether what takes long is left for later; read only after `STEPS` steps."""
+    if not s.is_over:
+        s.is_over = s.clock.over()
+        s.limit = 0 if s.is_over else s.seen.work + STEPS
+    return s.is_over
+
+
 cdef int ask_part(SelectorSet s, const Part *part, const Asked *asked) noexcept:
-    cdef Seen seen
     if part.kind == PART_CONJUNCTS:
         return conjuncts_hold(&part.code, part.conjuncts, part.count, s.values)
+    if s.seen.work >= s.limit and slice_is_over(s):
+        return UNFINISHED
     if part.kind == PART_PROGRAM:
-        seen.values, seen.work = s.values, 0
-        return program_run(&part.code, &seen)
+        return program_run(&part.code, &s.seen)
+    if part.kind == PART_LONG:
+        s.seen.work += PART_STEPS * part.count
+        return conjuncts_hold(&part.code, part.conjuncts, part.count, s.values)
+    s.seen.work += FILTER_STEPS
     return (<Filter> part.filter).matches(asked.names, asked.names_len, asked.properties,
                                           asked.properties_len)
+
+
+cdef inline int note_outcome(SelectorSet s, uint32_t number, int outcome) noexcept:
+    if outcome == NO_MATCH:
+        return 0
+    if outcome == MATCH:
+        s.passing[s.matched_count] = number
+        s.matched_count += 1
+    elif outcome == TYPE_ERROR:
+        s.failed += 1
+        add_relaxed(s.members[number].errors, 1, RELAXED)
+    else:
+        s.evaluated -= 1            # it will be
+        s.left[number >> 6] |= <uint64_t> 1 << (number & 63)
+        s.has_left = True
+    return 0
+
+
+cdef int begin_message(SelectorSet s, const Asked *asked) noexcept:
+    """Ask all members about a message; those that there is no time for are `left`."""
+    s.asked += s.count
+    s.message += 1
+    if see_message(s, asked):
+        s.failed += 1
+    else:
+        ask_members(s, asked)
+    return forget_message(s)
 
 
 cdef inline int ask_member(SelectorSet s, uint32_t number, const Asked *asked) noexcept:
@@ -617,13 +708,7 @@ cdef inline int ask_member(SelectorSet s, uint32_t number, const Asked *asked) n
         outcome = ask_part(s, &member.parts[at], asked)
         if outcome != MATCH:
             break
-    if outcome == MATCH:
-        s.passing[s.matched_count] = number
-        s.matched_count += 1
-    elif outcome == TYPE_ERROR:
-        s.failed += 1
-        add_relaxed(member.errors, 1, RELAXED)
-    return 0
+    return note_outcome(s, number, outcome)
 
 
 cdef inline int ask_list(SelectorSet s, const PostingList *postings, const Asked *asked) noexcept:

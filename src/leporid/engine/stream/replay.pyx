@@ -148,7 +148,7 @@ cdef class StreamReplay(Replay):
         stream.locate(stream.end, &stream.end_place)
         stream.last_chunk = max(stream.first, min(self.certain, stream.end))
         stream.end_ms = stream.closing_ms = stream.newest_ms
-        stream.ready_count = stream.end - stream.first
+        stream.recount()
         if missing:
             stream.append_synced()  # the next start will not find that file
             stream.touch()

@@ -55,6 +55,7 @@ cdef class Stream(Queue):
     cdef int append_synced(self) except -1
     cdef int end_sync(self, list writes) except -1
     cdef int map_sealed(self) except -1
+    cdef void recount(self) noexcept
     cdef int retain(self) except -1
 
 cdef class Streams:

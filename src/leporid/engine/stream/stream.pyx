@@ -300,7 +300,7 @@ cdef class Stream(Queue):
             self.last_chunk = self.end
             self.end, self.end_ms = self.closing, self.closing_ms
             self.end_place = self.closing_place
-            self.ready_count = self.end - self.first
+            self.recount()
         self.map_sealed()
         if self.log.active is not None and self.log.active.number != self.retained:
             self.retained = self.log.active.number
@@ -359,8 +359,14 @@ cdef class Stream(Queue):
             self.drop_before(offsets.entries[at].segment)
             offsets.start = at
             self.first = offsets.entries[at].offset
-            self.ready_count = self.end - self.first
+            self.recount()
         return 0
+
+    cdef void recount(self) noexcept:
+        """Other messages can be read than before."""
+        cdef uint64_t count = self.end - self.first
+        self.totals.ready += count - self.ready_count
+        self.ready_count = count
 
     def drop_before(self, uint32_t number):
         """Drop the segments below a number; their files are deleted with the next sync."""
@@ -408,6 +414,7 @@ cdef class Stream(Queue):
     def retire(self):
         """The stream was deleted; returns how many messages it had."""
         self.retired = True
+        self.uncount()
         self.queues.by_id.pop(self.id, None)
         self.streams.by_id.pop(self.id, None)
         self.streams.dropped.append(self.id)

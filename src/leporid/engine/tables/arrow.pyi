@@ -15,6 +15,9 @@ COLUMNS: Final[tuple[str, ...]]
 ENTRY_COLUMNS: Final[tuple[str, ...]]
 PROPERTIES: Final[tuple[str, ...]]
 
+def batch_bytes_max(names: Iterable[str], *, name_bytes: int, rows: int, record_bytes: int) -> int:
+    """What columns and the batch that is encoded of them take together, at most."""
+
 def columns_of(
     window: Window,
     names: Iterable[str],

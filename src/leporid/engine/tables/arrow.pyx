@@ -21,7 +21,7 @@ from leporid.engine.wire.codec cimport DONE, headers_in, load16, load32, load64,
 from leporid.engine.wire.record cimport Record, content_of, targets_of
 from leporid.engine.tables.chosen cimport Chosen
 from leporid.engine.wire.text cimport (
-    NO_MEMORY, SECONDS_MAX, bytes_room, put, put_json_table, put_value,
+    EXPANSION_MAX, NO_MEMORY, SECONDS_MAX, bytes_room, put, put_json_table, put_value,
 )
 from leporid.engine.log.window cimport Entry, Window
 
@@ -41,6 +41,12 @@ cdef enum:
     BIT_PRIORITY = 11
     BIT_TIMESTAMP = 6
     PROPERTY_COUNT = 13
+    TEXT_EXPANSION_MAX = 3              # U+FFFD for each byte that is no UTF-8
+    # Names and properties: of all messages of a window, which are no larger together; or of one
+    # that is, whose content header is one frame.
+    BESIDE_BODIES_MAX = 4 * 1024 * 1024
+    # What all columns have of a row, beside its texts: numbers, offsets, bits, and a state.
+    ROW_BYTES = 192
     # Header names of one message that are compared, so that a repeated name counts once; beyond,
     # which is never needed, names may be repeated.
     DISTINCT_KEYS_MAX = 64
@@ -322,7 +328,8 @@ cdef class _Table:
         elif name == "redelivered" and self.entries != NULL:
             failed = self.fill_redelivered(array)
         elif name == "state" and self.entries != NULL:
-            failed = self.fill_states(array)
+            with nogil:
+                failed = self.fill_states(array)
         else:
             raise ValueError(f"no column {name!r}; there are {', '.join(COLUMNS)}")
         if failed:
@@ -383,6 +390,24 @@ cdef int fill_map(const uint8_t *p, const uint8_t *end, Array *keys, Array *valu
                 mark(values, count[0])
         count[0] += 1
     return DONE
+
+
+def batch_bytes_max(names, *, size_t name_bytes, size_t rows, size_t record_bytes):
+    """What columns and the batch that is encoded of them take together, at most.
+
+    Args:
+        names: of the columns.
+        name_bytes: length of the value of the column `stream`.
+        rows: in the window.
+        record_bytes: of its records.
+    """
+    cdef size_t expansion = TEXT_EXPANSION_MAX, headers = 0, total
+    for name in names:
+        if name == "headers" or name == "headers_json":
+            headers += EXPANSION_MAX
+    expansion = max(expansion, headers)
+    total = record_bytes + expansion * min(record_bytes, <size_t> BESIDE_BODIES_MAX)
+    return 2 * (total + rows * (ROW_BYTES + name_bytes))
 
 
 def columns_of(Window window not None, names, *, str stream not None, int32_t partition=0,

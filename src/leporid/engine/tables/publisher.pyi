@@ -35,5 +35,12 @@ class Publisher:
     def generation(self) -> int:
         """To wait for; 0: none."""
 
+    @property
+    def stored_bytes(self) -> int:
+        """What the messages published so far take, with their entries in queues."""
+
     def publish(self, rows: Rows, start: int, count: int) -> int:
-        """Publish `count` rows of a batch; returns the index of the next row."""
+        """Publish rows of a batch, `count` at most, until the slice is over.
+
+        Returns the index of the next row, which is the first one again if its route was not found.
+        """

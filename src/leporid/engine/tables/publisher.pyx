@@ -1,15 +1,16 @@
 """Publishing encoded rows, on the broker's thread.
 
-Responsible for routing them and for counting the outcomes. It must not know HTTP. Invariant:
-`generation` is the one that has the last durable message; a caller that confirms rows waits until
-it is on disk.
+Responsible for routing them, for counting the outcomes and what they take, and for leaving the rest
+for later when the slice of time is over. It must not know HTTP. Invariant: `generation` is the one
+that has the last durable message; a caller that confirms rows waits until it is on disk.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from zlib import crc32
 
+from leporid.engine.bounds.clock cimport Clock, spend
 from leporid.engine.internal.delays cimport Delays, postponed
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing
@@ -25,7 +26,18 @@ cdef enum:
     DUPLICATE = 1           # published before
     UNROUTABLE = 2
     REFUSED = 3             # by a full queue
+    UNROUTED = 4            # it is to be published once more: its route is not found yet
     PERSISTENT = 2
+    # For the rows of a table, while others wait: as long as a job has.
+    SLICE_NS = 1_000_000
+    # Of work for each row: each may have a key whose route must be looked up.
+    ROW_UNITS = 8
+    # Of a body that costs as much as a unit of work, which is copied to the log.
+    UNIT_BODY_BYTES = 4096
+    # What a message takes beside its names, properties and body: a record and its targets in a
+    # log, and a slot in each queue.
+    RECORD_BYTES = 64
+    ENTRY_BYTES = 32
 
 
 cdef class Publisher:
@@ -51,7 +63,9 @@ cdef class Publisher:
                 f"unroutable={self.unroutable} refused={self.refused}>")
 
     def publish(self, Rows rows not None, size_t start, size_t count):
-        """Publish `count` rows of a batch; returns the index of the next row.
+        """Publish rows of a batch, `count` at most, until the slice is over.
+
+        Returns the index of the next row, which is the first one again if its route was not found.
 
         Raises:
             Fault: the exchange was deleted, or the permission to write to it was taken away.
@@ -60,6 +74,8 @@ cdef class Publisher:
         cdef Row *row
         cdef int outcome
         cdef Message message
+        cdef Clock clock = self.publishing.logs.clock
+        clock.begin_stage(SLICE_NS)
         for at in range(start, end):
             row = &rows.rows[at]
             message.names, message.names_len = rows.encoded.data + row.names, row.names_len
@@ -67,6 +83,8 @@ cdef class Publisher:
             message.properties_len = row.properties_len
             message.body, message.body_len = row.body, row.body_len
             outcome = self.publish_row(&message, self.sequence, row.keyless)
+            if outcome == UNROUTED:
+                return at
             self.sequence += 1
             self.row += 1
             if outcome == PUBLISHED:
@@ -77,10 +95,12 @@ cdef class Publisher:
                 self.unroutable += 1
             else:
                 self.refused += 1
+            if spend(clock, self.units):
+                return at + 1
         return end
 
     cdef Route spread_route(self, const Message *message, uint64_t sequence):
-        """The route of a row without a key: to the partitions in turn."""
+        """The route of a row without a key: to the partitions in turn; None as `route_of`."""
         cdef RouteCache routes = self.last.routes
         cdef bytes key
         cdef uint64_t at
@@ -92,6 +112,19 @@ cdef class Publisher:
         at = self.spread_number(sequence) % <uint64_t> len(self.spread_keys)
         key = self.spread_keys[at]
         return routes.route_of(message, <const uint8_t *> PyBytes_AS_STRING(key), len(key))
+
+    cdef Route route_of(self, const Message *message, uint64_t sequence, bint keyless):
+        """The route of a row; None: the slice was over, and `resolution` is what is left."""
+        cdef Route route
+        if self.resolution is not None:
+            return self.resolution.go_on(message)
+        if keyless and self.last.routes.spread_keys is not None:
+            route = self.spread_route(message, sequence)
+        else:
+            route = self.last.route_of(message)
+        if route is None:
+            self.resolution = self.last.routes.take_unfinished()
+        return route
 
     cdef uint64_t spread_number(self, uint64_t sequence) except? 0:
         """A number whose remainder chooses the partition of a row.
@@ -116,25 +149,28 @@ cdef class Publisher:
         cdef Props props
         cdef Route route = None
         cdef list delayed = None
-        cdef bytes intercepted
+        cdef uint64_t evaluated = publishing.filters.evaluated
+        cdef size_t records, entries
         if walk_properties(message.properties, message.properties_len, &props):
             raise AssertionError("encoded properties do not parse")
         if publishing.interceptor is not None:
-            intercepted = publishing.interceptor.intercept(
-                message.properties, message.properties_len, logs.clock.wall_ms)
-            set_properties(message, intercepted)
+            if self.resolution is None:
+                self.intercepted = publishing.interceptor.intercept(
+                    message.properties, message.properties_len, logs.clock.wall_ms)
+            set_properties(message, self.intercepted)
         if not self.last.is_to(message):
             self.last.routes = self.routes_of(exchange_name(message))
-            self.last.route = None
+            self.last.route = self.resolution = None
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             route = postponed(self.last.routes, &props, logs.clock.wall_ms)
         if route is not None:
             self.last.routes.check(
                 message.names + 2 + message.names[0], message.names[1 + message.names[0]], [])
-        elif keyless and self.last.routes.spread_keys is not None:
-            route = self.spread_route(message, sequence)
         else:
-            route = self.last.route_of(message)
+            route = self.route_of(message, sequence, keyless)
+            if route is None:
+                return UNROUTED
+            self.resolution = None
         # Wait for a duplicate, too: its original may not be on disk yet.
         if route.own_records is not None or props.delivery_mode == PERSISTENT and route.durable:
             self.generation = logs.generation
@@ -142,6 +178,10 @@ cdef class Publisher:
         if self.waiting is not None and route.own_records is not None:
             delayed = [(each, (<Queue> each).next_seq) for each in route.own_records
                        if type(each) is Delays]
+        records = 0 if route.own_records is None else len(route.own_records)
+        entries = len(route.queues) + records
+        self.units = <uint32_t> (ROW_UNITS + entries + publishing.filters.evaluated - evaluated
+                                 + (1 + records) * message.body_len // UNIT_BODY_BYTES)
         route = publishing.publish(route, message, &props, 0, self.producer, sequence, None)
         for each, number in delayed or ():
             if (<Queue> each).next_seq > number:
@@ -151,4 +191,8 @@ cdef class Publisher:
             return REFUSED
         if route.unroutable:
             return DUPLICATE if route.duplicate else UNROUTABLE
-        return PUBLISHED if publishing.fresh else DUPLICATE
+        if not publishing.fresh:
+            return DUPLICATE
+        self.stored_bytes += entries * ENTRY_BYTES + (records + (entries > records)) * (
+            RECORD_BYTES + message.names_len + message.properties_len + message.body_len)
+        return PUBLISHED

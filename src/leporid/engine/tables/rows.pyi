@@ -7,6 +7,7 @@ from typing import Final
 from typing_extensions import Buffer
 
 REASONS: Final[Mapping[int, str]]
+EXCHANGES_MAX: Final[int]
 
 class BadRow(ValueError):
     """A row is not a valid message; no row was published."""
@@ -24,6 +25,10 @@ class Rows:
     @property
     def exchanges(self) -> set[bytes]:
         """The names of all exchanges in the rows."""
+
+    @property
+    def bytes(self) -> int:
+        """What it takes of memory beside the bodies."""
 
     def __len__(self) -> int: ...
 

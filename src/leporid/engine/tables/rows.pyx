@@ -34,10 +34,16 @@ cdef enum:
     SHORTSTR_MAX = 255
     # A content header is one frame; this is what fits into one of the usual 131,072 bytes.
     PROPERTIES_BYTES_MAX = 131072 - 8 - 14
+    # Lengths of two names, flags, two numbers, a timestamp, lengths of ten texts, the length of the
+    # headers, and x-deliver-at.
+    ROW_ROOM = 2 + 2 + 2 + 8 + 10 + 4 + 22
+    HEADER_ROOM = 1 + 5             # length of a name; type and length of its value
     HAS_HEADERS = 0x2000
     HAS_DELIVERY_MODE = 0x1000
     PERSISTENT = 2
-    EXCHANGES_MAX = 256             # in one request; a table that has more is a mistake
+    # A table of more is a mistake. Each has its permission checked on the broker's thread.
+    MOST_EXCHANGES = 256
+    EXCHANGE_SLOTS = 1024           # of a hash table that is at most a quarter full
 
 # The errors of a row, besides WRONG_LAYOUT.
 cdef enum:
@@ -59,6 +65,9 @@ cdef enum:
     TWO_MOMENTS = 17
     WRONG_MOMENT = 18
     MOMENT_TOO_FAR = 19
+    TOO_MANY_EXCHANGES = 20
+
+EXCHANGES_MAX = MOST_EXCHANGES
 
 REASONS = {
     WRONG_LAYOUT: "the column's offsets lead out of its buffer",
@@ -80,6 +89,7 @@ REASONS = {
     TWO_MOMENTS: "only one of delay_ms, deliver_at and the header x-deliver-at can be",
     WRONG_MOMENT: "the header x-deliver-at must be a number of milliseconds since 1970",
     MOMENT_TOO_FAR: "a message may wait for ten years at most",
+    TOO_MANY_EXCHANGES: f"more than {EXCHANGES_MAX} exchanges in one request",
 }
 
 
@@ -109,6 +119,33 @@ cdef struct Columns:
     const uint8_t *user_id              # that a message may carry; NULL: any
     size_t user_id_len
     size_t body_bytes_max
+    uint32_t exchanges[EXCHANGE_SLOTS]  # hash table of the first row of each, counted from 1
+    uint32_t exchange_count
+
+
+cdef int note_exchange(Rows rows, Columns *columns, size_t at) noexcept nogil:
+    """Note the exchange of a row that was encoded, if it is not that of an earlier one."""
+    cdef const uint8_t *name = rows.encoded.data + rows.rows[at].names
+    cdef const uint8_t *other
+    cdef uint32_t hash = 2166136261     # FNV-1a
+    cdef uint32_t byte, slot
+    if at:
+        other = rows.encoded.data + rows.rows[at - 1].names
+        if not memcmp(name, other, 1 + name[0]):
+            return 0
+    for byte in range(1, 1 + <uint32_t> name[0]):
+        hash = (hash ^ name[byte]) * 16777619
+    slot = (hash ^ hash >> 16) % EXCHANGE_SLOTS
+    while columns.exchanges[slot]:
+        other = rows.encoded.data + rows.rows[columns.exchanges[slot] - 1].names
+        if not memcmp(name, other, 1 + name[0]):
+            return 0
+        slot = (slot + 1) % EXCHANGE_SLOTS
+    if columns.exchange_count == MOST_EXCHANGES:
+        return TOO_MANY_EXCHANGES
+    columns.exchanges[slot] = <uint32_t> at + 1
+    columns.exchange_count += 1
+    return 0
 
 
 cdef int encode_names(Rows rows, const Columns *columns, size_t at) noexcept nogil:
@@ -303,7 +340,7 @@ cdef int encode_properties(Rows rows, const Columns *columns, size_t at) noexcep
     return 0
 
 
-cdef int encode_row(Rows rows, const Columns *columns, size_t at) noexcept nogil:
+cdef int encode_row(Rows rows, Columns *columns, size_t at) noexcept nogil:
     """Encode names and properties of one row; returns 0, or the number of its error."""
     cdef int failed
     cdef const uint8_t *body
@@ -315,15 +352,18 @@ cdef int encode_row(Rows rows, const Columns *columns, size_t at) noexcept nogil
     if size > columns.body_bytes_max:
         return BODY_TOO_LARGE
     rows.rows[at].body, rows.rows[at].body_len = body, <uint32_t> size
-    failed = encode_names(rows, columns, at)
+    failed = encode_names(rows, columns, at) or note_exchange(rows, columns, at)
     return failed if failed else encode_properties(rows, columns, at)
 
 
-cdef int encode_all(Rows rows, const Columns *columns, size_t *at) noexcept nogil:
+cdef int encode_all(Rows rows, Columns *columns, size_t room, size_t *at) noexcept nogil:
     cdef int failed
     at[0] = 0
     while at[0] < rows.count:
         failed = encode_row(rows, columns, at[0])
+        # Rows that share texts or headers, which those of sound columns do not.
+        if not failed and rows.encoded.used > room:
+            failed = WRONG_LAYOUT
         if failed:
             return failed
         at[0] += 1
@@ -343,21 +383,33 @@ cdef class Rows:
     def __len__(self):
         return self.count
 
+    @property
+    def bytes(self):
+        """What it takes of memory beside the bodies."""
+        return self.count * sizeof(Row) + self.encoded.size
 
-cdef set exchanges_of(Rows self):
+
+cdef set exchanges_of(Rows self, const Columns *columns):
     """The names of all exchanges, so that each is checked once before any row is published."""
-    cdef size_t at
-    cdef const uint8_t *p
-    cdef const uint8_t *last = NULL
+    cdef const uint8_t *name
     cdef set found = set()
-    for at in range(self.count):
-        p = self.encoded.data + self.rows[at].names
-        if last == NULL or memcmp(p, last, 1 + p[0]):
-            found.add(p[1:1 + p[0]])
-            if len(found) > EXCHANGES_MAX:
-                raise BadRow(at, f"more than {EXCHANGES_MAX} exchanges in one request")
-        last = p
+    for at in columns.exchanges:
+        if at:
+            name = self.encoded.data + self.rows[at - 1].names
+            found.add(name[1:1 + name[0]])
     return found
+
+
+cdef size_t encoded_room(const Columns *columns, size_t rows) noexcept nogil:
+    """How many bytes encoded rows need at most: everything fixed of a row, and all texts."""
+    cdef size_t room = rows * (ROW_ROOM + columns.default_exchange_len)
+    cdef int field
+    room += columns.key.size + columns.exchange.size
+    room += columns.keys.rows * HEADER_ROOM + columns.keys.size + columns.values.size
+    for field in range(PROPERTY_COUNT):
+        if columns.fields[field].offsets != NULL:
+            room += columns.fields[field].size
+    return room
 
 
 def encode(size_t rows, columns not None, *, bytes exchange not None, bytes user_id=None,
@@ -387,23 +439,24 @@ def encode(size_t rows, columns not None, *, bytes exchange not None, bytes user
     cdef Rows self = Rows()
     cdef Columns all
     cdef int failed, field
-    cdef size_t at = 0
-    self.held = [exchange, user_id]
+    cdef size_t at = 0, room
+    cdef list held = []                 # until all is encoded; only bodies stay where they are
+    self.held = []
     self.count = rows
     memset(&all, 0, sizeof(Columns))
     all.body = open_column(columns.get("body"), self.held, TEXT)
-    all.key = open_column(columns.get("routing_key"), self.held, TEXT)
-    all.exchange = open_column(columns.get("exchange"), self.held, TEXT)
-    all.map = open_column(columns.get("headers"), self.held, MAP)
-    all.keys = open_column(columns.get("headers.key"), self.held, TEXT)
-    all.values = open_column(columns.get("headers.value"), self.held, TEXT)
-    all.delay_ms = open_column(columns.get("delay_ms"), self.held, 8)
-    all.deliver_at = open_column(columns.get("deliver_at"), self.held, 8)
+    all.key = open_column(columns.get("routing_key"), held, TEXT)
+    all.exchange = open_column(columns.get("exchange"), held, TEXT)
+    all.map = open_column(columns.get("headers"), held, MAP)
+    all.keys = open_column(columns.get("headers.key"), held, TEXT)
+    all.values = open_column(columns.get("headers.value"), held, TEXT)
+    all.delay_ms = open_column(columns.get("delay_ms"), held, 8)
+    all.deliver_at = open_column(columns.get("deliver_at"), held, 8)
     all.wall_ms = wall_ms
-    all.properties = open_column(columns.get("properties"), self.held, STRUCT)
+    all.properties = open_column(columns.get("properties"), held, STRUCT)
     for field in range(PROPERTY_COUNT):
         all.fields[field] = open_column(
-            columns.get("properties." + PROPERTIES[field]), self.held,
+            columns.get("properties." + PROPERTIES[field]), held,
             4 if field == AT_DELIVERY_MODE or field == AT_PRIORITY
             else 8 if field == AT_TIMESTAMP else TEXT)
     all.default_exchange = <const uint8_t *> PyBytes_AS_STRING(exchange)
@@ -411,14 +464,21 @@ def encode(size_t rows, columns not None, *, bytes exchange not None, bytes user
     if user_id is not None:
         all.user_id, all.user_id_len = <const uint8_t *> PyBytes_AS_STRING(user_id), len(user_id)
     all.body_bytes_max = body_bytes_max
+    if rows > all.body.rows:
+        # Before memory is reserved for them: a number alone costs nothing to send.
+        raise BadRow(all.body.rows, REASONS[NO_BODY])
     self.rows = <Row *> malloc(max(<size_t> 1, rows) * sizeof(Row))
-    if self.rows == NULL:
+    # At once: bytes that grow have up to the double of what they need.
+    room = encoded_room(&all, rows)
+    self.encoded.data = <uint8_t *> malloc(max(<size_t> 1, room))
+    if self.rows == NULL or self.encoded.data == NULL:
         raise MemoryError("no memory for the rows of a request")
+    self.encoded.size = room
     with nogil:
-        failed = encode_all(self, &all, &at)
+        failed = encode_all(self, &all, room, &at)
     if failed == NO_MEMORY:
         raise MemoryError("no memory for the rows of a request")
     if failed:
         raise BadRow(at, REASONS[failed])
-    self.exchanges = exchanges_of(self)
+    self.exchanges = exchanges_of(self, &all)
     return self

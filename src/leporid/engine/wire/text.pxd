@@ -10,6 +10,10 @@ cdef extern from *:
     # The last second of the year 9999; hardly any program has a later time.
     uint64_t SECONDS_MAX "253402300799ull"
 
+cdef enum:
+    # A text against what a peer sent: a control character is \u0000 in JSON.
+    EXPANSION_MAX = 6
+
 cdef struct Bytes:
     uint8_t *data
     size_t used

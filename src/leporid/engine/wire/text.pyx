@@ -4,7 +4,7 @@ field tables as text or JSON.
 Takes what peers sent, and reads nothing past the end it was given. It does not know columns or
 messages. Invariant: what is appended as text is valid UTF-8, whatever came. Each maximal part of a
 broken sequence becomes U+FFFD, as in Python and in browsers (Unicode 3.9, "U+FFFD Substitution of
-Maximal Subparts").
+Maximal Subparts"). No text is more than `EXPANSION_MAX` times as long as what it was made of.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -29,6 +29,8 @@ cdef enum:
     FLOAT_DIGITS_MAX = 9                # that a float may need to be read back as it was
     DOUBLE_DIGITS_MAX = 17
     DAY_SECONDS = 86400
+    # Beyond, a decimal is written with an exponent: six bytes of a peer become 24, not 260.
+    PLAIN_SCALE_MAX = 20
 
 cdef const char *REPLACEMENT = b"\xef\xbf\xbd"      # U+FFFD
 cdef const char *HEX_DIGITS = b"0123456789abcdef"
@@ -165,6 +167,8 @@ cdef int put_decimal(Bytes *b, uint8_t scale, int64_t unscaled) noexcept nogil:
     cdef int _digit
     if unscaled < 0 and put_byte(b, c"-"):
         return NO_MEMORY
+    if scale > PLAIN_SCALE_MAX:
+        return put_digits(b, value, 1) or put(b, b"e-", 2) or put_digits(b, scale, 1)
     if scale > 10:                      # more digits than 32 bits have
         if put(b, b"0.", 2):
             return NO_MEMORY

@@ -1,0 +1,1 @@
+# Nothing of restore.pyx is seen by Python.

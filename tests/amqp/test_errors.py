@@ -73,3 +73,12 @@ def test_text_that_quotes_a_surrogate_can_be_sent():
     text = NotFound("no queue '\udcff'").text
     assert text == "NOT_FOUND - no queue '?'"
     ConnectionClose(reply_text=text).encode()
+
+
+def test_the_log_says_what_is_told_unless_that_quotes():
+    assert errors.FrameError("too large").logged == errors.FrameError("too large").text
+    fault = errors.FrameError("octets = <<104,117>>", logged="2 octets")
+    assert (fault.text, fault.logged) == (
+        "FRAME_ERROR - octets = <<104,117>>",
+        "FRAME_ERROR - 2 octets",
+    )

@@ -28,6 +28,7 @@ from leporid.amqp.tables import (
     UInt16,
     UInt32,
     Value,
+    check_count,
     decode_table,
     encode_table,
 )
@@ -237,6 +238,47 @@ def test_size_is_limited():
     assert decode_table(largest)[1] == len(largest)
     with pytest.raises(SyntaxFault, match="exceeds the limit of 262144"):
         decode_table(encode_table({"k": bytes(octets + 1)}))
+
+
+def counted(value: Value) -> int:
+    """How many values there are within one."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(1 + counted(each) for each in inside)
+
+
+@FEWER
+@given(drawn.tables, st.binary(max_size=9))
+def test_values_are_counted_without_being_decoded(table: dict[str, Value], after: bytes):
+    octets, count = encode_table(table) + after, counted(table)
+    check_count(octets, 0, count)
+    if count:
+        with pytest.raises(SyntaxFault, match=f"more values than the limit of {count - 1}"):
+            check_count(octets, 0, count - 1)
+
+
+@given(st.binary(max_size=200))
+def test_any_octets_are_counted_or_refused(octets: bytes):
+    for table in (octets, sized(octets)):
+        try:
+            check_count(table, 0, 5)
+        except SyntaxFault:
+            pass
+
+
+def test_counting_stops_at_the_limit():
+    looks = 0
+
+    class Counted(bytes):
+        def __getitem__(self, at: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().__getitem__(at)
+
+    for table in (b"\x00V" * 4000, b"\x00F\x00\x00\x00\x00" * 4000):
+        looks = 0
+        with pytest.raises(SyntaxFault, match="limit of 100"):
+            check_count(Counted(sized(table)), 0, 100)
+        assert looks < 500
 
 
 def test_what_encodes_like_something_else():

@@ -7,7 +7,7 @@ happens to messages use the real engine. `as_engine` is the one place where type
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,10 @@ from tests.broker.fake_route_cache import FakeRouteCache
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
+from leporid.engine.bounds.clock import Clock
+from leporid.engine.bounds.jobs import Jobs
+from leporid.engine.internal.delays import DelayTotals
+from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -53,6 +57,10 @@ class FakeQueue:
     dead_letters: Callable[[str, str, str, bytes, bytes], None] | None = None
     private: bool = False
     limits: dict[str, object] = field(default_factory=dict)
+
+    def count_in(self, totals: Totals) -> None: ...
+
+    def uncount(self) -> None: ...
 
     def set_limits(self, *, max_length: int | None, max_bytes: int | None, overflow: str) -> None:
         self.limits |= {"max_length": max_length, "max_bytes": max_bytes, "overflow": overflow}
@@ -177,6 +185,8 @@ class FakeDelays(FakeQueue):
     fired: int = 0
     cancelled: int = 0
     unroutable: int = 0
+
+    def count_delays_in(self, totals: DelayTotals) -> None: ...
 
     def message(self, seq: int) -> tuple[int, int, str, str, int, bytes] | None:
         if seq >= len(self.ready) or not self.ready[seq]:
@@ -315,6 +325,7 @@ class FakeChannel:
     readers: list[FakeReader] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     tx_refused: bool = False
+    muted: bool = False
 
     def consume(
         self,
@@ -400,9 +411,14 @@ class FakeChannel:
     def set_flow(self, active: bool) -> None:
         self.log.append(f"flow {active}")
 
-    def shut(self) -> None:
+    def mute(self) -> None:
+        self.muted = True
+
+    def end(self) -> Iterator[None]:
+        self.mute()
         for consumer in tuple(self.consumers):
             self.cancel(consumer)
+            yield
         # The engine forgets what was not settled; nobody may ask a reader afterwards.
         for reader in self.readers:
             reader.unacked.clear()
@@ -422,6 +438,7 @@ class FakeConnection:
         self.events: list[str] = []
         self.delivered: list[tuple[str, str]] = []
         self.finished = False
+        self.jobs = 0
 
     @property
     def output(self) -> FakeConnection:
@@ -440,15 +457,22 @@ class FakeConnection:
         self.refused.discard(number)
         channel = self.channels.pop(number, None)
         if channel is not None:
-            channel.shut()
+            list(channel.end())
 
     def refuse_channel(self, number: int) -> None:
-        self.channels[number].shut()
+        list(self.channels[number].end())
         self.refused.add(number)
 
-    def shut(self) -> None:
+    def mute(self) -> None:
         for channel in self.channels.values():
-            channel.shut()
+            channel.mute()
+        self.channels = {}
+
+    def begin_work(self) -> None:
+        self.jobs += 1
+
+    def end_work(self) -> None:
+        self.jobs -= 1
 
     def hold(self, generation: int) -> None:
         self.events.append(f"hold {generation}")
@@ -498,6 +522,7 @@ class FakePlane:
     """An engine whose parts are itself."""
 
     def __init__(self) -> None:
+        self.jobs = Jobs(Clock())
         self.publishers_blocked = False
         self.generation = 1
         self.synced = 1

@@ -42,6 +42,9 @@ CAPABILITIES = {
 }
 
 
+SLICE_NS = 1_000_000
+
+
 class World:
     """A broker over a fake engine, with the changes it recorded."""
 
@@ -51,6 +54,7 @@ class World:
         limits: TuneLimits | None = None,
         redeclare: Redeclare = "strict",
         unknown_arguments: OnUnknown = "warn",
+        memory_bytes_max: int | None = None,
     ) -> None:
         counter = itertools.count(1)
         self.engine = FakePlane()
@@ -66,10 +70,19 @@ class World:
             redeclare=lambda vhost: redeclare if vhost == "/" else "strict",
             unknown_arguments=lambda vhost: unknown_arguments if vhost == "/" else "warn",
             identity={"product": "Leporid", "version": "0"},
+            memory_bytes_max=memory_bytes_max,
         )
         self.broker.add_vhost("/")
         self.broker.add_vhost("other")
         self.changes.clear()
+
+    def cut_everywhere(self) -> None:
+        """From now on a slice is over after one step of a job."""
+        self.engine.jobs.clock.monotonic_ns = itertools.count(0, SLICE_NS).__next__
+
+    def turn(self) -> None:
+        """Go on with each job for a slice."""
+        self.engine.jobs.run(SLICE_NS)
 
     def peer(self, **login: str) -> Peer:
         """Connect and open a channel."""
@@ -90,10 +103,14 @@ class World:
 class Peer:
     """One client. Methods go to channel 1 unless said otherwise."""
 
-    def __init__(self, broker: Broker, *, loopback: bool = True) -> None:
+    def __init__(self, broker: Broker, *, loopback: bool = True, address: str = "") -> None:
         self.connection = FakeConnection()
         self.session = ConnectionState(
-            broker, as_engine(self.connection), peer_is_loopback=loopback, name="test"
+            broker,
+            as_engine(self.connection),
+            peer_is_loopback=loopback,
+            address=address,
+            name="test",
         )
         self.connection.session = self.session
 

@@ -146,3 +146,23 @@ def used(path: Path) -> int:
     """Where the records of a segment file end."""
     _, records = read_segment(path)
     return records[-1].end if records else HEADER_BYTES
+
+
+def make_record(
+    offset: int,
+    salt: int,
+    kind: int,
+    *,
+    targets: tuple[tuple[int, int], ...] = (),
+    names: bytes = b"",
+    properties: bytes = b"",
+    body: bytes = b"",
+) -> bytes:
+    """A record for that place, with every checksum and length right, whatever it says."""
+    content = b"".join(TARGET.pack(*each) for each in targets) + names + properties + body
+    size = -(-(RECORD_BYTES + len(content)) // 8) * 8
+    head = struct.pack("<BBHIQIH", kind, 0, len(targets), len(properties), 1, len(body), len(names))
+    seed = salt ^ offset
+    check = crc32c(struct.pack("<I", size) + head, seed ^ 0xFFFFFFFF) & 0xFFFF
+    rest = (head + struct.pack("<H", check) + content).ljust(size - 8, b"\0")
+    return struct.pack("<II", size, crc32c(rest, seed)) + rest

@@ -25,20 +25,26 @@ class Fault(Exception):
         text: The reply text, `NAME - reason`, cut as RabbitMQ does when it is too long.
         class_id: Class of the method at fault, 0 if none; the dispatcher fills it in.
         method_id: Number of the method at fault, 0 if none; likewise.
+        logged: What a log may say: the text, without what it quotes from a frame. That may be a
+            password, or somebody's message.
     """
 
     CODE: ClassVar[ReplyCode] = ReplyCode.INTERNAL_ERROR
 
-    def __init__(self, reason: str, *, connection: bool | None = None) -> None:
+    def __init__(
+        self, reason: str, *, connection: bool | None = None, logged: str | None = None
+    ) -> None:
         """Makes the fault.
 
         Args:
             reason: What was wrong, without the name of the code.
             connection: True or False to close the connection or only the channel, where that
                 is not what the code says.
+            logged: What the log says in the reason's place, where that quotes octets of a frame.
         """
         self.code: int = int(self.CODE)
         self.text: str = _fit(f"{self.CODE.name} - {reason}")
+        self.logged: str = self.text if logged is None else f"{self.CODE.name} - {logged}"
         self.class_id: int = 0
         self.method_id: int = 0
         self._connection = connection
@@ -88,6 +94,13 @@ class PreconditionFailed(Fault):
     """What is asked for conflicts with what exists."""
 
     CODE = ReplyCode.PRECONDITION_FAILED
+
+
+class BeingDeleted(PreconditionFailed):
+    """What is asked for needs a name whose bearer is being deleted; asked again soon, it works.
+
+    Clients over AMQP never see it: their method waits.
+    """
 
 
 class ConnectionForced(Fault):

@@ -125,6 +125,9 @@ _LETTERS: Final[dict[type, bytes]] = {make: letter.encode() for letter, _, make 
 _SIZE: Final = struct.Struct(">I")
 _DECIMAL: Final = struct.Struct(">Bi")
 _S, _X, _F, _A, _D, _V = (ord(letter) for letter in "SxFADV")
+_FIXED_BYTES: Final = {_D: _DECIMAL.size} | {
+    letter: form.size for letter, (form, _) in _READERS.items()
+}
 
 
 def decode_table(data: bytes, at: int = 0) -> tuple[dict[str, Value], int]:
@@ -140,6 +143,44 @@ def decode_table(data: bytes, at: int = 0) -> tuple[dict[str, Value], int]:
     if end - start > MAX_TABLE_BYTES:
         raise SyntaxFault(f"table of {end - start} bytes exceeds the limit of {MAX_TABLE_BYTES}")
     return _read_table(data, start, end, 1), end
+
+
+def check_count(data: bytes, at: int, values_max: int) -> None:
+    """Refuses a table of too many values, at a small part of what it costs to decode it.
+
+    Args:
+        data: Where the table's size field stands at `at`. Whether the rest can be decoded is left
+            to `decode_table`.
+        at: The position.
+        values_max: How many values there may be, with those in tables and arrays within it.
+
+    Raises:
+        SyntaxFault: There are more.
+    """
+    left = values_max
+    at, end = _block(data, at, len(data))
+    # Where the tables and arrays around `at` end, and whether their values have keys.
+    around = [(end, True)]
+    while around:
+        end, keyed = around[-1]
+        at += 1 + data[at] if keyed and at < end else 0
+        if at >= end:
+            around.pop()
+            at = end
+            continue
+        if not left:
+            raise SyntaxFault(f"table has more values than the limit of {values_max}")
+        left -= 1
+        letter = data[at]
+        at += 1
+        if letter in (_F, _A):
+            start, end = _block(data, at, end)
+            around.append((end, letter == _F))
+            at = start
+        elif letter in (_S, _X):
+            at = _block(data, at, end)[1]
+        else:
+            at += _FIXED_BYTES.get(letter, 0)
 
 
 def _block(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -193,7 +234,8 @@ def _read_value(data: bytes, at: int, end: int, depth: int) -> tuple[Value, int]
         scale, unscaled = _unpack(_DECIMAL, data, at, end)
         return _decimal(scale, unscaled), at + _DECIMAL.size
     if letter not in (_S, _X, _F, _A):
-        raise SyntaxFault(f"unknown table field type {letter}")
+        reason = "unknown table field type"
+        raise SyntaxFault(f"{reason} {letter}", logged=reason)
     start, stop = _block(data, at, end)
     if letter == _F:
         return _read_table(data, start, stop, depth + 1), stop

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import ConnectionForced
+from leporid.broker.access.logins import Logins, Offload
 from leporid.broker.connection.cancels import Cancels
 from leporid.broker.filter.filter_arguments import CLASS
 from leporid.broker.filter.filter_classes import FilterClasses
 from leporid.broker.group.handovers import Handovers
+from leporid.broker.memory import Memory
 from leporid.broker.queue.dead_letters import DeadLetterCounts
 from leporid.broker.queue.unused import UnusedQueues
 from leporid.broker.restore import restore
@@ -29,21 +31,20 @@ from leporid.broker.stored import StoredVhost
 from leporid.broker.vhost import VirtualHost
 from leporid.durable import Change, DefinitionsSnapshot, Drop, Put
 from leporid.filterserver.filter_class import FilterClass
+from leporid.limits.refusals import Refusals
 
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value
     from leporid.broker.access.access import Access
     from leporid.broker.connection.session import ConnectionState
     from leporid.broker.policy.policies import Policy
-    from leporid.broker.queue.queue import ConsumerState, QueueState
+    from leporid.broker.queue.queue import QueueState
+    from leporid.broker.registry import Steps
     from leporid.broker.settings.redeclaring import Redeclare
     from leporid.broker.settings.unknown_arguments import OnUnknown
     from leporid.engine.engine import Engine
 
 logger = logging.getLogger(__name__)
-
-# Runs the first callable where it may block, then the second on the loop's thread.
-Offload = Callable[[Callable[[], None], Callable[[], None]], None]
 
 NAME_BYTES: Final = 16
 """Random bytes in a name we make: nobody guesses a reply queue, and no two are the same."""
@@ -98,6 +99,7 @@ class Broker:
         unknown_arguments: Callable[[str], OnUnknown] = lambda _: "warn",
         filter_classes: Iterable[FilterClass] = (),
         group_expires_ms: int = GROUP_EXPIRES_MS,
+        memory_bytes_max: int | None = None,
     ) -> None:
         """Makes it.
 
@@ -106,7 +108,7 @@ class Broker:
             access: the users.
             record: told of every durable change, in order.
             random_bytes: where unguessable names come from.
-            offload: runs what may block, such as hashing a password, somewhere else.
+            offload: where passwords are hashed.
             limits: what clients are offered.
             identity: server properties beside the capabilities; `product` and `version` at least.
             policies: those of the configuration file, by virtual host.
@@ -115,21 +117,26 @@ class Broker:
                 there.
             unknown_arguments: what becomes, in a virtual host, of arguments that nothing reads.
             group_expires_ms: how long a group of readers is kept without a member.
+            memory_bytes_max: the memory watermark; None: what peers keep has no limit.
         """
         self.engine = engine
         self.group_expires_ms = group_expires_ms
         self.access = access
         self.limits = limits or TuneLimits()
         self.identity: Mapping[str, Value] = identity or {"product": "Leporid"}
-        self.offload = offload
         self.vhosts: dict[str, VirtualHost] = {}
         # In the order in which they began.
         self.sessions: dict[ConnectionState, None] = {}
+        # Of these sessions.
+        self.channel_count = 0
+        self.refusals = Refusals()
+        self.memory = Memory(memory_bytes_max, self.refusals)
         self.unused = UnusedQueues(self._expire)
-        self.handovers = Handovers()
+        self.handovers = Handovers(engine.jobs)
         self.cancels = Cancels(engine)
         self.alarms: set[str] = set()
         self.dead_letter_counts = DeadLetterCounts()
+        self.logins = Logins(access, offload, self.refusals)
         self.filter_classes = FilterClasses(filter_classes, self.record, self._uses_filter_class)
         # How many changes were recorded, and the generation of the last one: whoever sees the
         # count grow has that generation to wait for.
@@ -161,41 +168,41 @@ class Broker:
             # Everybody's turn goes on.
             logger.exception("defect: %s could not be deleted", queue.title)
 
-    def _uses_filter_class(self, name: str) -> list[str]:
+    def _uses_filter_class(self, name: str) -> Iterator[str | None]:
         """Say which bindings, consumers and groups ask for a filter class.
 
-        Of a binding that is gone, what waits does.
+        Of a binding that is gone, what waits does. None for what was looked at only, so that
+        whoever asks can stop after each and leave the turn to others.
         """
-        found: list[str] = []
-        for vhost in self.vhosts.values():
-            found += [
-                f"the binding from {exchange.name} to {binding.destination} in vhost '{vhost.name}'"
-                for exchange in vhost.exchanges()
-                for binding in exchange.outgoing
-                if binding.arguments.get(CLASS) == name
-            ]
-            found += [
-                f"messages of a deleted binding from {left.source} to {left.destination} in vhost "
-                f"'{vhost.name}', which wait"
-                for left in vhost.verdict_queues.left(name)
-            ]
-            found += [group.title for group in vhost.groups if group.agreed.get(CLASS) == name]
-            found += [
-                f"consumer '{each.tag}' of {each.queue.title}" for each in _asking(vhost, name)
-            ]
-        return found
+        for vhost in tuple(self.vhosts.values()):
+            for place in vhost.verdict_queues.of(name):
+                binding = place.binding
+                if vhost.verdict_queues.leaves(place):
+                    yield (
+                        f"messages of a deleted binding from {binding.source} to "
+                        f"{binding.destination} in vhost '{vhost.name}', which wait"
+                    )
+                else:
+                    yield (
+                        f"the binding from {binding.source} to {binding.destination} in vhost "
+                        f"'{vhost.name}'"
+                    )
+            for group in tuple(vhost.groups):
+                yield group.title if group.agreed.get(CLASS) == name else None
+            for each in tuple(vhost.consumers.asking(name)):
+                yield f"consumer '{each.tag}' of {each.queue.title}"
 
-    def waiting_for_verdicts(self, name: str) -> int:
-        """Count the messages that wait for the verdicts of a filter class.
+    def waiting_for_verdicts(self, name: str) -> Iterator[int]:
+        """Count the messages that wait for the verdicts of a filter class, part by part.
 
         Of those that consumers look for, as far as they have looked.
         """
-        found = self.engine.searches.waiting_for(name)
-        for vhost in self.vhosts.values():
-            consumers = [each.consumer for each in _asking(vhost, name)]
-            found += vhost.verdict_queues.waiting(name)
-            found += sum(each.judging for each in consumers if each is not None)
-        return found
+        yield self.engine.searches.waiting_for(name)
+        for vhost in tuple(self.vhosts.values()):
+            for place in vhost.verdict_queues.of(name):
+                yield place.engine.ready_count + place.engine.unacked_count
+            for each in tuple(vhost.consumers.asking(name)):
+                yield 0 if each.consumer is None else each.consumer.judging
 
     def settle_verdict_queues(self) -> None:
         """Something was judged: bindings that are gone may have nothing waiting any more."""
@@ -287,8 +294,13 @@ class Broker:
         else:
             self.alarms.discard(reason)
         self.engine.connections.publishers_blocked = bool(self.alarms)
-        for session in tuple(self.sessions):
+        self.memory.total.full = "memory" in self.alarms
+        self.engine.jobs.start(self._tell_alarms(tuple(self.sessions)))
+
+    def _tell_alarms(self, sessions: Iterable[ConnectionState]) -> Steps:
+        for session in sessions:
             session.tell_alarms()
+            yield None
 
     def alarm_text(self) -> str:
         """Say what connection.blocked says."""
@@ -298,13 +310,7 @@ class Broker:
         """Count what there is."""
         return BrokerStatistics(
             connection_count=len(self.sessions),
-            channel_count=sum(len(session.channels) for session in self.sessions),
+            channel_count=self.channel_count,
             alarms=tuple(sorted(self.alarms)),
             vhosts=tuple(vhost.statistics() for vhost in self.vhosts.values()),
         )
-
-
-def _asking(vhost: VirtualHost, name: str) -> Iterator[ConsumerState]:
-    """Go through the consumers that ask a filter class."""
-    for queue in vhost.queues():
-        yield from (each for each in queue.subscriptions if each.filter_class == name)

@@ -6,13 +6,14 @@ what stands here, so that its tests need no broker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from leporid.broker.connection.cancels import Cancels
     from leporid.broker.filter.filter_classes import FilterClasses
     from leporid.broker.group.handovers import Handovers
+    from leporid.broker.memory import Memory
     from leporid.broker.policy.policies import Policy
     from leporid.broker.queue.dead_letters import DeadLetterCounts
     from leporid.broker.queue.unused import UnusedQueues
@@ -20,6 +21,24 @@ if TYPE_CHECKING:
     from leporid.broker.settings.unknown_arguments import OnUnknown
     from leporid.durable import Change
     from leporid.engine.engine import Engine
+
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[object, None, None]
+"""Work that `engine.jobs` may cut at each yield; everything is in order there."""
+StepsTo: TypeAlias = Generator[object, None, T]
+"""The same, with an outcome."""
+
+
+def finished(steps: StepsTo[T]) -> T:
+    """Do work in steps in one go, where nobody waits meanwhile; returns its outcome."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome: T = end.value
+            return outcome
 
 
 class Registry(Protocol):
@@ -32,6 +51,7 @@ class Registry(Protocol):
     handovers: Handovers
     cancels: Cancels
     recorded_generation: int
+    memory: Memory
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import Fault
 from leporid.broker.policy.policies import PolicyError
+from leporid.broker.registry import finished
 from leporid.broker.stored import KINDS, StoredPolicy
 
 if TYPE_CHECKING:
@@ -33,4 +34,4 @@ def restore(snapshot: DefinitionsSnapshot, broker: Broker) -> None:
                 logger.error("recorded %s %r is left out: %s", kind.TITLE, fields, error)
         if kind is StoredPolicy:
             for vhost in broker.vhosts.values():
-                vhost.governor.follow()  # the predeclared exchanges are there already
+                finished(vhost.governor.following())  # the predeclared exchanges are there already

@@ -1,7 +1,8 @@
 """What there is to know about one virtual host at one moment.
 
-Responsible for naming the figures only; who has them fills them in. Invariant: plain values, so
-that they stay as they were counted.
+Responsible for naming the figures only; who has them fills them in, from running totals: nobody
+goes through queues, bindings or consumers for them. Invariant: plain values, so that they stay as
+they were counted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leporid.broker.exchange.delays import DelayStatistics
-from leporid.broker.queue.queue import QueueStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,9 @@ class VirtualHostStatistics:
     """The figures of one virtual host.
 
     Attributes:
-        delays: of each exchange that has, or had, delayed messages.
-        delays_total: of all exchanges there were since the start.
+        queue_count: without those of direct reply-to, as all counts of queues and their messages.
+        held_count: messages that came back, and are not ready again yet.
+        delays: of all exchanges there were since the start.
         backlog: messages of the broker's own that wait for room in full queues.
         given_up: those that did and are dropped, since the start, by reason.
         remembered: messages that exchanges remember, to take none of them twice.
@@ -30,9 +31,12 @@ class VirtualHostStatistics:
     name: str
     exchange_count: int
     binding_count: int
-    queues: tuple[QueueStatistics, ...]
-    delays: Mapping[str, DelayStatistics]
-    delays_total: DelayStatistics
+    queue_count: int
+    consumer_count: int
+    ready_count: int
+    unacked_count: int
+    held_count: int
+    delays: DelayStatistics
     backlog: int
     given_up: Mapping[str, int]
     remembered: int

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.amqp.errors import BeingDeleted, NotFound, PreconditionFailed
 from leporid.broker.exchange.bindings import Bindings
 from leporid.broker.exchange.delays import DelayedMessages, DelaysState, DelayStores
 from leporid.broker.exchange.exchange import ExchangeState
@@ -25,10 +25,11 @@ from leporid.broker.exchange.topology import PREDECLARED, Topology
 from leporid.broker.exchange.types import Binding
 from leporid.broker.exchange.verdict_queues import VerdictQueues
 from leporid.broker.group.groups import Groups
+from leporid.broker.memory import EXCHANGE_BYTES, QUEUE_BYTES, size_of
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policy.governing import Governor
 from leporid.broker.policy.policies import Policies, Policy
-from leporid.broker.queue.queue import ConsumerState, Owner, QueueState
+from leporid.broker.queue.queue import Consumers, ConsumerState, Owner, QueueState
 from leporid.broker.queue.queue_types import (
     CLASSIC,
     QUORUM,
@@ -37,7 +38,7 @@ from leporid.broker.queue.queue_types import (
     check_permanent,
     check_queue_arguments,
 )
-from leporid.broker.registry import Registry
+from leporid.broker.registry import Registry, Steps, StepsTo, finished
 from leporid.broker.settings import effects
 from leporid.broker.settings.unknown_arguments import UnknownArguments
 from leporid.broker.settings.values import DEDUPLICATION, Arguments
@@ -46,6 +47,7 @@ from leporid.broker.stored import Recorder, StoredExchange, StoredQueue, StoredR
 from leporid.broker.stream import partitions as partitioned
 from leporid.broker.stream import stream_arguments
 from leporid.broker.stream.readers import Bookmarks
+from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
     from leporid.engine.engine import Engine
@@ -76,15 +78,23 @@ class VirtualHost:
         self.unknown_arguments = UnknownArguments(
             name, registry.unknown_arguments_in(name), registry.engine
         )
-        # Those of direct reply-to among them.
+        # Those of direct reply-to among them, which are not counted.
         self._queues: dict[str, QueueState] = {}
+        self._queue_count = 0
+        self.consumers = Consumers()
+        self._behind = Totals()
+        self._totals = Totals(self._behind)
         self.bookmarks = Bookmarks(self._recorder, registry.engine)
         self.groups = Groups(self, self._recorder, registry)
         self.histories = Histories(self, self._recorder, registry.new_queue_id)
         self.dead_letter_counts = registry.dead_letter_counts
         self.verdict_queues = VerdictQueues(self, self._recorder, registry.new_queue_id)
         self.bindings = Bindings(
-            self, self._topology, self._recorder, registry.filter_classes.require
+            self,
+            self._topology,
+            self._recorder,
+            registry.filter_classes.require,
+            registry.memory,
         )
         self.routing = Routing(
             registry.engine,
@@ -102,6 +112,8 @@ class VirtualHost:
             self.routing.alternate,
         )
         self._given_up: Counter[str] = Counter()
+        # Names of partitioned streams that `partitions` makes, or deletes, in steps.
+        self.partitioned_changing: set[str] = set()
         for exchange, kind in PREDECLARED:
             self.add_exchange(
                 exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}
@@ -119,12 +131,12 @@ class VirtualHost:
         return self.governor.policies
 
     def set_policy(self, policy: Policy) -> bool:
-        """Put a policy in force at once; see `Governor.set`."""
-        return self.governor.set(policy)
+        """Put a policy in force in one go; see `Governor.setting`."""
+        return finished(self.governor.setting(policy))
 
     def drop_policy(self, name: str, *, operator: bool = False) -> None:
-        """Take a policy out of force at once; see `Governor.drop`."""
-        self.governor.drop(name, operator=operator)
+        """Take a policy out of force in one go; see `Governor.dropping`."""
+        finished(self.governor.dropping(name, operator=operator))
 
     def forget_routes_to(self, queue: QueueState) -> None:
         """A queue has become another to publishers."""
@@ -139,15 +151,16 @@ class VirtualHost:
 
     def find_exchange(self, name: str) -> ExchangeState | None:
         """Return an exchange, None without one."""
-        return self._topology.exchanges.get(name)
+        found = self._topology.exchanges.get(name)
+        return None if found is None or found.deleted else found
 
     def exchanges(self) -> Iterable[ExchangeState]:
         """Go through the exchanges."""
-        return self._topology.exchanges.values()
+        return (each for each in self._topology.exchanges.values() if not each.deleted)
 
     def exchange(self, name: str) -> ExchangeState:
         """Return an exchange; raises NotFound without one."""
-        exchange = self._topology.exchanges.get(name)
+        exchange = self.find_exchange(name)
         if exchange is None:
             raise NotFound(f"no {exchange_in(self.name, name)}")
         return exchange
@@ -158,7 +171,8 @@ class VirtualHost:
 
     def find_queue(self, name: str) -> QueueState | None:
         """Return a queue, None without one; those of direct reply-to are nobody's to find."""
-        return None if name.startswith(REPLY_PREFIX) else self._queues.get(name)
+        found = None if name.startswith(REPLY_PREFIX) else self._queues.get(name)
+        return None if found is None or found.deleted else found
 
     def awaits_replies(self, name: str) -> bool:
         """Say whether a channel waits for replies under that name of direct reply-to."""
@@ -171,6 +185,19 @@ class VirtualHost:
             raise NotFound(f"no {queue_in(self.name, name)}")
         return queue
 
+    def check_free(self, name: str) -> None:
+        """Check that a queue of that name could be made.
+
+        Raises:
+            PreconditionFailed: there is one.
+            BeingDeleted: one is being deleted.
+        """
+        found = self._queues.get(name)
+        if found is not None and found.deleted:
+            raise BeingDeleted(f"{queue_in(self.name, name)} is being deleted")
+        if found is not None:
+            raise PreconditionFailed(f"{queue_in(self.name, name)} is there already")
+
     def queue_for(self, name: str, asker: Owner) -> QueueState:
         """Return a queue that `asker` may use; raises NotFound, or ResourceLocked."""
         queue = self.queue(name)
@@ -180,7 +207,18 @@ class VirtualHost:
     def queues(self) -> Iterator[QueueState]:
         """Go through the queues, except those of direct reply-to."""
         names = self._queues.items()
-        return (queue for name, queue in names if not name.startswith(REPLY_PREFIX))
+        return (
+            queue
+            for name, queue in names
+            if not queue.deleted and not name.startswith(REPLY_PREFIX)
+        )
+
+    def queues_now(self) -> list[QueueState]:
+        """Return all queues, those of direct reply-to as well, for who goes through them slowly.
+
+        A copy costs a microsecond for a hundred; some may be deleted when it is looked at.
+        """
+        return list(self._queues.values())
 
     # ------------------------------------------------------------------ exchanges
 
@@ -199,6 +237,9 @@ class VirtualHost:
         Raises:
             PreconditionFailed: its type cannot make sense of an argument.
         """
+        self._check_exchange_gone(name)
+        size = size_of(EXCHANGE_BYTES, name, arguments)
+        self._registry.memory.check_definition(exchange_in(self.name, name), size)
         exchange = self.add_exchange(
             name,
             kind,
@@ -220,7 +261,12 @@ class VirtualHost:
         internal: bool,
         arguments: Arguments,
     ) -> ExchangeState:
-        """Add an exchange; nothing is recorded."""
+        """Add an exchange; nothing is recorded.
+
+        Raises:
+            BeingDeleted: one of that name is.
+        """
+        self._check_exchange_gone(name)
 
         def resolve(
             key: str, properties: bytes | None
@@ -233,40 +279,61 @@ class VirtualHost:
         exchange = ExchangeState(
             name, kind, durable, auto_delete, internal, arguments, routes, governed, chance
         )
+        exchange.kept_bytes = size_of(EXCHANGE_BYTES, name, arguments)
+        self._registry.memory.definitions.add(exchange.kept_bytes)
         self._topology.add_exchange(exchange)
         self.histories.begin(exchange)
         self.delay_stores.prepare(exchange, routes)
         return exchange
 
+    def _check_exchange_gone(self, name: str) -> None:
+        if name in self._topology.exchanges:
+            raise BeingDeleted(f"{exchange_in(self.name, name)} is being deleted")
+
     def delete_exchange(self, exchange: ExchangeState, *, if_unused: bool) -> None:
-        """Delete an exchange with the bindings from it and to it.
+        """Delete an exchange with the bindings from it and to it, as a job.
 
         Raises:
             PreconditionFailed: it should be unused, and is not.
         """
+        self._start(self.deleting_exchange(exchange, if_unused=if_unused))
+
+    def deleting_exchange(self, exchange: ExchangeState, *, if_unused: bool) -> Steps:
+        """The same, in steps; from the first one on nobody finds it."""
         if if_unused and exchange.in_use:
             raise PreconditionFailed(f"{exchange_in(self.name, exchange.name)} in use")
-        self._remove_exchanges([exchange])
+        yield from self._deleting_exchanges([exchange])
 
-    def _remove_exchanges(self, pending: list[ExchangeState]) -> None:
+    def _deleting_exchanges(self, pending: list[ExchangeState]) -> Steps:
         """Remove exchanges, and the auto-delete ones above that are left without bindings.
 
         A loop, because clients choose how many stand above each other.
         """
         while pending:
             exchange = pending.pop()
-            removed = self._topology.remove_exchange(exchange.name)
-            self.bindings.ended(removed, exchange)
+            if exchange.deleted:
+                continue
+            for binding in self._topology.remove_exchange(exchange.name):
+                self.bindings.ended((binding,), exchange)
+                pending.extend(self.bindings.left_unused((binding,)))
+                yield None
             self.verdict_queues.destination_gone(exchange)
             self.delay_stores.close(exchange)
             if exchange.durable:
                 self._recorder.drop(StoredExchange, self.name, exchange.name)
             self.histories.end(exchange)
-            pending.extend(self.bindings.left_unused(removed))
+            self._registry.memory.definitions.release(exchange.kept_bytes)
+            yield None
 
     def unbound(self, removed: Iterable[Binding]) -> None:
         """Bindings are gone: the auto-delete exchanges whose last ones they were go with them."""
-        self._remove_exchanges(self.bindings.left_unused(removed))
+        left = self.bindings.left_unused(removed)
+        if left:
+            self._start(self._deleting_exchanges(left))
+
+    def _start(self, steps: StepsTo[object]) -> None:
+        """Have something done that nobody waits for."""
+        self._registry.engine.jobs.start(steps)
 
     # ------------------------------------------------------------------ queues
 
@@ -291,6 +358,9 @@ class VirtualHost:
             exclusive=owner is not None,
             arguments=arguments,
         )
+        self.check_free(name)
+        size = size_of(QUEUE_BYTES, name, arguments)
+        self._registry.memory.check_definition(queue_in(self.name, name), size)
         queue_id = self._registry.new_queue_id() if durable else 0
         queue = self.make_queue(
             name,
@@ -329,7 +399,12 @@ class VirtualHost:
         kind: QueueType = CLASSIC,
         owner: Owner | None = None,
     ) -> QueueState:
-        """Add a queue, durable if it has a number; nothing is checked and nothing recorded."""
+        """Add a queue, durable if it has a number; nothing is checked and nothing recorded.
+
+        Raises:
+            BeingDeleted: one of that name is.
+        """
+        self.check_free(name)
         durable = queue_id != 0
         engine = self._registry.engine
         stream = engine.stream(queue_id, name) if kind is STREAM else None
@@ -344,41 +419,68 @@ class VirtualHost:
             arguments=arguments or {},
             type=kind,
             engine=stream or make(queue_id, name, durable),
+            consumers=self.consumers,
             owner=owner,
             stream=stream,
         )
         if kind is QUORUM:
             self._registry.made_quorum_queue(queue.title)
+        queue.kept_bytes = size_of(QUEUE_BYTES, name, queue.arguments)
+        self._registry.memory.definitions.add(queue.kept_bytes)
         queue.governed = self.governor.of_queue(queue)
         effects.apply(self, queue)
         self.used(queue)
         self._queues[name] = queue
         self._topology.add_queue(name)
+        if not name.startswith(REPLY_PREFIX):
+            self._queue_count += 1
+            queue.engine.count_in(self._totals)
         return queue
 
-    def remove_queue(self, queue: QueueState) -> list[Binding]:
-        """Undo `make_queue`; returns the bindings that went with it."""
+    def remove_queue(self, queue: QueueState) -> None:
+        """Undo `make_queue`; nothing is bound to it."""
         queue.deleted = True
         self._registry.unused.forget(queue)
-        removed = self._topology.remove_queue(queue.name)
-        del self._queues[queue.name]
-        return removed
+        for _ in self._topology.remove_queue(queue.name):
+            pass
+        self._forget_queue(queue)
 
-    def delete_queue(self, queue: QueueState) -> int:
-        """Delete a queue and cancel its consumers; return how many ready messages went."""
+    def _forget_queue(self, queue: QueueState) -> None:
+        del self._queues[queue.name]
+        self._registry.memory.definitions.release(queue.kept_bytes)
+
+    def delete_queue(self, queue: QueueState) -> None:
+        """Delete a queue and cancel its consumers, as a job."""
+        self._start(self.deleting_queue(queue))
+
+    def deleting_queue(self, queue: QueueState) -> StepsTo[int]:
+        """The same, in steps; from the first one on nobody finds it.
+
+        Returns how many ready messages went, 0 if somebody else is deleting it.
+        """
+        if queue.deleted:
+            return 0
+        queue.deleted = True
+        self._queue_count -= 1
+        queue.engine.uncount()
         for subscription in tuple(queue.subscriptions):
             subscription.subscriber.lose(subscription)
-        removed = self.remove_queue(queue)
+            yield None
+        self._registry.unused.forget(queue)
+        for binding in self._topology.remove_queue(queue.name):
+            self.bindings.ended((binding,), queue)
+            self.unbound((binding,))
+            yield None
+        self._forget_queue(queue)
         ready = queue.engine.retire()
-        self.bindings.ended(removed, queue)
         self.verdict_queues.destination_gone(queue)
         for reader in queue.reader_offsets:
             self._recorder.drop(StoredReaderOffset, self.name, queue.name, reader)
+            yield None
         if queue.durable:
             self._recorder.drop(StoredQueue, queue.id)
         if queue.owner is not None:
             queue.owner.disown(queue)
-        self.unbound(removed)
         return ready
 
     def unsubscribed(self, subscription: ConsumerState) -> None:
@@ -419,12 +521,12 @@ class VirtualHost:
         keys: Sequence[str] | None = None,
         arguments: Arguments | None = None,
     ) -> bool:
-        """Make an exchange and streams as one; returns whether they are new.
+        """Make an exchange and streams as one, in one go; returns whether they are new.
 
-        Raises what `partitions.plan` and `partitions.declare` raise.
+        Raises what `partitions.plan` and `partitions.declaring` raise.
         """
         wanted = partitioned.plan(name, partitions, routing=routing, keys=keys, arguments=arguments)
-        return partitioned.declare(self, wanted)
+        return finished(partitioned.declaring(self, wanted))
 
     def stream(self, name: str) -> QueueState:
         """Return a stream; raises NotFound without one, also where a queue has that name."""
@@ -435,8 +537,9 @@ class VirtualHost:
 
     def reader_offsets(self, stream: str) -> dict[str, int]:
         """Return up to which message each named reader has read; raises NotFound."""
-        self.bookmarks.save_all()
-        return dict(self.stream(stream).reader_offsets)
+        queue = self.stream(stream)
+        self.bookmarks.save_of(queue)
+        return dict(queue.reader_offsets)
 
     def set_reader_offset(self, stream: str, reader: str, offset: int) -> None:
         """Say which message a reader has read last; raises as `stream` and `Bookmarks.set`."""
@@ -462,11 +565,14 @@ class VirtualHost:
         return VirtualHostStatistics(
             name=self.name,
             exchange_count=len(self._topology.exchanges),
-            binding_count=sum(len(exchange.outgoing) for exchange in self.exchanges()),
-            queues=tuple(queue.statistics() for queue in self.queues()),
-            delays={each.exchange: each.statistics() for each in self.delay_stores},
-            delays_total=self.delay_stores.statistics(),
-            backlog=sum(queue.engine.backlog_count for queue in self.queues()),
+            binding_count=self._topology.binding_count,
+            queue_count=self._queue_count,
+            consumer_count=self.consumers.count,
+            ready_count=self._totals.ready,
+            unacked_count=self._totals.unacked,
+            held_count=self._totals.held,
+            delays=self.delay_stores.statistics(),
+            backlog=self._behind.ready,
             given_up=dict(self._given_up),
             remembered=self.histories.remembered,
             retrying=self.groups.retrying,

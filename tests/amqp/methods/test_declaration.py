@@ -11,7 +11,15 @@ from tests.amqp import drawn
 from leporid.amqp import fields, methods
 from leporid.amqp.constants import METHOD_IDS
 from leporid.amqp.errors import CommandInvalid, Fault, FrameError, SyntaxFault
-from leporid.amqp.methods import BasicAck, BasicQos, ExchangeDeclare, Method, QueueDeclare, decode
+from leporid.amqp.methods import (
+    BasicAck,
+    BasicQos,
+    ExchangeDeclare,
+    Method,
+    QueueDeclare,
+    decode,
+    kind_of,
+)
 
 CLASSES: list[Any] = [
     each
@@ -94,7 +102,12 @@ def test_any_arguments_give_a_method_or_a_fault(ids: tuple[int, int], arguments:
 
 def test_every_number_has_its_class():
     assert {cls.NAME for cls in CLASSES} == set(METHOD_IDS)
-    assert {methods.__dict__[name] for name in methods.__all__} == {*CLASSES, Method, decode}
+    assert {methods.__dict__[name] for name in methods.__all__} == {
+        *CLASSES,
+        Method,
+        decode,
+        kind_of,
+    }
     for cls in CLASSES:
         assert ids_of(cls) == METHOD_IDS[cls.NAME]
         words = cls.NAME.replace(".", " ").replace("-", " ").title().replace(" ", "")
@@ -107,10 +120,19 @@ def test_unknown_method(payload: bytes):
         decode(payload)
 
 
+def test_the_kind_is_known_by_the_numbers_alone():
+    for cls in CLASSES:
+        numbers = cls().encode()[:4]
+        assert kind_of(numbers) is kind_of(numbers + b"anything") is cls
+    for payload in (b"", b"\x00\x32\x00", b"\x00\x32\x00\x63"):
+        assert kind_of(payload) is None
+
+
 def test_malformed_arguments_are_shown_as_rabbitmq_shows_them():
     with pytest.raises(FrameError) as raised:
         decode(b"\x00\x3c\x00\x0a\x00\x00")
     assert raised.value.text == "FRAME_ERROR - cannot decode <<0,0>>"
+    assert raised.value.logged == "FRAME_ERROR - cannot decode 2 octets"
     with pytest.raises(FrameError) as raised:
         decode(BasicQos().encode() + bytes(100_000))
     assert len(raised.value.text) == 255

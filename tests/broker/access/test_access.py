@@ -4,16 +4,24 @@ import dataclasses
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
+import argon2
 import pytest
 
 from leporid.amqp.errors import AccessRefused, NotAllowed, SyntaxFault
 from leporid.broker.access.access import Access, Credentials, User, guest
-from leporid.broker.access.passwords import Argon2Hash, from_clear, hash_password, parse_hash
+from leporid.broker.access.passwords import (
+    Argon2Hash,
+    decoy,
+    from_clear,
+    hash_password,
+    parse_hash,
+)
 from leporid.broker.access.permissions import EVERYTHING, Permissions
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 
 SLOW = hash_password("slow", b"s" * 16)
+CHEAPER = decoy("$argon2id$v=19$m=64,t=2,p=1")
 IMPORTED = parse_hash("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
 
 REFUSED = (
@@ -56,6 +64,20 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return asked
 
 
+@pytest.fixture
+def costs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The parameters of the hashes that argon2 made."""
+    made: list[str] = []
+    verify = argon2.low_level.verify_secret
+
+    def counted(text: bytes, password: bytes, kind: argon2.Type) -> bool:
+        made.append(text.decode().rsplit("$", 2)[0])
+        return verify(text, password, kind)
+
+    monkeypatch.setattr(argon2.low_level, "verify_secret", counted)
+    return made
+
+
 # ---------------------------------------------------------------- logging in
 
 
@@ -71,8 +93,8 @@ def test_the_right_password_gets_in(access: Access, name: str, password: str):
 @pytest.mark.parametrize("password", ["", "wrong", "Slow", "guest ", "\0"])
 def test_anything_else_is_refused_in_the_same_words(access: Access, name: str, password: str):
     credentials = Credentials("PLAIN", name, password.encode())
-    if access.needs_hashing(credentials):
-        assert not access.verify(credentials)
+    assert access.needs_hashing(credentials, loopback=True)
+    assert not access.verify(credentials)
     with pytest.raises(AccessRefused) as refused:
         access.admit(credentials, loopback=True)
     assert refused.value.text == REFUSED
@@ -129,27 +151,83 @@ def test_the_log_says_why_and_never_the_password(access: Access, caplog: pytest.
 # ---------------------------------------------------------------- hashing
 
 
-def test_guest_is_never_hashed(access: Access, hashed: list[bytes]):
-    access.authenticate("PLAIN", plain("guest", "guest"), loopback=True)
-    assert not access.needs_hashing(claim("guest", "wrong"))
+def refused(access: Access, name: str, password: str, *, loopback: bool = True) -> None:
+    with pytest.raises(AccessRefused):
+        access.authenticate("PLAIN", plain(name, password), loopback)
+
+
+def test_a_clear_password_that_is_right_is_not_hashed(access: Access, hashed: list[bytes]):
+    for name, password in [("guest", "guest"), ("imported", "test12")]:
+        access.authenticate("PLAIN", plain(name, password), loopback=True)
     assert hashed == []
+
+
+@pytest.mark.parametrize("name", ["guest", "ann", "imported", "nobody", "", "gue\udcffst"])
+@pytest.mark.parametrize("password", ["", "wrong"])
+def test_whoever_is_refused_has_cost_one_hash(
+    access: Access, hashed: list[bytes], costs: list[str], name: str, password: str
+):
+    response = b"\0".join((b"", name.encode("utf-8", "surrogateescape"), password.encode()))
+    with pytest.raises(AccessRefused):
+        access.authenticate("PLAIN", response, loopback=True)
+    assert hashed == [password.encode()]
+    assert costs == [SLOW.cost]
+
+
+@pytest.mark.parametrize("password", ["guest", "wrong"])
+def test_from_elsewhere_a_loopback_only_user_costs_the_same(
+    access: Access, hashed: list[bytes], password: str
+):
+    refused(access, "guest", password, loopback=False)
+    assert hashed == [password.encode()]
+
+
+def test_a_verified_password_of_a_loopback_only_user_costs_the_same_from_elsewhere(
+    hashed: list[bytes],
+):
+    access = Access([User("ann", SLOW, loopback_only=True)], SECRET)
+    access.authenticate("PLAIN", plain("ann", "slow"), loopback=True)
+    refused(access, "ann", "slow", loopback=False)
+    refused(access, "ann", "wrong", loopback=False)
+    assert hashed == [b"slow", b"slow", b"wrong"]
+
+
+def test_users_with_hashes_of_several_costs_cannot_be_told_apart(
+    costs: list[str], caplog: pytest.LogCaptureFixture
+):
+    access = Access([User("ann", SLOW), User("bob", CHEAPER), guest(SECRET)], SECRET)
+    for name in ("ann", "bob", "guest", "nobody"):
+        del costs[:]
+        refused(access, name, "wrong")
+        assert sorted(costs) == sorted([SLOW.cost, CHEAPER.cost])
+    assert "2 different sets of parameters" in caplog.text
+    # Who had the other cost has it no more.
+    access.put_user(User("bob", IMPORTED))
+    del costs[:]
+    refused(access, "bob", "wrong")
+    assert costs == [SLOW.cost]
+
+
+def test_without_argon2_users_a_refusal_costs_our_own_hash(costs: list[str]):
+    access = Access([guest(SECRET)], SECRET)
+    refused(access, "nobody", "x")
+    refused(access, "guest", "x")
+    assert costs == [hash_password("x", b"s" * 16).cost] * 2
 
 
 def test_a_password_found_right_is_not_hashed_again(access: Access, hashed: list[bytes]):
     for _ in range(3):
         access.authenticate("PLAIN", plain("ann", "slow"), loopback=True)
     assert hashed == [b"slow"]
-    assert not access.needs_hashing(claim("ann", "slow"))
     # A wrong one is, and it does not push the right one out.
-    with pytest.raises(AccessRefused):
-        access.authenticate("PLAIN", plain("ann", "wrong"), loopback=True)
+    refused(access, "ann", "wrong")
     assert hashed == [b"slow", b"wrong"]
-    assert not access.needs_hashing(claim("ann", "slow"))
+    assert not access.needs_hashing(claim("ann", "slow"), loopback=True)
 
 
 def test_nobody_gets_in_before_verify_has_said_so(access: Access):
     credentials = claim("ann", "slow")
-    assert access.needs_hashing(credentials)
+    assert access.needs_hashing(credentials, loopback=True)
     with pytest.raises(AccessRefused):
         access.admit(credentials, loopback=True)
     with ThreadPoolExecutor(1) as pool:
@@ -173,23 +251,12 @@ def test_a_password_changed_while_it_was_hashed_is_wrong(
     assert access.verify(claim("ann", "slow"))
     with pytest.raises(AccessRefused):
         access.admit(claim("ann", "slow"), loopback=True)
-    assert access.needs_hashing(claim("ann", "slow"))
+    assert access.needs_hashing(claim("ann", "slow"), loopback=True)
 
 
-def test_an_unknown_user_costs_what_a_known_one_does(access: Access, hashed: list[bytes]):
-    assert access.needs_hashing(claim("nobody", "slow"))
-    # Not even the password of the hash it is compared with.
+def test_not_even_the_password_of_another_user_is_right(access: Access):
     assert not access.verify(claim("nobody", "slow"))
-    assert hashed == [b"slow"]
-    with pytest.raises(AccessRefused):
-        access.admit(claim("nobody", "slow"), loopback=True)
-
-
-def test_without_slow_passwords_an_unknown_user_costs_nothing(hashed: list[bytes]):
-    access = Access([guest(SECRET)], SECRET)
-    assert not access.needs_hashing(claim("nobody", "x"))
-    assert not access.verify(claim("nobody", "x"))
-    assert hashed == []
+    assert not access.verify(claim("imported", "slow"))
 
 
 def test_verify_answers_for_fast_passwords_too(access: Access):

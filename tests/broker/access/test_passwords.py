@@ -6,11 +6,13 @@ import hashlib
 import pytest
 
 from leporid.broker.access.passwords import (
+    ARGON2_COST,
     ARGON2_MEMORY_KIB,
     Argon2Hash,
     PasswordHashError,
     SaltedSha256,
     StoredPassword,
+    decoy,
     from_clear,
     hash_password,
     keyed_digest,
@@ -87,6 +89,15 @@ def test_other_hashes_are_refused_by_a_reason_without_the_hash(text: str, why: s
         parse_hash(text)
     assert why in str(refused.value)
     assert len(text) < 20 or text not in str(refused.value)
+
+
+def test_a_decoy_costs_as_much_as_the_hash_it_stands_for():
+    real = hash_password("x", b"s" * 16)
+    assert real.cost == ARGON2_COST
+    assert decoy(real.cost).cost == real.cost
+    assert parse_hash(decoy(real.cost).text) == decoy(real.cost)
+    for password in (b"", b"x", bytes(32)):
+        assert not decoy(real.cost).matches(password)
 
 
 def test_short_salts_and_secrets_are_defects():

@@ -71,6 +71,14 @@ def test_amqplain_of_another_shape_is_a_syntax_error(response: bytes, why: str):
         parse_response("AMQPLAIN", response)
 
 
+def test_amqplain_of_too_much_is_not_decoded():
+    fields = dict.fromkeys(map(str, range(14)))
+    assert parse_response("AMQPLAIN", amqplain(LOGIN="a", PASSWORD="b", **fields)).username == "a"
+    response = amqplain(LOGIN="a", PASSWORD="b", extra=[None] * 4000)
+    with pytest.raises(SyntaxFault, match="limit of 16"):
+        parse_response("AMQPLAIN", response)
+
+
 def test_an_unknown_mechanism_is_refused():
     with pytest.raises(CommandInvalid, match="unknown authentication mechanism 'EXTERNAL'"):
         parse_response("EXTERNAL", b"")

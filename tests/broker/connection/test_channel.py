@@ -31,14 +31,16 @@ def test_the_last_declared_queue(peer: Peer):
         peer.session.channels[2].queue_name("")
 
 
-def test_silence_then_forget(peer: Peer):
+def test_the_end_of_a_channel_takes_its_consumers_off_their_queues(peer: Peer):
     channel = channel_of(peer)
     for name in ("a", "b"):
         peer.call(BasicConsume(queue=name, consumer_tag=name))
-    channel.silence()
+    steps = channel.end()
+    next(steps)
+    assert channel.engine.muted  # type: ignore[attr-defined]
+    for _ in steps:
+        pass
     assert channel.engine.consumers == []  # type: ignore[attr-defined]
-    assert set(channel.subscriptions) == {"a", "b"}
-    channel.forget()
     assert channel.subscriptions == {}
     vhost = peer.session.vhost
     assert vhost.queue("a").subscriptions == {}

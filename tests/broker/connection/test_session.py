@@ -7,6 +7,7 @@ from tests.broker.peer import Peer, World
 
 from leporid.amqp.errors import ConnectionForced, FrameError, PreconditionFailed, SyntaxFault
 from leporid.amqp.methods import (
+    BasicConsume,
     BasicDeliver,
     BasicQos,
     ChannelClose,
@@ -19,8 +20,14 @@ from leporid.amqp.methods import (
     ConnectionOpen,
     ConnectionTuneOk,
     ConnectionUnblocked,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    QueueBind,
     QueueDeclare,
     QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
 )
 from leporid.broker.broker import TuneLimits
 from leporid.broker.connection.methods.connection import Phase
@@ -213,3 +220,87 @@ def test_who_did_not_ask_is_not_told(world: World):
     world.broker.set_alarm("memory", False)
     assert peer.sent(ConnectionBlocked) == []
     assert peer.sent(ConnectionUnblocked) == []
+
+
+# ---------------------------------------------------------------------- what takes several turns
+
+
+def turns_until_idle(world: World) -> int:
+    count = 0
+    while world.engine.jobs.waiting:
+        world.turn()
+        count += 1
+    return count
+
+
+def test_a_channel_with_many_consumers_closes_in_pieces(world: World):
+    peer = world.peer()
+    for at in range(50):
+        peer.call(QueueDeclare(queue=f"q{at}", auto_delete=True))
+        peer.call(BasicConsume(queue=f"q{at}"))
+    world.cut_everywhere()
+    assert peer.say(ChannelClose(200, "bye")) == []
+    assert peer.connection.jobs == 1
+    assert turns_until_idle(world) > 40
+    assert peer.connection.sent[-1] == (1, ChannelCloseOk())
+    assert peer.connection.jobs == 0
+    assert not list(world.broker.vhosts["/"].queues())
+
+
+def test_a_connection_that_is_lost_while_a_channel_closes_leaves_nothing(world: World):
+    peer = world.peer()
+    for at in range(10):
+        peer.call(QueueDeclare(queue=f"q{at}", exclusive=True))
+        peer.call(BasicConsume(queue=f"q{at}"))
+    world.cut_everywhere()
+    assert peer.say(ChannelClose(200, "bye")) == []
+    peer.session.on_lost()
+    turns_until_idle(world)
+    assert ChannelCloseOk() not in [method for _, method in peer.connection.sent]
+    assert not list(world.broker.vhosts["/"].queues())
+    assert world.broker.sessions == {}
+
+
+def test_many_exclusive_queues_go_in_pieces(world: World):
+    peer, other = world.peer(), world.peer()
+    for at in range(50):
+        peer.call(QueueDeclare(queue=f"q{at}", exclusive=True))
+    world.cut_everywhere()
+    peer.session.on_lost()
+    left = len(list(world.broker.vhosts["/"].queues()))
+    assert left > 40
+    assert other.say(QueueDeclare(queue="mine")) == [QueueDeclareOk("mine", 0, 0)]
+    assert turns_until_idle(world) > 20
+    assert [queue.name for queue in world.broker.vhosts["/"].queues()] == ["mine"]
+
+
+def test_an_exchange_with_many_bindings_goes_in_pieces(world: World):
+    peer, other = world.peer(), world.peer()
+    peer.call(ExchangeDeclare(exchange="x", type="direct"))
+    peer.call(QueueDeclare(queue="q"))
+    for at in range(50):
+        peer.call(QueueBind(queue="q", exchange="x", routing_key=str(at)))
+    world.cut_everywhere()
+    assert peer.say(ExchangeDelete(exchange="x")) == []
+    assert world.broker.vhosts["/"].find_exchange("x") is None
+    # Who declares it again waits until it is gone.
+    assert other.say(ExchangeDeclare(exchange="x", type="fanout")) == []
+    assert turns_until_idle(world) > 20
+    assert peer.connection.sent[-1] == (1, ExchangeDeleteOk())
+    found = world.broker.vhosts["/"].exchange("x")
+    assert (found.type, found.outgoing) == ("fanout", {})
+
+
+def test_a_queue_with_many_bindings_goes_in_pieces(world: World):
+    peer, other = world.peer(), world.peer()
+    peer.call(QueueDeclare(queue="q"))
+    for at in range(50):
+        peer.call(QueueBind(queue="q", exchange="amq.direct", routing_key=str(at)))
+    world.cut_everywhere()
+    assert peer.say(QueueDelete(queue="q")) == []
+    assert world.broker.vhosts["/"].find_queue("q") is None
+    assert other.say(QueueDeclare(queue="q", auto_delete=True)) == []
+    assert turns_until_idle(world) > 20
+    assert peer.connection.sent[-1] == (1, QueueDeleteOk(0))
+    assert world.broker.vhosts["/"].queue("q").auto_delete
+    assert not world.broker.vhosts["/"].exchange("amq.direct").outgoing

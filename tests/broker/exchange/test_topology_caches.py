@@ -70,10 +70,10 @@ def test_a_queue_that_goes_is_forgotten_wherever_it_was_bound(world: World):
     world.bind("x", "two", "k")
     world.bind("x", "two", "l")
     world.told()
-    world.topology.remove_queue("one")
+    list(world.topology.remove_queue("one"))
     assert world.told() == {"x": ["k"], "top": ["k"], "": ["one"]}
-    world.topology.remove_queue("two")
-    assert world.told() == {"x": [None], "top": [None], "": ["two"]}
+    list(world.topology.remove_queue("two"))
+    assert world.told() == {"x": ["k", "l"], "top": ["k", "l"], "": ["two"]}
     world.queues("three")
     assert world.told() == {"": ["three"]}
 
@@ -85,9 +85,9 @@ def test_an_exchange_that_comes_or_goes_is_forgotten_above(world: World):
     world.told()
     world.exchange("ae")
     assert world.told() == {"ae": [None], "x": [None], "top": [None]}
-    world.topology.remove_exchange("ae")
-    assert world.told() == {"ae": [None], "x": [None], "top": [None]}
-    world.topology.remove_exchange("x")
-    assert world.told() == {"x": [None], "top": [None]}
+    list(world.topology.remove_exchange("ae"))
+    assert set(world.told()) == {"ae", "x", "top"}
+    list(world.topology.remove_exchange("x"))
+    assert set(world.told()) == {"x", "top"}
     world.exchange("ae")
     assert world.told() == {"ae": [None]}

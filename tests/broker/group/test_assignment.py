@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from leporid.broker.group.assignment import Coordinator, Moves
 
 
@@ -107,3 +111,85 @@ def test_without_members_nobody_has_anything():
     for number in range(6):
         assert group.release(number) == Moves()
         assert group.holder(number) is None
+
+
+class Counted:
+    """A member that counts how often anybody looks it up."""
+
+    looks = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        Counted.looks += 1
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def work(count: int, partitions: int, event: Callable[[Coordinator[Counted, int]], object]) -> int:
+    """Return how much one event looks up in a group of so many members."""
+    group: Coordinator[Counted, int] = Coordinator(range(partitions))
+    for number in range(count):
+        settle_all(group, group.join(Counted(number)))
+    before = Counted.looks
+    event(group)
+    return Counted.looks - before
+
+
+def settle_all(group: Coordinator[Counted, int], moves: Moves[Counted, int]) -> None:
+    for partition, _ in moves.stop:
+        group.release(partition)
+
+
+@pytest.mark.parametrize("partitions", [1, 50])
+@pytest.mark.parametrize("at", [0, 70, -1])
+@pytest.mark.parametrize("event", ["leave", "crash"])
+def test_one_member_less_is_the_same_work_among_thousands(partitions: int, at: int, event: str):
+    def end(group: Coordinator[Counted, int]) -> None:
+        getattr(group, event)(members[at])
+
+    costs = []
+    for count in (100, 3000):
+        members = [Counted(number) for number in range(count)]
+        group: Coordinator[Counted, int] = Coordinator(range(partitions))
+        for member in members:
+            settle_all(group, group.join(member))
+        before = Counted.looks
+        end(group)
+        costs.append(Counted.looks - before)
+    assert costs[0] == costs[1] <= 30
+
+
+@pytest.mark.parametrize("partitions", [1, 50])
+def test_one_member_more_is_the_same_work_among_thousands(partitions: int):
+    few, many = (
+        work(count, partitions, lambda group: group.join(Counted(-2))) for count in (100, 3000)
+    )
+    assert few == many <= 30
+
+
+def test_all_members_leave_at_once_without_being_looked_at():
+    assert work(3000, 50, lambda group: group.leave_all()) <= 50
+    group = six()
+    moves = group.join("a")
+    group.join("b")
+    members, stopped = group.leave_all()
+    assert list(members) == ["a", "b"]
+    assert stopped.stop == [each for each in moves.start if each[0] < 3]
+    assert [group.holder(number) for number in range(6)] == ["a"] * 6
+    for number in range(6):
+        assert group.release(number) == Moves()
+    assert group.join("c").start == [(number, "c") for number in range(6)]
+
+
+def test_who_waits_longest_is_next():
+    group = Coordinator[str, int](range(2))
+    for member in "abcd":
+        settle(group, group.join(member))
+    assert group.crash("b").start == [(1, "c")]
+    group.leave("d")
+    settle(group, group.join("e"))
+    assert settle(group, group.leave("a")) == [(0, "e")]

@@ -19,6 +19,9 @@ from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import (
     BasicCancel,
     BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicQos,
     QueueBind,
     QueueBindOk,
     QueueDeclare,
@@ -28,6 +31,7 @@ from leporid.amqp.methods import (
 from leporid.amqp.tables import Value
 from leporid.broker.group import groups as group_registry
 from leporid.broker.group.handovers import HANDOVER_MS
+from leporid.broker.group.members import Group
 from leporid.broker.stored import StoredGroup, StoredReaderOffset
 from leporid.durable import Drop
 
@@ -35,6 +39,10 @@ from leporid.durable import Drop
 @pytest.fixture
 def world() -> World:
     return three_partitions()
+
+
+def groups_of(world: World) -> list[Group]:
+    return [each for each in vhost_of(world).groups.of("s") if each is not None]
 
 
 def test_a_group_without_members_is_forgotten_after_a_day(world: World):
@@ -51,14 +59,14 @@ def test_a_group_without_members_is_forgotten_after_a_day(world: World):
     world.broker.look_at_groups()
     world.engine.clock.now_ms += day_ms - 1
     world.broker.look_at_groups()
-    assert vhost_of(world).groups.of("s") == [group_of(world)]
+    assert groups_of(world) == [group_of(world)]
     world.engine.clock.now_ms += 1
     world.broker.look_at_groups()
     assert world.changes[-4:] == [
         *(Drop(StoredReaderOffset, ("/", f"s-{at}", "g")) for at in range(3)),
         Drop(StoredGroup, ("/", "s", "g")),
     ]
-    assert vhost_of(world).groups.of("s") == []
+    assert groups_of(world) == []
 
 
 def test_many_groups_are_looked_at_in_turn(world: World, monkeypatch: pytest.MonkeyPatch):
@@ -71,7 +79,7 @@ def test_many_groups_are_looked_at_in_turn(world: World, monkeypatch: pytest.Mon
     left = []
     for _ in range(4):
         groups.look_at_all(200, 100)
-        left.append(len(groups.of("s")))
+        left.append(len(groups_of(world)))
     assert left == [3, 1, 0, 0]
 
 
@@ -81,7 +89,7 @@ def test_who_comes_in_time_keeps_it(world: World):
         world.engine.clock.now_ms += world.broker.group_expires_ms - 1
         world.broker.look_at_groups()
         Member(world).peer.session.on_lost()
-    assert vhost_of(world).groups.of("s") == [group_of(world)]
+    assert groups_of(world) == [group_of(world)]
 
 
 def test_a_group_ends_with_its_stream(world: World):
@@ -205,6 +213,35 @@ def test_a_group_made_anew_begins_where_it_says_whoever_still_settles_for_the_ol
     second.peer.session.on_lost()
     assert vhost_of(world).reader_offsets("s-0") == {}
     assert Member(world).bodies == ["0a", "0b", "1a", "1b", "2a", "2b"]
+
+
+def test_a_group_ends_in_steps_and_who_wants_its_name_waits():
+    world = World()
+    vhost = vhost_of(world)
+    vhost.declare_partitioned_stream("s", 40)
+    for number in range(40):
+        push(world, number, "a")
+    Member(world, offset=None).peer.session.on_lost()
+    world.cut_everywhere()
+    world.changes.clear()
+    done: list[object] = []
+    vhost.groups.drop("s", "g", done.append)
+    assert len(world.changes) < 5
+    assert not done
+    with pytest.raises(NotFound, match="no group 'g' of stream 's'"):
+        vhost.groups.find("s", "g")
+    with pytest.raises(PreconditionFailed, match="is being deleted; try again"):
+        vhost.groups.check_offset("s-0", "g")
+    peer = world.peer()
+    peer.call(BasicQos(prefetch_count=100))
+    new: dict[str, Value] = {"x-group": "g", "x-stream-offset": "first"}
+    assert peer.say(BasicConsume(queue="s", consumer_tag="t", arguments=new)) == []
+    while world.engine.jobs.waiting:
+        world.turn()
+    assert done == [None]
+    assert Drop(StoredGroup, ("/", "s", "g")) in world.changes
+    assert len(peer.sent(BasicConsumeOk)) == 1
+    assert len(peer.connection.delivered) == 40
 
 
 def test_groups_are_back_after_a_restart():

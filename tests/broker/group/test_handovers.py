@@ -57,6 +57,22 @@ def test_a_defect_at_one_group_stops_no_turn(
     assert world.broker.handovers.next_due_ms == 0
 
 
+def test_what_many_members_did_not_settle_goes_on_in_steps():
+    world = World()
+    vhost_of(world).declare_partitioned_stream("s", 40)
+    for number in range(40):
+        push(world, number, "a")
+    Member(world, prefetch=100)
+    second = Member(world)
+    turn(world)
+    world.cut_everywhere()
+    turn(world, HANDOVER_MS)
+    assert len(second.partitions) < 5
+    while world.engine.jobs.waiting:
+        world.turn()
+    assert len(second.partitions) == 20
+
+
 def test_it_is_due_again_soon_while_something_is_unsettled(world: World):
     handovers = world.broker.handovers
     assert handovers.next_due_ms == 0

@@ -217,8 +217,9 @@ def test_channels_of_one_connection_that_go_together(world: World):
     first.peer.call(ChannelOpen(), 2)
     first.peer.call(BasicQos(prefetch_count=10), 2)
     first.peer.call(BasicConsume(queue="s", arguments={"x-group": "g"}), 2)
+    second = first.peer.connection.channels[2]
     first.peer.session.on_lost()
-    assert first.peer.connection.channels[2].consumers == []
+    assert second.consumers == []
     assert group_of(world).members == []
     assert len(last.bodies) == 6
 
@@ -235,6 +236,8 @@ def test_who_cancels_may_still_settle(world: World):
     turn(world)
     assert second.bodies == ["0d"]
     again = Member(world, peer=first.peer)
+    second.ack()
+    turn(world)
     assert len(again.partitions) + len(second.partitions) == 3
 
 
@@ -377,7 +380,7 @@ def test_members_ask_the_class_of_their_group(world: World):
     assert "other arguments need a higher x-group-version" in refused(world)
     # It has the class as long as it is there, members or not.
     member.peer.session.on_lost()
-    assert classes.uses("C") == [TITLE]
+    assert list(classes.uses("C")) == [TITLE]
     with pytest.raises(FilterClassConflict, match=TITLE):
         classes.drop("C")
     Member(world, version=1)
@@ -419,7 +422,7 @@ def test_what_holds_for_consumers_of_streams_holds_for_members(world: World):
     assert world.peer().refused(BasicConsume(queue="none", arguments={"x-group": "g"})) == (
         "NOT_FOUND - no queue 'none' in vhost '/'"
     )
-    assert vhost_of(world).groups.of("s") == []
+    assert list(vhost_of(world).groups) == []
 
 
 def test_other_queues_keep_the_argument_without_effect(world: World):
@@ -434,3 +437,104 @@ def test_there_are_so_many_groups_and_no_more(world: World, monkeypatch: pytest.
     Member(world, group="first")
     assert "vhost '/' has 1 groups" in refused(world)
     Member(world, group="first")
+
+
+# ---------------------------------------------------------------------- many of them
+
+
+def steps(world: World) -> int:
+    """Do all that is left, a step of each job at a time; returns how many turns that took."""
+    count = 0
+    while world.engine.jobs.waiting:
+        world.turn()
+        count += 1
+    return count
+
+
+def join_many(world: World, peer: Peer, count: int) -> None:
+    peer.call(BasicQos(prefetch_count=10))
+    for number in range(count):
+        arguments: dict[str, Value] = {"x-group": "g", "x-stream-offset": "first"}
+        peer.call(BasicConsume(queue="s", consumer_tag=f"t{number}", arguments=arguments))
+
+
+def test_many_partitions_begin_one_by_one(world: World):
+    vhost_of(world).declare_partitioned_stream("many", 40)
+    world.cut_everywhere()
+    first = Member(world, queue="many")
+    assert len(first.partitions) < 5
+    steps(world)
+    assert len(first.partitions) == 40
+    second = Member(world, queue="many")
+    assert len(first.partitions) > 35
+    steps(world)
+    assert (len(first.partitions), len(second.partitions)) == (20, 20)
+    first.peer.session.on_lost()
+    assert len(second.partitions) < 25
+    steps(world)
+    assert len(second.partitions) == 40
+
+
+def test_who_goes_before_its_share_has_begun_leaves_all_of_it(world: World):
+    vhost_of(world).declare_partitioned_stream("many", 40)
+    world.cut_everywhere()
+    first, second = Member(world, queue="many"), Member(world, queue="many")
+    first.peer.session.on_lost()
+    steps(world)
+    assert len(second.partitions) == 40
+
+
+def test_a_newer_version_cancels_thousands_of_members_in_steps(world: World):
+    peer = world.peer()
+    join_many(world, peer, 3000)
+    world.cut_everywhere()
+    new = Member(world, version=1)
+    # Nobody of the old version is in it from the first step on; they are told one by one.
+    assert len(group_of(world).members) == 1
+    turn(world)
+    assert len(peer.sent(BasicCancel)) < 5
+    # One that cancels first is not told.
+    assert peer.call(BasicCancel("t2999")) == BasicCancelOk("t2999")
+    assert steps(world) >= 1400  # of two steps each
+    turn(world)
+    assert len(peer.sent(BasicCancel)) == 2999
+    turn(world, HANDOVER_MS)
+    turn(world, HANDOVER_MS)
+    steps(world)
+    assert new.partitions == ["s-0", "s-1", "s-2"]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_nothing_begins_on_a_channel_that_closes_with_its_members(world: World, cut: bool):
+    peer = world.peer()
+    join_many(world, peer, 3000)
+    channel = peer.connection.channels[1]
+    for _ in range(2):
+        for reader in channel.readers:
+            reader.ack(len(reader.unacked))
+        turn(world)
+    begun = list(channel.readers)
+    assert {reader.tag for reader in begun} == {"t0", "t1", "t2"}
+    other = Member(world)
+    if cut:
+        world.cut_everywhere()
+    peer.session.on_lost()
+    assert steps(world) >= (1400 if cut else 0)
+    assert channel.readers == begun
+    assert other.partitions == ["s-0", "s-1", "s-2"]
+
+
+def test_a_partition_that_comes_back_has_one_reader(world: World):
+    member = Member(world)
+    group = group_of(world)
+    all_three = list(group.partitions)
+    world.cut_everywhere()
+    second = Member(world)
+    group.look(all_three[:1])
+    group.look(all_three)
+    steps(world)
+    turn(world, HANDOVER_MS)
+    turn(world, HANDOVER_MS)
+    steps(world)
+    assert sorted(member.partitions + second.partitions) == ["s-0", "s-1", "s-2"]
+    assert world.broker.handovers.next_due_ms == 0

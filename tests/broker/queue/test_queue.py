@@ -7,7 +7,7 @@ from tests.broker.peer import World
 
 from leporid.amqp.errors import PreconditionFailed, ResourceLocked
 from leporid.amqp.tables import Value
-from leporid.broker.queue.queue import ConsumerState, QueueState, QueueStatistics
+from leporid.broker.queue.queue import Consumers, ConsumerState, QueueState
 
 
 class Somebody:
@@ -79,6 +79,22 @@ def test_what_it_says_of_itself():
     assert "'q' in '/'" in repr(queue)
     queue.deleted = True
     assert "deleted" in repr(queue)
-    assert queue.statistics() == QueueStatistics(
-        "/", "q", False, True, False, {"x-single-active-consumer": True}, 0, 0, 0, 0, 0
-    )
+
+
+def test_consumers_of_all_queues_are_counted_and_found_by_what_they_ask():
+    consumers = Consumers()
+    one, other = make(), make()
+    one.consumers = other.consumers = consumers
+    plain = ConsumerState("a", one, Somebody(), exclusive=False)
+    asking = [
+        ConsumerState(tag, other, Somebody(), exclusive=False, filter_class="big") for tag in "bc"
+    ]
+    one.add(plain)
+    for each in asking:
+        other.add(each)
+    assert (consumers.count, list(consumers.asking("big"))) == (3, asking)
+    other.remove(asking[0])
+    one.remove(plain)
+    assert (consumers.count, list(consumers.asking("big"))) == (1, asking[1:])
+    other.remove(asking[1])
+    assert (consumers.count, list(consumers.asking("big"))) == (0, [])

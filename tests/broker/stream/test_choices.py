@@ -124,9 +124,9 @@ def test_the_engine_is_told_which_class_to_ask():
     assert isinstance(reader, FakeReader)
     assert (reader.filter_class, reader.choice) == ("C", None)
     user = "consumer 't' of queue 's' in vhost '/'"
-    assert classes.uses("C") == [user]
+    assert list(classes.uses("C")) == [user]
     reader.judging = 7
-    assert world.broker.waiting_for_verdicts("C") == 7
+    assert sum(world.broker.waiting_for_verdicts("C")) == 7
     with pytest.raises(FilterClassConflict, match=user):
         classes.drop("C")
     peer.call(BasicCancel("t"))

@@ -8,11 +8,13 @@ import pytest
 from tests.broker.peer import World
 from tests.broker.recording import Recording
 
-from leporid.amqp.errors import AccessRefused, NotFound, PreconditionFailed
+from leporid.amqp.errors import AccessRefused, BeingDeleted, NotFound, PreconditionFailed
 from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueueUnbind
 from leporid.amqp.tables import Value
+from leporid.broker.registry import finished
 from leporid.broker.stream import partitions
 from leporid.broker.vhost import VirtualHost
+from leporid.engine.bounds.jobs import AWAITS
 
 STREAM: dict[str, Value] = {"x-queue-type": "stream"}
 
@@ -24,6 +26,10 @@ def world() -> World:
 
 def vhost_of(world: World) -> VirtualHost:
     return world.broker.vhosts["/"]
+
+
+def counted(vhost: VirtualHost) -> dict[str, int]:
+    return dict(each for each in partitions.names(vhost) if each is not None)
 
 
 def names(vhost: VirtualHost, name: str) -> list[str]:
@@ -160,7 +166,7 @@ def test_streams_by_name(world: World):
     vhost.declare_partitioned_stream("many", 3)
     peer.call(QueueDeclare(queue="one", durable=True, arguments=STREAM))
     peer.call(QueueDeclare(queue="classic"))
-    assert partitions.names(vhost) == {"many": 3, "one": 1}
+    assert counted(vhost) == {"many": 3, "one": 1}
     assert names(vhost, "one") == ["one"]
     assert names(vhost, "many-2") == ["many-2"]
     for name in ("classic", "none", "amq.topic", ""):
@@ -173,10 +179,10 @@ def test_deleted_as_one(world: World):
     vhost.declare_partitioned_stream("many", 3)
     peer.call(QueueDeclare(queue="one", durable=True, arguments=STREAM))
     for name in ("many", "one"):
-        partitions.delete(vhost, name)
+        finished(partitions.deleting(vhost, name))
         with pytest.raises(NotFound):
-            partitions.delete(vhost, name)
-    assert partitions.names(vhost) == {}
+            finished(partitions.deleting(vhost, name))
+    assert counted(vhost) == {}
     assert list(vhost.queues()) == []
     assert vhost.find_exchange("many") is None
 
@@ -204,4 +210,56 @@ def test_a_partition_with_two_keys_is_one(world: World):
     order: dict[str, Value] = {partitions.ORDER: 2}
     peer.call(QueueBind(queue="s-0", exchange="s", routing_key="uk", arguments=order))
     assert names(vhost, "s") == ["s-0", "s-1"]
-    assert partitions.names(vhost) == {"s": 2}
+    assert counted(vhost) == {"s": 2}
+
+
+def test_a_declaration_goes_on_for_many_turns_and_others_wait_for_it(world: World):
+    vhost = vhost_of(world)
+    plan = partitions.plan("s", 3)
+    first, second = (partitions.declaring(vhost, plan) for _ in range(2))
+    next(first)
+    assert next(second) is AWAITS
+    assert finished(first)
+    assert not finished(second)
+    assert names(vhost, "s") == ["s-0", "s-1", "s-2"]
+
+
+def test_who_takes_a_name_meanwhile_undoes_the_declaration(world: World):
+    vhost = vhost_of(world)
+    declaring = partitions.declaring(vhost, partitions.plan("s", 3))
+    next(declaring)
+    world.peer().call(QueueDeclare(queue="s-2"))
+    with pytest.raises(PreconditionFailed, match="queue 's-2' in vhost '/' is there already"):
+        finished(declaring)
+    assert [queue.name for queue in vhost.queues()] == ["s-2"]
+    assert vhost.find_exchange("s") is None
+
+
+def test_who_deletes_the_exchange_meanwhile_undoes_the_declaration(world: World):
+    vhost = vhost_of(world)
+    declaring = partitions.declaring(vhost, partitions.plan("s", 3))
+    next(declaring)
+    vhost.delete_exchange(vhost.exchange("s"), if_unused=False)
+    with pytest.raises(PreconditionFailed, match="exchange 's' in vhost '/' was deleted"):
+        finished(declaring)
+    assert list(vhost.queues()) == []
+    assert vhost.declare_partitioned_stream("s", 3)
+
+
+def test_a_name_that_is_being_deleted_is_waited_for(world: World):
+    vhost = vhost_of(world)
+    vhost.declare_partitioned_stream("s", 3)
+    deleting = partitions.deleting(vhost, "s")
+    while vhost.find_queue("s-0") is not None:
+        next(deleting)
+    declaring = partitions.declaring(vhost, partitions.plan("s", 3))
+    assert next(declaring) is AWAITS
+    finished(deleting)
+    assert finished(declaring)
+    assert names(vhost, "s") == ["s-0", "s-1", "s-2"]
+    one = vhost.deleting_queue(vhost.queue("s-1"))
+    next(one)
+    with pytest.raises(BeingDeleted):
+        vhost.check_free("s-1")
+    finished(one)
+    vhost.check_free("s-1")

@@ -50,7 +50,7 @@ from leporid.amqp.methods.connection import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
 )
-from leporid.amqp.methods.declaration import Method, decode
+from leporid.amqp.methods.declaration import Method, decode, kind_of
 from leporid.amqp.methods.topology import (
     AccessRequest,
     AccessRequestOk,
@@ -143,4 +143,5 @@ __all__ = [
     "TxSelect",
     "TxSelectOk",
     "decode",
+    "kind_of",
 ]

@@ -151,6 +151,13 @@ def _argument(item: tuple[str, Any]) -> tuple[str | None, FieldType]:
     return (None if reserved else name), kind
 
 
+def kind_of(payload: bytes) -> type[Method] | None:
+    """Says what method the payload of a frame begins with, without a look at its arguments."""
+    if len(payload) < _IDS_BYTES:
+        return None
+    return _BY_IDS.get((SHORT.read(payload, 0)[0], SHORT.read(payload, 2)[0]))
+
+
 def decode(payload: bytes) -> Method:
     """Decodes the payload of a method frame.
 
@@ -160,7 +167,7 @@ def decode(payload: bytes) -> Method:
         SyntaxFault: They are malformed otherwise. Either fault names the method.
     """
     if len(payload) < _IDS_BYTES:
-        raise FrameError(_undecodable(payload))
+        raise _undecodable(payload)
     class_id, at = SHORT.read(payload, 0)
     method_id, at = SHORT.read(payload, at)
     cls = _BY_IDS.get((class_id, method_id))
@@ -183,8 +190,10 @@ def _read_all(steps: tuple[_Step, ...], payload: bytes, at: int, values: dict[st
     except CutShort:
         at = -1
     if at != len(payload):
-        raise FrameError(_undecodable(payload[_IDS_BYTES:]))  # 501, as in RabbitMQ
+        raise _undecodable(payload[_IDS_BYTES:])
 
 
-def _undecodable(octets: bytes) -> str:
-    return f"cannot decode <<{','.join(map(str, octets[:_SHOWN_BYTES_MAX]))}>>"
+def _undecodable(octets: bytes) -> FrameError:
+    """Makes the fault for arguments that do not parse: 501, as in RabbitMQ."""
+    shown = ",".join(map(str, octets[:_SHOWN_BYTES_MAX]))
+    return FrameError(f"cannot decode <<{shown}>>", logged=f"cannot decode {len(octets)} octets")

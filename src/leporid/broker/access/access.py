@@ -4,14 +4,20 @@ Responsible for the users, for checking a login (password, and that loopback-onl
 from loopback), and for refusing with RabbitMQ's texts. Must not know sockets or threads, and
 draws nothing random: the secret of this process is given.
 
-Invariant: a login is granted only on an answer that is in memory on the loop's thread. The slow
-part, `verify`, may run on any thread; all it can do is put that answer there, and what it puts
-there is bound to the very hash it was checked against, so a password changed meanwhile makes it
-worthless. A server does
+Invariants:
 
-    credentials = parse_response(mechanism, response)
-    if access.needs_hashing(credentials):
-        await loop.run_in_executor(pool, access.verify, credentials)
+- A login is granted only on an answer that is in memory on the loop's thread. The slow part,
+  `verify`, may run on any thread; all it can do is put that answer there, and what it puts there is
+  bound to the very hash it was checked against, so a password changed meanwhile makes it worthless.
+- Every login that is refused has cost the same: one hash of each set of argon2 parameters in use
+  (as a rule there is one). It does not matter whether the user exists, how the password is kept, or
+  why the login is refused. A login is fast only if it is granted, so the time tells nothing but to
+  who knows the password.
+
+`logins` does the three steps for AMQP and HTTP alike:
+
+    if access.needs_hashing(credentials, loopback):
+        access.verify(credentials)  # on another thread
     user = access.admit(credentials, loopback)
 """
 
@@ -19,12 +25,20 @@ from __future__ import annotations
 
 import hmac
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from leporid.amqp.errors import AccessRefused, NotAllowed
-from leporid.broker.access.passwords import Argon2Hash, StoredPassword, from_clear, keyed_digest
+from leporid.broker.access.passwords import (
+    ARGON2_COST,
+    Argon2Hash,
+    StoredPassword,
+    decoy,
+    from_clear,
+    keyed_digest,
+)
 from leporid.broker.access.permissions import EVERYTHING, NO_PERMISSIONS, Kind, Permissions, Right
 from leporid.broker.access.sasl import MECHANISMS, Credentials, parse_response
 
@@ -34,6 +48,12 @@ logger = logging.getLogger(__name__)
 
 # As many characters of a claimed user name as are worth a log line; AMQP names have 255 bytes.
 LOGGED_NAME_MAX = 255
+
+DEFAULT_USER: Final = "guest"
+"""Who there is when nobody says who there is; also the password."""
+
+BLANK: Final = "attempted to log in with a blank password"
+INVALID: Final = "invalid credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +92,8 @@ class User:
 def guest(secret: bytes, vhost: str = "/") -> User:
     """Make RabbitMQ's default user: guest/guest, every right on "/", from loopback only."""
     return User(
-        name="guest",
-        password=from_clear("guest", secret),
+        name=DEFAULT_USER,
+        password=from_clear(DEFAULT_USER, secret),
         tags=frozenset({"administrator"}),
         permissions={vhost: EVERYTHING},
         loopback_only=True,
@@ -93,11 +113,18 @@ class Access:
         self._users: dict[str, User] = {}
         # Per user the digest of the password that argon2 last found right.
         self._verified: dict[str, bytes] = {}
-        # What the password of an unknown user is hashed against, so that the time an answer
-        # takes does not tell which users exist.
-        self._decoy: Argon2Hash | None = None
+        # How many users have hashes of each cost.
+        self._costs: Counter[str] = Counter()
+        # By cost, what a password is hashed against where the user has no hash of that cost.
+        self._decoys: Mapping[str, Argon2Hash] = {ARGON2_COST: decoy(ARGON2_COST)}
         for user in users:
             self.put_user(user)
+        if len(self._costs) > 1:
+            logger.warning(
+                "the users' argon2 hashes have %d different sets of parameters: each refused login "
+                "costs a hash of each; hash all passwords with the same parameters",
+                len(self._costs),
+            )
 
     def __repr__(self) -> str:
         return f"<Access users={len(self._users)}>"
@@ -111,8 +138,15 @@ class Access:
 
     def put_user(self, user: User) -> None:
         """Add or replace a user; what was verified for an older password stops counting."""
+        old = self._users.get(user.name)
+        if old is not None and isinstance(old.password, Argon2Hash):
+            self._costs[old.password.cost] -= 1
         self._users[user.name] = user
-        self._choose_decoy()
+        if isinstance(user.password, Argon2Hash):
+            self._costs[user.password.cost] += 1
+        self._costs = +self._costs
+        # Replaced as a whole: another thread may be going through it.
+        self._decoys = {cost: decoy(cost) for cost in self._costs or (ARGON2_COST,)}
 
     def authenticate(self, mechanism: str, response: bytes, loopback: bool) -> User:
         """Check a login in one go, hashing on this thread if it must be.
@@ -127,34 +161,36 @@ class Access:
             CommandInvalid, SyntaxFault: as `parse_response`.
         """
         credentials = parse_response(mechanism, response)
-        if self.needs_hashing(credentials):
+        if self.needs_hashing(credentials, loopback):
             self.verify(credentials)
         return self.admit(credentials, loopback)
 
-    def needs_hashing(self, credentials: Credentials) -> bool:
-        """Say whether `verify` must run before `admit` can know the answer."""
-        if not credentials.password:
-            return False
+    def needs_hashing(self, credentials: Credentials, loopback: bool) -> bool:
+        """Say whether `verify` must run before `admit` is asked: unless it will grant the login."""
         user = self._users.get(credentials.username)
-        if user is None:
-            return self._decoy is not None
-        return isinstance(user.password, Argon2Hash) and not self._was_verified(user, credentials)
+        return user is None or self._objection(user, credentials, loopback) is not None
 
     def verify(self, credentials: Credentials) -> bool:
         """Hash the claimed password and remember it if it is right; safe on any thread.
 
-        Takes tens of milliseconds, with the interpreter lock released. The two dictionaries are
-        each touched by one operation that is atomic in itself, so no lock is needed.
+        Takes tens of milliseconds, with the interpreter lock released, and equally long for
+        whatever is claimed. The dictionaries are each touched by one operation that is atomic in
+        itself, so no lock is needed.
         """
         user = self._users.get(credentials.username)
-        if user is None:
-            if self._decoy is not None:
-                self._decoy.matches(credentials.password)
+        stored = None if user is None else user.password
+        right = False
+        if stored is not None and not isinstance(stored, Argon2Hash):
+            right = stored.matches(credentials.password)
+        for cost, other in self._decoys.items():
+            if isinstance(stored, Argon2Hash) and stored.cost == cost:
+                right = stored.matches(credentials.password)
+            else:
+                other.matches(credentials.password)
+        if not right or not credentials.password:
             return False
-        if not credentials.password or not user.password.matches(credentials.password):
-            return False
-        if isinstance(user.password, Argon2Hash):
-            self._verified[user.name] = self._digest(user.password, credentials)
+        if user is not None and isinstance(stored, Argon2Hash):
+            self._verified[user.name] = self._digest(stored, credentials)
         return True
 
     def admit(self, credentials: Credentials, loopback: bool) -> User:
@@ -165,13 +201,22 @@ class Access:
                 elsewhere. The peer is told the same in all cases; the log is told which.
         """
         user = self._users.get(credentials.username)
-        if not credentials.password:
-            self._refuse(credentials, "attempted to log in with a blank password")
-        if user is None or not self._is_right(user, credentials):
-            self._refuse(credentials, "invalid credentials")
-        if user.loopback_only and not loopback:
-            self._refuse(credentials, "can only connect via localhost")
+        if user is None:
+            self._refuse(credentials, INVALID if credentials.password else BLANK)
+        objection = self._objection(user, credentials, loopback)
+        if objection is not None:
+            self._refuse(credentials, objection)
         return user
+
+    def _objection(self, user: User, credentials: Credentials, loopback: bool) -> str | None:
+        """Say why a user may not log in so, as far as is known now; None if nothing is against."""
+        if not credentials.password:
+            return BLANK
+        if not self._is_right(user, credentials):
+            return INVALID
+        if user.loopback_only and not loopback:
+            return "can only connect via localhost"
+        return None
 
     def _is_right(self, user: User, credentials: Credentials) -> bool:
         if isinstance(user.password, Argon2Hash):
@@ -187,17 +232,17 @@ class Access:
     def _digest(self, stored: Argon2Hash, credentials: Credentials) -> bytes:
         return keyed_digest(self._secret, stored.text.encode(), credentials.password)
 
-    def _choose_decoy(self) -> None:
-        stored = (user.password for user in self._users.values())
-        self._decoy = next((one for one in stored if isinstance(one, Argon2Hash)), None)
-
     def _refuse(self, credentials: Credentials, why: str) -> NoReturn:
         mechanism = credentials.mechanism
         # ascii() keeps line breaks and terminal escapes in a claimed name out of the log.
         name = ascii(credentials.username[:LOGGED_NAME_MAX])
         logger.warning("%s login refused: user %s - %s", mechanism, name, why)
-        raise AccessRefused(
-            f"Login was refused using authentication mechanism {mechanism}. "
-            "For details see the broker logfile.",
-            connection=True,
-        )
+        raise AccessRefused(login_refused(mechanism), connection=True)
+
+
+def login_refused(mechanism: str) -> str:
+    """What whoever is not let in is told, whatever the reason; RabbitMQ's words."""
+    return (
+        f"Login was refused using authentication mechanism {mechanism}. "
+        "For details see the broker logfile."
+    )

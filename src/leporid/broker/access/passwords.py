@@ -26,6 +26,8 @@ import argon2
 ARGON2_MEMORY_KIB = 19 * 1024
 ARGON2_PASSES = 2
 ARGON2_LANES = 1
+# As it stands in the hashes' text form.
+ARGON2_COST = f"$argon2id$v=19$m={ARGON2_MEMORY_KIB},t={ARGON2_PASSES},p={ARGON2_LANES}"
 
 # What an imported hash may ask of us at each login: twice the memory and more passes than
 # argon2-cffi's own defaults (64 MiB, 3 passes, 4 lanes). More would let one user row stop the node.
@@ -50,6 +52,11 @@ class Argon2Hash:
 
     slow: ClassVar[bool] = True
     text: str = field(repr=False)
+
+    @property
+    def cost(self) -> str:
+        """The parameters: hashes with equal ones take equally long to compare with."""
+        return self.text.rsplit("$", 2)[0]
 
     def matches(self, password: bytes) -> bool:
         """Hash and compare; takes tens of milliseconds and releases the interpreter lock."""
@@ -119,6 +126,14 @@ def hash_password(password: str, salt: bytes) -> Argon2Hash:
         type=argon2.low_level.Type.ID,
     )
     return Argon2Hash(text.decode("ascii"))
+
+
+def decoy(cost: str) -> Argon2Hash:
+    """Make the hash of nobody's password, for the time that it takes to compare with one."""
+    salt, digest = (
+        base64.b64encode(bytes(count)).rstrip(b"=").decode() for count in (SALT_BYTES, SHA256_BYTES)
+    )
+    return Argon2Hash(f"{cost}${salt}${digest}")
 
 
 def parse_hash(text: str) -> Argon2Hash | SaltedSha256:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leporid.amqp.errors import CommandInvalid, SyntaxFault
-from leporid.amqp.tables import LongString, decode_table
+from leporid.amqp.tables import LongString, check_count, decode_table
 
 # Announced in connection.start, in RabbitMQ's order.
 MECHANISMS = ("PLAIN", "AMQPLAIN")
+
+# Two are needed. Anybody can send one, so it is not decoded whatever it holds.
+AMQPLAIN_VALUES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ def parse_response(mechanism: str, response: bytes) -> Credentials:
         return parse_plain(response)
     if mechanism == "AMQPLAIN":
         return parse_amqplain(response)
-    raise CommandInvalid(f"unknown authentication mechanism '{mechanism}'")
+    reason = "unknown authentication mechanism"
+    raise CommandInvalid(f"{reason} '{mechanism}'", logged=reason)
 
 
 def parse_plain(response: bytes) -> Credentials:
@@ -52,7 +56,9 @@ def parse_plain(response: bytes) -> Credentials:
 
 def parse_amqplain(response: bytes) -> Credentials:
     """Read AMQPLAIN: a field table without its length, with LOGIN and PASSWORD."""
-    table, _ = decode_table(len(response).to_bytes(4, "big") + response)
+    sized = len(response).to_bytes(4, "big") + response
+    check_count(sized, 0, AMQPLAIN_VALUES_MAX)
+    table, _ = decode_table(sized)
     login, password = table.get("LOGIN"), table.get("PASSWORD")
     if login is None or password is None:
         raise SyntaxFault("AMQPLAIN auth info is missing LOGIN or PASSWORD field")

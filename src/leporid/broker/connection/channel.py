@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
 from leporid.broker.group.members import Member
+from leporid.broker.memory import CONSUMER_BYTES, size_of
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.queue.queue import ConsumerState, QueueState
 from leporid.broker.stream.readers import Bookmark
+from leporid.engine.bounds.jobs import AWAITS
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
+    from leporid.broker.registry import Steps
+    from leporid.broker.settings.values import Arguments
     from leporid.engine.connection.channel import Channel
     from leporid.engine.connection.stream_consumer import StreamConsumer
 
@@ -31,6 +35,8 @@ class ChannelState:
     __slots__ = (
         "_bookmarks",
         "_cancelled",
+        "_ended",
+        "_ending",
         "_leaving",
         "engine",
         "last_queue",
@@ -57,9 +63,15 @@ class ChannelState:
         self._leaving: dict[Member, None] = {}
         # Of the named readers here, also of those that have ended and may still settle something.
         self._bookmarks: dict[Bookmark, None] = {}
+        self._ending = self._ended = False
 
     def __repr__(self) -> str:
         return f"<ChannelState {self.number} consumers={len(self.subscriptions)}>"
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it is being closed."""
+        return self._ending
 
     def queue_name(self, name: str) -> str:
         """Replace an empty name by that of the queue last declared on this channel."""
@@ -71,9 +83,26 @@ class ChannelState:
         """Say whether a consumer here has that tag, or had it as far as the client knows."""
         return tag in self.subscriptions or tag in self.members or tag in self._cancelled
 
-    def subscribe(self, queue: QueueState, tag: str, *, exclusive: bool) -> ConsumerState:
-        """Note a consumer, before the engine makes its half."""
-        subscription = ConsumerState(tag, queue, self, exclusive)
+    def subscribe(
+        self,
+        queue: QueueState,
+        tag: str,
+        arguments: Arguments,
+        *,
+        exclusive: bool,
+        filter_class: str | None,
+    ) -> ConsumerState:
+        """Note a consumer, before the engine makes its half.
+
+        Raises:
+            PreconditionFailed: the connection, or its user, keeps too much.
+        """
+        size = size_of(CONSUMER_BYTES, tag, arguments)
+        self.session.broker.memory.check_consumer(self.session.account, queue.title, size)
+        self.session.account.add(size)
+        subscription = ConsumerState(
+            tag, queue, self, exclusive, filter_class=filter_class, kept_bytes=size
+        )
         queue.add(subscription)
         self.subscriptions[tag] = subscription
         return subscription
@@ -127,6 +156,7 @@ class ChannelState:
 
     def join(self, member: Member) -> None:
         """A consumer here reads in a group."""
+        self.session.account.add(member.kept_bytes)
         self.members[member.tag] = member
         member.group.join(member)
 
@@ -142,8 +172,13 @@ class ChannelState:
 
     def _drop_member(self, member: Member) -> None:
         del self.members[member.tag]
-        self._leaving = {each: None for each in self._leaving if each.readings}
-        self._leaving[member] = None
+        self._release(member)
+        if member.readings:
+            self._leaving[member] = None
+
+    def settled(self, member: Member) -> None:
+        """A member of a group has no reading any more; it may have left the group before."""
+        self._leaving.pop(member, None)
 
     def await_replies(self, tag: str) -> None:
         """Make the hidden queue of direct reply-to, and its consumer."""
@@ -160,25 +195,44 @@ class ChannelState:
             self.session.vhost.remove_queue(replies.queue)
             replies.queue.engine.retire()
 
-    def silence(self) -> None:
-        """Stop deliveries to all consumers, before anything is requeued."""
+    def end(self) -> Steps:
+        """Close it: end its consumers, give back what they have, take them off their queues.
+
+        From the first step on nothing is delivered.
+        """
+        self.engine.mute()
         self._cancelled.clear()
-        for subscription in self.subscriptions.values():
+        if self._ending:
+            while not self._ended:
+                yield AWAITS
+            return
+        self._ending = True
+        for subscription in tuple(self.subscriptions.values()):
             self._cancel(subscription)
-        members, self.members = (*self.members.values(), *self._leaving), {}
+            yield None
+        # Those that joined last are those that wait for a partition: they go first.
+        members, self.members = (*self._leaving, *reversed(self.members.values())), {}
         self._leaving = {}
         for member in members:
-            member.group.crash(member)
+            self._release(member)
+            yield from member.group.crash(member)
+            yield None
         self._close_bookmarks(tuple(self._bookmarks))
-
-    def forget(self) -> None:
-        """Take the consumers off their queues; the engine's half of the channel is closed."""
+        yield from self.engine.end()
         self.stop_replies()
         while self.subscriptions:
             _, subscription = self.subscriptions.popitem()
             self.session.vhost.unsubscribed(subscription)
+            yield None
+        self._ended = True
+
+    def _release(self, consumer: ConsumerState | Member) -> None:
+        """A consumer is going: its connection keeps it no more."""
+        self.session.account.release(consumer.kept_bytes)
+        consumer.kept_bytes = 0
 
     def _cancel(self, subscription: ConsumerState) -> None:
+        self._release(subscription)
         if subscription.consumer is not None:
             consumer, subscription.consumer = subscription.consumer, None
             self.engine.cancel(consumer)

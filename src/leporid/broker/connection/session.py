@@ -10,11 +10,12 @@ Invariant: after `release` nothing of this session is left in the broker, whiche
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import (
     AccessRefused,
+    BeingDeleted,
     ChannelFault,
     CommandInvalid,
     Fault,
@@ -33,6 +34,7 @@ from leporid.amqp.methods import (
     ConnectionUnblocked,
     Method,
     decode,
+    kind_of,
 )
 from leporid.amqp.tables import Value
 from leporid.broker.access.permissions import RIGHTS, Right
@@ -42,12 +44,17 @@ from leporid.broker.connection.channel import ChannelState
 from leporid.broker.connection.methods import channel as channel_methods
 from leporid.broker.connection.methods import connection as connection_methods
 from leporid.broker.connection.methods.connection import IMPERSONATOR, Phase
+from leporid.broker.memory import table_bytes
+from leporid.engine.bounds.jobs import AWAITS
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
+    from leporid.broker.access.logins import Login
     from leporid.broker.access.permissions import Kind
     from leporid.broker.broker import Broker
+    from leporid.broker.connection.methods.channel import Handler
     from leporid.broker.queue.queue import QueueState
+    from leporid.broker.registry import Steps, StepsTo
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.connection.connection import Connection
     from leporid.engine.queue.queue import Queue
@@ -63,20 +70,29 @@ class ConnectionState:
         phase: how far the connection is.
         heartbeat_s: what was agreed; 0 for none. The server keeps the clock.
         client_properties: what the client says about itself.
+        account: what it makes the broker keep.
+        login: what waits for its password to be hashed, if it does.
+        entered: called when the login was accepted; the server sets it.
     """
 
     __slots__ = (
+        "_ending",
         "_exclusive",
+        "_gone",
         "_publishes",
         "_refused",
         "_released",
         "_told_blocked",
+        "account",
+        "address",
         "broker",
         "channel_max",
         "channels",
         "client_properties",
         "connection",
+        "entered",
         "heartbeat_s",
+        "login",
         "name",
         "peer_is_loopback",
         "phase",
@@ -89,7 +105,13 @@ class ConnectionState:
     vhost: VirtualHost
 
     def __init__(
-        self, broker: Broker, connection: Connection, *, peer_is_loopback: bool, name: str = ""
+        self,
+        broker: Broker,
+        connection: Connection,
+        *,
+        peer_is_loopback: bool,
+        address: Hashable = "",
+        name: str = "",
     ) -> None:
         """Makes it.
 
@@ -97,23 +119,29 @@ class ConnectionState:
             broker: what it is a connection to.
             connection: the engine's half.
             peer_is_loopback: whether the peer's address (not the listener's) is a loopback one.
+            address: whom the peer shares its turns with before it has logged in.
             name: who it is, for the log, such as `127.0.0.1:40000`.
         """
         self.broker = broker
         self.connection = connection
+        self.account = connection.account = broker.memory.connection()
         self.peer_is_loopback = peer_is_loopback
+        self.address = address
+        self.entered: Callable[[], None] = lambda: None
+        self.login: Login | None = None
         self.name = name
         self.phase = Phase.STARTING
         self.heartbeat_s = 0
         self.channel_max = 0
         self.client_properties: Mapping[str, Value] = {}
         self.channels: dict[int, ChannelState] = {}
-        # Closed by us and not yet by the client.
+        # That are being closed, and that were closed by us and not yet by the client.
+        self._ending: dict[ChannelState, None] = {}
         self._refused: set[int] = set()
         self._exclusive: dict[QueueState, None] = {}
         self._publishes = False
         self._told_blocked = False
-        self._released = False
+        self._released = self._gone = False
         broker.sessions[self] = None
 
     def __repr__(self) -> str:
@@ -227,6 +255,10 @@ class ConnectionState:
     def enter_as(self, user: User) -> None:
         """The login was accepted."""
         self.user = user
+        self.account.move(self.broker.memory.user(user.name))
+        self.account.add(table_bytes(self.client_properties))
+        self.connection.received_max = 0
+        self.entered()
         if IMPERSONATOR not in user.tags:
             self.connection.user_id = user.name.encode()
 
@@ -256,12 +288,13 @@ class ConnectionState:
         """Such a queue is gone."""
         self._exclusive.pop(queue, None)
 
-    def close_channel(self, channel: ChannelState) -> Method:
+    def close_channel(self, channel: ChannelState) -> StepsTo[Method]:
         """Forget a channel that the client closes; returns the answer."""
-        del self.channels[channel.number]
-        channel.silence()
+        self._forget(channel)
+        self._ending[channel] = None
+        yield from channel.end()
+        self._ending.pop(channel, None)
         self.connection.close_channel(channel.number)
-        channel.forget()
         return ChannelCloseOk()
 
     def tell_alarms(self) -> None:
@@ -276,44 +309,73 @@ class ConnectionState:
             self.send(0, ConnectionUnblocked())
 
     def release(self) -> None:
-        """Take everything of this session out of the broker; a second time does nothing."""
+        """Take everything of this session out of the broker, as a job."""
+        self.broker.engine.jobs.start(self.releasing())
+
+    def releasing(self) -> Steps:
+        """Take everything of this session out of the broker; a second time, wait for that."""
         if self._released:
+            while not self._gone:
+                yield AWAITS
             return
         self._released = True
+        if self.login is not None:
+            self.login.leave()
         self.broker.sessions.pop(self, None)
-        # First nobody here gets deliveries any more, then all of them go back at once: what one
-        # channel gives back must not go to its neighbour that is about to close too.
-        for channel in self.channels.values():
-            channel.silence()
-        self.connection.shut()
+        # First nobody here gets deliveries any more, then all of them go back: what one channel
+        # gives back must not go to its neighbour that is about to close too.
+        self.connection.mute()
         self._refused.clear()
-        while self.channels:
-            _, channel = self.channels.popitem()
-            channel.forget()
-        for queue in tuple(self._exclusive):
-            self.vhost.delete_queue(queue)
+        self.broker.channel_count -= len(self.channels)
+        channels, self.channels = (*self.channels.values(), *self._ending), {}
+        for channel in channels:
+            yield from channel.end()
+        while self._exclusive:
+            queue, _ = self._exclusive.popitem()
+            yield from self.vhost.deleting_queue(queue)
+            yield None
+        self.account.close()
+        self._gone = True
 
     # ------------------------------------------------------------------ dispatching
 
     def _on_connection_method(self, payload: bytes) -> None:
-        ending = self.phase in (Phase.CLOSING, Phase.CLOSED)
+        handlers = connection_methods.HANDLERS[self.phase]
+        if self.phase in (Phase.CLOSING, Phase.CLOSED):
+            self._on_ending(handlers, payload)
+            return
+        if not self.authenticated:
+            connection_methods.check_stranger(handlers, payload)
+        method = decode(payload)
+        handler = handlers.get(type(method))
+        try:
+            if handler is None:
+                state = self.phase.value
+                raise ChannelFault(f"unexpected method in connection state {state}")
+            self._handle_in_phase(handler, method)
+        except Fault as fault:
+            raise blame(fault, type(method)) from None
+
+    def _on_ending(
+        self, handlers: Mapping[type[Method], connection_methods.Handler], payload: bytes
+    ) -> None:
+        """What is not expected any more is not even decoded, and what is malformed passed over."""
+        kind = kind_of(payload)
+        handler = None if kind is None else handlers.get(kind)
+        if handler is None:
+            return
         try:
             method = decode(payload)
         except Fault:
-            if ending:
-                return
-            raise
-        handler = connection_methods.HANDLERS[self.phase].get(type(method))
-        try:
-            if handler is not None:
-                reply = handler(self, method)
-                if reply is not None:
-                    self.send(0, reply)
-            elif not ending:
-                state = self.phase.value
-                raise ChannelFault(f"unexpected method in connection state {state}")
-        except Fault as fault:
-            raise blame(fault, type(method)) from None
+            return
+        self._handle_in_phase(handler, method)
+
+    def _handle_in_phase(self, handler: connection_methods.Handler, method: Method) -> None:
+        reply = handler(self, method)
+        if isinstance(reply, Generator):
+            self._work(reply, cause=type(method))
+        elif reply is not None:
+            self.send(0, reply)
 
     def _on_channel_method(self, number: int, payload: bytes) -> None:
         channel = self.channels.get(number)
@@ -329,6 +391,7 @@ class ConnectionState:
                 self.channels[number] = ChannelState(
                     self, number, self.connection.open_channel(number)
                 )
+                self.broker.channel_count += 1
                 self.send(number, ChannelOpenOk())
             else:
                 raise ChannelFault("expected 'channel.open'")
@@ -340,11 +403,58 @@ class ConnectionState:
         if handler is None:
             raise CommandInvalid("unimplemented method")
         recorded = self.broker.recorded_count
-        reply = handler(channel, method)
-        if reply is not None:
-            if self.broker.recorded_count != recorded:
-                self.hold()
-            self.send(channel.number, reply)
+        try:
+            reply = handler(channel, method)
+        except BeingDeleted:
+            reply = self._retried(handler, channel, method)
+        if isinstance(reply, Generator):
+            self._work(reply, channel.number, type(method))
+        elif reply is not None:
+            self._answer(channel.number, reply, recorded)
+
+    def _answer(self, number: int, reply: Method, recorded: int) -> None:
+        if self.broker.recorded_count != recorded:
+            self.hold()
+        self.send(number, reply)
+
+    def _retried(
+        self, handler: Handler, channel: ChannelState, method: Method
+    ) -> StepsTo[Method | None]:
+        """Handle a method once what is in its way is gone."""
+        while True:
+            try:
+                reply = handler(channel, method)
+            except BeingDeleted:
+                yield AWAITS
+                continue
+            return (yield from reply) if isinstance(reply, Generator) else reply
+
+    def _work(
+        self, steps: StepsTo[Method | None], number: int = 0, cause: type[Method] | None = None
+    ) -> None:
+        """Handle no input until some steps are done; send what they return.
+
+        Args:
+            steps: what they are.
+            number: the channel that a fault closes, and that the reply is sent on.
+            cause: the method that is handled, for faults.
+        """
+        recorded = self.broker.recorded_count
+
+        def done(reply: Method | None) -> None:
+            self.connection.end_work()
+            if reply is not None and not self._released and number not in self._refused:
+                self._answer(number, reply, recorded)
+
+        def failed(error: Exception) -> None:
+            self.connection.end_work()
+            if isinstance(error, Fault):
+                self._fail(number, error if cause is None else blame(error, cause))
+            else:
+                self.on_defect(error)
+
+        self.connection.begin_work()
+        self.broker.engine.jobs.start(steps, done, failed)
 
     def _on_refused_channel(self, number: int, method: Method) -> None:
         if isinstance(method, ChannelClose):
@@ -367,7 +477,7 @@ class ConnectionState:
         """Close the channel or the connection. The one place where faults are answered."""
         if self.phase in (Phase.CLOSING, Phase.CLOSED) or number in self._refused:
             return
-        logger.info("%s: channel %d: %s", self.name, number, fault.text)
+        logger.info("%s: channel %d: %s", self.name, number, fault.logged)
         if self.phase is not Phase.RUNNING and not self._may_be_told(fault):
             self._drop()
             return
@@ -399,9 +509,20 @@ class ConnectionState:
 
     def _refuse(self, channel: ChannelState, fault: Fault) -> None:
         number = channel.number
-        del self.channels[number]
         self._refused.add(number)
-        channel.silence()
+        channel.engine.mute()
         self.send(number, ChannelClose(fault.code, fault.text, fault.class_id, fault.method_id))
-        self.connection.refuse_channel(number)
-        channel.forget()
+        self._work(self._refusing(channel))
+
+    def _refusing(self, channel: ChannelState) -> Steps:
+        """Close a channel of ours whose client was told so."""
+        self._forget(channel)
+        self._ending[channel] = None
+        yield from channel.end()
+        self._ending.pop(channel, None)
+        self.connection.refuse_channel(channel.number)
+
+    def _forget(self, channel: ChannelState) -> None:
+        """A channel is none of those any more that are open."""
+        del self.channels[channel.number]
+        self.broker.channel_count -= 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import NotFound
 from leporid.broker.filter.filter_arguments import check_names, filter_of
+from leporid.broker.memory import binding_bytes
 from leporid.broker.names import exchange_in, queue_in
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredBinding
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.topology import Topology
     from leporid.broker.exchange.types import Binding
+    from leporid.broker.memory import Memory
     from leporid.broker.queue.queue import Owner
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
@@ -33,6 +35,7 @@ class Bindings:
         topology: its exchanges.
         recorder: told of what is durable.
         require_class: raises NotFound for a filter class that is not registered.
+        memory: is charged for them.
     """
 
     def __init__(
@@ -41,11 +44,13 @@ class Bindings:
         topology: Topology,
         recorder: Recorder,
         require_class: Callable[[str], object],
+        memory: Memory,
     ) -> None:
         self._vhost = vhost
         self._topology = topology
         self._recorder = recorder
         self._require_class = require_class
+        self._memory = memory
 
     def bind(self, binding: Binding, asker: Owner | None) -> None:
         """Bind; binding what is bound already changes nothing.
@@ -69,6 +74,11 @@ class Bindings:
             destination.check_access(asker)
         if binding in source.outgoing:
             return
+        size = binding_bytes(binding)
+        self._memory.check_definition(
+            f"binding from {exchange_in(self._vhost.name, binding.source)}", size
+        )
+        self._memory.definitions.add(size)
         verdict_queue = self._vhost.verdict_queues.begin(binding, source, destination)
         self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
         if source.durable and destination.durable:
@@ -97,6 +107,7 @@ class Bindings:
             return False
         # A class that is gone from the configuration keeps what it would judge waiting.
         wanted = filter_of(binding.arguments, lambda name: None)
+        self._memory.definitions.add(binding_bytes(binding))
         verdict_queue = self._vhost.verdict_queues.begin(binding, source, destination)
         self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
         return True
@@ -111,6 +122,7 @@ class Bindings:
     def ended(self, removed: Iterable[Binding], gone: ExchangeState | QueueState) -> None:
         """Record the end of bindings that `gone` is one end of."""
         for binding in removed:
+            self._memory.definitions.release(binding_bytes(binding))
             if all(end is None or end.durable for end in (gone, *self._ends(binding))):
                 recorded = StoredBinding.of(self._vhost.name, binding)
                 self._recorder.drop(StoredBinding, *recorded.identity)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leporid.broker.stored import StoredDelays
+from leporid.engine.internal.delays import DelayTotals
 
 if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
@@ -100,7 +101,12 @@ class DelayedMessages:
         return self._store.ready_count if self._store is not None else 0
 
     def list(self, limit: int = 100, after: str | None = None) -> list[DelayedMessage]:
-        """Return what is due next, in the order in which it will be fired.
+        """Return what is due next; see `numbers`."""
+        found = map(self.numbered, self.numbers(limit, after))
+        return [each for each in found if each is not None]
+
+    def numbers(self, limit: int, after: str | None) -> Sequence[int]:
+        """Return the numbers of what is due next, in the order in which it will be fired.
 
         Args:
             limit: how many at most; never more than `LIST_MAX`.
@@ -115,8 +121,7 @@ class DelayedMessages:
             return []
         if after is not None and known is None:
             raise ValueError(f"{after!r} is no id of a delayed message")
-        numbers = self._store.upcoming(min(limit, LIST_MAX), known)
-        return [found for number in numbers if (found := self._message(number)) is not None]
+        return self._store.upcoming(min(limit, LIST_MAX), known)
 
     def peek(self, message_id: str) -> DelayedMessage | None:
         """Return the message of that id; None if it does not wait, or not any more."""
@@ -231,7 +236,7 @@ class DelayStores:
         self._alternate = alternate
         self._stores: dict[str, tuple[int, Delays]] = {}
         self._cancelled: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._ended = DelayStatistics(0, 0, 0, 0)
+        self._totals = DelayTotals()
 
     def prepare(self, exchange: ExchangeState, routes: RouteCache) -> None:
         """An exchange was made: the engine may ask for its store."""
@@ -273,6 +278,7 @@ class DelayStores:
 
         store = self._engine.delays(number, exchange.routes, routed, elsewhere)
         store.on_unroutable = count_unroutable
+        store.count_delays_in(self._totals)
         self._stores[exchange.name] = number, store
         return store
 
@@ -281,8 +287,6 @@ class DelayStores:
         number, store = self._stores.pop(exchange.name, (0, None))
         if store is None:
             return
-        fired, cancelled, unroutable = store.fired, store.cancelled, store.unroutable
-        self._ended = _sum([self._ended, DelayStatistics(0, fired, cancelled, unroutable)])
         store.retire()
         if number:
             self._recorder.drop(StoredDelays, number)
@@ -302,8 +306,5 @@ class DelayStores:
 
     def statistics(self) -> DelayStatistics:
         """Count those of all exchanges, also of those that are gone."""
-        return _sum([self._ended, *(each.statistics() for each in self)])
-
-
-def _sum(parts: list[DelayStatistics]) -> DelayStatistics:
-    return DelayStatistics(*map(sum, zip(*parts, strict=True)))
+        all_ = self._totals
+        return DelayStatistics(all_.ready, all_.fired, all_.cancelled, all_.unroutable)

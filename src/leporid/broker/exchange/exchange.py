@@ -52,6 +52,8 @@ class ExchangeState:
         filters: Those of its outgoing bindings.
         verdict_queues: Where messages wait for filter classes, by the bindings that ask one.
         per_message: Whether it is, or leads to, an exchange that must be asked for every message.
+        deleted: Whether it is being deleted; what leads to it may still be there.
+        kept_bytes: That its definition was charged.
     """
 
     name: str
@@ -72,6 +74,8 @@ class ExchangeState:
     filters: BindingFilters = field(init=False, repr=False, default_factory=BindingFilters)
     verdict_queues: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
     per_message: bool = field(init=False)
+    deleted: bool = False
+    kept_bytes: int = 0
 
     def __post_init__(self, chance: Callable[[], int]) -> None:
         self.router = make_router(self.type, self.arguments, chance)
@@ -94,7 +98,7 @@ class ExchangeState:
     @property
     def asks(self) -> bool:
         """Whether it must be asked for every message, wherever its bindings lead."""
-        return self.router.per_message
+        return self.router.per_message or self.deleted
 
     @property
     def decides(self) -> bool:

@@ -17,6 +17,7 @@ from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredCache
 from leporid.engine.queue.browse import snapshot
+from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -109,6 +110,7 @@ class Histories:
         self._new_id = new_id
         self._recorded: dict[str, int] = {}
         self._kept: dict[str, HistoryState | CacheState] = {}
+        self._remembered = Totals()
 
     def of(self, exchanges: Iterable[str]) -> list[HistoryState | CacheState]:
         """Return those of the exchanges of these names, which have one."""
@@ -123,13 +125,14 @@ class Histories:
             number = 0
             if exchange.durable and exchange.router.lasting:
                 number = self._recorded.pop(exchange.name, 0) or self._new_memory(exchange.name)
-            self._kept[exchange.name] = CacheState(self._vhost.engine, exchange, number)
+            cache = CacheState(self._vhost.engine, exchange, number)
+            cache.engine.count_in(self._remembered)
+            self._kept[exchange.name] = cache
 
     @property
     def remembered(self) -> int:
         """How many messages exchanges remember, to take none of them twice."""
-        memories = (each for each in self._kept.values() if isinstance(each, CacheState))
-        return sum(each.engine.ready_count for each in memories)
+        return self._remembered.ready
 
     def expect(self, exchange: str, number: int) -> None:
         """What an exchange remembers was recorded under that number; before it is made again."""

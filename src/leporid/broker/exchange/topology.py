@@ -18,7 +18,7 @@ Invariant: after every change, each cache whose routes may differ has been told 
 own and those of all exchanges above it), and knows whether it may keep routes (`broker.exchange`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from leporid.broker.exchange.exchange import (
@@ -26,6 +26,7 @@ from leporid.broker.exchange.exchange import (
     forget_routes,
     link,
     look_again,
+    mark,
     unlink,
     unmark,
     with_all_above,
@@ -75,11 +76,13 @@ class Topology:
 
     Attributes:
         exchanges: All exchanges by name, for reading; the default exchange is one of them.
+        binding_count: How many bindings there are.
         cached_as: Gives what caches have for the name of a queue, if there are such caches.
     """
 
     def __init__(self) -> None:
         self.exchanges: dict[str, ExchangeState] = {}
+        self.binding_count = 0
         self.cached_as: Callable[[str], object] | None = None
         self._queues: dict[str, dict[Binding, None]] = {}
         # Who names an exchange as its alternate, whether or not that exchange is there.
@@ -97,24 +100,34 @@ class Topology:
         self._link_alternate(exchange)
         forget_routes([exchange])
 
-    def remove_exchange(self, name: str) -> list[Binding]:
-        """Removes an exchange and the bindings that lead from it and to it, which it returns."""
+    def remove_exchange(self, name: str) -> Iterator[Binding]:
+        """Removes an exchange, and one by one the bindings from it and to it, which it yields.
+
+        Nobody may publish to it from the first one on. Meanwhile those above keep no routes, as
+        these change with each binding.
+        """
         exchange = self.exchanges[name]
-        forget_routes([exchange])  # Now, as those above are soon no longer known.
-        feeders = [above for above in exchange.above if above is not exchange]
-        removed = list(exchange.outgoing | exchange.incoming)
-        for binding in removed:
+        exchange.deleted = True
+        exchange.routes.retire()
+        mark([exchange])
+        for binding in (*exchange.outgoing, *exchange.incoming):
+            source = self.exchanges.get(binding.source)
+            if source is None or binding not in source.outgoing:
+                continue
             self._detach(binding)
+            if not source.deleted:
+                look_again(source)
+            yield binding
+        feeders = [above for above in exchange.above if above is not exchange]
         self._forget_alternate(exchange)
         # The links that are left are those of alternate exchanges.
         for below in list(exchange.below):
             unlink(exchange, below)
         for above in list(exchange.above):
             unlink(above, exchange)
-        unmark(feeders)
         del self.exchanges[name]
-        exchange.routes.retire()
-        return removed
+        unmark(feeders)
+        forget_routes(feeders)
 
     def set_alternate(self, exchange: ExchangeState, name: str | None) -> None:
         """Gives an exchange another alternate exchange, or none."""
@@ -149,17 +162,13 @@ class Topology:
         self._queues[name] = {}
         self._forget_queue(name)
 
-    def remove_queue(self, name: str) -> list[Binding]:
-        """Removes a queue and the bindings that lead to it, which it returns."""
-        removed = list(self._queues[name])
-        for binding in removed:
-            self._detach(binding)
-        for source in {each.source: None for each in removed}:
-            look_again(self.exchanges[source])
-        self._forget_bindings(removed)
+    def remove_queue(self, name: str) -> Iterator[Binding]:
+        """Removes a queue, and one by one the bindings that lead to it, which it yields."""
+        for binding in list(self._queues[name]):
+            if self.unbind(binding):
+                yield binding
         del self._queues[name]
         self._forget_queue(name)
-        return removed
 
     def forget_routes_to(self, name: str) -> None:
         """Tells all caches concerned that a queue has become another to publishers."""
@@ -195,6 +204,7 @@ class Topology:
             below.incoming[binding] = None
             link(exchange, below)
         exchange.outgoing[binding] = None
+        self.binding_count += 1
         exchange.router.add(binding)
         if verdict_queue is not None:
             exchange.verdict_queues[binding] = verdict_queue
@@ -220,6 +230,7 @@ class Topology:
         exchange = self.exchanges[binding.source]
         exchange.router.remove(binding)
         del exchange.outgoing[binding]
+        self.binding_count -= 1
         exchange.verdict_queues.pop(binding, None)
         exchange.filters.remove(binding)
         if binding.destination_kind == "queue":

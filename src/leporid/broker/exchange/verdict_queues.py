@@ -65,6 +65,7 @@ class VerdictQueues:
         self._new_id = new_id
         self._by_binding: dict[Binding, VerdictQueueState] = {}
         self._by_key: dict[str, VerdictQueueState] = {}
+        self._by_class: dict[str, dict[VerdictQueueState, None]] = {}
         # Whose bindings are not there, or not any more.
         self._leaving: dict[VerdictQueueState, None] = {}
         self._made = 0
@@ -125,6 +126,7 @@ class VerdictQueues:
         found = VerdictQueueState(binding, f"{PREFIX}{self._made}", number, engine)
         self._leaving[found] = None
         self._by_binding[binding] = self._by_key[found.key] = found
+        self._by_class.setdefault(name, {})[found] = None
         return found
 
     def end(self, binding: Binding) -> None:
@@ -155,18 +157,21 @@ class VerdictQueues:
         for found in list(self):
             self._drop(found)
 
-    def waiting(self, name: str) -> int:
-        """Count what waits for the verdicts of one class."""
-        engines = [found.engine for found in self if found.engine.name == name]
-        return sum(engine.ready_count + engine.unacked_count for engine in engines)
+    def of(self, name: str) -> list[VerdictQueueState]:
+        """Return those of one class."""
+        return list(self._by_class.get(name, ()))
 
-    def left(self, name: str) -> list[Binding]:
-        """Return the bindings that are gone, while something of them waits for one class."""
-        return [found.binding for found in self._leaving if found.engine.name == name]
+    def leaves(self, found: VerdictQueueState) -> bool:
+        """Say whether the binding of one is gone, and only what waits in it is judged."""
+        return found in self._leaving
 
     def _drop(self, found: VerdictQueueState) -> None:
         del self._by_binding[found.binding], self._by_key[found.key]
         self._leaving.pop(found, None)
+        others = self._by_class[found.engine.name]
+        del others[found]
+        if not others:
+            del self._by_class[found.engine.name]
         found.engine.retire()
         if found.id:
             self._recorder.drop(StoredVerdictQueue, found.id)

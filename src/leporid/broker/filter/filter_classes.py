@@ -8,11 +8,16 @@ version never changes what it is, and a name that something uses has a class.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
 
 from leporid.amqp.errors import NotFound
 from leporid.broker.stored import StoredFilterClass
 from leporid.durable import Change, Drop, Put
 from leporid.filterserver.filter_class import FilterClass, FilterClassError
+
+NAMED_MAX: Final = 3
+"""Of what uses a class, so many are named when it is to be dropped; there may be any number."""
 
 
 class FilterClassConflict(FilterClassError):
@@ -26,7 +31,7 @@ class FilterClasses:
         configured: those of the configuration file. They hide others of their names, and nobody
             changes them while the broker runs.
         record: told of every durable change.
-        uses: says, for a name, what uses the class.
+        uses: says, for a name, what uses the class; None for what was looked at only.
 
     Attributes:
         changed: told the name of a class that is new, is another version now, or is gone.
@@ -36,7 +41,7 @@ class FilterClasses:
         self,
         configured: Iterable[FilterClass],
         record: Callable[[Change], None],
-        uses: Callable[[str], list[str]],
+        uses: Callable[[str], Iterable[str | None]],
     ) -> None:
         self._configured = {each.name: each for each in configured}
         self._registered: dict[str, FilterClass] = {}
@@ -126,11 +131,11 @@ class FilterClasses:
         self.require(name)
         if name in self._configured:
             raise FilterClassConflict(f"filter class '{name}' is set in the configuration file")
-        used = self.uses(name)
+        used = list(islice((each for each in self.uses(name) if each is not None), NAMED_MAX + 1))
         if used:
-            more = f", and {len(used) - 3} more" if len(used) > 3 else ""
+            more = ", and more" if len(used) > NAMED_MAX else ""
             raise FilterClassConflict(
-                f"filter class '{name}' is used by {', '.join(used[:3])}{more}"
+                f"filter class '{name}' is used by {', '.join(used[:NAMED_MAX])}{more}"
             )
         del self._registered[name]
         self._record(Drop(StoredFilterClass, (name,)))

@@ -3,11 +3,14 @@
 Responsible for who is to have which partition, and for taking it from the one before first. Must
 not know what a member or a partition is, nor how long anything takes. Invariants: a partition has
 one holder at a time; shares differ by at most one partition; as few change hands as that allows;
-and the same events in the same order give the same shares.
+and the same events in the same order give the same shares. Whatever happens to one member costs as
+much as partitions change hands, however many members there are: those beyond the number of
+partitions wait without being looked at.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -26,6 +29,29 @@ class Moves(Generic[M, P]):
     """A partition has a new holder, and nobody had it before."""
 
 
+class _Share(Generic[P]):
+    """What one member is to have."""
+
+    __slots__ = ("due", "has")
+
+    def __init__(self) -> None:
+        # What it has, in the order in which it got it.
+        self.has: dict[P, None] = {}
+        # What it is still to get.
+        self.due: dict[P, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.has) + len(self.due)
+
+    def take(self) -> P:
+        """Remove one partition: what is still being brought is given up first."""
+        return (self.due or self.has).popitem()[0]
+
+    def drop(self, partition: P) -> None:
+        """Remove that one."""
+        (self.due if partition in self.due else self.has).pop(partition)
+
+
 class Coordinator(Generic[M, P]):
     """The shares of one group.
 
@@ -35,11 +61,17 @@ class Coordinator(Generic[M, P]):
 
     def __init__(self, partitions: Iterable[P] = ()) -> None:
         self._partitions = list(partitions)
-        # In the order in which they joined; each with what is its share.
-        self._shares: dict[M, list[P]] = {}
+        self._order = {each: at for at, each in enumerate(self._partitions)}
+        # In the order in which they joined.
+        self._shares: dict[M, _Share[P]] = {}
+        # By the size of their share; who came to that size last comes last. Linked lists, because
+        # the first one of a dict whose first ones were removed is found slowly. None is empty.
+        self._by_size: dict[int, OrderedDict[M, None]] = {}
         self._owners: dict[P, M] = {}
         # Who has a partition: its owner, or the one from whom it is being taken.
         self._holders: dict[P, M] = {}
+        # The same by holder; none is empty.
+        self._held: dict[M, dict[P, None]] = {}
         self._stopping: set[P] = set()
 
     def __repr__(self) -> str:
@@ -48,19 +80,33 @@ class Coordinator(Generic[M, P]):
             f"stopping={len(self._stopping)}>"
         )
 
+    def __len__(self) -> int:
+        """Count the members."""
+        return len(self._shares)
+
+    def __contains__(self, member: object) -> bool:
+        """Say whether somebody is a member."""
+        return member in self._shares
+
     @property
     def members(self) -> list[M]:
         """The members, in the order in which they joined."""
         return list(self._shares)
 
     @property
-    def partitions(self) -> list[P]:
+    def partitions(self) -> Sequence[P]:
         """What is shared out, in its order."""
-        return list(self._partitions)
+        return self._partitions
+
+    @property
+    def is_left(self) -> bool:
+        """Whether nobody is to have anything, nor has anything still."""
+        return not self._shares and not self._holders
 
     def share(self, member: M) -> list[P]:
         """Return what a member is to have."""
-        return list(self._shares[member])
+        share = self._shares[member]
+        return self._sorted((*share.has, *share.due))
 
     def holder(self, partition: P) -> M | None:
         """Return who has a partition now, or has not let go of it yet."""
@@ -75,21 +121,28 @@ class Coordinator(Generic[M, P]):
     def join(self, member: M) -> Moves[M, P]:
         """Somebody is to have a share."""
         assert member not in self._shares
-        self._shares[member] = []
-        return self._share_out()
+        free = [] if self._shares else self._partitions
+        self._shares[member] = _Share()
+        self._enter(member, 0)
+        return self._moves(self._balance(free))
 
-    def leave(self, *members: M) -> Moves[M, P]:
-        """Some want nothing more; what they have, they let go in their own time."""
-        for member in members:
-            del self._shares[member]
-        return self._share_out()
+    def leave(self, member: M) -> Moves[M, P]:
+        """Somebody wants nothing more; what it has, it lets go in its own time."""
+        return self._moves(self._balance(self._remove(member)))
+
+    def leave_all(self) -> tuple[Iterable[M], Moves[M, P]]:
+        """Do the same with all members; returns them too, in the order in which they joined."""
+        members = self._shares
+        self._shares, self._by_size, self._owners = {}, {}, {}
+        return members, self._moves(self._holders)
 
     def crash(self, member: M) -> Moves[M, P]:
         """Somebody is gone, and with it all that it had; it may have left before."""
-        self._shares.pop(member, None)
-        for partition in [each for each, one in self._holders.items() if one == member]:
+        free = self._remove(member) if member in self._shares else []
+        held = tuple(self._held.get(member, ()))
+        for partition in held:
             self._let_go(partition)
-        return self._share_out()
+        return self._moves(self._balance(free) | dict.fromkeys(held))
 
     def release(self, partition: P) -> Moves[M, P]:
         """The holder of a partition that was stopped has let go of it."""
@@ -99,67 +152,114 @@ class Coordinator(Generic[M, P]):
 
     def change(self, partitions: Sequence[P]) -> Moves[M, P]:
         """There are other partitions now; of those that are gone nobody has anything."""
-        self._partitions = list(partitions)
-        for partition in self._holders.keys() - set(partitions):
-            self._let_go(partition)
-        return self._share_out()
-
-    def _let_go(self, partition: P) -> None:
-        del self._holders[partition]
-        self._stopping.discard(partition)
+        before, self._partitions = self._order, list(partitions)
+        self._order = {each: at for at, each in enumerate(self._partitions)}
+        for partition in before:
+            if partition not in self._order:
+                if partition in self._holders:
+                    self._let_go(partition)
+                if partition in self._owners:
+                    self._take(self._owners[partition], partition)
+        return self._moves(self._balance([each for each in self._order if each not in before]))
 
     # ------------------------------------------------------------------ shares
 
-    def _share_out(self) -> Moves[M, P]:
-        self._balance()
-        return self._moves(self._partitions)
+    def _sorted(self, partitions: Iterable[P]) -> list[P]:
+        return sorted(partitions, key=self._order.__getitem__)
 
     def _moves(self, partitions: Iterable[P]) -> Moves[M, P]:
         """What is to be done so that owners become holders."""
         moves: Moves[M, P] = Moves()
-        for partition in partitions:
+        for partition in self._sorted(partitions):
             owner, holder = self._owners.get(partition), self._holders.get(partition)
             if partition in self._stopping:
                 continue
             if holder is None and owner is not None:
                 self._holders[partition] = owner
+                self._held.setdefault(owner, {})[partition] = None
+                share = self._shares[owner]
+                del share.due[partition]
+                share.has[partition] = None
                 moves.start.append((partition, owner))
             elif holder is not None and holder != owner:
                 self._stopping.add(partition)
                 moves.stop.append((partition, holder))
         return moves
 
-    def _balance(self) -> None:
-        """Give everybody as much; who has too much gives, and who has most keeps one more."""
-        there = set(self._partitions)
-        for member, share in self._shares.items():
-            self._shares[member] = [each for each in share if each in there]
+    def _let_go(self, partition: P) -> None:
+        holder = self._holders.pop(partition)
+        held = self._held[holder]
+        del held[partition]
+        if not held:
+            del self._held[holder]
+        if self._owners.get(partition) == holder and partition not in self._stopping:
+            share = self._shares[holder]
+            del share.has[partition]
+            share.due[partition] = None
+        self._stopping.discard(partition)
+
+    def _balance(self, free: Iterable[P]) -> dict[P, None]:
+        """Give what is free, and take from who has most; returns what has another owner now.
+
+        Who gets something has least, so that nobody gets what it has to give again.
+        """
+        given: dict[P, None] = {}
         if not self._shares:
-            self._owners = {}
-            return
-        least, more = divmod(len(self._partitions), len(self._shares))
-        by_share = sorted(self._shares, key=lambda member: -len(self._shares[member]))
-        quota = {member: least + (at < more) for at, member in enumerate(by_share)}
-        for member, share in self._shares.items():
-            # What is still being brought to it is given up first.
-            share.sort(key=lambda each: self._holders.get(each) != member)
-            del share[quota[member] :]
-        kept = {each for share in self._shares.values() for each in share}
-        free: list[P] = []
-        for partition in self._partitions:
-            holder = self._holders.get(partition)
-            if partition in kept:
-                continue
+            return dict.fromkeys(free)
+        rest = []
+        for partition in free:
             # What somebody was to lose, and has still, needs no hand-over.
-            if holder in self._shares and len(self._shares[holder]) < quota[holder]:
-                self._shares[holder].append(partition)
+            holder = self._holders.get(partition)
+            share = None if holder is None else self._shares.get(holder)
+            if holder is not None and share is not None and len(share) == min(self._by_size):
+                self._give(holder, partition)
+                given[partition] = None
             else:
-                free.append(partition)
-        for member, share in self._shares.items():
-            room = quota[member] - len(share)
-            share.extend(free[:room])
-            del free[:room]
-        order = {partition: at for at, partition in enumerate(self._partitions)}
-        for share in self._shares.values():
-            share.sort(key=order.__getitem__)
-        self._owners = {each: member for member, share in self._shares.items() for each in share}
+                rest.append(partition)
+        for partition in rest:
+            self._give(next(iter(self._by_size[min(self._by_size)])), partition)
+            given[partition] = None
+        while (most := max(self._by_size)) - (least := min(self._by_size)) > 1:
+            partition = self._take(next(reversed(self._by_size[most])))
+            self._give(next(iter(self._by_size[least])), partition)
+            given[partition] = None
+        return given
+
+    def _give(self, member: M, partition: P) -> None:
+        share = self._shares[member]
+        self._move(member, len(share), len(share) + 1)
+        share.due[partition] = None
+        self._owners[partition] = member
+
+    def _take(self, member: M, partition: P | None = None) -> P:
+        """Take one partition, or that one, from its owner."""
+        share = self._shares[member]
+        self._move(member, len(share), len(share) - 1)
+        if partition is None:
+            partition = share.take()
+        else:
+            share.drop(partition)
+        del self._owners[partition]
+        return partition
+
+    def _remove(self, member: M) -> list[P]:
+        """Forget a member; returns its share."""
+        partitions = self.share(member)
+        self._quit(member, len(partitions))
+        del self._shares[member]
+        for partition in partitions:
+            del self._owners[partition]
+        return partitions
+
+    def _move(self, member: M, before: int, after: int) -> None:
+        self._quit(member, before)
+        self._enter(member, after)
+
+    def _enter(self, member: M, size: int) -> None:
+        self._by_size.setdefault(size, OrderedDict())[member] = None
+
+    def _quit(self, member: M, size: int) -> None:
+        members = self._by_size[size]
+        del members[member]
+        if not members:
+            del self._by_size[size]

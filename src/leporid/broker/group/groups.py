@@ -8,10 +8,11 @@ passes. Invariant: a group is as it was until everything about its new filter wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from leporid.amqp.errors import NotFound, PreconditionFailed
+from leporid.amqp.errors import BeingDeleted, NotFound, PreconditionFailed
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
 from leporid.broker.group.group_retries import RETRY_ARGUMENTS, GroupRetriesState, options_of
 from leporid.broker.group.members import Group, Member
@@ -28,13 +29,15 @@ from leporid.broker.stream import partitions as partitioned
 from leporid.broker.stream import stream_arguments
 from leporid.broker.stream.choices import choice_of
 from leporid.broker.stream.readers import check_room
+from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
     from leporid.broker.connection.channel import ChannelState
     from leporid.broker.queue.queue import QueueState
-    from leporid.broker.registry import Registry
+    from leporid.broker.registry import Registry, Steps
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
+    from leporid.engine.bounds.jobs import Job
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +46,13 @@ GROUPS_MAX: Final = 10_000
 makes up a new name each time would fill the disk."""
 
 LOOKS_A_ROUND: Final = 500
-"""Groups that are looked at in one go, once a second, while nobody else has a turn; the others are
-next. It takes some milliseconds."""
+"""Groups that are looked at once a second; the others are next."""
+
+LOOKS_A_STEP: Final = 10
+"""Groups of one stream that are looked at in one go: its partitions are found once for them, which
+may take some hundred microseconds, as all of these together."""
+
+Done: TypeAlias = Callable[[object], None]
 
 FILTERING: Final = (*FILTER_ARGUMENTS, STREAM_FILTER, MATCH_UNFILTERED)
 AGREED: Final = (*FILTERING, *RETRY_ARGUMENTS)
@@ -68,8 +76,10 @@ class Groups:
         self._registry = registry
         self._recorder = recorder
         self._groups: dict[tuple[str, str], Group] = {}
-        # How many of them were looked at since the first of them was.
+        self._retrying = Totals()
+        # How many of them were looked at since the first of them was; and the job that does so.
         self._looked = 0
+        self._looking: Job | None = None
 
     def __repr__(self) -> str:
         return f"<Groups of {self.vhost.name!r} count={len(self._groups)}>"
@@ -79,13 +89,24 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
 
-    def of(self, stream: str) -> list[Group]:
-        """Return the groups of a stream, or of a partitioned one, by name; raises NotFound."""
+    def __contains__(self, group: object) -> bool:
+        """Say whether a group is one of these still."""
+        if not isinstance(group, Group) or group.ending:
+            return False
+        return self._groups.get((group.stream, group.name)) is group
+
+    def of(self, stream: str) -> Iterator[Group | None]:
+        """Go through the groups of a stream, or of a partitioned one; None for each other one.
+
+        Whoever goes through many can stop after each and leave the turn to others: those that come
+        meanwhile are left out, those that go are still given.
+
+        Raises:
+            NotFound: there is no such stream.
+        """
         partitioned.of(self.vhost, stream)
-        return sorted(
-            (group for group in self._groups.values() if group.stream == stream),
-            key=lambda group: group.name,
-        )
+        groups = list(self._groups.values())
+        return (group if group.stream == stream else None for group in groups)
 
     def find(self, stream: str, name: str) -> Group:
         """Return one group.
@@ -94,14 +115,15 @@ class Groups:
             NotFound: there is no such stream, or it has no such group.
         """
         partitioned.of(self.vhost, stream)
-        if (stream, name) not in self._groups:
+        group = self._groups.get((stream, name))
+        if group is None or group.ending:
             raise NotFound(f"no group '{name}' of stream '{stream}' in vhost '{self.vhost.name}'")
-        return self._groups[stream, name]
+        return group
 
     @property
     def retrying(self) -> int:
         """How many messages wait for another attempt."""
-        return sum(each.retries.engine.waiting for each in self if each.retries is not None)
+        return self._retrying.ready + self._retrying.held
 
     # ------------------------------------------------------------------ joining
 
@@ -119,6 +141,7 @@ class Groups:
 
         Raises:
             NotFound: there is no such stream, or no such filter class.
+            BeingDeleted: a group of that name is.
             PreconditionFailed: the filter is wrong, or is not that of the group.
         """
         found = partitioned.of(self.vhost, stream)
@@ -129,13 +152,17 @@ class Groups:
         group = self._groups.get((stream, name))
         if group is not None and group.stands_for_nothing:
             self._end(group, "the stream was deleted")
-            group = None
+        if group is not None and group.ending:
+            group = self._groups.get((stream, name))
+        if group is not None and group.ending:
+            raise BeingDeleted(f"{group.title} is being deleted")
         if group is None:
             group = self._make(stream, name, version, agreed)
             self._begin(group, found, arguments)
             self._set_retries(group)
         elif version > group.version:
-            group.evict(f"version {version} has replaced version {group.version}")
+            why = f"version {version} has replaced version {group.version}"
+            self.vhost.engine.jobs.start(group.evict(why))
             group.version, group.agreed = version, agreed
             self._recorder.put(StoredGroup.of(self.vhost.name, group))
             self._set_retries(group)
@@ -184,18 +211,24 @@ class Groups:
 
     def _add_retries(self, group: Group, number: int) -> None:
         engine = self.vhost.engine.group_retries(number, f"retries of {group.name}")
+        engine.count_in(self._retrying)
         group.retries = GroupRetriesState(self.vhost, group.title, number, engine)
 
     # ------------------------------------------------------------------ leaving
 
     def left(self, group: Group) -> None:
         """A group has a member less."""
-        if not group.members and self._groups.get((group.stream, group.name)) is group:
+        if not group.member_count and group in self:
             group.used_ms = self.vhost.engine.clock.wall_ms
             self._recorder.put(StoredGroup.of(self.vhost.name, group))
 
-    def drop(self, stream: str, name: str) -> None:
-        """Forget a group: its filter and its offsets.
+    def drop(self, stream: str, name: str, done: Done | None = None) -> None:
+        """Forget a group, its filter and its offsets, as a job.
+
+        Args:
+            stream: whose it is.
+            name: of it.
+            done: is called when all of that is recorded; with nothing of interest.
 
         Raises:
             NotFound: there is none.
@@ -203,7 +236,7 @@ class Groups:
         """
         group = self.find(stream, name)
         group.must_be_empty()
-        self._end(group, "it was deleted")
+        self._end(group, "it was deleted", done)
 
     def check_offset(self, stream: str, name: str) -> None:
         """Check that no group is about to store an offset, which would undo what is stored now.
@@ -212,17 +245,29 @@ class Groups:
             PreconditionFailed: a group of that name reads there.
         """
         for group in self._groups.values():
-            if group.name == name and any(each.name == stream for each in group.partitions):
+            if group.name != name:
+                continue
+            if group.ending:
+                raise PreconditionFailed(f"{group.title} is being deleted; try again")
+            if any(each.name == stream for each in group.partitions):
                 group.must_be_left()
 
-    def _end(self, group: Group, why: str) -> None:
-        del self._groups[group.stream, group.name]
+    def _end(self, group: Group, why: str, done: Done | None = None) -> None:
+        """Forget a group, as a job; nobody joins it any more."""
+        if not group.ending:
+            group.ending = True
+            self.vhost.engine.jobs.start(self._ending(group, why), done)
+
+    def _ending(self, group: Group, why: str) -> Steps:
         partitions = group.partitions or self._found(group.stream) or []
-        group.evict(why)
-        group.look(())  # who was leaving settles nothing more: there may be another of its name
+        yield from group.evict(why)
+        self._hold_cancels()
+        # Who was leaving settles nothing more: there may be another of its name.
+        yield from group.end()
         for partition in partitions:
             if not partition.deleted:
                 self.vhost.bookmarks.drop(partition, group.name)
+            yield None
         if group.retries is not None:
             retries, group.retries = group.retries, None
             if retries.engine.waiting:
@@ -235,7 +280,11 @@ class Groups:
             retries.engine.retire()
             self._recorder.drop(StoredGroupRetries, retries.number)
         self._recorder.drop(StoredGroup, self.vhost.name, group.stream, group.name)
-        # A stream is deleted for a client that waits for its reply, which waits for the disk.
+        del self._groups[group.stream, group.name]
+        self._hold_cancels()
+
+    def _hold_cancels(self) -> None:
+        """A stream is deleted for a client that waits for its reply, which waits for the disk."""
         self._registry.cancels.hold(self._registry.recorded_generation)
 
     def close(self) -> None:
@@ -257,7 +306,7 @@ class Groups:
             return None
 
     def _compare(self, group: Group, found: list[QueueState] | None) -> None:
-        if self._groups.get((group.stream, group.name)) is not group:
+        if group not in self:
             return
         if found is None or group.stands_for_nothing:
             self._end(group, "the stream was deleted")
@@ -265,15 +314,30 @@ class Groups:
             group.look(found)
 
     def look_at_all(self, now_ms: int, expires_ms: int) -> None:
-        """See that of some, in turn, and forget those that had no member for so long."""
+        """See that of some, in turn, and forget those that had no member for so long: a job."""
+        if self._looking is not None and not self._looking.ended:
+            return
         groups = tuple(self._groups.values())
         begin = self._looked if self._looked < len(groups) else 0
         some = (groups[begin:] + groups[:begin])[:LOOKS_A_ROUND]
         self._looked = begin + LOOKS_A_ROUND
-        found = {stream: self._found(stream) for stream in {group.stream for group in some}}
-        for group in some:
-            self._compare(group, found[group.stream])
-            if group.members:
+        self._looking = self.vhost.engine.jobs.start(self._look_at(some, now_ms, expires_ms))
+
+    def _look_at(self, groups: Iterable[Group], now_ms: int, expires_ms: int) -> Steps:
+        some = sorted(groups, key=lambda each: each.stream)
+        for stream, of_stream in groupby(some, key=lambda each: each.stream):
+            same = list(of_stream)
+            for at in range(0, len(same), LOOKS_A_STEP):
+                self._look_at_some(same[at : at + LOOKS_A_STEP], stream, now_ms, expires_ms)
+                yield None
+
+    def _look_at_some(
+        self, groups: Iterable[Group], stream: str, now_ms: int, expires_ms: int
+    ) -> None:
+        found = self._found(stream)
+        for group in groups:
+            self._compare(group, found)
+            if group.member_count or group not in self:
                 continue
             if not group.unused_since_ms:
                 group.unused_since_ms = now_ms

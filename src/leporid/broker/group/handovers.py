@@ -2,7 +2,8 @@
 
 Responsible for how long somebody who was told to stop may take to settle what it has, and for
 groups whose streams have changed. Must not know how a partition is taken or given. Invariant: what
-was added is over HANDOVER_MS after the next round at the latest.
+was added is over HANDOVER_MS after the next round at the latest, but for the steps of the job that
+a round is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from leporid.broker.group.members import Group, Reading
+    from leporid.broker.registry import Steps
+    from leporid.engine.bounds.jobs import Job, Jobs
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +27,15 @@ POLL_MS: Final = 10
 
 
 class Handovers:
-    """Those of all virtual hosts."""
+    """Those of all virtual hosts.
 
-    def __init__(self) -> None:
+    Args:
+        jobs: those of the broker.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._round: Job | None = None
         self._readings: dict[Reading, None] = {}
         self._changed: dict[Group, None] = {}
         self._now_ms = 0
@@ -52,8 +61,12 @@ class Handovers:
         self._changed[group] = None
 
     def run(self, now_ms: int) -> None:
-        """Hand on what is settled or out of time."""
+        """Hand on what is settled or out of time: a job, unless the one before goes on."""
         self._now_ms = now_ms
+        if self._round is None or self._round.ended:
+            self._round = self._jobs.start(self._run(now_ms))
+
+    def _run(self, now_ms: int) -> Steps:
         self._added = False
         changed, self._changed = self._changed, {}
         for group in changed:
@@ -62,11 +75,13 @@ class Handovers:
             except Exception:
                 # Everybody's turn goes on.
                 logger.exception("defect: %s could not be looked at", group.title)
+            yield None
         for reading in tuple(self._readings):
             if not reading.until_ms:
                 reading.until_ms = now_ms + HANDOVER_MS
             if reading.is_settled or now_ms >= reading.until_ms:
                 self._hand_on(reading)
+                yield None
 
     def _hand_on(self, reading: Reading) -> None:
         del self._readings[reading]

@@ -3,12 +3,14 @@
 Responsible for its members, and for reading each partition on behalf of the member whose it is.
 Who that is, `assignment` says; which groups there are and who may join, `groups`. Must not know
 when time passes (`handovers` does), nor permissions. Invariants: a partition has one reader at a
-time; the next one begins behind what was committed by the one before.
+time; the next one begins behind what was committed by the one before. Whatever begins or ends many
+readings, or cancels many members, is a job; who is to have what is decided before, at once.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,11 +21,13 @@ from leporid.broker.group.assignment import Coordinator, Moves
 from leporid.broker.queue.queue import ConsumerState, QueueState
 from leporid.broker.settings.values import Arguments
 from leporid.broker.stream.readers import Bookmark
+from leporid.engine.bounds.jobs import AWAITS
 
 if TYPE_CHECKING:
     from leporid.broker.connection.channel import ChannelState
     from leporid.broker.group.group_retries import GroupRetriesState
     from leporid.broker.group.groups import Groups
+    from leporid.broker.registry import Steps
     from leporid.engine.connection.consumer import Consumer
     from leporid.engine.connection.credit import Credit
     from leporid.engine.connection.stream_consumer import StreamConsumer
@@ -69,6 +73,8 @@ class Member:
     readings: dict[QueueState, Reading] = field(default_factory=dict)
     retrying: Consumer | None = None
     """Of what members of the group gave back; None without retries, or once it has ended."""
+    kept_bytes: int = 0
+    """That its connection was charged for it."""
 
     def __repr__(self) -> str:
         return f"<Member {self.tag!r} of {self.group.name!r} readings={len(self.readings)}>"
@@ -94,11 +100,19 @@ class Group:
         self.used_ms = 0
         # When that was noticed, by the clock that nobody sets; 0 while it has some.
         self.unused_since_ms = 0
+        # It is on its way out, and nobody joins it any more.
+        self.ending = False
         self.groups = groups
         self._coordinator: Coordinator[Member, QueueState] = Coordinator()
+        # Partitions whose readings are not yet as the coordinator says; a linked list, whose first
+        # one is found at once. And readings of those that are none of the group any more: these end
+        # before anything else begins.
+        self._pending: OrderedDict[QueueState, None] = OrderedDict()
+        self._gone: OrderedDict[Reading, None] = OrderedDict()
+        self._following = False
 
     def __repr__(self) -> str:
-        return f"<Group {self.name!r} of {self.stream!r} members={len(self.members)}>"
+        return f"<Group {self.name!r} of {self.stream!r} members={self.member_count}>"
 
     @property
     def title(self) -> str:
@@ -112,7 +126,12 @@ class Group:
         return self._coordinator.members
 
     @property
-    def partitions(self) -> list[QueueState]:
+    def member_count(self) -> int:
+        """How many there are."""
+        return len(self._coordinator)
+
+    @property
+    def partitions(self) -> Sequence[QueueState]:
         """The streams, in order."""
         return self._coordinator.partitions
 
@@ -133,7 +152,7 @@ class Group:
         Raises:
             PreconditionFailed: it has members.
         """
-        count = len(self.members)
+        count = self.member_count
         if count:
             several = f"{count} members; end these" if count > 1 else "a member; end it"
             raise PreconditionFailed(f"{self.title} has {several} first")
@@ -145,7 +164,7 @@ class Group:
             PreconditionFailed: it has members, or what one had is still being handed over.
         """
         self.must_be_empty()
-        if any(self._coordinator.holder(each) for each in self.partitions):
+        if not self._coordinator.is_left:
             raise PreconditionFailed(
                 f"{self.title}: its last member may still settle what it was sent; try again in a "
                 "second"
@@ -162,32 +181,35 @@ class Group:
         self._do(self._coordinator.join(member))
 
     def leave(self, member: Member) -> None:
-        """A member's consumer was cancelled; it may still settle what it has."""
+        """A member's consumer ends; what it has, it may still settle."""
         self._end(member)
         for reading in member.readings.values():
             reading.consumer.withdraw_rejects()
-        self._do(self._coordinator.leave(member))
-        self.groups.left(self)
-
-    def crash(self, member: Member) -> None:
-        """A channel is closing, and settles nothing more; the engine has not forgotten it yet."""
-        joined = member in self._coordinator.members
-        self._end(member)
-        for reading in tuple(member.readings.values()):
-            reading.consumer.withdraw_rejects()
-            self._stop(reading)
-            self._finish(reading)
-        self._do(self._coordinator.crash(member))
-        if joined:
+        if member in self._coordinator:
+            self._do(self._coordinator.leave(member))
             self.groups.left(self)
 
-    def evict(self, why: str) -> None:
-        """All members are cancelled, and told so."""
-        for member in self.members:
-            logger.info("%s: member %s is cancelled: %s", self.title, member, why)
-            self._end(member)
-            member.channel.evict(member)
-        self._do(self._coordinator.leave(*self.members))
+    def crash(self, member: Member) -> Steps:
+        """A channel is closing, and settles nothing more; the engine has not forgotten it yet."""
+        self.leave(member)
+        for reading in tuple(member.readings.values()):
+            if member.readings.get(reading.queue) is reading:
+                self._stop(reading)
+                self.release(reading)
+                yield None
+        # What was never begun.
+        self._do(self._coordinator.crash(member))
+
+    def evict(self, why: str) -> Steps:
+        """All members are cancelled, and told so; from the first step on nobody is one."""
+        members, moves = self._coordinator.leave_all()
+        self._do(moves)
+        for member in members:
+            if member.channel.members.get(member.tag) is member:
+                logger.info("%s: member %s is cancelled: %s", self.title, member, why)
+                self._end(member)
+                member.channel.evict(member)
+            yield None
 
     def _end(self, member: Member) -> None:
         """Nothing that was given back is for a member any more; what it has, it settles."""
@@ -199,20 +221,25 @@ class Group:
 
     def look(self, partitions: Sequence[QueueState]) -> None:
         """The stream has these partitions."""
-        if self.partitions == list(partitions):
+        if self.partitions == partitions:
             return
-        for partition in set(self.partitions).difference(partitions):
-            holder = self._coordinator.holder(partition)
+        there = set(partitions)
+        for partition in self.partitions:
+            holder = None if partition in there else self._coordinator.holder(partition)
             reading = None if holder is None else holder.readings.get(partition)
             if reading is not None:
-                self._stop(reading)
-                self._finish(reading)
+                self._gone[reading] = None
         self._do(self._coordinator.change(partitions))
+
+    def end(self) -> Steps:
+        """Nobody reads anything in its name any more, once all steps are done."""
+        self.look(())
+        while self._gone or self._pending:
+            yield AWAITS
 
     def lose(self, reading: Reading) -> None:
         """A stream is going."""
-        self._stop(reading)
-        self._finish(reading)
+        self._forsake(reading)
         self.groups.handovers.look_at(self)
 
     def release(self, reading: Reading) -> None:
@@ -223,23 +250,58 @@ class Group:
         if reading.member.readings.get(reading.queue) is not reading:
             return Moves()  # its member is gone meanwhile
         self._finish(reading)
-        if self._coordinator.holder(reading.queue) is not reading.member:
-            return Moves()  # the partition is
-        return self._coordinator.release(reading.queue)
+        coordinator, partition = self._coordinator, reading.queue
+        if coordinator.holder(partition) is reading.member and coordinator.is_stopping(partition):
+            return coordinator.release(partition)
+        return Moves()  # the partition is none of the group any more
 
     def _do(self, moves: Moves[Member, QueueState]) -> None:
-        for partition, member in moves.stop:
-            reading = member.readings.get(partition)
-            if reading is None:
-                continue  # the stream is going; somebody looks at it soon
+        """Have readings follow; what several events ask of one partition is done once."""
+        for partition, _ in (*moves.stop, *moves.start):
+            self._pending[partition] = None
+        if (self._pending or self._gone) and not self._following:
+            self._following = True
+            self.groups.vhost.engine.jobs.start(self._follow())
+
+    def _follow(self) -> Steps:
+        try:
+            while self._pending or self._gone:
+                try:
+                    if self._gone:
+                        self._forsake(self._gone.popitem(last=False)[0])
+                    else:
+                        self._bring(self._pending.popitem(last=False)[0])
+                except Exception:
+                    # The others are read all the same.
+                    logger.exception("defect: %s: a partition has no reader", self.title)
+                yield None
+        finally:
+            self._following = False
+
+    def _forsake(self, reading: Reading) -> None:
+        """End a reading, if nobody has done so, of what is none of the group any more."""
+        if reading.member.readings.get(reading.queue) is reading:
+            self._stop(reading)
+            self._finish(reading)
+
+    def _bring(self, partition: QueueState) -> None:
+        """Begin or end the reading of a partition, as the coordinator says by now."""
+        holder = self._coordinator.holder(partition)
+        if holder is None:
+            return
+        reading = holder.readings.get(partition)
+        if not self._coordinator.is_stopping(partition):
+            # A channel that closes soon passes on what it gets: nothing begins there.
+            if reading is None and not partition.deleted and not holder.channel.is_ending:
+                self._start(partition, holder)
+        elif reading is None:
+            self._do(self._coordinator.release(partition))
+        else:
             self._stop(reading)
             if reading.is_settled:
                 self.release(reading)
             else:
                 self.groups.handovers.add(reading)
-        for partition, member in moves.start:
-            if not partition.deleted:
-                self._start(partition, member)
 
     def _start(self, partition: QueueState, member: Member) -> None:
         vhost, stream = self.groups.vhost, partition.stream
@@ -278,4 +340,7 @@ class Group:
         reading.consumer.keep_returned()
         self.groups.vhost.bookmarks.close(reading.bookmark)
         reading.member.channel.engine.drop_unsettled(reading.consumer)
-        del reading.member.readings[reading.queue]
+        member = reading.member
+        del member.readings[reading.queue]
+        if not member.readings:
+            member.channel.settled(member)

@@ -1,9 +1,10 @@
 """Setting policies and arguments while queues and exchanges are there, and having these follow.
 
 Responsible for what changes when a policy comes, changes or goes, and when other arguments are
-adopted: the record, and everything concerned, at once. Must not know how a policy is matched (that
+adopted: the record, and everything concerned, in steps. Must not know how a policy is matched (that
 is `policies`), what a setting does to a queue (that is `effects`), nor who may adopt what (that is
-`redeclaring`). Invariant: what governs a queue or an exchange is always what the policies say now.
+`redeclaring`). Invariant: what governs a queue or an exchange is what the policies say now, once
+the last step of the last change is done.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.topology import Topology
     from leporid.broker.queue.queue import QueueState
+    from leporid.broker.registry import Steps, StepsTo
     from leporid.broker.settings.redeclaring import Redeclare
     from leporid.broker.settings.values import Arguments
     from leporid.broker.stored import Recorder
@@ -53,8 +55,8 @@ class Governor:
         self._recorder = recorder
         self._topology = topology
 
-    def set(self, policy: Policy) -> bool:
-        """Put a policy in force, now; returns whether it is new.
+    def setting(self, policy: Policy) -> StepsTo[bool]:
+        """Put a policy in force, in steps; returns whether it is new.
 
         Raises:
             PreconditionFailed: the configuration file has one of that name, or there are too many.
@@ -68,11 +70,11 @@ class Governor:
         if before != policy:
             self.policies.put(policy)
             self._recorder.put(StoredPolicy.of(self._vhost.name, policy))
-            self.follow()
+            yield from self.following()
         return before is None
 
-    def drop(self, name: str, *, operator: bool) -> None:
-        """Take a policy out of force, now.
+    def dropping(self, name: str, *, operator: bool) -> Steps:
+        """Take a policy out of force, in steps.
 
         Raises:
             NotFound: there is none of that name.
@@ -83,7 +85,7 @@ class Governor:
             raise NotFound(f"no {self._title(name, operator=operator)}")
         self.policies.drop(name, operator=operator)
         self._recorder.drop(StoredPolicy, self._vhost.name, operator, name)
-        self.follow()
+        yield from self.following()
 
     def of_queue(self, queue: QueueState) -> Governed:
         """Return what governs a queue; nothing does one of direct reply-to."""
@@ -95,19 +97,22 @@ class Governor:
         """Return what governs an exchange; nothing does the default exchange."""
         return self.policies.of_exchange(name) if name != DEFAULT_EXCHANGE else NOT_GOVERNED
 
-    def follow(self) -> None:
-        """Have everything governed by what the policies say now."""
-        for queue in self._vhost.queues():
+    def following(self) -> Steps:
+        """Have everything governed by what the policies say; what is made meanwhile is already."""
+        exchanges = list(self._topology.exchanges.values())
+        for queue in self._vhost.queues_now():
             found = self.of_queue(queue)
-            if not _is_same(found, queue.governed):
+            if not queue.deleted and not _is_same(found, queue.governed):
                 queue.governed = found
                 effects.adjust(self._vhost, queue)
                 self._vhost.used(queue)
-        for exchange in self._vhost.exchanges():
+            yield None
+        for exchange in exchanges:
             found = self.of_exchange(exchange.name)
-            if not _is_same(found, exchange.governed):
+            if not exchange.deleted and not _is_same(found, exchange.governed):
                 exchange.governed = found
                 self._topology.set_alternate(exchange, exchange.wanted_alternate())
+            yield None
 
     def adopt_queue(self, queue: QueueState, arguments: Arguments, *, auto_delete: bool) -> None:
         """Give a queue other arguments, which were checked, now."""

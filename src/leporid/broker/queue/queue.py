@@ -7,6 +7,7 @@ its channel's table, or in neither.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,24 +55,38 @@ class ConsumerState:
     bookmark: Bookmark | None = None
     # That it asks.
     filter_class: str | None = None
+    kept_bytes: int = 0
+    """That its connection was charged for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStatistics:
-    """What there is to know about one queue at one moment."""
+class Consumers:
+    """The consumers of all queues of a virtual host: how many, and who asks a filter class."""
 
-    vhost: str
-    name: str
-    durable: bool
-    exclusive: bool
-    auto_delete: bool
-    arguments: Arguments
-    ready_count: int
-    ready_bytes: int
-    unacked_count: int
-    held_count: int
-    """Came back, and is not ready again yet."""
-    consumer_count: int
+    def __init__(self) -> None:
+        self.count = 0
+        self._asking: dict[str, dict[ConsumerState, None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Consumers {self.count}>"
+
+    def asking(self, filter_class: str) -> Iterable[ConsumerState]:
+        """Go through those that ask a filter class."""
+        return self._asking.get(filter_class, {}).keys()
+
+    def add(self, subscription: ConsumerState) -> None:
+        """There is one more."""
+        self.count += 1
+        if subscription.filter_class is not None:
+            self._asking.setdefault(subscription.filter_class, {})[subscription] = None
+
+    def remove(self, subscription: ConsumerState) -> None:
+        """There is one less."""
+        self.count -= 1
+        if subscription.filter_class is not None:
+            asking = self._asking[subscription.filter_class]
+            del asking[subscription]
+            if not asking:
+                del self._asking[subscription.filter_class]
 
 
 @dataclass(eq=False, slots=True)
@@ -87,6 +102,8 @@ class QueueState:
     arguments: Arguments
     type: QueueType
     engine: Queue
+    consumers: Consumers = field(default_factory=Consumers)
+    """Those of all queues; its own are among them."""
     owner: Owner | None = None
     """The connection that an exclusive queue belongs to."""
     subscriptions: dict[ConsumerState, None] = field(default_factory=dict)
@@ -106,6 +123,8 @@ class QueueState:
     told_given_up: bool = False
     """The log says that messages which waited for room in it were dropped."""
     deleted: bool = False
+    kept_bytes: int = 0
+    """That its definition was charged."""
 
     def __repr__(self) -> str:
         return (
@@ -134,12 +153,14 @@ class QueueState:
     def add(self, subscription: ConsumerState) -> None:
         """Note a new consumer."""
         self.subscriptions[subscription] = None
+        self.consumers.add(subscription)
         if subscription.exclusive:
             self.exclusive_subscription = subscription
 
     def remove(self, subscription: ConsumerState) -> None:
         """Note that a consumer is gone."""
         del self.subscriptions[subscription]
+        self.consumers.remove(subscription)
         if self.exclusive_subscription is subscription:
             self.exclusive_subscription = None
 
@@ -169,20 +190,4 @@ class QueueState:
             f"cannot obtain exclusive access to locked {self.title}. It could be originally "
             "declared on another connection or the exclusive property value does not match that "
             "of the original declaration."
-        )
-
-    def statistics(self) -> QueueStatistics:
-        """Count what there is."""
-        return QueueStatistics(
-            vhost=self.vhost,
-            name=self.name,
-            durable=self.durable,
-            exclusive=self.owner is not None,
-            auto_delete=self.auto_delete,
-            arguments=self.arguments,
-            ready_count=self.engine.ready_count,
-            ready_bytes=self.engine.ready_bytes,
-            unacked_count=self.engine.unacked_count,
-            held_count=self.engine.held_count,
-            consumer_count=len(self.subscriptions),
         )

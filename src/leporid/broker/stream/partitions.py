@@ -3,12 +3,13 @@
 Responsible for their shape, which is that of RabbitMQ's super streams: exchange NAME and streams
 NAME-0, NAME-1, … bound to it in order, either by number on an exchange that hashes routing keys
 (`x-super-stream`), or by a key each on a direct exchange. Must not know permissions. Invariant: a
-declaration makes all of it or nothing; whoever changes a part of it by hand is told so next time.
+declaration makes all of it or nothing, as long as the broker runs; whoever changes a part of it by
+hand is told so next time. As there may be a thousand, they are made in steps, and deleted so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -16,14 +17,16 @@ from leporid.amqp.constants import SHORTSTR_BYTES_MAX
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.types import Binding
-from leporid.broker.names import check_new_name, exchange_in, queue_in
+from leporid.broker.names import check_new_name, exchange_in
 from leporid.broker.queue.queue_types import STREAM
 from leporid.broker.settings.equivalence import check_same
 from leporid.broker.settings.values import Arguments
+from leporid.engine.bounds.jobs import AWAITS
 
 if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.queue.queue import QueueState
+    from leporid.broker.registry import Steps, StepsTo
     from leporid.broker.vhost import VirtualHost
 
 Routing: TypeAlias = Literal["hash", "key"]
@@ -110,24 +113,26 @@ def plan(
     )
 
 
-def declare(vhost: VirtualHost, wanted: Plan) -> bool:
-    """Make it, or agree that it is there already.
+def declaring(vhost: VirtualHost, wanted: Plan) -> StepsTo[bool]:
+    """Make it, or agree that it is there already, in steps.
 
     Returns:
         Whether it was made.
 
     Raises:
         AccessRefused: its name is reserved.
-        PreconditionFailed: an argument is wrong, or something else is in its place.
+        PreconditionFailed: an argument is wrong, or something else is in its place, or came there
+            meanwhile.
     """
+    while wanted.name in vhost.partitioned_changing:
+        yield AWAITS
     exchange = vhost.find_exchange(wanted.name)
     if exchange is not None:
-        _check_same(vhost, exchange, wanted)
+        yield from _checking_same(vhost, exchange, wanted)
         return False
     check_new_name("exchange", wanted.name)
     for stream in (wanted.name, *wanted.streams):
-        if vhost.find_queue(stream) is not None:
-            raise PreconditionFailed(f"{queue_in(vhost.name, stream)} is there already")
+        vhost.check_free(stream)
     vhost.check_queue(
         wanted.streams[0],
         durable=True,
@@ -136,18 +141,33 @@ def declare(vhost: VirtualHost, wanted: Plan) -> bool:
         arguments=wanted.arguments,
     )
     marks: dict[str, Value] = {MARK: True}
-    vhost.create_exchange(
+    exchange = vhost.create_exchange(
         wanted.name, wanted.type, durable=True, auto_delete=False, internal=False, arguments=marks
     )
-    for stream, binding in zip(wanted.streams, wanted.bindings, strict=True):
-        vhost.create_queue(
-            stream, durable=True, auto_delete=False, arguments=wanted.arguments, owner=None
-        )
-        vhost.bindings.bind(binding, None)
+    vhost.partitioned_changing.add(wanted.name)
+    made: list[QueueState] = []
+    try:
+        for stream, binding in zip(wanted.streams, wanted.bindings, strict=True):
+            vhost.check_free(stream)
+            if exchange.deleted:
+                raise PreconditionFailed(f"{exchange_in(vhost.name, wanted.name)} was deleted")
+            made.append(
+                vhost.create_queue(
+                    stream, durable=True, auto_delete=False, arguments=wanted.arguments, owner=None
+                )
+            )
+            vhost.bindings.bind(binding, None)
+            yield None
+    except PreconditionFailed:
+        # While others had turns, somebody took a name, or deleted the exchange.
+        yield from _deleting(vhost, exchange, made)
+        raise
+    finally:
+        vhost.partitioned_changing.discard(wanted.name)
     return True
 
 
-def _check_same(vhost: VirtualHost, exchange: ExchangeState, wanted: Plan) -> None:
+def _checking_same(vhost: VirtualHost, exchange: ExchangeState, wanted: Plan) -> Steps:
     title = exchange_in(vhost.name, wanted.name)
     if not _is_marked(exchange):
         raise PreconditionFailed(f"{title} is there already, and is not of a partitioned stream")
@@ -163,6 +183,7 @@ def _check_same(vhost: VirtualHost, exchange: ExchangeState, wanted: Plan) -> No
         check_same(title, "streams", one.destination, other.destination)
     for queue in of(vhost, wanted.name):
         queue.check_same(durable=True, auto_delete=False, arguments=wanted.arguments, owner=None)
+        yield None
 
 
 def of(vhost: VirtualHost, name: str) -> list[QueueState]:
@@ -186,36 +207,54 @@ def is_partitioned(vhost: VirtualHost, name: str) -> bool:
     return _partitioned(vhost, name) is not None
 
 
-def names(vhost: VirtualHost) -> dict[str, int]:
-    """Return all partitioned streams, then all streams that are not part of one.
+def names(vhost: VirtualHost) -> Iterator[tuple[str, int] | None]:
+    """Go through all partitioned streams, then all streams that are not part of one.
 
-    Each with how many partitions it has.
+    Each with how many partitions it has; None for what is neither, so that whoever goes through
+    many can stop after each and leave the turn to others. Those that come meanwhile are left out.
     """
-    found: dict[str, int] = {}
+    found: set[str] = set()
     parts: set[str] = set()
-    for exchange in vhost.exchanges():
-        if _is_marked(exchange):
-            streams = _parts(vhost, exchange)
-            found[exchange.name] = len(streams)
-            parts.update(stream.name for stream in streams)
-    for queue in vhost.queues():
-        if queue.stream is not None and queue.name not in parts:
-            found.setdefault(queue.name, 1)
-    return found
+    queues = vhost.queues_now()
+    for exchange in list(vhost.exchanges()):
+        if not _is_marked(exchange):
+            yield None
+            continue
+        streams = _parts(vhost, exchange)
+        found.add(exchange.name)
+        parts.update(stream.name for stream in streams)
+        yield exchange.name, len(streams)
+    for queue in queues:
+        if queue.stream is None or queue.deleted or queue.name in parts or queue.name in found:
+            yield None
+        else:
+            yield queue.name, 1
 
 
-def delete(vhost: VirtualHost, name: str) -> None:
-    """Delete a partitioned stream, or one stream, with all messages.
+def deleting(vhost: VirtualHost, name: str) -> Steps:
+    """Delete a partitioned stream, or one stream, with all messages, in steps.
 
     Raises:
         NotFound: there is neither.
     """
-    streams = of(vhost, name)
-    exchange = _partitioned(vhost, name)
+    while name in vhost.partitioned_changing:
+        yield AWAITS
+    exchange, streams = _partitioned(vhost, name), of(vhost, name)
+    vhost.partitioned_changing.add(name)
+    try:
+        yield from _deleting(vhost, exchange, streams)
+    finally:
+        vhost.partitioned_changing.discard(name)
+
+
+def _deleting(
+    vhost: VirtualHost, exchange: ExchangeState | None, streams: Sequence[QueueState]
+) -> Steps:
     if exchange is not None:
-        vhost.delete_exchange(exchange, if_unused=False)
+        yield from vhost.deleting_exchange(exchange, if_unused=False)
     for queue in streams:
-        vhost.delete_queue(queue)
+        yield from vhost.deleting_queue(queue)
+        yield None
 
 
 def _partitioned(vhost: VirtualHost, name: str) -> ExchangeState | None:

@@ -63,6 +63,7 @@ class Bookmarks:
         self._recorder = recorder
         self._engine = engine
         self._open: dict[Bookmark, None] = {}
+        self._by_queue: dict[QueueState, dict[Bookmark, None]] = {}
         # Offsets that are told of when that generation is on disk.
         self._waiting: dict[tuple[QueueState, str], int] = {}
 
@@ -73,6 +74,7 @@ class Bookmarks:
         """Follow a consumer that has just begun."""
         bookmark = Bookmark(queue, reader, consumer)
         self._open[bookmark] = None
+        self._by_queue.setdefault(queue, {})[bookmark] = None
         return bookmark
 
     def save(self, bookmark: Bookmark) -> None:
@@ -92,11 +94,20 @@ class Bookmarks:
             if not queue.deleted and reader in queue.reader_offsets:
                 self._record(queue, reader, generation)
 
+    def save_of(self, queue: QueueState) -> None:
+        """Store where the readers of one stream are; what waits for the disk, `save_all` tells."""
+        for bookmark in self._by_queue.get(queue, ()):
+            self.save(bookmark)
+
     def close(self, bookmark: Bookmark) -> None:
         """Store it and follow it no more: what it has not settled, it will not settle now."""
         if bookmark in self._open:
             self.save(bookmark)
             del self._open[bookmark]
+            others = self._by_queue[bookmark.queue]
+            del others[bookmark]
+            if not others:
+                del self._by_queue[bookmark.queue]
 
     def set(self, queue: QueueState, reader: str, offset: int) -> None:
         """Say which message a reader has read last.

@@ -130,9 +130,9 @@ def test_the_engine_is_told_which_class_a_consumer_of_a_queue_asks(world: World)
     for tag in "ab":
         properties = encode_properties(Properties(headers={"x-tag": tag}))
         assert consumer.filter.matches_message("", "q", properties) == (tag == "a")
-    assert classes.uses("C") == ["consumer 't' of queue 'q' in vhost '/'"]
+    assert list(classes.uses("C")) == ["consumer 't' of queue 'q' in vhost '/'"]
     peer.call(BasicCancel("t"))
-    assert classes.uses("C") == []
+    assert list(classes.uses("C")) == []
 
 
 def test_a_tag_is_used_once_on_a_channel(world: World):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.broker.peer import SECRET, Peer, World
 
@@ -18,12 +20,21 @@ from leporid.amqp.methods import (
     ConnectionTuneOk,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
+    QueueDeclare,
 )
-from leporid.broker.access.access import Credentials, User
-from leporid.broker.access.passwords import from_clear
+from leporid.amqp.tables import Value, decode_table
+from leporid.broker.access.access import User
+from leporid.broker.access.logins import Logins
+from leporid.broker.access.passwords import Argon2Hash, from_clear, hash_password
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.broker import TuneLimits
-from leporid.broker.connection.methods.connection import CAPABILITIES, Phase
+from leporid.broker.connection.methods.connection import (
+    CAPABILITIES,
+    CLIENT_PROPERTIES_MAX,
+    Phase,
+)
+
+SLOW = hash_password("slow", b"s" * 16)
 
 
 @pytest.fixture
@@ -52,8 +63,13 @@ def test_start_announces_what_rabbitmq_announces_and_who_we_are(world: World):
             b"\x16\x03\x01\x02\x00\x01\x00\x01",
             "it speaks TLS, which is not there yet; put a TLS proxy in front",
         ),
-        (b"AMQP\x00\x01\x00\x00", "it speaks AMQP 1-0-0, not 0-9-1"),
-        (b"GET / HT", "it does not speak AMQP: it began with b'GET / HT'"),
+        (b"AMQP\x00\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),
+        (b"AMQP\x03\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),
+        (b"AMQPsecr", "it speaks another version of AMQP than 0-9-1"),
+        (b"GET / HT", "it speaks HTTP, which is on another port"),
+        (b"PROXY TC", "it speaks the PROXY protocol, which is not there"),
+        (b"\r\n\r\n\x00\r\nQ", "it speaks the PROXY protocol, which is not there"),
+        (b"hunter22", "it does not speak AMQP"),
     ],
 )
 def test_who_speaks_something_else_stands_in_the_log(
@@ -151,6 +167,56 @@ def test_before_the_login_channels_and_nonsense_end_in_silence(world: World):
         assert peer.connection.finished
 
 
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What was decoded and has a list in it, as nothing has that the broker sends."""
+    seen: list[bytes] = []
+
+    def counting(data: bytes, at: int = 0) -> object:
+        if b"\x04list" in data:
+            seen.append(data)
+        return decode_table(data, at)
+
+    monkeypatch.setattr("leporid.amqp.fields.decode_table", counting)
+    return seen
+
+
+def test_who_says_more_about_himself_than_we_take_is_dropped(
+    world: World, decoded: list[bytes], caplog: pytest.LogCaptureFixture
+):
+    some: dict[str, Value] = dict.fromkeys(map(str, range(CLIENT_PROPERTIES_MAX - 1)))
+    some["list"] = []
+    for properties, ends in [(some, False), (some | {"list": [None]}, True)]:
+        peer = Peer(world.broker)
+        peer.session.on_greeting()
+        with caplog.at_level("INFO", logger="leporid"):
+            peer.say(ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest"), 0)
+        assert peer.connection.finished == ends
+    assert len(decoded) == 1
+    assert f"more values than the limit of {CLIENT_PROPERTIES_MAX}" in caplog.text
+
+
+def test_before_the_login_only_what_is_due_is_decoded(world: World, decoded: list[bytes]):
+    arguments: dict[str, Value] = {"list": [None] * 7000}
+    peer = Peer(world.broker)
+    peer.session.on_greeting()
+    peer.say(QueueDeclare(arguments=arguments), 0)
+    assert peer.connection.finished
+    waiting = Peer(world.broker)
+    waiting.session.on_greeting()
+    waiting.session.phase = Phase.SECURING
+    waiting.say(ConnectionStartOk(arguments, "PLAIN", b"\0guest\0guest"), 0)
+    assert waiting.connection.finished
+    refused = Peer(world.broker)
+    refused.session.on_greeting()
+    refused.start_ok(password="wrong")
+    for _ in range(3):
+        assert refused.say(ConnectionStartOk(arguments), 0) == []
+    assert decoded == []
+    refused.say(ConnectionCloseOk(), 0)
+    assert refused.connection.finished
+
+
 def tuned(world: World, channel_max: int, frame_max: int) -> list[object]:
     peer = Peer(world.broker)
     peer.session.on_greeting()
@@ -202,49 +268,81 @@ def test_while_opening_other_frames_are_answered(world: World):
     )
 
 
-def test_hashing_happens_elsewhere_and_the_session_may_be_gone_by_then(world: World):
-    waiting = []
-    world.broker.offload = lambda work, done: waiting.append((work, done))
-    world.broker.access.needs_hashing = lambda credentials: True  # type: ignore[method-assign]
-    peer = Peer(world.broker)
-    peer.session.on_greeting()
-    assert peer.start_ok() == []
-    assert peer.session.phase is Phase.SECURING
-    work, done = waiting.pop()
+Hash = tuple[Callable[[], None], Callable[[], None]]
+
+
+@pytest.fixture
+def hashes(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Hash]:
+    """What waits to be hashed, and is hashed by the test."""
+    waiting: list[Hash] = []
+    world.broker.logins = Logins(
+        world.broker.access, lambda work, done: waiting.append((work, done)), world.broker.refusals
+    )
+    world.broker.access.put_user(User("ann", SLOW))
+    monkeypatch.setattr(Argon2Hash, "matches", lambda self, password: password == b"slow")
+    return waiting
+
+
+def hash_next(hashes: list[Hash], at: int = 0) -> None:
+    work, done = hashes.pop(at)
     work()
     done()
-    assert len(peer.sent(ConnectionTune)) == 1
 
-    lost = Peer(world.broker)
-    lost.session.on_greeting()
-    lost.start_ok()
-    lost.session.on_lost()
-    waiting.pop()[1]()
-    assert lost.sent(ConnectionTune) == []
 
-    wrong = Peer(world.broker)
-    wrong.session.on_greeting()
-    wrong.start_ok(password="wrong")
-    waiting.pop()[1]()
+def claiming(world: World, password: str, address: str = "192.0.2.1", name: str = "ann") -> Peer:
+    peer = Peer(world.broker, address=address)
+    peer.session.on_greeting()
+    peer.start_ok(name, password)
+    return peer
+
+
+def test_hashing_happens_elsewhere(world: World, hashes: list[Hash]):
+    right = claiming(world, "slow")
+    assert right.session.phase is Phase.SECURING
+    assert right.sent(ConnectionTune) == []
+    hash_next(hashes)
+    assert len(right.sent(ConnectionTune)) == 1
+
+    wrong = claiming(world, "wrong")
+    assert wrong.sent(ConnectionClose) == []
+    hash_next(hashes)
     assert [close.reply_code for close in wrong.sent(ConnectionClose)] == [403]
 
 
-def test_nothing_is_hashed_for_a_peer_that_is_gone(world: World):
+def test_a_session_that_is_gone_is_not_let_in(world: World, hashes: list[Hash]):
+    lost = claiming(world, "slow")
+    lost.session.on_lost()
+    hash_next(hashes)
+    assert lost.sent(ConnectionTune) == []
+    assert world.broker.sessions == {}
+
+
+def test_nothing_is_hashed_for_a_peer_that_is_gone(world: World, hashes: list[Hash]):
     """Else whoever connects, says a password and goes keeps everybody else from logging in."""
-    waiting = []
-    hashed: list[Credentials] = []
-    world.broker.offload = lambda work, done: waiting.append((work, done))
-    world.broker.access.needs_hashing = lambda credentials: True  # type: ignore[method-assign]
-    world.broker.access.verify = hashed.append  # type: ignore[method-assign,assignment]
-    for is_gone in (True, False):
-        peer = Peer(world.broker)
-        peer.session.on_greeting()
-        peer.start_ok()
-        if is_gone:
-            peer.session.on_lost()
-    for work, _ in waiting:
-        work()
-    assert len(hashed) == 1
+    for at in range(50):
+        claiming(world, f"wrong{at}").session.on_lost()
+    impatient = claiming(world, "wrong")
+    impatient.say(ConnectionTuneOk(1, 8192, 0), 0)  # which it may not say yet
+    right = claiming(world, "slow")
+    hash_next(hashes)  # the first one's had begun
+    hash_next(hashes)
+    assert len(right.sent(ConnectionTune)) == 1
+    assert hashes == []
+
+
+def test_who_has_too_many_waiting_is_refused_like_anybody(world: World, hashes: list[Hash]):
+    peers = [claiming(world, f"wrong{at}") for at in range(300)]
+    closes = [close for peer in peers for close in peer.sent(ConnectionClose)]
+    assert 100 < len(closes) < 300
+    refused = claiming(world, "wrong", "192.0.2.3")
+    hash_next(hashes, -1)
+    assert set(closes) == set(refused.sent(ConnectionClose))
+    assert len(hashes) == 1
+    # Another address, or another name, gets in all the same, and a user without a hash at once.
+    elsewhere = claiming(world, "slow", "192.0.2.2")
+    assert len(claiming(world, "guest", name="guest").sent(ConnectionTune)) == 1
+    hash_next(hashes, -1)
+    assert len(elsewhere.sent(ConnectionTune)) == 1
 
 
 @pytest.mark.parametrize(

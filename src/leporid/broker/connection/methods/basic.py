@@ -32,6 +32,7 @@ from leporid.amqp.methods import (
 )
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.filter.filter_arguments import check_names, class_of, filter_of
+from leporid.broker.memory import CONSUMER_BYTES, size_of
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.queue.queue_types import QUORUM, STREAM, check_consumer_arguments
@@ -85,8 +86,13 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
     check_names(method.arguments)
     wanted = _wanted(channel, method)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
-    subscription = channel.subscribe(queue, tag, exclusive=method.exclusive)
-    subscription.filter_class = class_of(method.arguments)
+    subscription = channel.subscribe(
+        queue,
+        tag,
+        method.arguments,
+        exclusive=method.exclusive,
+        filter_class=class_of(method.arguments),
+    )
     if not method.no_wait:
         session.send(channel.number, BasicConsumeOk(tag))
     timeout_ms, action = (
@@ -129,8 +135,9 @@ def _consume_stream(
     filter_class = class_of(method.arguments)
     offset = _start(session.vhost, queue, stream, method.arguments, reader)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
-    subscription = channel.subscribe(queue, tag, exclusive=False)
-    subscription.filter_class = filter_class
+    subscription = channel.subscribe(
+        queue, tag, method.arguments, exclusive=False, filter_class=filter_class
+    )
     if not method.no_wait:
         session.send(channel.number, BasicConsumeOk(tag))
     consumer = engine.consume_stream(
@@ -162,8 +169,11 @@ def _consume_in_group(channel: ChannelState, name: str, method: BasicConsume) ->
     prefetch = _reading_prefetch(channel, title, method)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     check_dead_letter_exchange(session, name, title, method.arguments)
+    size = size_of(CONSUMER_BYTES, tag, method.arguments)
+    session.broker.memory.check_consumer(session.account, title, size)
     recorded = session.broker.recorded_count
     member = session.vhost.groups.admit(channel, tag, name, prefetch, method.arguments)
+    member.kept_bytes = size
     if session.broker.recorded_count != recorded:
         session.hold()
     if not method.no_wait:

@@ -43,9 +43,11 @@ from leporid.amqp.methods import (
 )
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.connection.methods import basic, confirm_tx, exchange, queue
+from leporid.broker.registry import StepsTo
 
 # Each handler takes the very method it stands beside in HANDLERS.
-Handler = Callable[[ChannelState, Any], Method | None]
+# One that may take long does so in steps.
+Handler = Callable[[ChannelState, Any], Method | StepsTo[Method | None] | None]
 
 
 def open_again(_channel: ChannelState, _method: ChannelOpen) -> None:
@@ -53,7 +55,7 @@ def open_again(_channel: ChannelState, _method: ChannelOpen) -> None:
     raise ChannelFault("second 'channel.open' seen")
 
 
-def close(channel: ChannelState, _method: ChannelClose) -> Method | None:
+def close(channel: ChannelState, _method: ChannelClose) -> StepsTo[Method]:
     """channel.close."""
     return channel.session.close_channel(channel)
 

@@ -10,12 +10,12 @@ acted on, or kept beyond its properties, before its login was accepted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.constants import FRAME_MIN_SIZE
-from leporid.amqp.errors import Fault, NotAllowed, UnexpectedFrame
+from leporid.amqp.errors import ChannelFault, Fault, NotAllowed, UnexpectedFrame
 from leporid.amqp.methods import (
     ConnectionClose,
     ConnectionCloseOk,
@@ -28,12 +28,22 @@ from leporid.amqp.methods import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
     Method,
+    kind_of,
 )
-from leporid.amqp.tables import Value
+from leporid.amqp.tables import Value, check_count
 from leporid.broker.access.access import MECHANISMS, Credentials, parse_response
+from leporid.broker.access.logins import TooManyLogins
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
+    from leporid.broker.registry import Steps
+
+CLIENT_PROPERTIES_MAX: Final = 128
+"""Values in the table of start-ok, with its capabilities. Clients send 15 to 30; anybody can send
+as many as a frame holds, and each takes a third of a microsecond to decode."""
+
+CLIENT_PROPERTIES_AT: Final = 4
+"""Where that table stands: after the numbers of class and method."""
 
 CHANNEL_MAX_MIN: Final = 1
 """RabbitMQ refuses nothing but a channel_max of less than one channel."""
@@ -68,13 +78,40 @@ class Phase(Enum):
     """We sent connection.close-ok, and wait for the client to close the socket."""
 
 
+STRANGERS: Final = (
+    (b"\x16\x03", "it speaks TLS, which is not there yet; put a TLS proxy in front"),
+    (b"AMQP\x00\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),
+    (b"AMQP\x03\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),
+    (b"AMQP", "it speaks another version of AMQP than 0-9-1"),
+    (b"GET ", "it speaks HTTP, which is on another port"),
+    (b"PUT ", "it speaks HTTP, which is on another port"),
+    (b"POST ", "it speaks HTTP, which is on another port"),
+    (b"HEAD ", "it speaks HTTP, which is on another port"),
+    (b"PROXY ", "it speaks the PROXY protocol, which is not there"),
+    (b"\r\n\r\n\x00\r\nQ", "it speaks the PROXY protocol, which is not there"),
+)
+
+
 def stranger(header: bytes) -> str:
-    """Say what a peer speaks that did not begin with our protocol header."""
-    if header.startswith(b"\x16\x03"):
-        return "it speaks TLS, which is not there yet; put a TLS proxy in front"
-    if header.startswith(b"AMQP"):
-        return f"it speaks AMQP {'-'.join(map(str, header[5:]))}, not 0-9-1"
-    return f"it does not speak AMQP: it began with {header!r}"
+    """Say what a peer speaks that did not begin with our protocol header; nothing that it said."""
+    for beginning, said in STRANGERS:
+        if header.startswith(beginning):
+            return said
+    return "it does not speak AMQP"
+
+
+def check_stranger(handlers: Mapping[type[Method], Handler], payload: bytes) -> None:
+    """Refuse what a peer that has not logged in may not say, before it is decoded.
+
+    Raises:
+        ChannelFault: it is not one of the methods that are due.
+        SyntaxFault: it says more about itself than we take.
+    """
+    kind = kind_of(payload)
+    if kind not in handlers:
+        raise ChannelFault("unexpected method before the login")
+    if kind is ConnectionStartOk:
+        check_count(payload, CLIENT_PROPERTIES_AT, CLIENT_PROPERTIES_MAX)
 
 
 def start(session: ConnectionState) -> None:
@@ -97,25 +134,23 @@ def start_ok(session: ConnectionState, method: ConnectionStartOk) -> None:
     session.phase = Phase.SECURING
     session.client_properties = method.client_properties
     credentials = parse_response(method.mechanism, method.response)
-    access = session.broker.access
-    if not access.needs_hashing(credentials):
-        _admit(session, credentials)
-        return
 
-    def verify() -> None:
-        # Hashing is slow on purpose: nobody waits for that of a peer that has given up.
-        if session.phase is Phase.SECURING:
-            access.verify(credentials)
-
-    def verified() -> None:
-        if session.phase is not Phase.SECURING:
-            return  # it was lost, or misbehaved, meanwhile
+    def answered(refusal: TooManyLogins | None) -> None:
+        session.login = None
         try:
+            if refusal is not None:
+                raise refusal
             _admit(session, credentials)
         except Fault as fault:
             session.on_fault(0, fault)
 
-    session.broker.offload(verify, verified)
+    login = session.broker.logins.begin(
+        credentials, session.address, loopback=session.peer_is_loopback, answered=answered
+    )
+    if login is None:
+        _admit(session, credentials)
+    elif session.phase is Phase.SECURING:
+        session.login = login
 
 
 def _admit(session: ConnectionState, credentials: Credentials) -> None:
@@ -171,10 +206,10 @@ def update_secret(_session: ConnectionState, _method: ConnectionUpdateSecret) ->
     return ConnectionUpdateSecretOk()
 
 
-def close(session: ConnectionState, _method: ConnectionClose) -> None:
+def close(session: ConnectionState, _method: ConnectionClose) -> Steps:
     """connection.close, also while ours is under way, and as often as the client says it."""
-    session.release()
     session.phase = Phase.CLOSED
+    yield from session.releasing()
     session.send(0, ConnectionCloseOk())
     session.connection.await_eof()
 
@@ -190,10 +225,12 @@ def unexpected_frame(payload: bytes) -> UnexpectedFrame:
     shown = payload[:16]
     amount = "all" if len(payload) <= len(shown) else "first 16"
     octets = ",".join(str(octet) for octet in shown)
-    return UnexpectedFrame(f"type 1, {amount} octets = <<{octets}>>")
+    return UnexpectedFrame(
+        f"type 1, {amount} octets = <<{octets}>>", logged=f"type 1, {len(payload)} octets"
+    )
 
 
-Handler = Callable[["ConnectionState", Any], Method | None]
+Handler = Callable[["ConnectionState", Any], "Method | Steps | None"]
 
 # What each phase accepts; from CLOSING on, everything else is ignored instead of refused.
 HANDLERS: Final[dict[Phase, dict[type[Method], Handler]]] = {

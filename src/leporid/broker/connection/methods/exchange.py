@@ -31,6 +31,7 @@ from leporid.broker.exchange.types import (
     is_exchange_type,
 )
 from leporid.broker.names import SYSTEM_PREFIX, check_new_name, exchange_in, without_line_breaks
+from leporid.broker.registry import StepsTo
 from leporid.broker.settings.redeclaring import check_alternate_exchange, redeclare_exchange
 from leporid.broker.settings.values import Arguments
 
@@ -82,7 +83,7 @@ def _create(channel: ChannelState, name: str, method: ExchangeDeclare) -> None:
     )
 
 
-def delete(channel: ChannelState, method: ExchangeDelete) -> Method | None:
+def delete(channel: ChannelState, method: ExchangeDelete) -> StepsTo[Method | None]:
     """exchange.delete: a missing exchange is deleted already."""
     session = channel.session
     name = without_line_breaks(method.exchange)
@@ -93,7 +94,7 @@ def delete(channel: ChannelState, method: ExchangeDelete) -> Method | None:
     session.check("configure", "exchange", name)
     exchange = session.vhost.find_exchange(name)
     if exchange is not None:
-        session.vhost.delete_exchange(exchange, if_unused=method.if_unused)
+        yield from session.vhost.deleting_exchange(exchange, if_unused=method.if_unused)
     return None if method.no_wait else ExchangeDeleteOk()
 
 

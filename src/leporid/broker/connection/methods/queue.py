@@ -26,6 +26,7 @@ from leporid.broker.names import (
 )
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.queue.queue_types import queue_type
+from leporid.broker.registry import StepsTo
 from leporid.broker.settings.redeclaring import check_dead_letter_exchange, redeclare_queue
 from leporid.broker.stream import stream_arguments
 
@@ -87,7 +88,7 @@ def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueSta
     return queue
 
 
-def delete(channel: ChannelState, method: QueueDelete) -> Method | None:
+def delete(channel: ChannelState, method: QueueDelete) -> StepsTo[Method | None]:
     """queue.delete: a missing queue is deleted already."""
     session = channel.session
     name = without_line_breaks(channel.queue_name(method.queue))
@@ -100,7 +101,7 @@ def delete(channel: ChannelState, method: QueueDelete) -> Method | None:
             raise PreconditionFailed(f"{queue.title} not empty")
         if method.if_unused and queue.subscriptions:
             raise PreconditionFailed(f"{queue.title} in use")
-        ready = session.vhost.delete_queue(queue)
+        ready = yield from session.vhost.deleting_queue(queue)
     return None if method.no_wait else QueueDeleteOk(ready)
 
 

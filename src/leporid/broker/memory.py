@@ -1,0 +1,130 @@
+"""What connections, their users and all definitions make the broker keep, and how much they may.
+
+Responsible for the accounts, for their shares of the memory watermark, and for what one definition
+or consumer is charged. Must not know who asks for it, nor how much memory the process uses: it is
+told whether that is too much. Invariant: what is charged when something is made is released when it
+goes, so that an account is empty when all is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from leporid.amqp.errors import PreconditionFailed
+from leporid.engine.bounds.accounts import Account
+
+if TYPE_CHECKING:
+    from leporid.amqp.tables import Value
+    from leporid.broker.exchange.types import Binding
+    from leporid.limits.refusals import Refusals
+
+CONNECTION_SHARE: Final = 1 / 4
+"""Of the watermark: what one connection may make the broker keep. Two that do nothing but fill
+memory leave half of it to the others."""
+USER_SHARE: Final = 1 / 2
+"""Of the watermark: the connections of one user together."""
+DEFINITIONS_SHARE: Final = 1 / 2
+"""Of the watermark: all queues, exchanges and bindings. Messages need the rest."""
+
+# What one takes in memory beside its name and arguments, as measured with 100,000 of each.
+QUEUE_BYTES: Final = 3072
+EXCHANGE_BYTES: Final = 3072
+BINDING_BYTES: Final = 1024
+CONSUMER_BYTES: Final = 1536
+
+# Of Python 3.11, rounded up: an object of its own, and a place in a dict or list.
+OBJECT_BYTES: Final = 56
+PLACE_BYTES: Final = 112
+
+
+class Memory:
+    """The accounts of one broker.
+
+    Args:
+        watermark: bytes above which the broker keeps nothing more; None: no limit of any account.
+        refusals: counts what is refused.
+    """
+
+    def __init__(self, watermark: int | None, refusals: Refusals) -> None:
+        self._watermark = watermark
+        self._refusals = refusals
+        self.total = Account("the broker", watermark)
+        self.definitions = Account("definitions", self._share(DEFINITIONS_SHARE), self.total)
+        self._users: dict[str, Account] = {}
+        for kind in ("memory_definitions", "memory_consumers"):
+            refusals.expect(kind)
+
+    def __repr__(self) -> str:
+        return f"<Memory {self.total!r}>"
+
+    def connection(self) -> Account:
+        """Return an account for a connection that has not logged in."""
+        return Account("the connection", self._share(CONNECTION_SHARE), self.total)
+
+    def user(self, name: str) -> Account:
+        """Return the account of a user's connections."""
+        found = self._users.get(name)
+        if found is None:
+            share = self._share(USER_SHARE)
+            found = self._users[name] = Account(f"user '{name}'", share, self.total)
+        return found
+
+    def check_definition(self, title: str, size: int) -> None:
+        """Check that there is room for a definition that a client asks for.
+
+        Args:
+            title: what it is, such as "queue 'q' in vhost '/'".
+            size: what it takes.
+
+        Raises:
+            PreconditionFailed: there is no room for it.
+        """
+        refusing = self.definitions.refusing(size)
+        if refusing is not None:
+            self._refusals.count("memory_definitions")
+            raise PreconditionFailed(f"cannot make {title}: {refusing.text(size)}")
+
+    def check_consumer(self, account: Account, title: str, size: int) -> None:
+        """Check that a connection may have one more consumer.
+
+        Above the watermark, too: consumers make room.
+
+        Raises:
+            PreconditionFailed: the connection, or its user, has too many.
+        """
+        refusing = account.over(size)
+        if refusing is not None:
+            self._refusals.count("memory_consumers")
+            raise PreconditionFailed(f"cannot consume from {title}: {refusing.text(size)}")
+
+    def _share(self, share: float) -> int | None:
+        return None if self._watermark is None else int(self._watermark * share)
+
+
+def size_of(base: int, name: str, arguments: Mapping[str, Value]) -> int:
+    """Return what something with a name and arguments takes, in bytes."""
+    return base + len(name) + (table_bytes(arguments) if arguments else 0)
+
+
+def binding_bytes(binding: Binding) -> int:
+    """Return what a binding takes, in bytes."""
+    return size_of(BINDING_BYTES, binding.key, binding.arguments)
+
+
+def table_bytes(table: Mapping[str, Value]) -> int:
+    """Return what a table takes in memory, in bytes; small values take many times their size."""
+    size = 0
+    pending: list[object] = [table]
+    while pending:
+        value = pending.pop()
+        size += OBJECT_BYTES
+        if isinstance(value, Mapping):
+            size += sum(PLACE_BYTES + OBJECT_BYTES + len(key) for key in value)
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            size += 8 * len(value)
+            pending.extend(value)
+        elif isinstance(value, str | bytes | bytearray):
+            size += len(value)
+    return size

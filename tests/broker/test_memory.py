@@ -1,0 +1,117 @@
+"""What definitions and consumers are charged, and when they are refused."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.peer import World
+
+from leporid.amqp.methods import (
+    BasicConsume,
+    ChannelClose,
+    ChannelOpen,
+    ConnectionClose,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDelete,
+)
+from leporid.amqp.tables import Value
+from leporid.broker.memory import table_bytes
+
+WATERMARK = 4_000_000
+BIG: dict[str, Value] = {f"key {at}": "x" * 1000 for at in range(100)}
+
+
+@pytest.fixture
+def world() -> World:
+    return World(memory_bytes_max=WATERMARK)
+
+
+def flood(world: World) -> str:
+    """Declare exchanges until one is refused; returns why."""
+    peer = world.peer()
+    for at in range(1000):
+        method = ExchangeDeclare(exchange=f"x{at}", type="direct", arguments=BIG)
+        answer = peer.call(method)
+        if answer != ExchangeDeclareOk():
+            assert isinstance(answer, ChannelClose)
+            return answer.reply_text
+    raise AssertionError("nothing was refused")
+
+
+def test_definitions_fill_their_share_and_no_more(world: World) -> None:
+    text = flood(world)
+    assert text.startswith("PRECONDITION_FAILED - cannot make exchange 'x")
+    assert f"may keep {WATERMARK // 2}" in text
+    assert world.broker.memory.definitions.bytes <= WATERMARK // 2
+    assert world.broker.refusals.by_kind["memory_definitions"] == 1
+    other = world.peer()
+    assert "definitions" in other.refused(QueueDeclare(queue="q", arguments=BIG))
+
+
+def test_what_goes_makes_room(world: World) -> None:
+    flood(world)
+    before = world.broker.memory.definitions.bytes
+    peer = world.peer()
+    peer.call(ExchangeDelete(exchange="x0"))
+    assert world.broker.memory.definitions.bytes < before - table_bytes(BIG)
+    peer.call(ExchangeDeclare(exchange="y", type="direct", arguments=BIG))
+    assert world.broker.memory.definitions.bytes == before - 1  # the name is shorter by one
+
+
+def test_all_that_is_declared_is_charged_until_it_goes(world: World) -> None:
+    peer = world.peer()
+    empty = world.broker.memory.definitions.bytes
+    peer.call(QueueDeclare(queue="q", arguments={"x-max-length": 5}))
+    peer.call(ExchangeDeclare(exchange="x", type="fanout"))
+    kept = world.broker.memory.definitions.bytes
+    assert peer.call(QueueBind(queue="q", exchange="x", routing_key="k")) == QueueBindOk()
+    assert world.broker.memory.definitions.bytes > kept > empty
+    peer.call(QueueBind(queue="q", exchange="x", routing_key="k"))  # changes nothing
+    peer.call(QueueDelete(queue="q"))
+    peer.call(ExchangeDelete(exchange="x"))
+    assert world.broker.memory.definitions.bytes == empty
+
+
+def test_above_the_watermark_nothing_is_declared_and_all_may_go(world: World) -> None:
+    peer = world.peer()
+    peer.call(QueueDeclare(queue="q"))
+    world.broker.set_alarm("memory", True)
+    assert "memory_watermark" in peer.refused(QueueDeclare(queue="r"))
+    peer = world.peer()
+    peer.call(BasicConsume(queue="q", consumer_tag="c"))
+    assert peer.say(QueueDelete(queue="q"))
+    world.broker.set_alarm("memory", False)
+    peer.call(QueueDeclare(queue="r"))
+
+
+def test_consumers_are_charged_to_their_connection(world: World) -> None:
+    peer = world.peer()
+    account = peer.session.account
+    user = world.broker.memory.user("guest")
+    peer.call(QueueDeclare(queue="q"))
+    before = account.bytes
+    peer.call(BasicConsume(queue="q", consumer_tag="c"))
+    assert account.bytes > before
+    assert user.bytes == account.bytes
+    text = ""
+    peer.call(ChannelOpen(), 2)
+    for at in range(2000):
+        method = BasicConsume(queue="q", consumer_tag=f"d{at}", arguments=BIG)
+        answer = peer.call(method, 2)
+        if isinstance(answer, ChannelClose):
+            text = answer.reply_text
+            break
+    assert "the connection keeps" in text
+    assert f"may keep {WATERMARK // 4}" in text
+    assert account.bytes < before + 10_000  # the channel's consumers went with it
+    peer.call(ConnectionClose(200, "bye"), 0)
+    assert (account.bytes, user.bytes) == (0, 0)
+
+
+def test_small_values_take_many_times_their_size() -> None:
+    assert table_bytes({"k": [None] * 1000}) > 50_000
+    assert table_bytes({"k": {"l": b"x" * 5000}}) > 5000

@@ -59,12 +59,15 @@ def published(
     channel: int = 1,
     persistent: bool = False,
     expiration: str | None = None,
+    frame_max: int = 131072,
 ) -> bytes:
-    """The three frames of one basic.publish."""
+    """The frames of one basic.publish."""
     properties = Properties(delivery_mode=2 if persistent else None, expiration=expiration)
     head = struct.pack(">HHQ", CLASS_BASIC, 0, len(body)) + encode_properties(properties)
     method = method_frame(channel, BasicPublish(exchange=exchange, routing_key=key))
-    rest = frame(FRAME_BODY, channel, body) if body else b""
+    step = frame_max - 8
+    parts = [body[at : at + step] for at in range(0, len(body), step)]
+    rest = b"".join(frame(FRAME_BODY, channel, part) for part in parts)
     return method + frame(FRAME_HEADER, channel, head) + rest
 
 
@@ -77,14 +80,17 @@ class Client:
         self._received = bytearray()
 
     @classmethod
-    async def connect(cls, port: int, *, receive_bytes: int = 0) -> Self:
+    async def connect(cls, port: int, *, receive_bytes: int = 0, source: str = "") -> Self:
         """Connect, and say nothing.
 
         Args:
+            source: the address to come from; all of 127.0.0.0/8 are of this machine.
             receive_bytes: how much the kernel keeps for this client until it reads; 0: a lot.
         """
         sock = socket.socket()
         sock.setblocking(False)
+        if source:
+            sock.bind((source, 0))
         if receive_bytes:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         try:
@@ -179,6 +185,11 @@ class Client:
         """The server closes, and says nothing more before it but heartbeats."""
         while await self._fill(1):
             await self.heartbeat()
+
+    async def drain(self) -> None:
+        """Read until the server closes, whatever comes."""
+        while await self._fill(1):
+            self._received.clear()
 
     # ------------------------------------------------------------- conversations
 

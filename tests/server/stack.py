@@ -17,7 +17,7 @@ from leporid.broker.broker import Broker
 from leporid.engine.engine import Engine
 from leporid.server.addresses import bind
 from leporid.server.link import Link
-from leporid.server.listener import Listener, on_thread
+from leporid.server.listener import Listener, hashing_threads, on_thread
 from leporid.server.turns import Turns
 
 SECRET = b"secret of this test process"
@@ -33,6 +33,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.now_s
 
+    def monotonic_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
     def time(self) -> float:
         return 1e9 + self.now_s
 
@@ -43,8 +46,15 @@ class Clock:
 class Stack:
     """Engine, turns, broker and listener, as a node joins them."""
 
-    def __init__(self, *, handshake_ms: int = 10_000, connections_max: int = 100) -> None:
+    def __init__(
+        self,
+        *,
+        handshake_ms: int = 10_000,
+        connections_max: int = 100,
+        handshakes_max: int = 100,
+    ) -> None:
         self.engine = Engine(1)
+        self.hashers = hashing_threads()
         self.turns = Turns(self.engine)
         self.turns.after = self._after
         self.broker = Broker(
@@ -52,7 +62,7 @@ class Stack:
             Access([guest(SECRET)], SECRET),
             record=lambda _: None,
             random_bytes=os.urandom,
-            offload=on_thread(self.turns),
+            offload=on_thread(self.turns, self.hashers),
             identity=IDENTITY,
         )
         self.turns.timed += [self.broker.unused, self.broker.cancels]
@@ -65,6 +75,7 @@ class Stack:
             self.turns,
             handshake_ms=handshake_ms,
             connections_max=connections_max,
+            handshakes_max=handshakes_max,
         )
         self.listener.start()
         self.clients: list[Client] = []
@@ -90,9 +101,9 @@ class Stack:
         async with asyncio.timeout(PATIENCE_S):
             await future
 
-    async def connect(self, *, receive_bytes: int = 0) -> Client:
+    async def connect(self, *, receive_bytes: int = 0, source: str = "") -> Client:
         """A client that has said nothing yet."""
-        client = await Client.connect(self.port, receive_bytes=receive_bytes)
+        client = await Client.connect(self.port, receive_bytes=receive_bytes, source=source)
         self.clients.append(client)
         return client
 
@@ -124,5 +135,6 @@ class Stack:
         for client in self.clients:
             client.close()
         self.listener.stop()
+        self.hashers.shutdown()
         for link in list(self.turns.links.values()):
             link.close()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import mmap
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(module, "memory_used", lambda: machine.memory_used)
     monkeypatch.setattr(module, "disk_free", lambda _: machine.disk_free)
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(module, "LOOK_AGAIN_S", 0.001)
+    monkeypatch.setattr(module, "give_back_freed_memory", lambda: None)
     return machine
 
 
@@ -96,6 +99,69 @@ async def test_a_write_that_found_no_room_is_an_alarm_whatever_is_free(
     assert machine.told.empty()
 
 
+async def test_while_an_alarm_is_on_its_end_is_looked_for_more_often(
+    machine: Machine, alarms: Alarms, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 10 * PATIENCE_S)
+    machine.memory_used = 501
+    machine.disk_free = 99
+    assert [await machine.next_told() for _ in range(2)] == [("memory", True), ("disk", True)]
+    machine.memory_used = 500
+    assert await machine.next_told() == ("memory", False)
+    machine.disk_free = 100
+    assert await machine.next_told() == ("disk", False)
+
+
+async def test_who_is_at_work_looks_at_memory_but_not_at_each_turn(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 10 * PATIENCE_S)
+    alarms = Alarms(tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell)
+    alarms.at_work(1000)
+    machine.memory_used = 501
+    alarms.at_work(1049)
+    assert machine.told.empty()
+    alarms.at_work(1050)
+    assert machine.told.get_nowait() == ("memory", True)
+    alarms.stop()
+
+
+async def test_memory_that_was_freed_is_given_back_and_does_not_count(
+    machine: Machine, alarms: Alarms, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "LOOK_AGAIN_S", 10 * PATIENCE_S)
+    threads = []
+
+    def give_back() -> None:
+        threads.append(threading.current_thread())
+        machine.memory_used = 500
+
+    monkeypatch.setattr(module, "give_back_freed_memory", give_back)
+    machine.memory_used = 501
+    assert await machine.next_told() == ("memory", True)
+    assert await machine.next_told() == ("memory", False)
+    assert threads[0] is not threading.main_thread()
+
+
+async def test_giving_back_takes_a_small_part_of_the_time(
+    machine: Machine, alarms: Alarms, monkeypatch: pytest.MonkeyPatch
+):
+    """What took long is not done again soon, however often somebody looks."""
+    given = []
+
+    def give_back() -> float:
+        given.append(machine.memory_used)
+        return 1.0
+
+    monkeypatch.setattr(module, "_give_back", give_back)
+    for _ in range(10):
+        machine.memory_used = 501
+        assert await machine.next_told() == ("memory", True)
+        machine.memory_used = 500
+        assert await machine.next_told() == ("memory", False)
+    assert given == [501]
+
+
 async def test_after_the_stop_nobody_looks(machine: Machine, alarms: Alarms, tmp_path: Path):
     alarms.stop()
     machine.memory_used = 501
@@ -137,7 +203,7 @@ async def test_a_publisher_is_told_and_not_read_while_consumers_go_on(stack: Sta
     await publisher.publish("q", b"third")
     await unaware.publish("q", b"fourth")
     # What consumers ask for is answered; nothing of the publishers came in between.
-    await consumer.declare("q2")
+    await consumer.declare("q", auto_delete=True)
     assert stack.engine.queues.published == 2
     assert not stack.link_of(publisher).connection.reading
     assert not stack.link_of(unaware).connection.reading

@@ -1,6 +1,7 @@
 """The configuration: defaults, the file, the command line, and what is refused."""
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from leporid.broker.access.passwords import hash_password
 from leporid.server.config import (
     Config,
     ConfigError,
+    Http,
     Interceptors,
     Limits,
     UserSettings,
@@ -257,27 +259,30 @@ def test_what_the_command_line_says_is_checked_too():
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
+PAGE_SECTIONS = (Config, FilterServer, Http, Interceptors, Limits, UserSettings)
+
+
 def rows() -> dict[str, str]:
     """What the page's tables say of a setting: its default, as it is written there."""
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, flags=re.M))
 
 
-@pytest.mark.parametrize("section", [Config, FilterServer, Interceptors, Limits, UserSettings])
+@pytest.mark.parametrize("section", PAGE_SECTIONS)
 def test_every_setting_stands_on_the_page(section: type):
-    elsewhere = {"users", "filter_server", "interceptors", "limits", "permissions"}
+    elsewhere = {"users", "filter_server", "http", "interceptors", "limits", "permissions"}
     names = {field.name for field in dataclasses.fields(section)} - elsewhere
     assert names - rows().keys() == set()
 
 
 def test_no_setting_of_the_page_is_invented():
-    sections = (Config, FilterServer, Interceptors, Limits, UserSettings)
-    known = {field.name for section in sections for field in dataclasses.fields(section)}
+    known = {field.name for section in PAGE_SECTIONS for field in dataclasses.fields(section)}
     assert rows().keys() - known == set()
 
 
 SECTIONS = {
     "users",
     "filter_server",
+    "http",
     "interceptors",
     "limits",
     "redeclare_by_vhost",
@@ -294,11 +299,12 @@ def test_defaults_of_the_page_are_the_defaults(key: str, file: Path):
 
 @pytest.mark.parametrize(
     "field",
-    [*dataclasses.fields(Limits), *dataclasses.fields(FilterServer)],
+    [*dataclasses.fields(Limits), *dataclasses.fields(FilterServer), *dataclasses.fields(Http)],
     ids=lambda field: field.name,
 )
-def test_default_limits_of_the_page_are_the_defaults(field: dataclasses.Field[int]):
-    assert int(rows()[field.name].strip("`")) == field.default
+def test_default_limits_of_the_page_are_the_defaults(field: dataclasses.Field[object]):
+    said = json.loads(rows()[field.name].strip("`"))
+    assert (tuple(said) if isinstance(said, list) else said) == field.default
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(Interceptors), ids=lambda field: field.name)
@@ -349,3 +355,17 @@ def test_a_virtual_host_may_refuse_unknown_arguments(file: Path):
         "refuse",
         "warn",
     )
+
+
+def test_hosts_are_names(file: Path):
+    assert load(None).http.hosts == ()
+    config = loaded(file, 'http.hosts = ["mq.example.org", "Broker_1"]')
+    assert config.http.hosts == ("mq.example.org", "broker_1")
+
+
+@pytest.mark.parametrize(
+    "host", ["", "*", "*.example.org", "mq.example.org:15672", "http://mq", "[::1]", "mq.", "a b"]
+)
+def test_what_is_no_name_of_a_host_is_refused(file: Path, host: str):
+    with pytest.raises(ConfigError, match="without a port"):
+        loaded(file, f"http.hosts = [{host!r}]")

@@ -32,6 +32,7 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "remembered": {"/": 0},
     "retrying": {"/": 0},
     "filter_classes": {},
+    "refusals": {},
     "unknown_arguments": {},
     "filters": {
         place: {"asked": 0, "evaluated": 0, "matched": 0, "type_errors": 0}
@@ -40,8 +41,13 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
 }
 
 
+def nothing(stack: Stack) -> dict[str, object]:
+    """What is counted at first: each limit shows that it has refused nobody."""
+    return NOTHING | {"refusals": dict.fromkeys(stack.broker.refusals.by_kind, 0)}
+
+
 async def test_nothing_yet(stack: Stack):
-    assert asdict(Counts(stack.broker, stack.engine, ()).now()) == NOTHING
+    assert asdict(Counts(stack.broker, stack.engine, ()).now()) == nothing(stack)
 
 
 async def test_a_broker_at_work(stack: Stack):
@@ -50,7 +56,7 @@ async def test_a_broker_at_work(stack: Stack):
     await client.call(ChannelOpen(), ChannelOpenOk, channel=2)
     await client.declare("taken", auto_delete=False)
     await client.declare("kept", auto_delete=False)
-    assert asdict(counts.now()) == NOTHING | {"connections": 2, "channels": 3, "queues": 2}
+    assert asdict(counts.now()) == nothing(stack) | {"connections": 2, "channels": 3, "queues": 2}
 
     await client.call(ConfirmSelect(), ConfirmSelectOk)
     for queue in ("taken", "taken", "taken", "kept", "nowhere"):
@@ -88,6 +94,7 @@ async def test_a_broker_at_work(stack: Stack):
         "unknown_arguments": {},
         "filters": NOTHING["filters"],
         "stream_batches_skipped": 0,
+        "refusals": nothing(stack)["refusals"],
     }
 
     other.close()
@@ -142,6 +149,11 @@ async def test_dead_letters(stack: Stack):
     assert now.dead_lettered_total == {("maxlen", "rabbit_classic_queue"): 2}
     assert now.dead_letters_dropped_total == {("maxlen", "no_exchange"): 2}
     assert now.messages_ready == 1
+
+
+async def test_refusals(stack: Stack):
+    stack.broker.refusals.count("http_uploads")
+    assert Counts(stack.broker, stack.engine, ()).now().refusals["http_uploads"] == 1
 
 
 async def test_filters_of_bindings(stack: Stack):

@@ -40,6 +40,11 @@ def test_limits_have_names_of_their_own():
     assert load(None).filter_server.limits == ProcessLimits()
 
 
+def test_guest_registers_classes_only_if_that_is_said():
+    assert not load(None).filter_server.allow_guest
+    assert load(None, {"filter_server": {"allow_guest": True}}).filter_server.allow_guest
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -1,4 +1,4 @@
-"""HTTP: the two pages, and peers that mean no good."""
+"""HTTP: the two pages, and how the server begins and ends."""
 
 import asyncio
 import signal
@@ -9,13 +9,15 @@ from contextlib import suppress
 import httpx
 import pytest
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from starlette.responses import Response
 from tests.server.test_metrics import Counted
 
+from leporid.management.admission import LOOK
+from leporid.management.paths import CostedRoute
 from leporid.server import http as module
 from leporid.server.addresses import bind
-from leporid.server.http import HttpServer, application
+from leporid.server.http import HttpServer, Scrapes, application
+from leporid.server.metrics import Metrics
 
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -73,6 +75,41 @@ async def test_metrics(client: httpx.AsyncClient):
     assert "server" not in answer.headers
 
 
+async def test_who_asks_for_metrics_in_one_round_gets_one_page():
+    made: list[Counted] = []
+
+    def counted() -> Counted:
+        made.append(Counted(connections=len(made)))
+        return made[-1]
+
+    app = application(counted, list)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        answers = await asyncio.gather(*(client.get("/metrics") for _ in range(20)))
+        assert len(made) < 20
+        assert all("rabbitmq_connections 0.0" in each.text for each in answers[:1])
+        before = len(made)
+        assert f"rabbitmq_connections {before}.0" in (await client.get("/metrics")).text
+
+
+async def test_a_page_that_cannot_be_made_is_made_the_next_time():
+    broken = [True]
+
+    def counted() -> Counted:
+        if broken:
+            broken.pop()
+            raise ZeroDivisionError
+        return Counted()
+
+    scrapes = Scrapes(Metrics(counted))
+    caught: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, facts: caught.append(facts))
+    with pytest.raises(ZeroDivisionError):
+        await scrapes.next()
+    assert b"rabbitmq_connections 1.0" in await scrapes.next()
+    assert len(caught) == 1
+
+
 async def test_other_pages_and_methods(client: httpx.AsyncClient):
     answer = await client.get("/api/overview")
     assert answer.status_code == 404
@@ -84,7 +121,7 @@ async def test_a_page_that_is_not_there_names_those_that_are():
     async def answer(_: Request) -> Response:
         return Response()
 
-    routes = [Route("/api/x/{one}", answer, methods=[verb]) for verb in ("GET", "PUT")]
+    routes = [CostedRoute("/api/x/{one}", answer, verb, LOOK) for verb in ("GET", "PUT")]
     app = application(Counted, list, routes)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
@@ -102,104 +139,6 @@ async def test_endless_headers_are_cut_off(connect: Connect):
     reader, writer = await connect()
     writer.write(b"GET /health HTTP/1.1\r\nx: " + b"x" * (module.HEADER_BYTES_MAX + 1000))
     assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
-
-
-async def test_a_flood_of_connections_takes_a_bounded_number(
-    connect: Connect, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(module, "CONNECTIONS_MAX", 3)
-    for _ in range(3):
-        await connect()
-    with pytest.raises(httpx.TransportError):
-        await client.get("/health")
-
-
-async def test_who_sends_drop_by_drop_is_dropped(
-    connect: Connect, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
-    silent, _ = await connect()
-    dripping, writer = await connect()
-    writer.write(b"GET /health HTTP/1.1\r\n")
-    # A request answered buys time, but only once.
-    answered, writer = await connect()
-    writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\nG")
-    assert (await answered.readline()).startswith(b"HTTP/1.1 200 ")
-    for reader in (silent, dripping, answered):
-        async with asyncio.timeout(5):
-            with suppress(ConnectionResetError):
-                await reader.read()
-    assert (await client.get("/health")).status_code == 200
-
-
-async def slow_server(
-    monkeypatch: pytest.MonkeyPatch, handler: Callable[[Request], Awaitable[Response]]
-) -> HttpServer:
-    """A server with one more route, that looks at its peers all the time."""
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(module, "DOWNLOAD_SECONDS", 0.2)
-    monkeypatch.setattr(module, "UPLOAD_BYTES_MIN", 10)
-    routes = [Route("/slow", handler, methods=["GET", "POST"])]
-    server = HttpServer(application(Counted, list, routes), bind(["127.0.0.1"], 0))
-    await server.start()
-    return server
-
-
-async def test_an_answer_that_takes_us_long_is_waited_for(monkeypatch: pytest.MonkeyPatch):
-    async def think(_: Request) -> Response:
-        await asyncio.sleep(0.5)  # several looks
-        return Response(b"done")
-
-    server = await slow_server(monkeypatch, think)
-    async with httpx.AsyncClient(trust_env=False) as client:
-        host, port = server.address
-        assert (await client.get(f"http://{host}:{port}/slow")).text == "done"
-    await server.stop()
-
-
-async def test_a_body_may_take_long_as_long_as_it_comes(monkeypatch: pytest.MonkeyPatch):
-    async def count(request: Request) -> Response:
-        return Response(b"%d" % len(await request.body()))
-
-    server = await slow_server(monkeypatch, count)
-    reader, writer = await asyncio.open_connection(*server.address)
-    writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 300\r\n\r\n")
-    for _ in range(30):
-        writer.write(b"x" * 10)
-        await asyncio.sleep(0.01)
-    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-    # The next one does not come.
-    writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 300\r\n\r\nx")
-    async with asyncio.timeout(5):
-        with suppress(ConnectionResetError):
-            await reader.read()
-    writer.transport.abort()
-    await server.stop()
-
-
-async def test_who_does_not_read_an_answer_is_dropped_at_last(monkeypatch: pytest.MonkeyPatch):
-    ended = asyncio.Event()
-    pieces = 50
-
-    async def large(_: Request) -> Response:
-        async def body() -> AsyncIterator[bytes]:
-            for _ in range(pieces):
-                yield b"x" * 1_000_000
-            ended.set()
-
-        return StreamingResponse(body())
-
-    server = await slow_server(monkeypatch, large)
-    reader, writer = await asyncio.open_connection(*server.address, limit=1000)
-    writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
-    async with asyncio.timeout(10):
-        await ended.wait()
-    got = b""
-    with suppress(ConnectionResetError):
-        got = await reader.read()
-    assert len(got) < pieces * 1_000_000
-    writer.transport.abort()
-    await server.stop()
 
 
 async def test_signals_are_left_alone(server: HttpServer):
@@ -240,12 +179,12 @@ async def test_stop_waits_for_a_request_in_flight_but_not_for_ever(
         return Response(b"done")
 
     monkeypatch.setattr(module, "STOP_SECONDS", 10 if answered else 0.01)
-    routes = [Route("/wait", wait)]
+    routes = [CostedRoute("/wait", wait, "GET", LOOK)]
     sockets = bind(["127.0.0.1"], 0)
     server = HttpServer(application(Counted, list, routes), sockets)
     await server.start()
     reader, writer = await asyncio.open_connection(*server.address)
-    writer.write(b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n")
+    writer.write(b"GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n")
     await begun.wait()
     stopping = asyncio.create_task(server.stop())
     while sockets[0].fileno() >= 0:

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from tests.server.client import GARBAGE, HEARTBEAT, Client, published
-from tests.server.stack import Stack
+from tests.server.stack import Clock, Stack
 
 from leporid.amqp.constants import FRAME_BODY, PROTOCOL_HEADER
 from leporid.amqp.frames import method_frame
@@ -28,7 +29,9 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.broker.connection.session import ConnectionState
+from leporid.server import hangups
 from leporid.server import link as module
+from leporid.server.link import Link
 
 BODY_BYTES = 32 * 1024
 # More than the kernel keeps for both ends of a socket together, and the broker on top of it.
@@ -147,6 +150,42 @@ async def test_a_consumer_is_read_although_its_output_never_ends(stack: Stack):
     assert queue.engine.ready_count > 0
 
 
+# ------------------------------------------------------------- large messages
+
+
+async def large_get(stack: Stack, client: Client, size: int) -> Link:
+    """Have a client be sent a message of that size; returns the server's end of it."""
+    queue = stack.broker.vhosts["/"].queue(await client.declare("q", auto_delete=False))
+    stack.engine.publish([queue.engine], "", "q", b"\0\0", bytes(size))
+    await client.say(BasicGet(queue="q", no_ack=True))
+    return stack.link_of(client)
+
+
+async def test_a_large_message_is_sent_piece_by_piece(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+):
+    client, other = await stack.client(), await stack.client()
+    sent = []
+    send = module.Link._send
+
+    def count(link: Link) -> None:
+        before = stack.engine.connections.sent_bytes
+        send(link)
+        sent.append(stack.engine.connections.sent_bytes - before)
+
+    monkeypatch.setattr(module.Link, "_send", count)
+    size = 20_000_000
+    await large_get(stack, client, size)
+    await client.hear(BasicGetOk)
+    await client.frame()
+    received = 0
+    while received < size:
+        received += len((await client.frame())[2])
+        if received < 200_000:
+            assert await is_alive(other)
+    assert max(sent) <= module.SEND_BYTES + 128 * 1024
+
+
 # ------------------------------------------------------------- peers that vanish
 
 
@@ -161,7 +200,7 @@ async def test_a_peer_that_vanishes_leaves_nothing(stack: Stack, end: Callable[[
     end(vanishing)
     await stack.until(lambda: len(stack.turns.links) == 1)
     assert len(stack.broker.sessions) == 1
-    assert [queue.name for queue in stack.broker.statistics().vhosts[0].queues] == ["shared"]
+    assert [queue.name for queue in stack.broker.vhosts["/"].queues()] == ["shared"]
     await other.consume("shared")
     deliver, received = await other.delivered()
     assert (deliver.redelivered, received) == (True, b"message")
@@ -197,7 +236,86 @@ async def test_a_peer_that_says_it_will_not_speak_again_is_gone(stack: Stack):
     await stack.until(lambda: not stack.turns.links)
 
 
-async def test_a_peer_that_vanishes_unread_is_missed_when_it_is_written_to(stack: Stack):
+async def blocked(stack: Stack, *, heartbeat_s: int = 0) -> tuple[Client, Link]:
+    """A publisher that is not read, and the server's end of it."""
+    client = await stack.client(heartbeat_s=heartbeat_s)
+    await client.publish("nowhere")
+    link = stack.link_of(client)
+    await stack.until(lambda: link.connection.published)
+    stack.set_alarm("memory", True)
+    await stack.until(lambda: not link.connection.reading)
+    return client, link
+
+
+@pytest.mark.parametrize("end", [Client.close, Client.reset])
+@pytest.mark.parametrize("unread", [0, 1])
+async def test_a_blocked_publisher_that_vanishes_is_missed_although_nothing_is_read(
+    stack: Stack, end: Callable[[Client], None], unread: int
+):
+    client, link = await blocked(stack)
+    await client.write(published("nowhere", bytes(1000)) * unread)
+    end(client)
+    await stack.until(lambda: link not in stack.turns.links.values())
+    assert len(stack.broker.sessions) == 0
+    # Of what it sent meanwhile nobody was promised anything.
+    assert stack.engine.queues.unroutable == 1
+
+
+@pytest.mark.parametrize("heartbeat_s", [0, 60])
+async def test_one_whose_last_words_do_not_fit_is_missed_when_it_is_spoken_to(
+    stack: Stack, clock: Clock, heartbeat_s: int
+):
+    """Its end stands behind bytes that its system cannot send, as nobody reads."""
+    client, link = await blocked(stack, heartbeat_s=heartbeat_s)
+    client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+    with suppress(BlockingIOError):
+        while client.sock.send(published("nowhere", body(0)) * 10):
+            pass
+    client.close()
+    stack.listener.look()
+    assert link in stack.turns.links.values()
+    clock.move(6.0)
+    await stack.until(lambda: link not in stack.turns.links.values())
+
+
+async def test_what_one_sent_before_its_end_is_read_when_it_has_taken_its_output(
+    stack: Stack, clock: Clock
+):
+    client = await stack.client(receive_bytes=16384)
+    link = await large_get(stack, client, 2 * OUTPUT_STOP_BYTES)
+    link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+    await client.say(QueueDeclare(queue="later"))
+    await stack.until(lambda: not link.connection.reading)
+    client.sock.shutdown(socket.SHUT_WR)
+    reading = asyncio.create_task(client.drain())
+    vhost = stack.broker.vhosts["/"]
+
+    def declared() -> bool:
+        clock.move(0.01)
+        return any(queue.name == "later" for queue in vhost.queues())
+
+    await stack.until(declared)
+    await reading
+
+
+async def test_one_that_takes_nothing_after_its_last_words_is_gone(stack: Stack, clock: Clock):
+    client = await stack.client(receive_bytes=16384)
+    link = await large_get(stack, client, 16 * OUTPUT_STOP_BYTES)
+    await stack.until(lambda: not link.connection.reading)
+    client.sock.shutdown(socket.SHUT_WR)
+
+    def gone() -> bool:
+        clock.move(0.1)
+        return link not in stack.turns.links.values()
+
+    await stack.until(gone)
+
+
+async def test_where_the_system_does_not_tell_one_is_missed_when_it_is_written_to(
+    monkeypatch: pytest.MonkeyPatch, make_stack: Callable[..., Stack]
+):
+    monkeypatch.setattr(hangups, "AVAILABLE", False)
+    stack = make_stack()
     vanishing, other = await stack.client(), await stack.client()
     await other.declare("q", auto_delete=False)
     await vanishing.consume("q")

@@ -3,7 +3,9 @@
 import asyncio
 import errno
 import logging
+import os
 import socket
+import sys
 import threading
 from collections.abc import Callable
 
@@ -13,17 +15,33 @@ from tests.server.stack import Clock, Stack
 
 from leporid.amqp.constants import PROTOCOL_HEADER
 from leporid.amqp.errors import ConnectionForced
+from leporid.amqp.frames import frame, method_frame
 from leporid.amqp.methods import (
+    BasicGet,
     ChannelOpen,
     ChannelOpenOk,
     ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
     ConnectionUnblocked,
 )
 from leporid.server import link, listener, turns
 from leporid.server.addresses import bind
-from leporid.server.listener import CLOSE_MS_MAX, Listener, on_thread
+from leporid.server.link import Link
+from leporid.server.listener import (
+    CLOSE_MS_MAX,
+    HANDSHAKE_BYTES_MAX,
+    HANDSHAKE_MS_MIN,
+    KEEPALIVE,
+    Listener,
+    hashing_threads,
+    on_thread,
+)
 
 CLOSE_S = CLOSE_MS_MAX / 1000
 
@@ -163,6 +181,105 @@ async def test_a_publisher_that_was_blocked_is_heard_out_first(stack: Stack, clo
     await client.declare("q2")
 
 
+# ------------------------------------------------------------- peers that are not read
+
+
+async def test_tcp_asks_a_silent_peer_whether_it_is_there(stack: Stack):
+    sock = stack.link_of(await stack.client()).sock
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    times = [sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in KEEPALIVE]
+    assert times == [30, 10, 3]
+
+
+async def test_a_peer_that_takes_nothing_is_dead_after_three_heartbeats(
+    stack: Stack, clock: Clock, caplog: pytest.LogCaptureFixture
+):
+    deaf = await stack.client(heartbeat_s=10, receive_bytes=16384)
+    connection = stack.link_of(deaf).connection
+    queue = stack.broker.vhosts["/"].queue(await deaf.declare("q"))
+    stack.engine.publish([queue.engine], "", "q", b"\0\0", bytes(20_000_000))
+    await deaf.say(BasicGet(queue="q", no_ack=True))
+    await stack.until(lambda: not connection.reading)
+
+    def ended() -> bool:
+        clock.move(0.5)
+        return connection.is_lost
+
+    await stack.until(ended)
+    assert "missed heartbeats: it took nothing of its output for " in caplog.text
+    assert 30_000 < stack.engine.clock.now_ms - connection.output.last_sent_ms < 32_000
+
+
+async def publisher(stack: Stack, *, heartbeat_s: int) -> tuple[Client, Link]:
+    """A client that has published, and is therefore blocked by alarms; the server's end of it."""
+    client = await stack.client(heartbeat_s=heartbeat_s)
+    link = stack.link_of(client)
+    await client.publish("nowhere")
+    await stack.until(lambda: link.connection.published)
+    return client, link
+
+
+async def test_the_system_ends_one_that_acknowledges_nothing_while_it_is_not_read(
+    stack: Stack, clock: Clock
+):
+    _, link = await publisher(stack, heartbeat_s=10)
+
+    def limit_ms() -> int:
+        stack.listener.look()
+        return link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+
+    assert limit_ms() == 0
+    stack.set_alarm("memory", True)
+    assert limit_ms() == 30_000
+    # Who is read says itself that it lives, and may take its time.
+    stack.set_alarm("memory", False)
+    assert limit_ms() == 0
+
+
+async def test_a_blocked_publisher_is_spoken_to(
+    make_stack: Callable[..., Stack], clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(listener, "TICK_S", 3600.0)  # who looks is this test alone
+    stack = make_stack()
+    found = [await publisher(stack, heartbeat_s=heartbeat_s) for heartbeat_s in (60, 0, 0)]
+    connections = [link.connection for _, link in found]
+    # The third is in the middle of a message.
+    await found[2][0].write(published("q", bytes(200_000), frame_max=4096)[:100_000])
+    await stack.until(lambda: connections[2].content_count == 1)
+    stack.set_alarm("memory", True)
+    sent = [0, 0, 0]
+    for _ in range(40):
+        clock.move(0.2)
+        before = [connection.output.last_sent_ms for connection in connections]
+        stack.listener.look()
+        stack.turns.turn()
+        for number, connection in enumerate(connections):
+            sent[number] += connection.output.last_sent_ms != before[number]
+    assert sent == [20, 2, 20]
+    for _ in range(20):
+        await found[0][0].heartbeat()
+
+
+async def test_many_blocked_publishers_take_turns(
+    make_stack: Callable[..., Stack], clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(listener, "TICK_S", 3600.0)  # who looks is this test alone
+    monkeypatch.setattr(listener, "PROBES_A_TICK", 2)
+    stack = make_stack()
+    for _ in range(8):
+        await publisher(stack, heartbeat_s=60)
+    stack.set_alarm("memory", True)
+    clock.move(0.4)
+    stack.listener.look()
+    stack.turns.turn()
+    before = stack.engine.connections.sent_bytes
+    for _ in range(33):
+        clock.move(0.1)
+        stack.listener.look()
+        stack.turns.turn()
+    assert stack.engine.connections.sent_bytes - before == 2 * 8 * len(HEARTBEAT)
+
+
 # ------------------------------------------------------------- peers that do not leave
 
 
@@ -241,6 +358,167 @@ async def test_too_many_are_refused_until_one_leaves(
     second.close()
     await stack.until(lambda: len(stack.turns.links) == 1)
     assert (await (await stack.client()).declare("q2")) == "q2"
+
+
+ELSEWHERE = "127.0.0.2"
+
+
+async def accepted(stack: Stack, source: str = "") -> Client:
+    """A peer that says nothing; another may come after it."""
+    before = set(stack.turns.links)
+    client = await stack.connect(source=source)
+    await stack.until(lambda: bool(set(stack.turns.links) - before))
+    return client
+
+
+async def test_without_a_login_the_oldest_goes_of_the_address_with_most(
+    make_stack: Callable[..., Stack], caplog: pytest.LogCaptureFixture
+):
+    stack = make_stack(handshakes_max=5)
+    known = await stack.client()
+    first, second, *rest = [await accepted(stack) for _ in range(5)]
+    one, two = await accepted(stack, ELSEWHERE), await accepted(stack, ELSEWHERE)
+    await first.ends()
+    await second.ends()
+    # Those of the other address were not asked to go, nor who is logged in.
+    for client in (one, two, *rest):
+        await client.log_in()
+    await known.declare("q")
+    assert stack.broker.refusals.by_kind["handshakes"] == 2
+    said = [each for each in caplog.messages if "that have not logged in are closed" in each]
+    assert len(said) == 1
+    assert "(at most 5 may be without a login)" in said[0]
+    assert len(stack.turns.handshakes) == 0
+
+
+async def test_one_address_makes_room_for_itself_when_its_oldest_had_time(
+    make_stack: Callable[..., Stack], clock: Clock
+):
+    stack = make_stack(handshakes_max=3)
+    first = await accepted(stack)
+    clock.move(HANDSHAKE_MS_MIN / 1000 - 0.001)
+    rest = [await accepted(stack) for _ in range(2)]
+    await (await stack.connect()).ends()
+    clock.move(0.001)
+    newcomer = await stack.client()
+    await first.ends()
+    for client in rest:
+        await client.log_in()
+    await newcomer.declare("q")
+    assert stack.broker.refusals.by_kind["handshakes"] == 2
+
+
+async def test_for_the_last_place_nobody_is_closed_in_the_middle_of_a_handshake(
+    make_stack: Callable[..., Stack],
+):
+    """Else those who come at once would close one another, and none got in."""
+    stack = make_stack(connections_max=2)
+    await stack.client()
+    handshaking = await accepted(stack)
+    await (await stack.connect(source=ELSEWHERE)).ends()
+    await handshaking.log_in()
+    assert stack.broker.refusals.by_kind["connections"] == 1
+
+
+async def test_silent_peers_use_up_no_connections(make_stack: Callable[..., Stack]):
+    stack = make_stack(connections_max=4)
+    silent = [await accepted(stack) for _ in range(4)]
+    client = await (await stack.connect(source=ELSEWHERE)).log_in()
+    await client.declare("q")
+    await silent[0].ends()
+
+
+async def test_who_was_refused_counts_until_the_socket_is_closed(
+    make_stack: Callable[..., Stack],
+):
+    stack = make_stack(handshakes_max=1)
+    refused = await stack.connect()
+    await refused.greet()
+    await refused.say(
+        ConnectionStartOk(
+            client_properties={"capabilities": {"authentication_failure_close": True}},
+            response=b"\0guest\0wrong",
+        ),
+        channel=0,
+    )
+    assert (await refused.hear(ConnectionClose)).reply_code == 403
+    assert len(stack.turns.handshakes) == 1
+    refused.close()
+    await stack.until(lambda: not stack.turns.handshakes)
+
+
+async def test_before_the_login_a_peer_may_send_so_much(
+    stack: Stack, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    greeted = await stack.connect()
+    await greeted.greet()
+    await greeted.write(HEARTBEAT * (HANDSHAKE_BYTES_MAX // len(HEARTBEAT)))
+    await greeted.ends()
+    assert f"more than {HANDSHAKE_BYTES_MAX} bytes were received before the login" in caplog.text
+    # Afterwards, and together with the login, as much as anybody likes.
+    client = await stack.connect()
+    await client.greet()
+    login = method_frame(0, ConnectionStartOk(response=b"\0guest\0guest"))
+    opening = [ConnectionTuneOk(2047, 131072, 0), ConnectionOpen("/")]
+    await client.write(
+        login + b"".join(method_frame(0, each) for each in opening) + HEARTBEAT * 20_000
+    )
+    await client.hear(ConnectionTune)
+    await client.hear(ConnectionOpenOk)
+    await client.call(ChannelOpen(), ChannelOpenOk)
+
+
+SECRET = b"hunter2-hunter2-"
+START_OK = ConnectionStartOk(mechanism="PLAIN", response=b"\0guest\0" + SECRET).encode()
+# Whatever a client may send that was told to send a password.
+SLIPS: dict[str, tuple[bytes, ...]] = {
+    "instead of the protocol's header": (SECRET,),
+    "behind AMQP": (b"AMQP" + SECRET,),
+    "a frame of no type": (PROTOCOL_HEADER, frame(99, 0, SECRET)),
+    "no frame": (PROTOCOL_HEADER, SECRET),
+    "a frame without an end": (PROTOCOL_HEADER, frame(1, 0, SECRET)[:-1] + SECRET),
+    "a heartbeat": (PROTOCOL_HEADER, frame(8, 1, SECRET)),
+    "content": (PROTOCOL_HEADER, frame(3, 1, SECRET)),
+    "a short method": (PROTOCOL_HEADER, frame(1, 0, SECRET[:3])),
+    "no method": (PROTOCOL_HEADER, frame(1, 0, SECRET)),
+    "a method on a channel": (PROTOCOL_HEADER, frame(1, 1, SECRET)),
+    "another method": (PROTOCOL_HEADER, frame(1, 0, b"\0\x32\0\x0a" + SECRET)),
+    "a login with more behind it": (PROTOCOL_HEADER, frame(1, 0, START_OK + SECRET)),
+    "a login cut short": (PROTOCOL_HEADER, frame(1, 0, START_OK[:-8])),
+    "a table of it": (PROTOCOL_HEADER, frame(1, 0, START_OK[:4] + b"\0\0\0\x10" + SECRET)),
+    "as the mechanism": (
+        PROTOCOL_HEADER,
+        method_frame(0, ConnectionStartOk(mechanism=SECRET.decode(), response=SECRET)),
+    ),
+    "a response of another shape": (
+        PROTOCOL_HEADER,
+        method_frame(0, ConnectionStartOk(response=SECRET)),
+    ),
+    "a table as response": (
+        PROTOCOL_HEADER,
+        method_frame(0, ConnectionStartOk(mechanism="AMQPLAIN", response=SECRET)),
+    ),
+    "a wrong password": (PROTOCOL_HEADER, frame(1, 0, START_OK)),
+}
+
+
+@pytest.mark.parametrize("name", SLIPS)
+async def test_the_log_has_nothing_of_what_was_sent_before_the_login(
+    stack: Stack, caplog: pytest.LogCaptureFixture, name: str
+):
+    caplog.set_level("DEBUG")
+    client = await stack.connect()
+    await client.write(b"".join(SLIPS[name]))
+    # The server's last words; some of them quote what the peer knows itself.
+    while await asyncio.get_running_loop().sock_recv(client.sock, 65536):
+        pass
+    assert caplog.messages
+    for part in (SECRET[:3], SECRET[3:7], SECRET[-4:-1]):
+        assert part.decode() not in caplog.text
+        for separator in (",", ", ", "-", " "):
+            assert separator.join(map(str, part)) not in caplog.text
+        assert part.hex() not in caplog.text
 
 
 async def closed(stack: Stack) -> Client:
@@ -323,7 +601,16 @@ async def test_work_is_done_on_a_thread_and_finished_on_the_loop(stack: Stack):
         threads.append(threading.current_thread())
         finished.set()
 
-    on_thread(stack.turns)(work, done)
+    on_thread(stack.turns, stack.hashers)(work, done)
     await asyncio.wait_for(finished.wait(), PATIENCE_S)
     assert threads[0] is not threading.main_thread()
     assert threads[1] is threading.main_thread()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there threads have a priority each")
+def test_messages_go_before_the_hashing_of_passwords():
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    with hashing_threads() as pool:
+        assert pool.submit(niceness).result() == min(niceness() + 5, 19)

@@ -14,6 +14,11 @@ from tests.server.client import GARBAGE, HEARTBEAT, PATIENCE_S, Client, publishe
 
 from leporid.amqp.methods import (
     BasicAck,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicQos,
+    BasicQosOk,
     ChannelClose,
     ConfirmSelect,
     ConfirmSelectOk,
@@ -26,6 +31,7 @@ from leporid.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from leporid.amqp.tables import Value
 from leporid.server.node import links_max, stream_files_max
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import default_command
@@ -171,6 +177,55 @@ async def test_pages(broker: BrokerProcess, http: httpx.AsyncClient):
     client.close()
 
 
+@slow
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 403),  # guest's password is known to everybody
+        ({"host": "evil.example"}, 421),
+        ({"origin": "http://evil.example"}, 403),
+        ({"x-forwarded-for": "203.0.113.5"}, 401),
+    ],
+    ids=lambda each: str(each),
+)
+async def test_nobody_has_code_run_by_a_broker_as_it_is(
+    broker: BrokerProcess, http: httpx.AsyncClient, headers: dict[str, str], status: int
+):
+    url = page(broker, "api/filter-classes/mine")
+    source = b"class Filter:\n    def match(self, message):\n        return True\n"
+    answer = await http.put(url, content=source, headers=headers, auth=("guest", "guest"))
+    assert answer.status_code == status, answer.text
+    listed = await http.get(page(broker, "api/filter-classes"), auth=("guest", "guest"))
+    assert listed.json() == []
+
+
+@slow
+async def test_the_data_directory_is_its_owners_alone(tmp_path: Path):
+    """Whatever the process is started with, and whatever it was before."""
+    data = tmp_path / "data"
+    generous = ["sh", "-c", 'umask 0; exec "$@"', "sh", *default_command()]
+    for umask in ("0", "777"):
+        with BrokerProcess(
+            data, command=[each.replace("0;", f"{umask};") for each in generous]
+        ) as broker:
+            client = await (await Client.connect(broker.amqp_port)).log_in()
+            stream: dict[str, Value] = {"x-queue-type": "stream"}
+            declare = QueueDeclare(queue="s", durable=True, arguments=stream)
+            await client.call(declare, QueueDeclareOk)
+            await client.call(ConfirmSelect(), ConfirmSelectOk)
+            await client.write(published("s", b"secret", persistent=True))
+            await client.hear(BasicAck)
+            found = [data, *data.rglob("*")]
+            assert {"definitions.db", "lock", "log", "streams"} <= {each.name for each in found}
+            wide = [each for each in found if each.stat().st_mode & 0o077]
+            assert wide == []
+            client.close()
+            assert broker.stop() == 0, broker.log_tail()
+        for each in found:
+            if each.exists():
+                each.chmod(0o777)
+
+
 # ------------------------------------------------------------- stop
 
 
@@ -261,20 +316,18 @@ async def test_peers_leave_descriptors_for_the_log(tmp_path: Path):
 
 @slow
 @pytest.mark.parametrize("configured", [LITTLE_MEMORY], indirect=True, ids=["little memory"])
-async def test_above_the_watermark_publishers_wait_and_consumers_do_not(
+async def test_above_the_watermark_publishers_wait_and_nothing_is_declared(
     configured: BrokerProcess, http: httpx.AsyncClient
 ):
     port = configured.amqp_port
     aware = ("connection.blocked",)
-    consumer = await (await Client.connect(port)).log_in(capabilities=aware)
-    await consumer.declare("q", auto_delete=True)
-    await consumer.consume("q")
     publisher = await (await Client.connect(port)).log_in(capabilities=aware)
     await publisher.publish("q", b"first")
     assert (await publisher.hear(ConnectionBlocked)).reason == "low on memory"
-    assert (await consumer.delivered())[1] == b"first"
     await publisher.publish("q", b"second")
-    await consumer.declare("q2")
+    other = await (await Client.connect(port)).log_in()
+    refused = await other.call(QueueDeclare(queue="q"), ChannelClose)
+    assert (refused.reply_code, "memory_watermark" in refused.reply_text) == (406, True)
     answer = await http.get(page(configured, "health"))
     assert (answer.status_code, answer.json()["reasons"]) == (503, ["memory alarm"])
     assert (
@@ -282,10 +335,83 @@ async def test_above_the_watermark_publishers_wait_and_consumers_do_not(
         in (await http.get(page(configured, "metrics"))).text
     )
     publisher.close()
-    consumer.close()
+    other.close()
 
 
 # ------------------------------------------------------------- peers
+
+
+# ------------------------------------------------------------- memory
+
+
+def anonymous_bytes(broker: BrokerProcess) -> int:
+    """Memory of a broker that is no mapping of a file."""
+    status = Path(f"/proc/{broker.pid}/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+
+
+async def until_health(broker: BrokerProcess, http: httpx.AsyncClient, code: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while (await http.get(page(broker, "health"))).status_code != code:
+            pass
+
+
+LARGE = 64 * 2**20
+
+
+@slow
+async def test_readers_of_a_large_message_that_never_read_it_cost_nothing(broker: BrokerProcess):
+    publisher = await (await Client.connect(broker.amqp_port)).log_in()
+    declare = QueueDeclare(queue="s", durable=True, arguments={"x-queue-type": "stream"})
+    await publisher.call(declare, QueueDeclareOk)
+    await publisher.call(ConfirmSelect(), ConfirmSelectOk)
+    before = anonymous_bytes(broker)
+    await publisher.write(published("s", bytes(LARGE), persistent=True))
+    await publisher.hear(BasicAck)
+    readers = []
+    for _ in range(11):
+        reader = await Client.connect(broker.amqp_port, receive_bytes=16384)
+        readers.append(await reader.log_in())
+        await reader.call(BasicQos(prefetch_count=10), BasicQosOk)
+        first: dict[str, Value] = {"x-stream-offset": "first"}
+        await reader.call(BasicConsume(queue="s", arguments=first), BasicConsumeOk)
+        # The rest of it never.
+        await reader.hear(BasicDeliver)
+        assert anonymous_bytes(broker) - before < LARGE
+    # One that reads gets it all the same.
+    await readers[0].frame()
+    received = 0
+    while received < LARGE:
+        received += len((await readers[0].frame())[2])
+    assert received == LARGE
+    for reader in readers:
+        reader.close()
+    publisher.close()
+
+
+@slow
+@pytest.mark.parametrize("configured", ['memory_watermark = "150 MiB"\n'], indirect=True, ids=[""])
+@pytest.mark.parametrize("heartbeat_s", [0, 60])
+async def test_the_alarm_ends_with_the_peer_that_caused_it(
+    configured: BrokerProcess, http: httpx.AsyncClient, heartbeat_s: int
+):
+    """It fills a queue of its own, and leaves so much unread behind that its end cannot come."""
+    hostile = await Client.connect(configured.amqp_port)
+    await hostile.log_in(heartbeat_s=heartbeat_s)
+    await hostile.declare("own")
+
+    async def flood() -> None:
+        while True:
+            await hostile.write(published("own", bytes(100_000)))
+
+    flooding = asyncio.create_task(flood())
+    await until_health(configured, http, 503)
+    flooding.cancel()
+    with suppress(asyncio.CancelledError):
+        await flooding
+    hostile.close()
+    await until_health(configured, http, 200)
+    assert anonymous_bytes(configured) < 100 * 2**20
 
 
 @slow

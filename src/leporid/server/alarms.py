@@ -1,7 +1,9 @@
 """Memory and disk: when the broker runs low, publishers are not read until it does not.
 
-Responsible for looking, once a second, and for telling the broker. It does not know who is
-blocked by it. Invariant: an alarm that is on was true at the last look.
+Responsible for looking, once a second, more often while an alarm is on, and whenever somebody has
+made much at once; for having freed memory given back while there is little of it; and for telling
+the broker. It does not know who is blocked by it. Invariant: an alarm that is on was true at the
+last look.
 """
 
 from __future__ import annotations
@@ -9,13 +11,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
+
+from leporid.server.allocator import give_back_freed_memory
 
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
+# While an alarm is on: publishers wait for its end.
+LOOK_AGAIN_S: Final = 0.2
+# While there is work, which may fill gigabytes in a second; a look takes a tenth of a millisecond.
+LOOK_AT_WORK_MS: Final = 50
+# Giving freed memory back takes 20 ms for some hundred MB, and who allocates meanwhile may have to
+# wait for it: at most one part in so many of the time.
+GIVE_BACK_SHARE: Final = 20
 
 
 class Alarms:
@@ -44,6 +57,11 @@ class Alarms:
         self._disk_full = False
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._thread = ThreadPoolExecutor(1, "give back")
+        self._giving_back = False
+        self._give_back_at = 0.0
+        self._looked_ms = 0
+        self._stopped = False
         self._look()
 
     def disk_full(self, full: bool) -> None:
@@ -53,13 +71,38 @@ class Alarms:
 
     def stop(self) -> None:
         """Look no more."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        self._thread.shutdown(wait=False)
 
     def _look(self) -> None:
-        self._timer = self._loop.call_later(LOOK_EVERY_S, self._look)
-        self._set("memory", memory_used() > self._memory_bytes_max)
+        self.look()
+        wait_s = LOOK_AGAIN_S if self._on else LOOK_EVERY_S
+        self._timer = self._loop.call_later(wait_s, self._look)
+
+    def at_work(self, now_ms: int) -> None:
+        """Something was done: look, unless that was done a moment ago."""
+        if now_ms - self._looked_ms >= LOOK_AT_WORK_MS:
+            self._looked_ms = now_ms
+            self.look()
+
+    def look(self) -> None:
+        """Compare memory and disk with their limits; a tenth of a millisecond."""
+        low = memory_used() > self._memory_bytes_max
+        self._set("memory", low)
         self._set("disk", self._disk_full or disk_free(self._directory) < self._disk_free_min)
+        if self._stopped:
+            return
+        if low and not self._giving_back and self._loop.time() >= self._give_back_at:
+            self._giving_back = True
+            self._loop.run_in_executor(self._thread, _give_back).add_done_callback(self._given_back)
+
+    def _given_back(self, done: asyncio.Future[float]) -> None:
+        self._giving_back = False
+        self._give_back_at = self._loop.time() + GIVE_BACK_SHARE * done.result()
+        if not self._stopped and "memory" in self._on:
+            self._set("memory", memory_used() > self._memory_bytes_max)
 
     def _set(self, reason: str, on: bool) -> None:
         if on == (reason in self._on):
@@ -71,6 +114,13 @@ class Alarms:
             self._on.discard(reason)
             logger.warning("alarm over: %s", reason)
         self._tell(reason, on)
+
+
+def _give_back() -> float:
+    """Give freed memory back; returns the seconds that took."""
+    began = time.perf_counter()
+    give_back_freed_memory()
+    return time.perf_counter() - began
 
 
 def memory_used() -> int:

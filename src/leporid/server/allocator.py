@@ -1,6 +1,7 @@
 """How much freed memory the C library keeps for the next who asks.
 
-Responsible for two of its settings, where it has them. It must not know what the memory is for.
+Responsible for two of its settings, and for having it keep none, where it can do that. It must not
+know what the memory is for.
 
 A table's batch takes a few megabytes for a millisecond, again and again. By default the C library
 gives that back to the kernel each time, and the kernel clears every page once more: more than half
@@ -30,3 +31,14 @@ def keep_freed_memory() -> bool:
         return False
     settings = {M_MMAP_THRESHOLD: KEPT_BLOCK_BYTES, M_TRIM_THRESHOLD: KEPT_FREE_BYTES}
     return all(mallopt(name, value) == 1 for name, value in settings.items())
+
+
+def give_back_freed_memory() -> None:
+    """Give all freed memory back to the kernel, that between used blocks as well.
+
+    It takes milliseconds for each hundred MB, and as much for hundreds of thousands of small
+    blocks; other threads run meanwhile, until they need memory themselves.
+    """
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

@@ -11,6 +11,7 @@ at it again.
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ from leporid.server.settings import (
 __all__ = [
     "Config",
     "ConfigError",
+    "Http",
     "Interceptors",
     "Limits",
     "UserSettings",
@@ -69,6 +71,9 @@ FRAME_MAX_MOST = 128 * 2**10
 # RabbitMQ's ceiling for max_message_size.
 MESSAGE_BYTES_MOST = 512 * 2**20
 SIZE_MOST = 2**60
+
+# As in RFC 1123, 2.1, but that underscores are common in names of containers.
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 
 DEFAULT_VHOST = "/"
 REDECLARE = choice("strict", "warn", "adopt")
@@ -143,6 +148,12 @@ def _pattern(path: str, value: Any) -> Pattern:
         raise refusal(path, value, str(error)) from None
 
 
+def _host(path: str, value: Any) -> str:
+    if not isinstance(value, str) or not HOST_NAME.fullmatch(value):
+        raise refusal(path, value, 'must be a name such as "mq.example.org", without a port')
+    return value.lower()
+
+
 @dataclass(frozen=True, slots=True)
 class Rights:
     """`[users.NAME.permissions.VHOST]`: patterns; the empty one grants nothing."""
@@ -174,6 +185,9 @@ class Limits:
     # Above what file descriptors usually allow, so that the operating system's limit decides
     # (node.links_max).
     connections_max: int = setting(whole(1, 10_000_000), 1_000_000)
+    # Publishes and settles of one transaction: others wait while it is committed, for about a
+    # millisecond per thousand.
+    transaction_entries_max: int = setting(whole(1, 10_000_000), 10_000)
     # From accept to connection.open.
     handshake_seconds: int = setting(whole(1, 3600), 10)
 
@@ -195,6 +209,14 @@ class Interceptors:
     def used(self) -> bool:
         """Whether anything is set at all."""
         return (self.timestamp, self.message_id) != ("off", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """`[http]`: what concerns requests over HTTP."""
+
+    # What the broker is called in requests, beside its addresses and localhost.
+    hosts: tuple[str, ...] = setting(many(_host), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +249,7 @@ class Config:
     users: Mapping[str, UserSettings] | None = setting(named(section(UserSettings)), None)
     limits: Limits = setting(section(Limits), Limits())
     interceptors: Interceptors = setting(section(Interceptors), Interceptors())
+    http: Http = setting(section(Http), Http())
     # What becomes of a declaration that differs from what is there; and the same by virtual host.
     redeclare: str = setting(REDECLARE, "strict")
     redeclare_by_vhost: Mapping[str, str] | None = setting(named(REDECLARE), None)

@@ -1,6 +1,7 @@
 """The counts that `/metrics` shows, taken from the broker and the engine when asked.
 
-Responsible for the sums only.
+Responsible for the sums only: of virtual hosts, of which there are as many as the configuration
+names. Invariant: what it takes does not grow with queues, bindings, consumers or connections.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Count:
     filter_classes: Mapping[str, FilterClassStatus]
     filters: Mapping[str, FilterCount]
     stream_batches_skipped: int
+    refusals: Mapping[str, int]
     unknown_arguments: Mapping[tuple[str, str], int]
     """By virtual host, and by where they are given."""
 
@@ -79,9 +81,8 @@ class Counts:
         self._filter_classes = filter_classes
 
     def now(self) -> Count:
-        """Count what there is."""
+        """Take the totals; nothing is gone through of which there may be many."""
         found = self._broker.statistics()
-        queues = [queue for vhost in found.vhosts for queue in vhost.queues]
         engine = self._engine
         skipped, evaluated, matched, type_errors = engine.streams.filtering
         dead_letters = self._broker.dead_letter_counts
@@ -89,11 +90,11 @@ class Counts:
         return Count(
             connections=found.connection_count,
             channels=found.channel_count,
-            queues=len(queues),
-            consumers=sum(queue.consumer_count for queue in queues),
-            messages_ready=sum(queue.ready_count for queue in queues),
-            messages_unacked=sum(queue.unacked_count for queue in queues),
-            messages_held=sum(queue.held_count for queue in queues),
+            queues=sum(vhost.queue_count for vhost in found.vhosts),
+            consumers=sum(vhost.consumer_count for vhost in found.vhosts),
+            messages_ready=sum(vhost.ready_count for vhost in found.vhosts),
+            messages_unacked=sum(vhost.unacked_count for vhost in found.vhosts),
+            messages_held=sum(vhost.held_count for vhost in found.vhosts),
             messages_received_total=engine.queues.published + engine.queues.unroutable,
             messages_confirmed_total=engine.queues.confirmed,
             messages_delivered_total=engine.queues.delivered + engine.queues.got,
@@ -102,7 +103,7 @@ class Counts:
             deliveries_timed_out_total=engine.queues.timed_out,
             dead_lettered_total=dict(dead_letters.deaths),
             dead_letters_dropped_total=dict(dead_letters.dropped),
-            delays={vhost.name: vhost.delays_total for vhost in found.vhosts},
+            delays={vhost.name: vhost.delays for vhost in found.vhosts},
             backlog={vhost.name: vhost.backlog for vhost in found.vhosts},
             given_up={
                 (vhost.name, reason): count
@@ -130,6 +131,7 @@ class Counts:
                 "streams": FilterCount(evaluated, evaluated, matched, type_errors),
             },
             stream_batches_skipped=skipped,
+            refusals=dict(self._broker.refusals.by_kind),
             unknown_arguments={
                 (vhost.name, place): count
                 for vhost in found.vhosts

@@ -16,6 +16,7 @@ from leporid.filterserver.host import ProcessLimits
 from leporid.server.settings import (
     Check,
     ConfigError,
+    flag,
     many,
     name,
     read,
@@ -57,13 +58,15 @@ class _Settings:
 
 @dataclass(frozen=True, slots=True)
 class FilterServer:
-    """`[filter_server]`: what the process of each filter class may use."""
+    """`[filter_server]`: what the process of each filter class may use, and who registers them."""
 
     memory_max: int = setting(size(MEMORY_LEAST, MEMORY_MOST), 512 * 2**20)
     # For the verdicts of one batch, which has a few hundred messages.
     batch_seconds: int = setting(whole(1, 3600), 5)
     # Until the class is there, with all that it imports.
     load_seconds: int = setting(whole(1, 3600), 10)
+    # Whether guest may register classes: everybody knows its password.
+    allow_guest: bool = setting(flag, False)
 
     @property
     def limits(self) -> ProcessLimits:

@@ -1,13 +1,12 @@
 """The HTTP side, by Starlette under uvicorn in the broker's own event loop.
 
 Responsible for the HTTP server's life, for what /health and /metrics say, and for mounting the
-routes it is given. Must not know the broker: it is given callables. Handlers are coroutines,
-always: Starlette would run plain functions in a thread, and the broker's state belongs to the
-loop's thread.
+routes it is given. Must not know the broker, which is behind callables, nor connections
+(`http_connections`). Handlers are coroutines, always: Starlette would run plain functions in a
+thread, and the broker's state belongs to the loop's thread.
 
-Invariant: whatever HTTP peers do, they hold at most CONNECTIONS_MAX sockets. A peer that owes us
-the rest of its request has PATIENCE_SECONDS for the next UPLOAD_BYTES_MIN of it, and one that does
-not read our answer has DOWNLOAD_SECONDS for the next piece; AMQP has the rest.
+Invariant: /health and /metrics are always answered, and a round of the loop makes one page of
+metrics at most, however many ask for it.
 """
 
 from __future__ import annotations
@@ -15,33 +14,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import socket
 from collections.abc import Callable, Iterator, Sequence
 
-import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.routing import Route
 
+from leporid.limits.refusals import Refusals
+from leporid.management.paths import CostedRoute, ProbeRoute
+from leporid.server.http_connections import Acceptor, Connections, PatientProtocol
 from leporid.server.metrics import CONTENT_TYPE, Metrics, Statistics
 
-logger = logging.getLogger(__name__)
-
-# Prometheus, a load balancer and a few people: tens. A hundred thousand would be the AMQP clients'
-# file descriptors.
-CONNECTIONS_MAX = 256
-# uvicorn itself closes what is idle for five seconds. What is left after that sends its request
-# drop by drop; or it waits for an answer that we are making, which is our own time.
-PATIENCE_SECONDS = 30
-# Of a request's body in that time; who sends less would hold what the body is kept in.
-UPLOAD_BYTES_MIN = 64 * 1024
-# Records are read as fast as the reader works on them, which may stop for a while; it resumes where
-# it was if that was too long.
-DOWNLOAD_SECONDS = 300
 # Request line and headers together.
 HEADER_BYTES_MAX = 16 * 1024
 # What a request in flight gets when the broker stops.
@@ -58,7 +44,7 @@ NOT_FOUND = (
 def application(
     statistics: Callable[[], Statistics],
     troubles: Callable[[], Sequence[str]],
-    routes: Sequence[BaseRoute] = (),
+    routes: Sequence[CostedRoute] = (),
 ) -> Starlette:
     """Make the ASGI application.
 
@@ -68,7 +54,7 @@ def application(
             empty when all is well.
         routes: what else is answered.
     """
-    metrics = Metrics(statistics)
+    scrapes = Scrapes(Metrics(statistics))
 
     async def health(_: Request) -> Response:
         reasons = list(troubles())
@@ -77,15 +63,44 @@ def application(
         return JSONResponse({"status": "ok"})
 
     async def scrape(_: Request) -> Response:
-        return Response(metrics.render(), headers={"content-type": CONTENT_TYPE})
+        return Response(await scrapes.next(), headers={"content-type": CONTENT_TYPE})
 
     async def missing(_request: Request, _error: Exception) -> Response:
         return PlainTextResponse(not_found, status_code=404)
 
-    pages = [Route("/health", health), Route("/metrics", scrape), *routes]
-    paths = dict.fromkeys(page.path for page in pages if isinstance(page, Route))
+    pages: list[Route] = [ProbeRoute("/health", health), ProbeRoute("/metrics", scrape), *routes]
+    paths = dict.fromkeys(page.path for page in pages)
     not_found = NOT_FOUND.format("\n".join(paths))
     return Starlette(routes=pages, exception_handlers={404: missing})
+
+
+class Scrapes:
+    """Pages of metrics: whoever asks in one round of the loop gets the same one.
+
+    Args:
+        metrics: makes them.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._next: asyncio.Future[bytes] | None = None
+
+    async def next(self) -> bytes:
+        """Return a page that is made after this was called."""
+        if self._next is None:
+            loop = asyncio.get_running_loop()
+            self._next = loop.create_future()
+            loop.call_soon(self._make)
+        return await asyncio.shield(self._next)
+
+    def _make(self) -> None:
+        asked, self._next = self._next, None
+        assert asked is not None
+        try:
+            asked.set_result(self._metrics.render())
+        except Exception as error:
+            asked.set_exception(error)
+            raise
 
 
 class HttpServer:
@@ -94,25 +109,29 @@ class HttpServer:
     Args:
         app: what `application` made.
         sockets: bound sockets, as `addresses.bind` makes them; closed by `stop`.
+        refusals: where refusals are counted.
     """
 
-    def __init__(self, app: Starlette, sockets: Sequence[socket.socket]) -> None:
+    def __init__(
+        self, app: Starlette, sockets: Sequence[socket.socket], refusals: Refusals | None = None
+    ) -> None:
         self._sockets = list(sockets)
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http=_PatientProtocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
-                # Logging is set up by the command line; requests are not logged.
+                # Logging is set up by the command line; requests are not logged, nor is what is no
+                # HTTP and answered with 400: anybody could fill a disk with lines.
                 log_config=None,
-                log_level=logging.WARNING,
+                log_level=logging.ERROR,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
                 h11_max_incomplete_event_size=HEADER_BYTES_MAX,
-            )
+            ),
+            Connections(refusals or Refusals()),
         )
         self._running: asyncio.Task[None] | None = None
 
@@ -154,8 +173,10 @@ class _Server(uvicorn.Server):
     second for connections that are gone already.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
         super().__init__(config)
+        self._connections = connections
+        self._acceptor: Acceptor | None = None
         self.listening = asyncio.Event()
         self._leaving = asyncio.Event()
 
@@ -169,8 +190,16 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await self.lifespan.startup()
+        self._acceptor = Acceptor(sockets or (), self._protocol)
+        self._acceptor.start()
+        self.started = True
         self.listening.set()
+
+    def _protocol(self) -> PatientProtocol:
+        made = PatientProtocol(self.config, self.server_state, self.lifespan.state)
+        made.opened = self._connections
+        return made
 
     async def main_loop(self) -> None:
         # Each tick renews the Date header.
@@ -179,10 +208,10 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._leaving.wait(), TICK_SECONDS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
-            server.close()
+        if self._acceptor is not None:
+            self._acceptor.stop()
         connections = [
-            one for one in self.server_state.connections if isinstance(one, _PatientProtocol)
+            one for one in self.server_state.connections if isinstance(one, PatientProtocol)
         ]
         for connection in connections:
             connection.shutdown()
@@ -192,61 +221,3 @@ class _Server(uvicorn.Server):
                     await connection.lost.wait()
         for task in self.server_state.tasks:
             task.cancel()
-
-
-class _PatientProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with a bound on connections, and on how long one may do nothing."""
-
-    _watch: asyncio.TimerHandle | None = None
-    _answered = 0
-    _received_bytes = 0
-    _taken = 0
-    _idle_looks = 0
-    _seen = (0, 0, 0)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.lost = asyncio.Event()
-        super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
-            transport.abort()
-            return
-        self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        self.lost.set()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self.conn.their_state is h11.SEND_BODY:
-            self._received_bytes += len(data)
-        super().data_received(data)
-
-    def resume_writing(self) -> None:
-        # The peer has taken what made us wait.
-        self._taken += 1
-        super().resume_writing()
-
-    def on_response_complete(self) -> None:
-        self._answered += 1
-        super().on_response_complete()
-
-    def _look(self) -> None:
-        """See whether anything went on since the last time, and whose turn it is."""
-        seen = self._answered, self._received_bytes // UPLOAD_BYTES_MIN, self._taken
-        self._idle_looks = self._idle_looks + 1 if seen == self._seen else 0
-        self._seen = seen
-        if self._idle_looks * PATIENCE_SECONDS > self._patience_seconds():
-            self.transport.abort()
-            return
-        self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
-
-    def _patience_seconds(self) -> float:
-        """How long nothing may go on, as things are now."""
-        requested = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
-        answered = getattr(self.cycle, "response_complete", True)
-        if not requested or answered:
-            return 0
-        # We are making the answer, unless the peer does not take what is made.
-        return DOWNLOAD_SECONDS if self.flow.write_paused else math.inf

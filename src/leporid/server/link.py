@@ -1,9 +1,10 @@
 """A link: one peer's socket, joined to one connection of the data plane.
 
-Responsible for reading at most one turn's bytes at a time, for sending, and for closing so that a
-peer still gets our last words. It does not know AMQP. It drives the socket itself instead of
-through a transport, because a transport reads as often as it likes within one event
-(docs/decisions/0003). Invariant: the socket is read only while the connection wants to read.
+Responsible for reading and sending at most one turn's bytes at a time, for what the end of an
+unread peer means, and for closing so that a peer still gets our last words. It does not know AMQP.
+It drives the socket itself instead of through a transport, because a transport reads as often as
+it likes within one event (docs/decisions/0003). Invariant: the socket is read only while the
+connection wants to read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
     from leporid.engine.connection.connection import Connection
+    from leporid.server.hangups import Hangups
     from leporid.server.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -24,6 +26,15 @@ logger = logging.getLogger(__name__)
 # at once would reset the connection when unread input is left, and our last words with it.
 LINGER_S: Final = 3.0
 DISCARD_BYTES: Final = 65536
+# A peer that sends nothing more may still take what it asked for; one that takes nothing for so
+# long, with output that waits for it, is gone.
+HALF_OPEN_MS: Final = 1000
+# Of large messages so much is sent at a time. Readers of them take turns: a quarter of a
+# millisecond each.
+SEND_BYTES: Final = 256 * 1024
+
+# Not on every system.
+USER_TIMEOUT: Final[int | None] = getattr(socket, "TCP_USER_TIMEOUT", None)
 
 
 class Link:
@@ -35,17 +46,22 @@ class Link:
     Attributes:
         accepted_ms: the engine's time when it was made.
         listening_ms: since when the peer is read from, if it is; before, it could not be heard.
+        unread_ms: since when it is not, if it is not.
         overdue: whether it had missed its heartbeats when the listener last looked.
         closing_ms: since when it is known to the listener as closing; None: it is not.
     """
 
     __slots__ = (
         "_closed",
+        "_ended_ms",
+        "_gone",
+        "_hangups",
         "_linger",
         "_loop",
         "_reading",
         "_shut",
         "_turns",
+        "_unacknowledged_ms",
         "_writing",
         "accepted_ms",
         "closing_ms",
@@ -54,6 +70,7 @@ class Link:
         "overdue",
         "session",
         "sock",
+        "unread_ms",
     )
 
     def __init__(
@@ -63,7 +80,7 @@ class Link:
         self.connection = connection
         self.session = session
         self.accepted_ms = turns.engine.clock.now_ms
-        self.listening_ms = self.accepted_ms
+        self.listening_ms = self.unread_ms = self.accepted_ms
         self.overdue = False
         self.closing_ms: int | None = None
         self._turns = turns
@@ -72,6 +89,10 @@ class Link:
         self._writing = False
         self._shut = False
         self._closed = False
+        self._hangups: Hangups | None = None
+        self._ended_ms: int | None = None
+        self._gone = False
+        self._unacknowledged_ms = 0
         self._linger: asyncio.TimerHandle | None = None
         turns.add(self)
         self.update_reading()
@@ -89,6 +110,7 @@ class Link:
             self.listening_ms = self._turns.engine.clock.now_ms
         elif not wanted and self._reading and not self._shut:
             self._loop.remove_reader(self.sock)
+            self.unread_ms = self._turns.engine.clock.now_ms
         else:
             return
         self._reading = wanted
@@ -98,6 +120,8 @@ class Link:
         if not connection.reading:
             self.update_reading()
             return
+        if self._turns.engine.clock.stage_is_over:
+            return  # this round has read as much as it may: the loop says so again in the next
         view = connection.read_view()
         try:
             count = self.sock.recv_into(view)
@@ -138,28 +162,74 @@ class Link:
 
     def _send(self) -> None:
         connection = self.connection
-        view = connection.output.outgoing()
-        if view is None:
-            return
-        try:
-            count = self.sock.send(view)
-        except (BlockingIOError, InterruptedError):
-            count = 0
-        except OSError:
-            self.close()
-            return
-        rest = len(view) - count
-        del view
-        connection.sent(count)
-        if rest:
-            self._writing = True
-            self._loop.add_writer(self.sock, self._on_writable)
+        left = SEND_BYTES
+        while (view := connection.output.outgoing()) is not None:
+            try:
+                count = self.sock.send(view)
+            except (BlockingIOError, InterruptedError):
+                count = 0
+            except OSError:
+                self.close()
+                return
+            rest = len(view) - count
+            del view
+            if count:
+                connection.sent(count)
+            left -= count
+            if rest or (left <= 0 and connection.output.pending_bytes):
+                self._writing = True
+                self._loop.add_writer(self.sock, self._on_writable)
+                return
+            if not connection.output.pending_bytes:
+                return
 
     def _on_writable(self) -> None:
         self._loop.remove_writer(self.sock)
         self._writing = False
         self.flush()
         self._turns.wake()
+
+    # ------------------------------------------------------------- a peer that is not read
+
+    def watch_end(self, hangups: Hangups) -> None:
+        """Notice the peer's end although it is not read."""
+        if self._hangups is None and not self._closed:
+            self._hangups = hangups
+            hangups.watch(self.sock, self._on_end)
+
+    def _on_end(self, gone: bool) -> None:
+        self._turns.set_clock()
+        if self._ended_ms is None:
+            self._ended_ms = self._turns.engine.clock.now_ms
+        self._gone = self._gone or gone
+        self.heed_end()
+
+    def heed_end(self) -> None:
+        """Close if the peer has ended, and what it sent before will not be read soon.
+
+        Nobody was promised anything of what was not read. While an alarm is on nobody knows when it
+        would be, and what this connection keeps may be why.
+        """
+        connection = self.connection
+        if self._ended_ms is None or connection.reading:
+            return
+        taken_ms = max(self._ended_ms, connection.output.last_sent_ms)
+        deaf = connection.output.pending_bytes and (
+            self._turns.engine.clock.now_ms - taken_ms >= HALF_OPEN_MS
+        )
+        if self._gone or self.session.blocked or deaf:
+            logger.info("%s: it ended while it was not read", self.session.name)
+            self.close()
+
+    def limit_unacknowledged(self, limit_ms: int) -> None:
+        """Have the operating system end it when the peer acknowledges nothing for so long.
+
+        Args:
+            limit_ms: of data that was sent; 0: the system's own limit, on Linux about 15 minutes.
+        """
+        if limit_ms != self._unacknowledged_ms and USER_TIMEOUT is not None and not self._closed:
+            self._unacknowledged_ms = limit_ms
+            self.sock.setsockopt(socket.IPPROTO_TCP, USER_TIMEOUT, limit_ms)
 
     # ------------------------------------------------------------- closing
 
@@ -204,6 +274,8 @@ class Link:
         if self._linger is not None:
             self._linger.cancel()
         self._turns.remove(self)
+        if self._hangups is not None:
+            self._hangups.forget(self.sock)
         self._loop.remove_reader(self.sock)
         self._loop.remove_writer(self.sock)
         self._reading = self._writing = False

@@ -1,21 +1,28 @@
 """The AMQP port: accepts peers, and ends those that are silent or too slow to introduce themselves.
 
 Responsible for what needs a clock and belongs to no single frame: the handshake's deadline,
-heartbeats, and the time a refused peer gets. It does not know AMQP's methods. Invariant: before
-connection.open a peer has HANDSHAKE seconds, whatever it sends.
+heartbeats, the time a refused peer gets, and how many peers there may be. It does not know AMQP's
+methods. Invariant: before connection.open a peer has HANDSHAKE seconds, whatever it sends; before
+its login it sends at most HANDSHAKE_BYTES_MAX, and keeps nobody else from connecting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final
 
+from leporid.broker.access.logins import HASHING_MAX, Offload
 from leporid.broker.broker import Broker
 from leporid.broker.connection.session import ConnectionState
+from leporid.limits.shares import address_key
+from leporid.management.surroundings import yield_to_messages
 from leporid.server.addresses import host_and_port, is_loopback
+from leporid.server.hangups import Hangups
 from leporid.server.link import Link
 from leporid.server.turns import Turns
 
@@ -27,8 +34,37 @@ TICK_S: Final = 0.5
 # From connection.close of either side until the peer has closed the socket; a shorter heartbeat
 # makes it shorter. As in RabbitMQ, but that it gives 3 s after a frame error.
 CLOSE_MS_MAX: Final = 30_000
+# Those who have connected and not logged in. Each may keep 16 KiB, the objects of a connection and
+# most of a frame; ten thousand clients that come at once are never all in their handshakes.
+HANDSHAKES_MAX: Final = 8192
+# A handshake takes a few round trips. Nobody is closed before, for an address that has as many.
+HANDSHAKE_MS_MIN: Final = 1000
+# All that a peer may send before its login was accepted: three frames as large as they may be then.
+HANDSHAKE_BYTES_MAX: Final = 3 * 8192
+# As refusals name the limits.
+CONNECTIONS: Final = "connections"
+HANDSHAKES: Final = "handshakes"
+# Of threads that hash passwords, beside the broker's own, as `nice` counts. Less than of those that
+# encode tables: a login has a deadline, on a machine that others keep busy, too.
+HASHERS_NICENESS: Final = 5
 # Out of file descriptors: accepting again at once would spin.
 ACCEPT_PAUSE_S: Final = 0.2
+# Heartbeats that an unread peer may leave unanswered, as far as that shows: it acknowledges nothing
+# that was sent, or takes nothing of what waits for it. One more than when it can be heard.
+UNREAD_HEARTBEATS: Final = 3
+# A publisher that an alarm blocks is sent a heartbeat this often, or less often if there are more
+# of them than so many for each tick. When its process ends, what it sent and nobody read keeps that
+# from us: the end stands behind it, and its system waits to send it. It answers with a reset as
+# soon as anything comes.
+PROBE_MS: Final = 400
+PROBES_A_TICK: Final = 200
+# Who agreed on no heartbeats gets so many times fewer, as some libraries log each of them; but not
+# in the middle of a message, since what there is of it is kept.
+UNASKED_TIMES: Final = 10
+# A connection without traffic is asked whether it is still there, by TCP itself: a peer whose
+# machine has gone is missed after a minute although it agreed on no heartbeats. Options by their
+# names in `socket`, of which not every system has all, with their values.
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class Listener:
@@ -38,6 +74,8 @@ class Listener:
         sockets: bound, non-blocking.
         handshake_ms: from accept to connection.open.
         connections_max: links at a time; beyond it a peer is closed at once.
+        handshakes_max: links at a time whose peers have not logged in; beyond it the oldest goes of
+            the address that has most.
     """
 
     def __init__(
@@ -48,12 +86,20 @@ class Listener:
         *,
         handshake_ms: int,
         connections_max: int,
+        handshakes_max: int = HANDSHAKES_MAX,
     ) -> None:
         self._sockets = sockets
         self._broker = broker
         self._turns = turns
         self._handshake_ms = handshake_ms
         self._connections_max = connections_max
+        self._handshakes_max = handshakes_max
+        self._ending_handshakes = False
+        for kind in (CONNECTIONS, HANDSHAKES):
+            broker.refusals.expect(kind)
+        self._hangups = Hangups()
+        self._blocked = 0
+        self._probe_ms = PROBE_MS
         self._loop = asyncio.get_running_loop()
         self._ticker = self._loop.call_later(TICK_S, self._tick)
 
@@ -74,6 +120,7 @@ class Listener:
                 self._loop.remove_reader(sock)
                 sock.close()
         self._ticker.cancel()
+        self._hangups.stop()
 
     def _accept(self, sock: socket.socket) -> None:
         self._turns.set_clock()
@@ -87,26 +134,77 @@ class Listener:
                 self._loop.remove_reader(sock)
                 self._loop.call_later(ACCEPT_PAUSE_S, self._watch, sock)
                 return
-            if not self._turns.has_room(self._connections_max):
-                logger.warning(
-                    "connection from %s refused: limits.connections_max, or the limit of "
-                    "descriptors, allows %d",
-                    address[0],
-                    self._connections_max,
-                )
+            if not self._has_room(address[0]):
                 peer.close()
                 continue
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = self._turns.engine.connection()
-            session = ConnectionState(
-                self._broker,
-                connection,
-                peer_is_loopback=is_loopback(address[0]),
-                name=host_and_port(address),
+            keep_alive(peer)
+            self._join(peer, address)
+
+    def _join(self, peer: socket.socket, address: tuple[str, int]) -> None:
+        connection = self._turns.engine.connection()
+        connection.received_max = HANDSHAKE_BYTES_MAX
+        key = address_key(address[0])
+        session = ConnectionState(
+            self._broker,
+            connection,
+            peer_is_loopback=is_loopback(address[0]),
+            address=key,
+            name=host_and_port(address),
+        )
+        connection.session = session
+        link = Link(peer, connection, session, self._turns)
+        self._turns.handshakes.add(link, key)
+        session.entered = functools.partial(self._turns.handshakes.remove, link)
+
+    # ------------------------------------------------------------- how many
+
+    def _has_room(self, host: str) -> bool:
+        """Say whether one more peer may come; who has not logged in may have to go for it."""
+        if not self._turns.has_room(self._connections_max):
+            if self._end_a_handshake(host):
+                return True
+            logger.warning(
+                "connection from %s refused: limits.connections_max, or the limit of "
+                "descriptors, allows %d",
+                host,
+                self._connections_max,
             )
-            connection.session = session
-            Link(peer, connection, session, self._turns)
+            self._broker.refusals.count(CONNECTIONS)
+            return False
+        if len(self._turns.handshakes) < self._handshakes_max:
+            self._ending_handshakes = False
+            return True
+        if self._end_a_handshake(host):
+            return True
+        self._broker.refusals.count(HANDSHAKES)
+        return False
+
+    def _end_a_handshake(self, host: str) -> bool:
+        """Make room for a newcomer, at the cost of who has more room, or had long enough."""
+        handshakes = self._turns.handshakes
+        found = handshakes.oldest_of_most()
+        if found is None:
+            return False
+        link, count = found
+        age_ms = self._turns.engine.clock.now_ms - link.accepted_ms
+        if count <= handshakes.count(address_key(host)) + 1 and age_ms < HANDSHAKE_MS_MIN:
+            return False
+        self._broker.refusals.count(HANDSHAKES)
+        if not self._ending_handshakes:
+            # Once until there is room: whoever connects may do so without end.
+            self._ending_handshakes = True
+            logger.warning(
+                "connections that have not logged in are closed for others: %d of %d, the first "
+                "from %s (at most %d may be without a login)",
+                len(handshakes),
+                len(self._turns.links),
+                link.session.name,
+                self._handshakes_max,
+            )
+        link.close()
+        return True
 
     # ------------------------------------------------------------- clocks
 
@@ -118,12 +216,19 @@ class Listener:
         """See to it that every link keeps its times."""
         self._turns.set_clock()
         now = self._turns.engine.clock.now_ms
+        self._blocked = 0
         for link in list(self._turns.links.values()):
             self._look_at(link, now)
+        self._probe_ms = PROBE_MS * max(1, self._blocked // PROBES_A_TICK)
         self._turns.wake()
 
     def _look_at(self, link: Link, now: int) -> None:
         session, connection = link.session, link.connection
+        if not connection.reading:
+            link.watch_end(self._hangups)
+            link.heed_end()
+            if connection.is_lost:
+                return
         if not session.opened and now - link.accepted_ms > self._handshake_ms:
             self._end(link, "the handshake took too long")
             return
@@ -135,21 +240,31 @@ class Listener:
             elif now - link.closing_ms >= min(interval or CLOSE_MS_MAX, CLOSE_MS_MAX):
                 self._end_closed(link)
             return
-        if not session.opened or not interval:
+        if not session.opened:
             return
-        # While we do not read, we cannot hear.
-        heard = max(connection.last_received_ms, link.listening_ms)
-        overdue = connection.reading and now - heard > 2 * interval
-        if overdue and link.overdue:
-            self._end(link, f"missed heartbeats: nothing came for {now - heard} ms")
-            return
-        # The first time, it may be we who were late, and what it sent waits to be read.
-        link.overdue = overdue
-        if (
-            now - connection.output.last_sent_ms >= interval / 2
-            and not connection.output.pending_bytes
-        ):
+        if interval:
+            why = missed(link, now, interval)
+            if why and link.overdue:
+                self._end(link, why)
+                return
+            # The first time, it may be we who were late, and what it sent waits to be read.
+            link.overdue = bool(why)
+            link.limit_unacknowledged(0 if connection.reading else UNREAD_HEARTBEATS * interval)
+        silent_ms = self._silent_ms(link, interval)
+        output = connection.output
+        if silent_ms and now - output.last_sent_ms >= silent_ms and not output.pending_bytes:
             connection.send_heartbeat()
+
+    def _silent_ms(self, link: Link, interval: int) -> int:
+        """How long we may say nothing before a heartbeat is sent; 0: for ever."""
+        silent_ms = interval // 2
+        if not link.session.blocked:
+            return silent_ms
+        self._blocked += 1
+        probe_ms = self._probe_ms
+        if not interval and not link.connection.content_count:
+            probe_ms *= UNASKED_TIMES
+        return min(silent_ms or probe_ms, probe_ms)
 
     def _end_closed(self, link: Link) -> None:
         if link.connection.awaits_eof and not link.connection.output.pending_bytes:
@@ -162,7 +277,44 @@ class Listener:
         link.close()
 
 
-def on_thread(turns: Turns) -> Callable[[Callable[[], None], Callable[[], None]], None]:
+def missed(link: Link, now: int, interval: int) -> str:
+    """Say which heartbeats a peer has missed; nothing if it has not.
+
+    Args:
+        link: its connection is open.
+        now: the engine's time.
+        interval: of heartbeats, in milliseconds.
+    """
+    connection = link.connection
+    if connection.reading:
+        heard = max(connection.last_received_ms, link.listening_ms)
+        if now - heard > 2 * interval:
+            return f"missed heartbeats: nothing came for {now - heard} ms"
+        return ""
+    # While we do not read, we cannot hear; but what it takes shows that it is there.
+    taken = max(connection.output.last_sent_ms, link.unread_ms)
+    if connection.output.pending_bytes and now - taken > UNREAD_HEARTBEATS * interval:
+        return f"missed heartbeats: it took nothing of its output for {now - taken} ms"
+    return ""
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Have TCP ask a silent peer whether it is still there."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def hashing_threads() -> ThreadPoolExecutor:
+    """Make the threads in which passwords are hashed."""
+    return ThreadPoolExecutor(
+        HASHING_MAX, "passwords", yield_to_messages, initargs=(HASHERS_NICENESS,)
+    )
+
+
+def on_thread(turns: Turns, pool: Executor) -> Offload:
     """An `offload` for the broker: what may block runs in a thread, what follows on the loop."""
     loop = asyncio.get_running_loop()
 
@@ -171,6 +323,6 @@ def on_thread(turns: Turns) -> Callable[[Callable[[], None], Callable[[], None]]
             done()
             turns.wake()
 
-        loop.run_in_executor(None, work).add_done_callback(finish)
+        loop.run_in_executor(pool, work).add_done_callback(finish)
 
     return offload

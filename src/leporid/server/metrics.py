@@ -102,6 +102,8 @@ class Statistics(Protocol):
     @property
     def stream_batches_skipped(self) -> int: ...
     @property
+    def refusals(self) -> Mapping[str, int]: ...
+    @property
     def unknown_arguments(self) -> Mapping[tuple[str, str], int]: ...
 
 
@@ -231,6 +233,14 @@ class BrokerCollector(Collector):
         for labels, count in now.unknown_arguments.items():
             unknown.add_metric(labels, count)
         yield unknown
+        refusals = CounterMetricFamily(
+            "leporid_refusals",
+            "Total number of times that peers were refused something, by the limit that refused it",
+            labels=("kind",),
+        )
+        for kind, count in now.refusals.items():
+            refusals.add_metric((kind,), count)
+        yield refusals
 
 
 def _dead_letters(now: Statistics) -> Iterator[Metric]:

@@ -37,7 +37,7 @@ from leporid.server.counts import Counts
 from leporid.server.durability import Durability
 from leporid.server.http import HttpServer, application
 from leporid.server.judging import Judging
-from leporid.server.listener import Listener, on_thread
+from leporid.server.listener import Listener, hashing_threads, on_thread
 from leporid.server.policy_settings import by_vhost
 from leporid.server.recovery import replay
 from leporid.server.repeating import Repeating
@@ -46,6 +46,7 @@ from leporid.server.turns import Turns
 from leporid.storage.definitions import Definitions, DefinitionsError
 from leporid.storage.incarnation import incarnation
 from leporid.storage.lock import DirectoryInUse, DirectoryLock
+from leporid.storage.private import UMASK, make_private
 from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import OPEN_MAX, StreamLogs
 
@@ -79,6 +80,7 @@ REMEDIES: Final = {
 
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
+    os.umask(UMASK)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
     # A descriptor for each client: as many as we may have, not as many as a shell thinks usual.
@@ -100,6 +102,8 @@ def run(config: Config) -> int:
     with lock:
         logger.info("Leporid %s, data in %s", __version__, config.data_dir)
         try:
+            for trouble in make_private(config.data_dir):
+                logger.warning("%s", trouble)
             return uvloop.run(_serve(config))
         except OSError as error:
             logger.error("cannot start: %s%s", _reason(error), REMEDIES.get(error.errno or 0, ""))
@@ -138,6 +142,21 @@ async def _serve(config: Config) -> int:
     return await Node(config).serve()
 
 
+def _engine(config: Config) -> Engine:
+    """Make the engine, with what the configuration says of it."""
+    engine = Engine(secrets.randbits(32))
+    engine.connections.message_bytes_max = config.limits.message_bytes_max
+    engine.connections.transaction_entries_max = config.limits.transaction_entries_max
+    engine.connections.consumer_timeout_ms = config.consumer_timeout_ms
+    if config.interceptors.used:
+        engine.publishing.interceptor = Interceptor(
+            timestamp=config.interceptors.timestamp,
+            message_id=config.interceptors.message_id,
+            random_bytes=secrets.token_bytes,
+        )
+    return engine
+
+
 class Node:
     """One broker process; made, and used, on a running loop.
 
@@ -162,16 +181,9 @@ class Node:
         self._streams = StreamLogs(
             config.data_dir / "streams", open_max=stream_files_max(descriptors())
         )
-        self._engine = Engine(secrets.randbits(32))
-        self._engine.connections.message_bytes_max = config.limits.message_bytes_max
-        if config.interceptors.used:
-            self._engine.publishing.interceptor = Interceptor(
-                timestamp=config.interceptors.timestamp,
-                message_id=config.interceptors.message_id,
-                random_bytes=secrets.token_bytes,
-            )
-        self._engine.connections.consumer_timeout_ms = config.consumer_timeout_ms
+        self._engine = _engine(config)
         self._turns = Turns(self._engine)
+        self._hashers = hashing_threads()
         self._durability = Durability(
             self._engine,
             self._files,
@@ -209,12 +221,17 @@ class Node:
             monotonic=time.monotonic,
             try_filter_class=self._judging.try_out,
             filter_class_status=self._judging.status,
+            http_hosts=frozenset(config.http.hosts),
+            guest_registers=config.filter_server.allow_guest,
+            look=self._alarms.look,
         )
         counts = Counts(
             self._broker, self._engine, self._around.leases.values(), self._judging.statuses
         )
         self._http = HttpServer(
-            application(counts.now, self._troubles, routes(self._around)), http_sockets
+            application(counts.now, self._troubles, routes(self._around)),
+            http_sockets,
+            self._broker.refusals,
         )
 
     async def serve(self) -> int:
@@ -242,12 +259,13 @@ class Node:
             Access(access_users(config, secrets.token_bytes(32)), secrets.token_bytes(32)),
             record=durability.record,
             random_bytes=secrets.token_bytes,
-            offload=on_thread(self._turns),
+            offload=on_thread(self._turns, self._hashers),
             redeclare=config.redeclare_in,
             unknown_arguments=config.unknown_arguments_in,
             filter_classes=config.filter_classes,
             policies=by_vhost((*config.policies, *config.operator_policies)),
             group_expires_ms=config.group_expires_ms,
+            memory_bytes_max=config.memory_bytes_max(memory_there_is()),
             limits=TuneLimits(config.channel_max, config.frame_max, config.heartbeat),
             identity={
                 "product": "Leporid",
@@ -324,6 +342,7 @@ class Node:
     def _end_turn(self) -> None:
         self._judging.poll()
         self._durability.poll()
+        self._alarms.at_work(self._engine.clock.now_ms)
 
     def _verdicts_came(self) -> None:
         self._broker.settle_verdict_queues()
@@ -374,6 +393,7 @@ class Node:
         self._readers.stop()
         await self._http.stop()
         self._around.stop()
+        self._hashers.shutdown(wait=False, cancel_futures=True)
         if self._failure is not None:
             # The disk is in a state that nobody knows: a thread may hang in it.
             logging.shutdown()
@@ -399,3 +419,6 @@ class Node:
             pass
         for link in list(self._turns.links.values()):
             link.close()
+        while self._engine.jobs.waiting:
+            self._turns.wake()
+            await asyncio.sleep(0)

@@ -10,11 +10,15 @@ for the network again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from leporid.engine.engine import Engine
+from leporid.server.handshakes import Handshakes
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from leporid.engine.connection.connection import Connection
@@ -44,6 +48,7 @@ class Turns:
     Attributes:
         after: called at the end of each turn (the durability looks whether to sync).
         timed: what else is due at some time, beside entries of queues.
+        handshakes: those of the links whose peers have not logged in.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -51,6 +56,7 @@ class Turns:
         self.after: Callable[[], None] = lambda: None
         self.timed: list[Timed] = []
         self.links: dict[Connection, Link] = {}
+        self.handshakes: Handshakes[Link] = Handshakes()
         # Those whose peers only have to close the socket, the oldest first.
         self._awaiting_eof: dict[Link, None] = {}
         self._no_links = asyncio.Event()
@@ -60,6 +66,8 @@ class Turns:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self.set_clock()
+        engine.clock.monotonic_ns = time.monotonic_ns
+        engine.jobs.on_defect = _log_defect
 
     def add(self, link: Link) -> None:
         """A link was made: its output is sent from now on."""
@@ -69,6 +77,7 @@ class Turns:
     def remove(self, link: Link) -> None:
         """It was closed."""
         self.links.pop(link.connection, None)
+        self.handshakes.remove(link)
         self._awaiting_eof.pop(link, None)
         self._look_whether_any()
 
@@ -152,5 +161,13 @@ class Turns:
 
     def resume_reading(self) -> None:
         """What stopped connections from being read may be over (an alarm)."""
-        for link in self.links.values():
+        self.engine.jobs.start(self._resume_reading(list(self.links.values())))
+
+    def _resume_reading(self, links: list[Link]) -> Iterator[None]:
+        for link in links:
             link.update_reading()
+            yield
+
+
+def _log_defect(error: Exception) -> None:
+    logger.error("defect in work that went on for several turns", exc_info=error)

@@ -1,0 +1,294 @@
+"""HTTP connections: how many there are, whose, and how long each may do nothing.
+
+Responsible for accepting peers, for closing some to make room for others, and for reading what they
+send a bounded time in each round of the loop. Must not know routes, users or the broker.
+
+Invariants: there are at most CONNECTIONS_MAX. A peer has HEAD_SECONDS for the head of a request,
+and while it owes us that, or reads the answer of a probe, its connection is the first to be closed
+when there are too many: the one that has waited longest, of the address that has most of these. So
+there is always room for one more; that of a request that was admitted is never closed for another.
+A peer that owes us the rest of its request has PATIENCE_SECONDS for the next UPLOAD_BYTES_MIN of
+it, and one that does not read our answer has DOWNLOAD_SECONDS for the next piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from leporid.limits.refusals import Refusals
+from leporid.limits.shares import address_key
+from leporid.management.paths import VISIT
+
+logger = logging.getLogger(__name__)
+
+# Prometheus, a load balancer and a few people: tens. A hundred thousand would be the AMQP clients'
+# file descriptors. More than the requests that may be under way (management.admission).
+CONNECTIONS_MAX = 256
+# For the head of a request, from when the connection was made or the last answer was sent; uvicorn
+# itself closes what is idle for five seconds after an answer.
+HEAD_SECONDS = 10
+# What is left after that sends its request's body drop by drop; or it waits for an answer that we
+# are making, which is our own time.
+PATIENCE_SECONDS = 30
+# Of a request's body in that time; who sends less would hold what the body is kept in.
+UPLOAD_BYTES_MIN = 64 * 1024
+# Records are read as fast as the reader works on them, which may stop for a while; it resumes where
+# it was if that was too long.
+DOWNLOAD_SECONDS = 300
+BACKLOG: Final = 1024
+# Each costs a tenth of a millisecond.
+ACCEPTS_A_ROUND: Final = 8
+# Out of file descriptors: accepting again at once would spin.
+ACCEPT_PAUSE_SECONDS: Final = 0.2
+# Of a round, for what peers have sent; a request costs a tenth of that.
+INPUT_SECONDS: Final = 0.001
+
+EVICTED: Final = "http_connections"
+"""The kind of refusal for a connection that was closed to make room."""
+
+
+class Connections:
+    """The connections that there are.
+
+    Args:
+        refusals: where those are counted that were closed to make room.
+        monotonic: seconds.
+    """
+
+    def __init__(self, refusals: Refusals, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._refusals = refusals
+        refusals.expect(EVICTED)
+        self._monotonic = monotonic
+        # By address, in the order in which they began to wait for a request.
+        self._open: dict[Hashable, dict[PatientProtocol, None]] = {}
+        self._count = 0
+        # What was received and not read.
+        self._input: deque[tuple[PatientProtocol, bytes]] = deque()
+        self._until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Connections {self._count} of {len(self._open)} addresses>"
+
+    def add(self, connection: PatientProtocol) -> None:
+        """A connection was made; another may be closed for it, or, at the worst, this one."""
+        self._open.setdefault(connection.address, {})[connection] = None
+        self._count += 1
+        if self._count > CONNECTIONS_MAX:
+            self._refusals.count(EVICTED)
+            (self._longest_waiting() or connection).transport.abort()
+
+    def remove(self, connection: PatientProtocol) -> None:
+        """It was closed."""
+        others = self._open.get(connection.address, {})
+        if connection in others:
+            self._count -= 1
+            del others[connection]
+            if not others:
+                del self._open[connection.address]
+
+    def waits(self, connection: PatientProtocol) -> None:
+        """It was answered: it waits for its next request, behind all others of its address."""
+        others = self._open.get(connection.address, {})
+        if connection in others:
+            del others[connection]
+            others[connection] = None
+
+    def _longest_waiting(self) -> PatientProtocol | None:
+        """Return what goes first; its address has most of such. Looks at all of them."""
+        waiting = [
+            [each for each in some if not each.admitted and not each.transport.is_closing()]
+            for some in self._open.values()
+        ]
+        most = max(waiting, key=len, default=[])
+        return most[0] if most else None
+
+    # ------------------------------------------------------------- what they send
+
+    def received(self, connection: PatientProtocol, data: bytes) -> None:
+        """Have something read now, or in a later round if this one has read for long enough."""
+        if not self._until:
+            self._until = self._monotonic() + INPUT_SECONDS
+            asyncio.get_running_loop().call_soon(self._next_round)
+        if self._input or self._monotonic() >= self._until:
+            connection.transport.pause_reading()
+            self._input.append((connection, data))
+        else:
+            connection.read(data)
+
+    def _next_round(self) -> None:
+        if not self._input:
+            self._until = 0.0
+            return
+        self._until = self._monotonic() + INPUT_SECONDS
+        asyncio.get_running_loop().call_soon(self._next_round)
+        while self._input:
+            connection, data = self._input.popleft()
+            if not connection.transport.is_closing():
+                if not connection.flow.read_paused:
+                    connection.transport.resume_reading()
+                connection.read(data)
+            if self._monotonic() >= self._until:
+                break
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 with a bound on connections, and on how long one may do nothing."""
+
+    opened: Connections
+    address: Hashable = ""
+    _head: asyncio.TimerHandle | None = None
+    _watch: asyncio.TimerHandle | None = None
+    _answered = 0
+    _received_bytes = 0
+    _taken = 0
+    _idle_looks = 0
+    _seen = (0, 0, 0)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether a request is under way that has a share of what all requests have."""
+        return self._is_answering and VISIT in self.scope
+
+    @property
+    def _is_answering(self) -> bool:
+        return bool(self.cycle) and not self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """There is a peer: it has to send a request soon."""
+        self.lost = asyncio.Event()
+        # What waits for something else ends with the client: `request.state.gone`.
+        self.app_state = {**self.app_state, "gone": self.lost}
+        super().connection_made(transport)
+        self.address = address_key(self.client[0] if self.client else "")
+        self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
+        self._expect_head()
+        self.opened.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        for timer in (self._watch, self._head):
+            if timer is not None:
+                timer.cancel()
+        self.lost.set()
+        self.opened.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Something came, which is read when this round has time for it."""
+        self.opened.received(self, data)
+
+    def read(self, data: bytes) -> None:
+        """Read what was received; called by `Connections`."""
+        if self.conn.their_state is h11.SEND_BODY:
+            self._received_bytes += len(data)
+        super().data_received(data)
+        if self._head is not None and self._is_answering:
+            self._head.cancel()
+            self._head = None
+
+    def resume_writing(self) -> None:
+        """The peer has taken what made us wait."""
+        self._taken += 1
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        """An answer was sent: the next request is due, which may have come already."""
+        self._answered += 1
+        self._expect_head()
+        self.opened.waits(self)
+        super().on_response_complete()
+        if self._head is not None and self._is_answering:
+            self._head.cancel()
+            self._head = None
+
+    def _expect_head(self) -> None:
+        """From now on the peer has so long for the head of its next request."""
+        if self._head is not None:
+            self._head.cancel()
+        self._head = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _look(self) -> None:
+        """See whether anything went on since the last time, and whose turn it is."""
+        seen = self._answered, self._received_bytes // UPLOAD_BYTES_MIN, self._taken
+        self._idle_looks = self._idle_looks + 1 if seen == self._seen else 0
+        self._seen = seen
+        if self._idle_looks * PATIENCE_SECONDS > self._patience_seconds():
+            self.transport.abort()
+            return
+        self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
+
+    def _patience_seconds(self) -> float:
+        """How long nothing may go on, as things are now."""
+        requested = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
+        if not requested or not self._is_answering:
+            return 0
+        # We are making the answer, unless the peer does not take what is made.
+        return DOWNLOAD_SECONDS if self.flow.write_paused else math.inf
+
+
+class Acceptor:
+    """Accepts peers, a few in each round of the loop.
+
+    Args:
+        sockets: bound, not listening yet.
+        make: makes the protocol of a connection.
+    """
+
+    def __init__(
+        self, sockets: Sequence[socket.socket], make: Callable[[], asyncio.Protocol]
+    ) -> None:
+        self._sockets = sockets
+        self._make = make
+        self._loop = asyncio.get_running_loop()
+        self._accepting: set[asyncio.Task[Any]] = set()
+
+    def start(self) -> None:
+        """Accept from now on; raises OSError if a socket cannot listen."""
+        for one in self._sockets:
+            one.listen(BACKLOG)
+            one.setblocking(False)
+            self._watch(one)
+
+    def stop(self) -> None:
+        """Accept no more, and refuse who tries."""
+        for one in self._sockets:
+            if one.fileno() >= 0:
+                self._loop.remove_reader(one)
+                one.close()
+
+    def _watch(self, one: socket.socket) -> None:
+        if one.fileno() >= 0:
+            self._loop.add_reader(one, self._accept, one)
+
+    def _accept(self, one: socket.socket) -> None:
+        for _ in range(ACCEPTS_A_ROUND):
+            try:
+                peer, _address = one.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                logger.error("cannot accept an HTTP connection: %s", error)
+                self._loop.remove_reader(one)
+                self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._watch, one)
+                return
+            peer.setblocking(False)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = self._loop.create_task(self._connect(peer))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+    async def _connect(self, peer: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, peer)
+        except OSError:
+            peer.close()  # it is gone already

@@ -1,0 +1,283 @@
+"""HTTP connections: peers that mean no good, and those that must be answered in spite of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from tests.server.test_metrics import Counted
+
+from leporid.limits.refusals import Refusals
+from leporid.management.admission import LOOK, Admission
+from leporid.management.paths import CostedRoute, RawRoute
+from leporid.server import http_connections as module
+from leporid.server.addresses import bind
+from leporid.server.http import HttpServer, application
+from leporid.server.http_connections import Connections
+
+ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+PROBE = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Client:
+    """Raw connections to a server."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self.server = server
+        self.open: list[asyncio.StreamWriter] = []
+
+    async def connect(
+        self, sends: bytes = b"", address: str = ADDRESSES[0]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(
+            *self.server.address, local_addr=(address, 0)
+        )
+        self.open.append(writer)
+        writer.write(sends)
+        await writer.drain()
+        return reader, writer
+
+    async def health(self, address: str = ADDRESSES[0]) -> bytes:
+        reader, _ = await self.connect(PROBE, address)
+        return await heard(reader)
+
+
+async def heard(reader: asyncio.StreamReader) -> bytes:
+    """Return the first line of an answer; nothing if the connection is closed."""
+    async with asyncio.timeout(30):
+        try:
+            return await reader.readline()
+        except ConnectionResetError:
+            return b""
+
+
+def is_open(reader: asyncio.StreamReader) -> bool:
+    return not reader.at_eof() and reader.exception() is None
+
+
+@pytest.fixture
+def refusals() -> Refusals:
+    return Refusals()
+
+
+@pytest.fixture
+async def serve(
+    refusals: Refusals,
+) -> AsyncIterator[Callable[[list[CostedRoute]], Awaitable[Client]]]:
+    clients: list[Client] = []
+
+    async def serve(routes: list[CostedRoute]) -> Client:
+        app = application(Counted, list, routes)
+        server = HttpServer(app, bind([ADDRESSES[0]], 0), refusals)
+        await server.start()
+        clients.append(Client(server))
+        return clients[-1]
+
+    yield serve
+    for client in clients:
+        for writer in client.open:
+            writer.transport.abort()
+        await client.server.stop()
+
+
+@pytest.fixture
+async def client(serve: Callable[[list[CostedRoute]], Awaitable[Client]]) -> Client:
+    return await serve([])
+
+
+async def test_half_sent_requests_do_not_keep_health_from_being_answered(
+    client: Client, refusals: Refusals
+):
+    for number in range(module.CONNECTIONS_MAX + 50):
+        await client.connect(PROBE[:-4] if number % 2 else b"")
+    assert (await client.health()).startswith(b"HTTP/1.1 200 ")
+    assert refusals.by_kind == {"http_connections": 51}
+
+
+async def test_who_has_waited_longest_goes_first(client: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 3)
+    first, writer = await client.connect(PROBE)
+    assert (await heard(first)).startswith(b"HTTP/1.1 200 ")
+    second, _ = await client.connect(b"GET /hea")
+    # Its request is answered, so it waits for the next one only since then.
+    while await first.readline() != b"\r\n":
+        pass
+    await first.readexactly(len(b'{"status":"ok"}'))
+    writer.write(PROBE)
+    assert (await heard(first)).startswith(b"HTTP/1.1 200 ")
+    third, _ = await client.connect()
+    assert (await client.health()).startswith(b"HTTP/1.1 200 ")
+    assert await heard(second) == b""
+    assert is_open(first)
+    assert is_open(third)
+
+
+async def test_the_address_with_most_makes_room(client: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 3)
+    lone, _ = await client.connect(address=ADDRESSES[1])
+    many, _ = await client.connect()
+    await client.connect()
+    assert (await client.health(ADDRESSES[2])).startswith(b"HTTP/1.1 200 ")
+    assert await heard(many) == b""
+    assert is_open(lone)
+
+
+async def test_a_request_under_way_is_never_closed_for_others(
+    serve: Callable[[list[CostedRoute]], Awaitable[Client]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 3)
+    begun, answer = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Request) -> Response:
+        begun.set()
+        await answer.wait()
+        return Response(b"done")
+
+    client = await serve([RawRoute("/wait", wait, "GET", LOOK, Admission(Refusals()))])
+    reader, _ = await client.connect(b"GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    await begun.wait()
+    for _ in range(5):
+        await client.connect(b"GET /hea")
+    assert (await client.health()).startswith(b"HTTP/1.1 200 ")
+    answer.set()
+    assert (await heard(reader)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_who_does_not_send_a_whole_head_is_dropped(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "HEAD_SECONDS", 0.05)
+    silent, _ = await client.connect()
+    dripping, _ = await client.connect(b"GET /health HTTP/1.1\r\n")
+    # A request answered buys time, but only once.
+    answered, _ = await client.connect(PROBE + b"G")
+    assert (await heard(answered)).startswith(b"HTTP/1.1 200 ")
+    for reader in (silent, dripping, answered):
+        async with asyncio.timeout(5):
+            with suppress(ConnectionResetError):
+                await reader.read()
+    assert (await client.health()).startswith(b"HTTP/1.1 200 ")
+
+
+class FakeTransport:
+    def __init__(self) -> None:
+        self.paused = False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def is_closing(self) -> bool:
+        return False
+
+
+class FakeConnection:
+    """Takes a millisecond to read anything."""
+
+    def __init__(self, clock: list[float], log: list[bytes]) -> None:
+        self.clock = clock
+        self.log = log
+        self.transport = FakeTransport()
+        self.flow = type("Flow", (), {"read_paused": False})
+
+    def read(self, data: bytes) -> None:
+        self.log.append(data)
+        self.clock[0] += 0.001
+
+
+async def test_a_round_reads_for_a_bounded_time_and_the_next_one_the_rest():
+    clock = [0.0]
+    log: list[bytes] = []
+    connections = Connections(Refusals(), lambda: clock[0])
+    made: list[Any] = [FakeConnection(clock, log) for _ in range(4)]
+    for number, each in enumerate(made):
+        connections.received(each, b"%d" % number)
+    assert log == [b"0"]
+    assert [each.transport.paused for each in made] == [False, True, True, True]
+    for done in (2, 3, 4):
+        await asyncio.sleep(0)
+        assert log == [b"%d" % number for number in range(done)]
+    assert not any(each.transport.paused for each in made)
+    await asyncio.sleep(0)
+    connections.received(made[0], b"again")
+    assert log[-1] == b"again"
+
+
+async def slow(
+    serve: Callable[[list[CostedRoute]], Awaitable[Client]],
+    monkeypatch: pytest.MonkeyPatch,
+    handler: Handler,
+) -> Client:
+    """A server with one more route, that looks at its peers all the time."""
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "DOWNLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(module, "UPLOAD_BYTES_MIN", 10)
+    return await serve([CostedRoute("/slow", handler, verb, LOOK) for verb in ("GET", "POST")])
+
+
+async def test_an_answer_that_takes_us_long_is_waited_for(
+    serve: Callable[[list[CostedRoute]], Awaitable[Client]], monkeypatch: pytest.MonkeyPatch
+):
+    async def think(_: Request) -> Response:
+        await asyncio.sleep(0.5)  # several looks
+        return Response(b"done")
+
+    client = await slow(serve, monkeypatch, think)
+    async with httpx.AsyncClient(trust_env=False) as http:
+        host, port = client.server.address
+        assert (await http.get(f"http://{host}:{port}/slow")).text == "done"
+
+
+async def test_a_body_may_take_long_as_long_as_it_comes(
+    serve: Callable[[list[CostedRoute]], Awaitable[Client]], monkeypatch: pytest.MonkeyPatch
+):
+    async def count(request: Request) -> Response:
+        return Response(b"%d" % len(await request.body()))
+
+    client = await slow(serve, monkeypatch, count)
+    post = b"POST /slow HTTP/1.1\r\nhost: localhost\r\ncontent-length: 300\r\n\r\n"
+    reader, writer = await client.connect(post)
+    for _ in range(30):
+        writer.write(b"x" * 10)
+        await asyncio.sleep(0.01)
+    assert (await heard(reader)).startswith(b"HTTP/1.1 200 ")
+    # The next one does not come.
+    writer.write(post + b"x")
+    async with asyncio.timeout(5):
+        with suppress(ConnectionResetError):
+            await reader.read()
+
+
+async def test_who_does_not_read_an_answer_is_dropped_at_last(
+    serve: Callable[[list[CostedRoute]], Awaitable[Client]], monkeypatch: pytest.MonkeyPatch
+):
+    ended = asyncio.Event()
+    pieces = 50
+
+    async def large(_: Request) -> Response:
+        async def body() -> AsyncIterator[bytes]:
+            for _ in range(pieces):
+                yield b"x" * 1_000_000
+            ended.set()
+
+        return StreamingResponse(body())
+
+    client = await slow(serve, monkeypatch, large)
+    reader, writer = await asyncio.open_connection(*client.server.address, limit=1000)
+    client.open.append(writer)
+    writer.write(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    async with asyncio.timeout(10):
+        await ended.wait()
+    got = b""
+    with suppress(ConnectionResetError):
+        got = await reader.read()
+    assert len(got) < pieces * 1_000_000

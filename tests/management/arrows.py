@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+
+from leporid.management.incoming import Parts, plan_table, read_table
 
 
 def stream_of(*batches: pa.RecordBatch | pa.Table, compression: str | None = None) -> bytes:
@@ -21,3 +25,23 @@ def stream_of(*batches: pa.RecordBatch | pa.Table, compression: str | None = Non
 def table_of(**columns: Any) -> bytes:
     """One batch of these columns."""
     return stream_of(pa.table(columns))
+
+
+def batches_in(data: bytes) -> list[tuple[int, Parts]]:
+    """What the engine is given of an IPC stream."""
+    return list(read_table(plan_table(data)))
+
+
+def overwritten(data: bytes, words: Iterable[int]) -> Iterator[bytes]:
+    """A stream with each of its words, of 32 and of 64 bits, overwritten, but for its end mark."""
+    forms = [("<q", 8, 2**64), ("<i", 4, 2**32)]
+    changes = [
+        (size, struct.pack(form, (word + range_ // 2) % range_ - range_ // 2))
+        for word in words
+        for form, size, range_ in forms
+        if -range_ // 2 <= word < range_
+    ]
+    for at in range(0, len(data) - 8, 4):
+        for size, change in changes:
+            if at + size <= len(data) - 8:
+                yield data[:at] + change + data[at + size :]

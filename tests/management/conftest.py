@@ -68,6 +68,7 @@ class World:
         )
         self.vhost = self.broker.add_vhost("/")
         self.syncing = True
+        self.look: Callable[[], None] = lambda: None
         self.filter_class_status = FilterClassStatus()
         self.around = Surroundings(
             broker=self.broker,
@@ -79,6 +80,8 @@ class World:
             monotonic=time.monotonic,
             try_filter_class=self.try_filter_class,
             filter_class_status=lambda name: self.filter_class_status,
+            guest_registers=True,
+            look=lambda: self.look(),
         )
 
     async def try_filter_class(self, filter_class: FilterClass) -> None:

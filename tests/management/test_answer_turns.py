@@ -11,7 +11,7 @@ async def test_one_turn_a_round_in_the_order_of_asking():
 
     async def work(name: str) -> None:
         for _ in range(2):
-            await turns.next()
+            await turns.next("ann")
             log.append(name)
 
     async def other() -> None:
@@ -28,9 +28,21 @@ async def test_one_turn_a_round_in_the_order_of_asking():
 
 async def test_who_goes_away_leaves_the_turn_to_the_next():
     turns = AnswerTurns()
-    gone = asyncio.create_task(turns.next())
-    stays = asyncio.create_task(turns.next())
+    gone = asyncio.create_task(turns.next("ann"))
+    stays = asyncio.create_task(turns.next("ann"))
     await asyncio.sleep(0)
     gone.cancel()
     async with asyncio.timeout(5):
         await stays
+
+
+async def test_keys_take_turns_however_many_each_has_waiting():
+    turns = AnswerTurns()
+    log: list[str] = []
+
+    async def work(key: str) -> None:
+        await turns.next(key)
+        log.append(key)
+
+    await asyncio.gather(*map(work, ["a", "a", "a", "b", "b", "c"]))
+    assert "".join(log) == "abcaba"

@@ -10,9 +10,12 @@ from starlette.responses import Response
 from tests.management.conftest import World, serving
 from tests.server.test_metrics import Counted
 
-from leporid.management import answers as module
-from leporid.management.answers import PIECE_BYTES, Room, TableAnswer
-from leporid.management.paths import route
+from leporid.broker.access.access import guest
+from leporid.limits.refusals import Refusals
+from leporid.management import admission as module
+from leporid.management.admission import TABLE, Admission
+from leporid.management.answers import PIECE_BYTES, TableAnswer
+from leporid.management.paths import RawRoute
 from leporid.management.refusals import Refusal
 from leporid.management.tables import Encoder
 from leporid.server.addresses import bind
@@ -47,12 +50,13 @@ class Given:
 
 
 async def answer(given: Given) -> httpx.Response:
-    room = Room()
+    admission = Admission(Refusals())
 
     async def handler(request: Request) -> Response:
-        return TableAnswer(room, given)
+        return TableAnswer(admission, guest(b"s" * 32), given)
 
-    app = application(Counted, list, [route("/api/numbers", handler, "GET")])
+    route = RawRoute("/api/numbers", handler, "GET", TABLE, admission)
+    app = application(Counted, list, [route])
     server = HttpServer(app, bind(["127.0.0.1"], 0))
     await server.start()
     host, port = server.address
@@ -94,9 +98,13 @@ async def test_a_refusal_on_the_way_cuts_the_answer_off():
 
 async def test_too_many_answers_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "QUEUE_SECONDS", 0.01)
-    monkeypatch.setattr(module, "ANSWERS_MAX", 0)
     world.stream()
+    tables = world.around.admission.shares.tables
+    others = [tables.take(f"other {number}") for number in range(tables.slots)]
     async with serving(world) as client:
         answer = await client.get("/api/streams/%2F/orders/records")
-    assert (answer.status_code, answer.json()["error"]) == (503, "busy")
-    assert answer.headers["retry-after"] == "1"
+        assert (answer.status_code, answer.json()["error"]) == (503, "busy")
+        assert answer.headers["retry-after"] == "1"
+        others.pop().release()
+        assert (await client.get("/api/streams/%2F/orders/records")).status_code == 200
+    assert tables.used == len(others)

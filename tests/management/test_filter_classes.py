@@ -143,3 +143,21 @@ async def test_administrators_only(world: World, client: httpx.AsyncClient, tag:
         assert status == 403
         assert reason == f"user '{tag}' lacks the tag administrator, which this needs"
     assert not list(world.broker.filter_classes)
+
+
+async def test_guest_registers_nothing_by_default(world: World, client: httpx.AsyncClient):
+    object.__setattr__(world.around, "guest_registers", False)
+    status, reason = await refused(await client.put(BIG, content=GREATER))
+    assert status == 403
+    assert "whose password everybody knows" in reason
+    assert "filter_server.allow_guest" in reason
+    assert (await client.get(ROOT)).json() == []
+
+
+@pytest.mark.slow
+async def test_other_administrators_register_classes(world: World, client: httpx.AsyncClient):
+    object.__setattr__(world.around, "guest_registers", False)
+    admin = User("admin", from_clear("secret", SECRET), tags=frozenset({"administrator"}))
+    world.broker.access.put_user(admin)
+    answer = await client.put(BIG, content=GREATER, auth=("admin", "secret"))
+    assert answer.status_code == 201

@@ -138,6 +138,10 @@ async def test_a_group_is_forgotten_when_nobody_is_in_it(world: World, client: h
         "group 'g' of stream 'orders' in vhost '/' has a member; end it first",
     )
     member.session.on_lost()
+    # Who may only read the stream forgets no group but one called after him.
+    for group, status in [("g", 403), ("reader", 404), ("reader.g", 404)]:
+        answer = await client.delete(f"{URL}/{group}", auth=("reader", "secret"))
+        assert answer.status_code == status
     assert (await client.delete(f"{URL}/g")).status_code == 204
     assert (await client.delete(f"{URL}/g")).status_code == 404
     assert (await client.get(f"{URL}/g")).status_code == 404

@@ -185,7 +185,7 @@ async def test_who_may_not_read_the_queue_takes_nothing(world: World, client: ht
 async def test_there_is_an_end_to_how_many_leases_there_are(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(module, "LEASES_MAX", 1)
+    world.around.admission.shares.leases.slots = 1
     queue = queue_of(world)
     fill(world, queue, 3)
     async with serving(world) as client:
@@ -249,7 +249,7 @@ async def test_a_queue_that_is_deleted_takes_its_leases_with_it(
 async def test_leases_of_deleted_queues_take_no_place(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(module, "LEASES_MAX", 1)
+    world.around.admission.shares.leases.slots = 1
     async with serving(world) as client:
         for _ in range(2):
             fill(world, queue_of(world), 1)
@@ -288,7 +288,7 @@ async def test_a_lease_of_what_passes_a_filter(world: World, client: httpx.Async
 async def test_leases_that_are_chosen_at_once_are_bounded_too(
     world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(module, "LEASES_MAX", 1)
+    world.around.admission.shares.leases.slots = 1
     queue = queue_of(world)
     fill(world, queue, 10)
     asked: dict[str, Any] = {"answer": "json", "max": 2, "filter": "p.type IS NULL"}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
+from leporid.broker.access.access import guest
+from leporid.limits.refusals import Refusals
+from leporid.management.admission import Admission
 from leporid.management.parameters import Parameters, body_of, nearest, whole
 from leporid.management.refusals import Refusal
 
@@ -68,4 +71,5 @@ async def test_a_body_of_nothing_has_no_members():
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": b" \n", "more_body": False}
 
-    assert await body_of(Request({"type": "http", "headers": []}, receive), ("a",)) == {}
+    request = Request({"type": "http", "headers": []}, receive)
+    assert await body_of(Admission(Refusals()), request, guest(b"s" * 32), ("a",)) == {}

@@ -6,7 +6,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from leporid.management.paths import name_of, route
+from leporid.limits.refusals import Refusals
+from leporid.management.admission import LOOK, Admission
+from leporid.management.paths import RawRoute, name_of
 from leporid.management.refusals import Refusal
 
 
@@ -31,7 +33,8 @@ async def echo(request: Request) -> Response:
     ],
 )
 async def test_names_are_decoded_once(path: str, status: int, names: list[str] | None):
-    app = Starlette(routes=[route("/{vhost}/{stream}/c", echo, "GET")])
+    admission = Admission(Refusals())
+    app = Starlette(routes=[RawRoute("/{vhost}/{stream}/c", echo, "GET", LOOK, admission)])
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
         answer = await client.get(path)

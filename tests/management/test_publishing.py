@@ -15,6 +15,7 @@ from tests.management.conftest import World, serving
 from tests.management.queues import queue_of
 
 from leporid.broker.exchange.types import Binding
+from leporid.management import admission
 from leporid.management import publishing as module
 from leporid.management.tables import HEADERS_TYPE
 
@@ -353,20 +354,19 @@ async def test_alarms_keep_tables_out(world: World, client: httpx.AsyncClient):
 async def test_limits(world: World, monkeypatch: pytest.MonkeyPatch):
     stream = world.stream()
     monkeypatch.setattr(module, "BODY_BYTES_MAX", 2000)
-    monkeypatch.setattr(module, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(admission, "QUEUE_SECONDS", 0.01)
     async with serving(world) as client:
         answer = await publish(client, table_of(body=["x" * 3000], routing_key=["orders"]))
         assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
-        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
-        writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\n" % URL.encode())
-        writer.write(b"authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\ncontent-length: 9\r\n\r\nx")
-        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
-        writer.transport.abort()
-    monkeypatch.setattr(module, "QUEUE_SECONDS", 0.01)
-    monkeypatch.setattr(module, "REQUESTS_MAX", 0)
-    async with serving(world) as client:
+        assert (answer.json()["limit"], answer.json()["value"]) == ("http_table_bytes", 2000)
+        publishes = world.around.admission.shares.publishes
+        others = [publishes.take(f"other {number}") for number in range(publishes.slots)]
         answer = await publish(client, table_of(body=["x"]))
-        assert (answer.status_code, answer.json()["error"]) == (503, "busy")
+        assert (answer.status_code, answer.json()["limit"]) == (503, "http_publishes")
+        assert answer.headers["retry-after"] == "1"
+        for each in others:
+            each.release()
+        assert (await publish(client, table_of(body=["x"]))).status_code == 200
     assert stream.next_offset == 0
 
 

@@ -2,7 +2,10 @@
 
 import httpx
 import pytest
-from tests.management.conftest import World
+from tests.management.conftest import SECRET, World
+
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import from_clear
 
 URL = "/api/streams/%2F/orders/readers"
 
@@ -54,3 +57,39 @@ async def test_bad_offsets(world: World, client: httpx.AsyncClient, body: dict[s
     world.stream()
     assert (await client.put(f"{URL}/r", json=body)).status_code == 400
     assert world.vhost.reader_offsets("orders") == {}
+
+
+READER = ("reader", "secret")  # who may read orders, and no more
+
+
+@pytest.mark.parametrize("name", ["reader", "reader.report", "reader.a.b"])
+async def test_who_may_read_moves_what_is_called_after_him(
+    world: World, client: httpx.AsyncClient, name: str
+):
+    world.stream()
+    answer = await client.put(f"{URL}/{name}", json={"offset": 1}, auth=READER)
+    assert answer.status_code == 204
+    assert (await client.delete(f"{URL}/{name}", auth=READER)).status_code == 204
+
+
+@pytest.mark.parametrize("name", ["report", "reader2", "Reader", ".reader", "reader.long.x", ""])
+async def test_who_may_read_does_not_move_what_is_another_s(
+    world: World, client: httpx.AsyncClient, name: str
+):
+    world.broker.access.put_user(User("reader.long", from_clear("secret", SECRET)))
+    world.stream()
+    name = name or "a%2Freader"
+    assert (await client.put(f"{URL}/{name}", json={"offset": 41})).status_code == 204
+    kept = world.vhost.reader_offsets("orders")
+    for answer in (
+        await client.put(f"{URL}/{name}", json={"offset": 1}, auth=READER),
+        await client.delete(f"{URL}/{name}", auth=READER),
+    ):
+        assert (answer.status_code, answer.json()["error"]) == (403, "forbidden")
+        assert answer.json()["reason"] == (
+            "configure access to queue 'orders' in vhost '/' refused for user 'reader'"
+        )
+    assert world.vhost.reader_offsets("orders") == kept
+    # To look is to read.
+    assert (await client.get(f"{URL}/{name}", auth=READER)).json()["offset"] == 41
+    assert (await client.delete(f"{URL}/{name}")).status_code == 204

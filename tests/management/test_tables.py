@@ -5,7 +5,8 @@ import pytest
 from tests.engine.stream_world import World
 
 from leporid.engine.tables.arrow import COLUMNS, columns_of
-from leporid.management.tables import DEFAULT_COLUMNS, END_OF_STREAM, Encoder, batch_of, schema_of
+from leporid.management.arrow_ipc import END_OF_STREAM
+from leporid.management.tables import DEFAULT_COLUMNS, Encoder, batch_of, schema_of
 
 
 def test_the_schema_is_what_spark_expects():

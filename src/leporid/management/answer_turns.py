@@ -1,30 +1,37 @@
-"""Turns for large answers: one piece of work in each round of the event loop.
+"""Turns for what requests make the broker do: one piece of work in each round of the event loop.
 
-Responsible for keeping rounds short, however many answers are under way, so that AMQP's clients are
-served in between. Must not know what the work is. Invariant: whoever waits gets a turn in the order
-of asking.
+Responsible for keeping rounds short, however many requests are under way, so that AMQP's clients
+are served in between. Must not know what the work is. Invariants: keys that wait take turns, so
+that whoever has one request is not behind all those of another; of one key, whoever waits gets a
+turn in the order of asking.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Hashable
 
 
 class AnswerTurns:
     """Gives one turn a round."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        # Those who wait, by key; the key whose turn it is comes first.
+        self._lines: dict[Hashable, deque[asyncio.Future[None]]] = {}
         self._scheduled = False
 
     def __repr__(self) -> str:
-        return f"<Turns waiting={len(self._waiting)}>"
+        return f"<Turns waiting={sum(map(len, self._lines.values()))}>"
 
-    async def next(self) -> None:
-        """Return in a later round, alone."""
+    async def next(self, key: Hashable) -> None:
+        """Return in a later round, alone.
+
+        Args:
+            key: whose turn it is: the peer's address before login, the user after.
+        """
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._lines.setdefault(key, deque()).append(turn)
         self._schedule()
         await turn
 
@@ -35,10 +42,16 @@ class AnswerTurns:
 
     def _give(self) -> None:
         self._scheduled = False
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # else it was cancelled
-                turn.set_result(None)
-                break
-        if self._waiting:
+        given = False
+        while self._lines and not given:
+            key, line = next(iter(self._lines.items()))
+            del self._lines[key]
+            while line and not given:
+                turn = line.popleft()
+                if not turn.done():  # else it was cancelled
+                    turn.set_result(None)
+                    given = True
+            if line:
+                self._lines[key] = line  # behind the others
+        if self._lines:
             self._schedule()

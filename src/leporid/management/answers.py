@@ -12,23 +12,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from starlette.responses import Response
 
-from leporid.management.answer_turns import AnswerTurns
-from leporid.management.refusals import Refusal, busy
+from leporid.management.admission import Admission, waited_for
+from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
-    from leporid.engine.log.window import Window
+    from leporid.broker.access.access import User
 
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
-# Answers under way: each has one batch in memory, encoded and not. More requests wait.
-ANSWERS_MAX: Final = 32
-QUEUE_SECONDS: Final = 10
 # Given to the socket at a time, so that one reader never holds the loop for long.
 PIECE_BYTES: Final = 128 * 1024
 
@@ -63,35 +59,32 @@ class Cut(Exception):
     """The answer cannot go on; the message says why."""
 
 
-class Room:
-    """How many answers there are at a time, and whose turn it is."""
-
-    def __init__(self) -> None:
-        self.places = asyncio.Semaphore(ANSWERS_MAX)
-        self.turns = AnswerTurns()
-
-
 class TableAnswer(Response):
-    """The answer: its head is sent when the first batch is ready."""
+    """The answer: its head is sent when the first batch is ready.
 
-    def __init__(self, room: Room, batches: Batches) -> None:
-        self._places = room.places
-        self._turns = room.turns
+    Args:
+        admission: has the share of tables, and turns.
+        user: whose they are.
+        batches: what is answered with.
+    """
+
+    def __init__(self, admission: Admission, user: User, batches: Batches) -> None:
+        self._tables = admission.shares.tables
+        self._turns = admission.turns
+        self._key = user.name
         self._batches = batches
         self.background = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Send it all, or as much as is possible, and then end the connection."""
         try:
-            async with asyncio.timeout(QUEUE_SECONDS):
-                await self._places.acquire()
-        except TimeoutError:
+            slot = await waited_for(self._tables, self._key)
+        except Refusal as refusal:
             self._batches.end(False)
-            refusal = busy(f"{ANSWERS_MAX} requests for tables are being answered")
             await refusal.answer()(scope, receive, send)
             return
         whole = False
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         sending = asyncio.create_task(self._send(scope, receive, send))
         try:
             await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +98,7 @@ class TableAnswer(Response):
             for task in (gone, sending):
                 task.cancel()
             await asyncio.gather(gone, sending, return_exceptions=True)
-            self._places.release()
+            slot.release()
             self._batches.end(whole)
 
     async def _send(self, scope: Any, receive: Any, send: Any) -> bool:
@@ -137,23 +130,12 @@ class TableAnswer(Response):
         """Send in pieces; each waits until the client has taken most of what came before."""
         view = memoryview(data)
         for start in range(0, len(view), PIECE_BYTES):
-            await self._turns.next()
+            await self._turns.next(self._key)
             piece = view[start : start + PIECE_BYTES]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
-async def result_of(job: Future[Any], window: Window) -> Any:
-    """Wait for a thread; the window is closed when it is done, even if nobody waits any more."""
-    done = asyncio.wrap_future(job)
-    try:
-        return await asyncio.shield(done)
-    finally:
-        if done.done():
-            window.close()
-        else:
-            done.add_done_callback(lambda _: window.close())
-
-
-async def _disconnected(receive: Any) -> None:
+async def disconnected(receive: Any) -> None:
+    """Return when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -7,8 +7,9 @@ written or sent. Invariant: whoever may not read a queue sees nothing of it, its
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -20,8 +21,9 @@ from leporid.broker.vhost import VirtualHost
 from leporid.engine.queue.browse import Browse
 from leporid.engine.tables.arrow import COLUMNS, ENTRY_COLUMNS, columns_of
 from leporid.engine.tables.chosen import Chosen
-from leporid.management.answer_turns import AnswerTurns
-from leporid.management.answers import Room, TableAnswer, result_of
+from leporid.management.admission import holding
+from leporid.management.answers import TableAnswer
+from leporid.management.batches import BatchMaker
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import NUMBER_MAX, Parameters
 from leporid.management.paths import name_of
@@ -33,7 +35,7 @@ from leporid.management.records import (
     DEFAULT_COLUMNS,
 )
 from leporid.management.refusals import Refusal
-from leporid.management.surroundings import Surroundings, need_arrow
+from leporid.management.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from leporid.engine.queue.browse import QueueWindow
@@ -90,21 +92,25 @@ async def find_queue(around: Surroundings, request: Request) -> FoundQueue:
 
 
 async def chosen_in(
-    around: Surroundings, turns: AnswerTurns, queue: Any, filters: dict[str, Any]
-) -> AsyncIterator[list[int]]:
+    around: Surroundings, user: User, queue: Any, filters: dict[str, Any]
+) -> AsyncGenerator[list[int]]:
     """Yield the sequence numbers of a queue's ready messages that pass filters, in pieces.
 
     What is looked at is bounded in each turn of the loop, and filters run on a thread. A message
     may be gone when its number is seen.
+
+    Raises:
+        Refusal: too many look through messages.
     """
     browse = Browse(queue)
-    while not browse.done and not queue.retired:
-        await turns.next()
-        window = browse.window(CHOSEN_ROWS, BATCH_BYTES)
-        job = around.encoders.submit(_numbers_in, window, filters)
-        filtering, numbers = await result_of(job, window)
-        around.engine.searches.note_browsed(queue, filtering)
-        yield numbers
+    async with holding(around.admission.shares.tables, user.name):
+        while not browse.done and not queue.retired:
+            async with around.encoding(user.name) as encode:
+                await around.admission.turns.next(user.name)
+                window = browse.window(CHOSEN_ROWS, BATCH_BYTES)
+                filtering, numbers = await encode(partial(_numbers_in, window, filters), window)
+            around.engine.searches.note_browsed(queue, filtering)
+            yield numbers
 
 
 def _numbers_in(
@@ -128,9 +134,8 @@ def shape_in(given: Parameters) -> Shape:
 class BrowseRoutes:
     """The handler."""
 
-    def __init__(self, around: Surroundings, room: Room) -> None:
+    def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._room = room
 
     async def messages(self, request: Request) -> Response:
         """GET /api/queues/{vhost}/{queue}/messages."""
@@ -140,11 +145,10 @@ class BrowseRoutes:
         check_filters(given, found.user, found.vhost, found.state.name)
         limit = given.whole("limit", NUMBER_MAX)
         first, unacked = given.whole("from", 0), given.flag("unacked")
-        await self._around.on_thread(need_arrow)
+        await self._around.need_arrow(found.user)
         browse = Browse(found.engine, first, unacked)
-        return TableAnswer(
-            self._room, _Browsed(self._around, self._room, found, shape, filters, browse, limit)
-        )
+        batches = _Browsed(self._around, found, shape, filters, browse, limit)
+        return TableAnswer(self._around.admission, found.user, batches)
 
 
 class QueueBatches:
@@ -155,7 +159,6 @@ class QueueBatches:
     def __init__(
         self,
         around: Surroundings,
-        room: Room,
         found: FoundQueue,
         shape: Shape,
         filters: dict[str, Any],
@@ -163,11 +166,12 @@ class QueueBatches:
         from leporid.management import tables  # it needs pyarrow, which is there by now
 
         self._around = around
-        self._turns = room.turns
+        self._key = found.user.name
         self._shape = shape
         self._filters = filters
         self.queue = found.state
         self.engine = found.engine
+        self._maker = BatchMaker(around, self._key, shape.columns, found.state.name)
         facts = {"leporid.queue": found.state.name}
         self._encoder = tables.Encoder(tables.schema_of(shape.columns, facts), shape.compression)
 
@@ -190,18 +194,19 @@ class QueueBatches:
 
     def end(self, whole: bool) -> None:
         """Everything was sent, or it ended on the way."""
+        self._maker.release()
 
     async def next(self) -> memoryview | None:
         """Encode the next batch that has rows; None after the last."""
         while True:
-            await self._turns.next()
+            self._maker.release()
+            await self._around.admission.turns.next(self._key)
             if self.engine.retired:
                 raise Refusal(404, "not-found", f"{self.queue.title} was deleted")
             window = self.window(self._shape.batch_rows, BATCH_BYTES)
             if window is None:
                 return None
-            job = self._around.encoders.submit(self._encode, window)
-            counts, rows, batch = await result_of(job, window)
+            counts, rows, batch = await self._maker.make(window, self._encode)
             self._around.engine.searches.note_browsed(self.engine, counts)
             if rows:
                 self.shown(rows)
@@ -230,14 +235,13 @@ class _Browsed(QueueBatches):
     def __init__(
         self,
         around: Surroundings,
-        room: Room,
         found: FoundQueue,
         shape: Shape,
         filters: dict[str, Any],
         browse: Browse,
         limit: int,
     ) -> None:
-        super().__init__(around, room, found, shape, filters)
+        super().__init__(around, found, shape, filters)
         self._browse = browse
         self._left = limit
 

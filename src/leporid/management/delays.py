@@ -9,17 +9,18 @@ messages wait. Invariant: an answer that something was cancelled leaves only whe
 from __future__ import annotations
 
 import base64
+import codecs
 import heapq
-from collections.abc import AsyncIterator, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import fields
 from decimal import Decimal
-from operator import itemgetter
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from leporid.amqp.errors import AccessRefused
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import Value
 from leporid.broker.access.access import User
@@ -33,12 +34,13 @@ from leporid.broker.exchange.delays import (
 )
 from leporid.broker.stream.choices import choice_for
 from leporid.broker.vhost import VirtualHost
-from leporid.management.answers import Room
+from leporid.management.admission import taken
 from leporid.management.browsing import chosen_in
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
+from leporid.management.listings import Written
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
-from leporid.management.refusals import Refusal, bad
+from leporid.management.refusals import Refusal, bad, too_large
 from leporid.management.surroundings import Surroundings
 
 LIMIT_DEFAULT: Final = 100
@@ -48,29 +50,26 @@ LISTING: Final = ("limit", "after", "headers", "message_id", *FILTER_PARAMETERS)
 CANCELLING: Final = ("message_id", "dry_run", "all", *FILTER_PARAMETERS)
 # What AMQP's short strings have room for.
 MESSAGE_ID_BYTES_MAX: Final = 255
-# Messages whose properties are decoded in one turn of the loop: a millisecond.
-SHOWN_AT_ONCE: Final = 100
+# Messages that are cancelled in one turn of the loop: a millisecond.
+CANCELLED_AT_ONCE: Final = 100
+# JSON is for looking at. A body is copied out of the log in one go: two milliseconds.
+SHOWN_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
+# Of a body, written as JSON without looking at the clock; in base64, three bytes are four letters.
+BODY_PIECE_BYTES: Final = 3 * 16 * 1024
+SHOWN_BODY_LIMIT: Final = "http_shown_body_bytes"
 
 
 class DelayRoutes:
     """The handlers."""
 
-    def __init__(self, around: Surroundings, room: Room) -> None:
+    def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._turns = room.turns
 
     async def exchanges(self, request: Request) -> Response:
         """GET /api/delays/{vhost}: the exchanges that have, or had, something that waits."""
         user, vhost = await self._around.enter(request)
         Parameters(request, ())
-        found = []
-        for delays in vhost.delay_stores:
-            try:
-                user.check("read", "exchange", delays.exchange, vhost.name)
-            except AccessRefused:
-                continue
-            found.append(_counts(delays))
-        return JSONResponse({"exchanges": found})
+        return self._around.listing(user, {"exchanges": _readable(user, vhost)})
 
     async def listing(self, request: Request) -> Response:
         """GET …/{exchange}: what is due next, all of it or what passes filters."""
@@ -83,28 +82,32 @@ class DelayRoutes:
         facts: dict[str, Any] = {}
         try:
             if filters:
-                messages, facts["matched"] = await self._due_first(delays, filters, limit, after)
+                numbers, facts["matched"] = await self._due_first(
+                    user, delays, filters, limit, after
+                )
             else:
-                messages = delays.list(limit, after)
+                numbers = delays.numbers(limit, after)
         except ValueError as error:
             raise bad("after", str(error)) from None
-        shown = []
-        for number, each in enumerate(messages, 1):
-            shown.append(_summary(each, with_headers))
-            if number % SHOWN_AT_ONCE == 0:
-                await self._turns.next()
-        return JSONResponse(_counts(delays) | facts | {"messages": shown})
+        found = map(delays.numbered, numbers)  # what is fired meanwhile is not shown
+        shown = (None if each is None else _summary(each, with_headers) for each in found)
+        return self._around.listing(user, _counts(delays) | facts | {"messages": shown})
 
     async def _due_first(
-        self, delays: DelayedMessages, filters: dict[str, Any], limit: int, after: str | None
-    ) -> tuple[list[DelayedMessage], int]:
-        """Return those that pass and are due first, and how many pass."""
+        self,
+        user: User,
+        delays: DelayedMessages,
+        filters: dict[str, Any],
+        limit: int,
+        after: str | None,
+    ) -> tuple[Sequence[int], int]:
+        """Return the numbers of those that pass and are due first, and how many pass."""
         known = None if after is None else place_of(after)
         if after is not None and known is None:
             raise ValueError(f"{after!r} is no id of a delayed message")
-        first: list[tuple[tuple[int, int], DelayedMessage]] = []
+        first: list[tuple[int, int]] = []
         matched = 0
-        async for numbers in self._chosen(delays, filters):
+        async for numbers in self._chosen(user, delays, filters):
             for number in numbers:
                 message = delays.numbered(number)
                 if message is None:
@@ -112,33 +115,53 @@ class DelayRoutes:
                 matched += 1
                 place = message.due_ms, number
                 if known is None or place > known:
-                    first.append((place, message))
-            first = heapq.nsmallest(limit, first, key=itemgetter(0))
-        return [message for _, message in first], matched
+                    first.append(place)
+            first = heapq.nsmallest(limit, first)
+        return [number for _, number in first], matched
 
-    def _chosen(self, delays: DelayedMessages, filters: dict[str, Any]) -> AsyncIterator[list[int]]:
+    async def _chosen(
+        self, user: User, delays: DelayedMessages, filters: dict[str, Any]
+    ) -> AsyncGenerator[list[int]]:
+        """Give the numbers of what passes filters, few at a time, each in a turn of the user's."""
         if delays.store is None:
-            return _none()
-        return chosen_in(self._around, self._turns, delays.store, filters)
+            return
+        async with aclosing(chosen_in(self._around, user, delays.store, filters)) as pieces:
+            async for numbers in pieces:
+                for start in range(0, len(numbers), CANCELLED_AT_ONCE):
+                    if start:
+                        await self._around.admission.turns.next(user.name)
+                    yield numbers[start : start + CANCELLED_AT_ONCE]
 
     async def message(self, request: Request) -> Response:
         """GET …/{exchange}/{id}: one message, with its body."""
-        *_, delays = await self._find(request, "read")
+        user, _, delays = await self._find(request, "read")
         Parameters(request, ())
         message_id = name_of(request, "id")
-        found, content = delays.peek(message_id), delays.content(message_id)
-        if found is None or content is None:
+        found = delays.peek(message_id)
+        if found is None:
             raise _unknown(message_id, delays)
-        return JSONResponse(_summary(found, False) | _shown(content))
+        if found.body_bytes > SHOWN_BODY_BYTES_MAX:
+            self._around.broker.refusals.count(SHOWN_BODY_LIMIT)
+            raise too_large(
+                SHOWN_BODY_LIMIT,
+                SHOWN_BODY_BYTES_MAX,
+                f"the message has a body of {found.body_bytes} bytes; of at most "
+                f"{SHOWN_BODY_BYTES_MAX} ({SHOWN_BODY_LIMIT}) it is shown",
+            )
+        room = taken(self._around.admission.shares.body_bytes, user.name, found.body_bytes or 1)
+        content = delays.content(message_id)
+        assert content is not None
+        facts = _summary(found, False) | _shown(content)
+        return self._around.listing(user, facts, ended=room.release)
 
     async def cancel(self, request: Request) -> Response:
         """DELETE …/{exchange}/{id}."""
-        *_, delays = await self._find(request, "configure")
+        user, _, delays = await self._find(request, "configure")
         Parameters(request, ())
         message_id = name_of(request, "id")
         if not delays.cancel(message_id):
             raise _unknown(message_id, delays)
-        await self._synced()
+        await self._synced(user)
         return Response(status_code=204)
 
     async def cancel_several(self, request: Request) -> Response:
@@ -148,7 +171,8 @@ class DelayRoutes:
         """
         user, vhost, delays = await self._find(request, "configure")
         given = Parameters(request, CANCELLING)
-        await body_of(request, ())  # a dry_run or a filter there would have no effect
+        # A dry_run or a filter there would have no effect.
+        await body_of(self._around.admission, request, user, ())
         dry_run, everything = given.flag("dry_run"), given.flag("all")
         filters = _filters_in(given)
         if not filters.get("routing_key_prefix", b"-"):
@@ -159,20 +183,20 @@ class DelayRoutes:
             raise bad("all", "there is a filter beside it")
         check_filters(given, user, vhost, delays.exchange, "exchange")
         matched = cancelled = 0
-        async for numbers in self._chosen(delays, filters):
+        async for numbers in self._chosen(user, delays, filters):
             for number in numbers:
                 message = delays.numbered(number)
                 if message is not None:
                     matched += 1
                     cancelled += not dry_run and delays.cancel(message.id)
         if cancelled:
-            await self._synced()
+            await self._synced(user)
         return JSONResponse({"dry_run": dry_run, "matched": matched, "cancelled": cancelled})
 
-    async def _synced(self) -> None:
+    async def _synced(self, user: User) -> None:
         generation = self._around.engine.logs.note_change()
         self._around.wake()
-        await self._around.until_synced(generation)
+        await self._around.synced(generation, user)
 
     async def _find(
         self, request: Request, right: Right
@@ -185,10 +209,13 @@ class DelayRoutes:
         return user, vhost, vhost.delays(name)
 
 
-async def _none() -> AsyncIterator[list[int]]:
-    """Nothing ever waited there."""
-    for _ in ():
-        yield []
+def _readable(user: User, vhost: VirtualHost) -> Iterator[dict[str, Any] | None]:
+    """The exchanges that a user may read; None for each other one."""
+    for delays in list(vhost.delay_stores):
+        if user.may("read", "exchange", delays.exchange, vhost.name):
+            yield _counts(delays)
+        else:
+            yield None
 
 
 def _filters_in(given: Parameters) -> dict[str, Any]:
@@ -234,12 +261,48 @@ def _summary(message: DelayedMessage, with_headers: bool) -> dict[str, Any]:
 
 
 def _shown(content: DelayedContent) -> dict[str, Any]:
-    properties = decode_properties(content.properties)
-    try:
-        body, encoding = content.body.decode(), "utf-8"
-    except UnicodeDecodeError:
-        body, encoding = base64.b64encode(content.body).decode(), "base64"
-    return {"properties": _named(properties), "body": body, "body_encoding": encoding}
+    shown = Shown(content.body)
+    return {
+        "properties": _named(decode_properties(content.properties)),
+        "body": Written(shown.texts()),
+        "body_encoding": Written(shown.encoding()),
+    }
+
+
+class Shown:
+    """A body as JSON: text if it is UTF-8, otherwise in base64; a piece at a time."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = memoryview(body)
+        self._encoding = ""
+
+    def texts(self) -> Iterator[str]:
+        """Write it, after a look at all of it."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        self._encoding = "utf-8"
+        try:
+            for piece in self._pieces():
+                decoder.decode(piece)
+                yield ""
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            self._encoding = "base64"
+        decoder.reset()
+        yield '"'
+        for piece in self._pieces():
+            if self._encoding == "utf-8":
+                yield json.dumps(decoder.decode(piece), ensure_ascii=False)[1:-1]
+            else:
+                yield base64.b64encode(piece).decode()
+        yield '"'
+
+    def encoding(self) -> Iterator[str]:
+        """Write which it is; after `texts`."""
+        yield f'"{self._encoding}"'
+
+    def _pieces(self) -> Iterator[memoryview]:
+        for start in range(0, len(self._body), BODY_PIECE_BYTES):
+            yield self._body[start : start + BODY_PIECE_BYTES]
 
 
 def _named(properties: Properties) -> dict[str, Any]:

@@ -7,14 +7,18 @@ that something was registered or deleted leaves only when that is on disk.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from leporid.broker.access.access import DEFAULT_USER
 from leporid.broker.filter.filter_classes import FilterClassConflict
 from leporid.filterserver.filter_class import FilterClass, FilterClassError
 from leporid.filterserver.host import FilterFailure
+from leporid.management.admission import holding
+from leporid.management.listings import Written
 from leporid.management.parameters import NUMBER_MAX, Parameters, raw_body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal
@@ -22,6 +26,7 @@ from leporid.management.refusals import Refusal
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from leporid.broker.access.access import User
     from leporid.broker.filter.filter_classes import FilterClasses
     from leporid.management.surroundings import Surroundings
 
@@ -46,31 +51,35 @@ class FilterClassRoutes:
 
     async def listing(self, request: Request) -> Response:
         """GET /api/filter-classes."""
-        await self._administrator(request)
+        user = await self._administrator(request)
         Parameters(request, ())
-        return JSONResponse([self._shown(each) for each in self._classes])
+        return self._around.listing(user, map(self._shown, self._classes))
 
     async def show(self, request: Request) -> Response:
         """GET /api/filter-classes/{name}: with its source."""
-        await self._administrator(request)
+        user = await self._administrator(request)
         Parameters(request, ())
         found = self._classes.require(name_of(request, "name"))
         source = found.source.decode("utf-8", "replace")
-        return JSONResponse({**self._shown(found), "source": source})
+        return self._around.listing(user, {**self._shown(found), "source": source})
 
     async def put(self, request: Request) -> Response:
         """PUT /api/filter-classes/{name}?version=…&class=…: the body is the source.
 
         201 when the name is new, 204 when there was one.
         """
-        await self._administrator(request)
+        user = await self._administrator(request)
+        self._check_guest(user)
         name, given = name_of(request, "name"), Parameters(request, ("version", "class"))
         version = given.whole("version", self._classes.next_version(name), 1, NUMBER_MAX)
         class_name = given.text("class") or CLASS_NAME
         try:
-            found = FilterClass(name, version, class_name, await raw_body_of(request))
+            admission = self._around.admission
+            source = await raw_body_of(admission, request, user)
+            found = FilterClass(name, version, class_name, source)
             self._classes.check(found)
-            await self._around.try_filter_class(found)
+            async with holding(admission.shares.trials, user.name):
+                await self._around.try_filter_class(found)
             # Somebody else may have registered another one meanwhile.
             new = self._classes.put(found)
         except FilterClassConflict as error:
@@ -81,22 +90,22 @@ class FilterClassRoutes:
             raise Refusal(
                 400, "does-not-load", f"filter class '{name}' does not load: {error}"
             ) from None
-        await self._around.recorded()
+        await self._around.recorded(user)
         return Response(status_code=201 if new else 204)
 
     async def delete(self, request: Request) -> Response:
         """DELETE /api/filter-classes/{name}; 409 while something uses it."""
-        await self._administrator(request)
+        user = await self._administrator(request)
         Parameters(request, ())
         try:
             self._classes.drop(name_of(request, "name"))
         except FilterClassConflict as error:
             raise Refusal(409, "conflict", str(error)) from None
-        await self._around.recorded()
+        await self._around.recorded(user)
         return Response(status_code=204)
 
-    async def _administrator(self, request: Request) -> None:
-        """Let only those in who may have code of theirs run."""
+    async def _administrator(self, request: Request) -> User:
+        """Return who asks; lets only those in who may have code of theirs run."""
         user = await self._around.user(request)
         if ADMINISTRATOR not in user.tags:
             raise Refusal(
@@ -104,6 +113,26 @@ class FilterClassRoutes:
                 "forbidden",
                 f"user '{user.name}' lacks the tag {ADMINISTRATOR}, which this needs",
             )
+        return user
+
+    def _check_guest(self, user: User) -> None:
+        """Let no code in from a user whose password everybody knows."""
+        if user.name == DEFAULT_USER and not self._around.guest_registers:
+            raise Refusal(
+                403,
+                "forbidden",
+                f"user '{user.name}', whose password everybody knows, registers no filter classes: "
+                f"do it as another user with the tag {ADMINISTRATOR}, or set "
+                "filter_server.allow_guest = true in the configuration",
+            )
+
+    def _waiting(self, name: str) -> Iterator[str]:
+        """Write how many messages wait, after nothing for each place where some may."""
+        count = 0
+        for some in self._around.broker.waiting_for_verdicts(name):
+            count += some
+            yield ""
+        yield str(count)
 
     def _shown(self, one: FilterClass) -> dict[str, Any]:
         return {
@@ -112,7 +141,7 @@ class FilterClassRoutes:
             "class": one.class_name,
             "source_bytes": len(one.source),
             "configured": self._classes.is_configured(one.name),
-            "used_by": self._classes.uses(one.name),
-            "waiting": self._around.broker.waiting_for_verdicts(one.name),
+            "used_by": iter(self._classes.uses(one.name)),
+            "waiting": Written(self._waiting(one.name)),
             **asdict(self._around.filter_class_status(one.name)),
         }

@@ -9,6 +9,7 @@ properties. `ruled_out` is what the first answered with no, `evaluated` what cam
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from leporid.broker.access.access import User
+    from leporid.broker.exchange.exchange import ExchangeState
+    from leporid.broker.queue.queue import QueueState
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
 
@@ -58,46 +61,55 @@ class FilterCountRoutes:
         """GET /api/filters/{vhost}: of each exchange, queue and stream where any was asked."""
         user, vhost = await self._around.enter(request)
         Parameters(request, ())
-        return JSONResponse(
+        queues = vhost.queues_now()
+        return self._around.listing(
+            user,
             {
-                "exchanges": _exchanges(user, vhost),
-                "queues": self._queues(user, vhost),
-                "streams": _streams(user, vhost),
-            }
+                "exchanges": _exchanges(user, vhost, list(vhost.exchanges())),
+                "queues": _queues(user, vhost, queues),
+                "streams": _streams(user, vhost, queues),
+            },
         )
 
-    def _queues(self, user: User, vhost: VirtualHost) -> list[dict[str, Any]]:
-        found = []
-        for queue in vhost.queues():
-            made = queue.engine.counters
-            if made is None or not made.asked:
-                continue
-            if user.may("read", "queue", queue.name, vhost.name):
-                counts = made.asked, made.evaluated, made.matched, made.type_errors
-                found.append({"name": queue.name, **_answered(*counts)})
-        return found
+
+# Each gives None for what is not shown. What is deleted meanwhile is shown as it was.
 
 
-def _exchanges(user: User, vhost: VirtualHost) -> list[dict[str, Any]]:
-    found = []
-    for exchange in vhost.exchanges():
+def _exchanges(
+    user: User, vhost: VirtualHost, exchanges: Iterable[ExchangeState]
+) -> Iterator[dict[str, Any] | None]:
+    for exchange in exchanges:
         made = exchange.routes.counters
         bound = len(exchange.filters)
         if (made.asked or bound) and user.may("read", "exchange", exchange.name, vhost.name):
             counts = made.asked, made.evaluated, made.matched, made.type_errors
-            found.append({"name": exchange.name, "filters": bound, **_answered(*counts)})
-    return found
+            yield {"name": exchange.name, "filters": bound, **_answered(*counts)}
+        else:
+            yield None
 
 
-def _streams(user: User, vhost: VirtualHost) -> list[dict[str, Any]]:
-    found = []
-    for queue in vhost.queues():
+def _queues(
+    user: User, vhost: VirtualHost, queues: Iterable[QueueState]
+) -> Iterator[dict[str, Any] | None]:
+    for queue in queues:
+        made = queue.engine.counters
+        if made is None or not made.asked or not user.may("read", "queue", queue.name, vhost.name):
+            yield None
+        else:
+            counts = made.asked, made.evaluated, made.matched, made.type_errors
+            yield {"name": queue.name, **_answered(*counts)}
+
+
+def _streams(
+    user: User, vhost: VirtualHost, queues: Iterable[QueueState]
+) -> Iterator[dict[str, Any] | None]:
+    for queue in queues:
         stream: Any = queue.stream  # as above
-        if stream is None or not any(stream.filtering):
-            continue
-        if user.may("read", "queue", queue.name, vhost.name):
-            found.append({"name": queue.name, **_streamed(stream.filtering)})
-    return found
+        asked = stream is not None and any(stream.filtering)
+        if asked and user.may("read", "queue", queue.name, vhost.name):
+            yield {"name": queue.name, **_streamed(stream.filtering)}
+        else:
+            yield None
 
 
 def _answered(asked: int, evaluated: int, matched: int, type_errors: int) -> dict[str, int]:

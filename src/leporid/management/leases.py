@@ -13,13 +13,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.engine.queue.lease import Lease
-from leporid.management.answers import Room, TableAnswer
+from leporid.limits.shares import NoSlot, Slot
+from leporid.management.admission import taken
+from leporid.management.answers import TableAnswer
 from leporid.management.browsing import (
     TABLE_PARAMETERS,
     FoundQueue,
@@ -32,19 +35,20 @@ from leporid.management.browsing import (
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
-from leporid.management.refusals import Refusal, bad, busy
-from leporid.management.surroundings import Holding, Surroundings, need_arrow
+from leporid.management.refusals import Refusal, bad, of_no_slot
+from leporid.management.surroundings import Holding, Surroundings
 
 if TYPE_CHECKING:
+    from leporid.broker.access.access import User
     from leporid.engine.queue.browse import QueueWindow
 
 logger = logging.getLogger(__name__)
 
-# Taken, and settled, in one turn of the loop: some milliseconds.
+# Each is a number of eight bytes.
 MESSAGES_MAX: Final = 50_000
 MESSAGES: Final = 10_000
-# At a time; each keeps a timer and eight bytes a message.
-LEASES_MAX: Final = 1000
+# Taken, or settled, in one turn of the loop: a millisecond.
+AT_ONCE: Final = 4000
 TTL_MS: Final = 10 * 60_000
 TTL_MS_MAX: Final = 24 * 3600_000
 # Leases that ended, remembered so that a repeated request gets the answer that was lost.
@@ -57,15 +61,26 @@ RELEASED: Final = "released"
 EXPIRED: Final = "expired"
 
 
+class Ending:
+    """The end of a lease, of which nobody need wait.
+
+    Attributes:
+        generation: once its messages are settled, the generation that has that on disk.
+    """
+
+    def __init__(self) -> None:
+        self.generation: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+
 class LeaseRoutes:
     """The handlers, and the leases that there are."""
 
-    def __init__(self, around: Surroundings, room: Room) -> None:
+    def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._room = room
+        self._share = around.admission.shares.leases
         self._held = around.leases
-        # How each ended, and the generation that has it on disk.
-        self._ended: OrderedDict[tuple[str, ...], tuple[str, int]] = OrderedDict()
+        self._settling: set[asyncio.Task[None]] = set()
+        self._ended: OrderedDict[tuple[str, ...], tuple[str, Ending]] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<LeaseRoutes held={len(self._held)}>"
@@ -76,35 +91,33 @@ class LeaseRoutes:
         """POST /api/queues/{vhost}/{queue}/leases."""
         found = await find_queue(self._around, request)
         given = Parameters(request, TAKING)
-        await body_of(request, ())  # who says there what to take would be given everything
+        # Who says there what to take would be given everything.
+        await body_of(self._around.admission, request, found.user, ())
         most = given.whole("max", MESSAGES, 1, MESSAGES_MAX)
         ttl_ms = given.whole("ttl_ms", TTL_MS, 1, TTL_MS_MAX)
         shape, filters = shape_in(given), filters_in(given)
         check_filters(given, found.user, found.vhost, found.state.name)
         as_table = given.choice("answer", ("table", "json")) == "table"
         if as_table:
-            await self._around.on_thread(need_arrow)
-        if len(self._held) >= LEASES_MAX:
-            self._forget_retired()
-        if len(self._held) >= LEASES_MAX:
-            raise busy(f"there are {LEASES_MAX} leases at a time")
+            await self._around.need_arrow(found.user)
         if found.engine.retired:
             raise Refusal(404, "not-found", f"no {found.state.title}")
+        slot = self._room_for(found.user.name)
         found.vhost.used(found.state)
-        if filters:
+        try:
             lease = await self._choose(found, most, filters)
-            if len(self._held) >= LEASES_MAX:  # others were made meanwhile
-                lease.release()
-                self._around.wake()
-                raise busy(f"there are {LEASES_MAX} leases at a time")
-        else:
-            lease = Lease(found.engine, most)
+        except BaseException:
+            slot.release()
+            raise
         self._around.wake()
-        holding = self._hold(found, lease, ttl_ms) if lease.count else None
+        holding = None
+        if lease.count:
+            holding = self._hold(found, lease, ttl_ms, slot)
+        else:
+            slot.release()
         if as_table:
-            return TableAnswer(
-                self._room, _Leased(self, found, shape, lease, 0, lease.count, holding)
-            )
+            batches = _Leased(self, found, shape, lease, 0, lease.count, holding)
+            return TableAnswer(self._around.admission, found.user, batches)
         content = {
             "lease": None if holding is None else holding.id,
             "messages": lease.count,
@@ -112,15 +125,30 @@ class LeaseRoutes:
         }
         return JSONResponse(content, status_code=201)
 
+    def _room_for(self, user: str) -> Slot:
+        """Take a slot for one more lease; raises Refusal without."""
+        try:
+            return self._share.take(user)
+        except NoSlot as none:
+            if not self._forget_retired():
+                raise of_no_slot(none) from None
+        return taken(self._share, user)
+
     async def _choose(self, found: FoundQueue, most: int, filters: dict[str, Any]) -> Lease:
-        """Take what passes the filters, looking through the queue a piece at a time."""
+        """Take what is first, or what passes filters, a piece at a time."""
+        user = found.user
         lease = Lease(found.engine, most, True)
         try:
-            async for numbers in chosen_in(self._around, self._room.turns, found.engine, filters):
-                if not lease.take(numbers):
-                    break
+            if filters:
+                async with aclosing(chosen_in(self._around, user, found.engine, filters)) as pieces:
+                    async for numbers in pieces:
+                        if not lease.take(numbers):
+                            break
+            else:
+                while lease.more(AT_ONCE):
+                    await self._around.admission.turns.next(user.name)
         except BaseException:
-            lease.release()
+            self._settle(lease, user.name, RELEASED)
             raise
         return lease
 
@@ -134,8 +162,9 @@ class LeaseRoutes:
         if end < first:
             raise bad("to", f"{end} is below from, {first}")
         shape = shape_in(given)
-        await self._around.on_thread(need_arrow)
-        return TableAnswer(self._room, _Leased(self, found, shape, lease, first, end, None))
+        await self._around.need_arrow(found.user)
+        batches = _Leased(self, found, shape, lease, first, end, None)
+        return TableAnswer(self._around.admission, found.user, batches)
 
     # ------------------------------------------------------------- ending
 
@@ -152,30 +181,59 @@ class LeaseRoutes:
     async def _end(self, request: Request, how: str) -> None:
         Parameters(request, ())
         try:
-            _, holding = await self._find(request, how)
+            found, holding = await self._find(request, how)
         except _EndedSo as ended:
-            generation = ended.generation
+            ending, user = ended.ending, ended.user
         else:
-            generation = self.finish(holding, how)
+            ending, user = self.finish(holding, how), found.user
+        # A client that goes away does not stop it half-way.
+        generation = await asyncio.shield(ending.generation)
         if how == ACKNOWLEDGED:
-            await self._around.until_synced(generation)
+            await self._around.synced(generation, user)
 
-    def finish(self, holding: Holding, how: str) -> int:
-        """End a lease; returns the generation that has it."""
-        if self._held.pop(holding.id, None) is None:
-            return 0
+    def finish(self, holding: Holding, how: str) -> Ending:
+        """End a lease that is held."""
+        del self._held[holding.id]
         holding.timer.cancel()
-        generation = 0
-        if how == ACKNOWLEDGED:
-            holding.lease.acknowledge()
-            generation = self._around.engine.logs.note_change()
-        else:
-            holding.lease.release()
-        self._ended[_key(holding)] = how, generation
+        holding.slot.release()
+        ending = self._settle(holding.lease, holding.user, how)
+        self._ended[_key(holding)] = how, ending
         if len(self._ended) > ENDED_MAX:
             self._ended.popitem(last=False)
+        return ending
+
+    def give_back(self, holding: Holding) -> None:
+        """Release a lease, if it is held still."""
+        if holding.id in self._held:
+            self.finish(holding, RELEASED)
+
+    def _settle(self, lease: Lease, user: str, how: str) -> Ending:
+        """Settle a lease: the first piece of it now, the others when it is their turn."""
+        ending = Ending()
+        settle = lease.acknowledge if how == ACKNOWLEDGED else lease.release
+        more = settle(AT_ONCE)
         self._around.wake()
-        return generation
+
+        async def go_on() -> None:
+            while settle(AT_ONCE):
+                self._around.wake()
+                await self._around.admission.turns.next(user)
+            self._around.wake()
+            end()
+
+        def end() -> None:
+            acknowledged = how == ACKNOWLEDGED
+            ending.generation.set_result(
+                self._around.engine.logs.note_change() if acknowledged else 0
+            )
+
+        if more:
+            task = asyncio.ensure_future(go_on())
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+        else:
+            end()
+        return ending
 
     def _expire(self, holding: Holding) -> None:
         logger.info(
@@ -190,20 +248,22 @@ class LeaseRoutes:
 
     # ------------------------------------------------------------- holding
 
-    def _hold(self, found: FoundQueue, lease: Lease, ttl_ms: int) -> Holding:
+    def _hold(self, found: FoundQueue, lease: Lease, ttl_ms: int, slot: Slot) -> Holding:
         number = self._around.broker.new_name("lease-")
         names = found.user.name, found.vhost.name, found.state.name
         loop = asyncio.get_running_loop()
         timer = loop.call_later(ttl_ms / 1000, lambda: self._expire(self._held[number]))
-        self._held[number] = Holding(number, *names, lease, timer)
+        self._held[number] = Holding(number, *names, lease, timer, slot)
         return self._held[number]
 
-    def _forget_retired(self) -> None:
-        """Leases of queues that were deleted hold nothing."""
-        for holding in tuple(self._held.values()):
-            if holding.lease.queue.retired:
-                holding.timer.cancel()
-                del self._held[holding.id]
+    def _forget_retired(self) -> int:
+        """Leases of queues that were deleted hold nothing; returns how many there were."""
+        retired = [each for each in self._held.values() if each.lease.queue.retired]
+        for holding in retired:
+            holding.timer.cancel()
+            holding.slot.release()
+            del self._held[holding.id]
+        return len(retired)
 
     async def _find(self, request: Request, how: str = "") -> tuple[FoundQueue, Holding]:
         """Return the lease in the path, if the user holds it.
@@ -219,9 +279,9 @@ class LeaseRoutes:
         # A queue that was deleted may have its name given to another.
         if holding is not None and _key(holding) == key and not holding.lease.queue.retired:
             return found, holding
-        ended, generation = self._ended.get(key, ("", 0))
-        if ended and ended == how:
-            raise _EndedSo(generation)
+        ended, ending = self._ended.get(key, ("", None))
+        if ending is not None and ended == how:
+            raise _EndedSo(found.user, ending)
         if ended:
             raise Refusal(410, "gone", f"lease '{number}' was {ended}", ended=ended)
         raise Refusal(
@@ -236,18 +296,14 @@ class LeaseRoutes:
         """What the handlers were given."""
         return self._around
 
-    @property
-    def room(self) -> Room:
-        """How many answers there may be."""
-        return self._room
-
 
 class _EndedSo(Exception):
     """A lease has ended already, as it should."""
 
-    def __init__(self, generation: int) -> None:
-        super().__init__(generation)
-        self.generation = generation
+    def __init__(self, user: User, ending: Ending) -> None:
+        super().__init__()
+        self.user = user
+        self.ending = ending
 
 
 def _key(holding: Holding) -> tuple[str, ...]:
@@ -268,7 +324,7 @@ class _Leased(QueueBatches):
         made: Holding | None,
     ) -> None:
         filters: dict[str, Any] = {}
-        super().__init__(routes.around, routes.room, found, shape, filters)
+        super().__init__(routes.around, found, shape, filters)
         self._routes = routes
         self._lease = lease
         self._at = first
@@ -289,5 +345,6 @@ class _Leased(QueueBatches):
 
     def end(self, whole: bool) -> None:
         """Who did not get all of it cannot be expected to work on it."""
+        super().end(whole)
         if self._made is not None and not whole:
-            self._routes.finish(self._made, RELEASED)
+            self._routes.give_back(self._made)

@@ -1,9 +1,9 @@
 """Who asks: HTTP Basic, checked against the broker's own users.
 
-Responsible for the header and for having passwords hashed where it does not stop the broker. Must
-not know what a user may do. Invariant: whoever is refused is told the same, whatever the reason;
-what was verified is remembered by `broker.access`, bound to the stored hash, so that a client that
-asks often pays for one hash.
+Responsible for the header, and for waiting until the password is hashed, as long as the client
+does. Must not know what a user may do, nor whose turn it is. Invariant: whoever is refused is told
+the same, whatever the reason; what was verified is remembered by `broker.access`, bound to the
+stored hash, so that a client that asks often pays for one hash.
 """
 
 from __future__ import annotations
@@ -11,44 +11,77 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 
 from leporid.amqp.errors import AccessRefused
-from leporid.broker.access.access import Access, Credentials, User
-from leporid.management.refusals import Refusal
+from leporid.broker.access.access import Credentials, User
+from leporid.broker.access.logins import TooManyLogins
+from leporid.limits.shares import address_key
+from leporid.management.refusals import Refusal, busy
+
+if TYPE_CHECKING:
+    from leporid.broker.broker import Broker
 
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="Leporid", charset="UTF-8"'}
 
 
-class Login:
+class BasicLogin:
     """Finds out which user a request is from.
 
     Args:
-        access: the broker's users.
-        is_loopback: whether a peer's address is of this machine.
-        pool: hashes passwords; how many at a time bounds what strangers can make us do.
+        broker: whose users there are.
     """
 
-    def __init__(self, access: Access, is_loopback: Callable[[str], bool], pool: Executor) -> None:
-        self._access = access
-        self._is_loopback = is_loopback
-        self._pool = pool
+    def __init__(self, broker: Broker) -> None:
+        self._access = broker.access
+        self._logins = broker.logins
 
-    async def user(self, request: Request) -> User:
-        """Return the user; raises Refusal (401) without one."""
+    async def user(self, request: Request, *, loopback: bool) -> User:
+        """Return the user.
+
+        Args:
+            request: whose.
+            loopback: whether it comes from this machine.
+
+        Raises:
+            Refusal: there is none (401), or too many wait already (429, 503).
+        """
         credentials = _credentials(request.headers.get("authorization", ""))
-        if self._access.needs_hashing(credentials):
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._pool, self._access.verify, credentials)
-        loopback = request.client is not None and self._is_loopback(request.client.host)
         try:
+            await self._hashed(request, credentials, loopback=loopback)
             return self._access.admit(credentials, loopback)
+        except TooManyLogins as full:
+            raise _too_many(full) from None
         except AccessRefused:
             raise _unauthorized("user name and password were refused") from None
+
+    async def _hashed(self, request: Request, credentials: Credentials, *, loopback: bool) -> None:
+        """Return when the password is hashed, if it must be."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def answered(refusal: TooManyLogins | None) -> None:
+            if answer.done():
+                return  # the request was cancelled
+            if refusal is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(refusal)
+
+        address = address_key("" if request.client is None else request.client.host)
+        login = self._logins.begin(credentials, address, loopback=loopback, answered=answered)
+        if login is None:
+            return
+        gone = asyncio.ensure_future(request.state.gone.wait())
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise busy("the client is gone")  # nobody hears it
+            answer.result()
+        finally:
+            gone.cancel()
+            login.leave()
 
 
 def _credentials(header: str) -> Credentials:
@@ -67,3 +100,9 @@ def _credentials(header: str) -> Credentials:
 
 def _unauthorized(reason: str) -> Refusal:
     return Refusal(401, "unauthorized", reason, headers=CHALLENGE)
+
+
+def _too_many(full: TooManyLogins) -> Refusal:
+    if full.own:
+        return Refusal(429, "too-many-logins", full.why, headers={"retry-after": "1"})
+    return busy(full.why)

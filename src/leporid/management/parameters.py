@@ -10,14 +10,23 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
-from leporid.management.refusals import Refusal, bad
+from leporid.management.admission import Admission
+from leporid.management.bodies import body_in
+from leporid.management.refusals import Refusal, bad, too_large
+
+if TYPE_CHECKING:
+    from leporid.broker.access.access import User
 
 # The largest definition there is, a thousand keys of 255 bytes, fits in.
 JSON_BYTES_MAX: Final = 1024 * 1024
+JSON_BYTES: Final = "http_json_bytes"
+# Members and elements, about: a millisecond to read, however few bytes they have.
+JSON_VALUES_MAX: Final = 10_000
+JSON_VALUES: Final = "http_json_values"
 # As many as AMQP's numbers have room for; SQLite's too.
 NUMBER_MAX: Final = 2**63 - 1
 
@@ -117,27 +126,40 @@ def whole(name: str, value: str, least: int = 0, most: int = NUMBER_MAX) -> int:
     raise bad(name, f"{value[:40]!r} is not a whole number from {least} to {most}")
 
 
-async def raw_body_of(request: Request) -> bytes:
-    """Return the bytes of the body; raises Refusal when it is too large."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > JSON_BYTES_MAX:
-            raise Refusal(413, "too-large", f"the body has more than {JSON_BYTES_MAX} bytes")
-    return bytes(data)
+async def raw_body_of(admission: Admission, request: Request, user: User) -> bytes:
+    """Return the bytes of the body; raises Refusal as `body_in`."""
+    async with body_in(admission, request, user.name, JSON_BYTES, JSON_BYTES_MAX) as data:
+        return bytes(data)
 
 
-async def body_of(request: Request, known: Sequence[str]) -> Mapping[str, Any]:
+def json_of(admission: Admission, data: bytes) -> Any:
+    """Read JSON.
+
+    Raises:
+        Refusal: it has too many values (413).
+        ValueError, RecursionError: it is not JSON, or too deep.
+    """
+    values = data.count(b",") + data.count(b"[") + data.count(b"{")
+    if values > JSON_VALUES_MAX:
+        admission.refusals.count(JSON_VALUES)
+        reason = f"the body has more than {JSON_VALUES_MAX} values ({JSON_VALUES})"
+        raise too_large(JSON_VALUES, JSON_VALUES_MAX, reason)
+    return json.loads(data)
+
+
+async def body_of(
+    admission: Admission, request: Request, user: User, known: Sequence[str]
+) -> Mapping[str, Any]:
     """Return the members of a JSON object in the body; no body has none.
 
     Raises:
         Refusal: it is not one, is too large, or has other members.
     """
-    data = await raw_body_of(request)
+    data = await raw_body_of(admission, request, user)
     if not data.strip():
         return {}
     try:
-        value = json.loads(data)
+        value = json_of(admission, data)
     except (ValueError, RecursionError) as error:
         raise Refusal(400, "bad-request", f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):

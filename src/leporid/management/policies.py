@@ -7,14 +7,14 @@ deleted leaves only when that is in force and on disk.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.policy.policies import PolicyError, make_policy
-from leporid.management.parameters import raw_body_of
+from leporid.management.listings import in_order
+from leporid.management.parameters import json_of, raw_body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leporid.broker.access.access import User
     from leporid.broker.policy.policies import Policy
     from leporid.broker.vhost import VirtualHost
+    from leporid.management.admission import Admission
     from leporid.management.surroundings import Surroundings
 
 ADMINISTRATOR: Final = "administrator"
@@ -48,7 +49,7 @@ class PolicyRoutes:
         """GET /api/policies: those of the virtual hosts that the user may enter."""
         user = await self._manager(request)
         vhosts = self._around.broker.vhosts.values()
-        return self._list([vhost for vhost in vhosts if _may_enter(user, vhost.name)])
+        return self._list(user, [vhost for vhost in vhosts if _may_enter(user, vhost.name)])
 
     async def listing_of_vhost(self, request: Request) -> Response:
         """GET /api/policies/{vhost}."""
@@ -58,17 +59,16 @@ class PolicyRoutes:
             raise _missing()
         if not _may_enter(user, vhost.name):
             raise _unauthorised("User not authorised to access virtual host")
-        return self._list([vhost])
+        return self._list(user, [vhost])
 
-    def _list(self, vhosts: list[VirtualHost]) -> Response:
-        found = [
-            _shown(vhost.name, policy)
+    def _list(self, user: User, vhosts: list[VirtualHost]) -> Response:
+        found = (
+            _shown(vhost.name, policy) if policy.operator == self._operator else None
             for vhost in vhosts
             for policy in vhost.policies
-            if policy.operator == self._operator
-        ]
-        found.sort(key=lambda each: (each["priority"], each["vhost"], each["name"]))
-        return JSONResponse(found)
+        )
+        ordered = in_order(found, key=lambda each: (each["priority"], each["vhost"], each["name"]))
+        return self._around.listing(user, ordered)
 
     async def show(self, request: Request) -> Response:
         """GET /api/policies/{vhost}/{name}."""
@@ -86,7 +86,9 @@ class PolicyRoutes:
         user, vhost = await self._enter(request)
         if vhost is None:
             raise Refusal(404, "not_found", "vhost_not_found")
-        name, given = name_of(request, "name"), _given(await raw_body_of(request))
+        admission = self._around.admission
+        name, data = name_of(request, "name"), await raw_body_of(admission, request, user)
+        given = _given(admission, data)
         try:
             policy = make_policy(
                 name,
@@ -102,22 +104,24 @@ class PolicyRoutes:
             raise _no_json() from None  # it is, but too deep to be told what is wrong with it
         try:
             vhost.unknown_arguments.check_policy(name, given, f"user '{user.name}'")
-            new = vhost.set_policy(policy)
+            governor = vhost.governor
+            new = await self._around.job(lambda: governor.setting(policy))
         except PreconditionFailed as fault:
             raise _of(fault) from None
-        await self._around.recorded()
+        await self._around.recorded(user)
         return Response(status_code=201 if new else 204)
 
     async def delete(self, request: Request) -> Response:
         """DELETE /api/policies/{vhost}/{name}."""
-        (_, vhost), name = await self._enter(request), name_of(request, "name")
+        (user, vhost), name = await self._enter(request), name_of(request, "name")
         if vhost is None or self._find(vhost, name) is None:
             raise _missing()
         try:
-            vhost.drop_policy(name, operator=self._operator)
+            governor = vhost.governor
+            await self._around.job(lambda: governor.dropping(name, operator=self._operator))
         except PreconditionFailed as fault:
             raise _of(fault) from None
-        await self._around.recorded()
+        await self._around.recorded(user)
         return Response(status_code=204)
 
     async def _manager(self, request: Request) -> User:
@@ -156,10 +160,10 @@ def _shown(vhost: str, policy: Policy) -> dict[str, Any]:
     }
 
 
-def _given(data: bytes) -> dict[str, Any]:
+def _given(admission: Admission, data: bytes) -> dict[str, Any]:
     """Read the body; members that are none of a policy's are left out, as in RabbitMQ."""
     try:
-        given = json.loads(data) if data.strip() else {}
+        given = json_of(admission, data) if data.strip() else {}
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):

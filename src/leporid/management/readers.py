@@ -2,19 +2,24 @@
 
 Responsible for these routes. Offsets here are those of the last message that was read, as readers
 over AMQP store them. Must not know where they are kept. Invariants: an answer that an offset was
-stored leaves only when it is on disk; what a group's members store, nobody else does meanwhile.
+stored leaves only when it is on disk; what a group's members store, nobody else does meanwhile; who
+may only read a stream moves and drops nobody else's offsets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from leporid.management.listings import in_order
 from leporid.management.parameters import NUMBER_MAX, Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad
 from leporid.management.streams import check_incarnation, check_partition
-from leporid.management.surroundings import Surroundings
+from leporid.management.surroundings import Found, Surroundings
 
 
 class ReaderRoutes:
@@ -30,14 +35,7 @@ class ReaderRoutes:
         wanted = (
             [check_partition(found, given)] if "partition" in given else range(len(found.streams))
         )
-        readers = [
-            {"reader": reader, "partition": number, "offset": offset}
-            for number in wanted
-            for reader, offset in sorted(
-                found.vhost.reader_offsets(found.streams[number].name).items()
-            )
-        ]
-        return JSONResponse({"readers": readers})
+        return self._around.listing(found.user, {"readers": _readers(found, wanted)})
 
     async def offset(self, request: Request) -> Response:
         """GET …/readers/{reader}."""
@@ -56,14 +54,16 @@ class ReaderRoutes:
         number = check_partition(found, given)
         check_incarnation(found, number, given)
         reader = name_of(request, "reader")
-        offset = (await body_of(request, ("offset",))).get("offset")
+        check_own(self._around, found, reader)
+        body = await body_of(self._around.admission, request, found.user, ("offset",))
+        offset = body.get("offset")
         if not isinstance(offset, int) or isinstance(offset, bool):
             raise bad("offset", "is missing, or not a whole number")
         if not 0 <= offset <= NUMBER_MAX:
             raise bad("offset", f"is not from 0 to {NUMBER_MAX}")
         found.vhost.groups.check_offset(found.streams[number].name, reader)
         found.vhost.set_reader_offset(found.streams[number].name, reader, offset)
-        await self._around.recorded()
+        await self._around.recorded(found.user)
         return Response(status_code=204)
 
     async def forget(self, request: Request) -> Response:
@@ -71,11 +71,39 @@ class ReaderRoutes:
         found = await self._around.find(request)
         number = check_partition(found, Parameters(request, ("partition",)))
         reader = name_of(request, "reader")
+        check_own(self._around, found, reader)
         found.vhost.groups.check_offset(found.streams[number].name, reader)
         if not found.vhost.drop_reader_offset(found.streams[number].name, reader):
             raise _unknown(reader, found.name)
-        await self._around.recorded()
+        await self._around.recorded(found.user)
         return Response(status_code=204)
+
+
+def _readers(found: Found, partitions: Iterable[int]) -> Iterator[dict[str, Any] | None]:
+    """The readers of these partitions, by name."""
+    for number in partitions:
+        stream = found.streams[number]
+        if stream.retired:
+            continue  # deleted meanwhile
+        offsets = found.vhost.reader_offsets(stream.name)
+        for one in in_order(offsets.items()):
+            yield one and {"reader": one[0], "partition": number, "offset": one[1]}
+
+
+def check_own(around: Surroundings, found: Found, name: str) -> None:
+    """Refuse to move or drop the offsets of a reader, or group, that may be somebody else's.
+
+    Whose it is, its name says: it is that of the user after whom it is called, by the name alone or
+    with a dot and more behind it. Of several such users it is the one with the longest name.
+
+    Raises:
+        AccessRefused: it is not this user's, who has not the right to configure the stream either.
+    """
+    owner = name
+    while around.broker.access.user(owner) is None and "." in owner:
+        owner = owner.rpartition(".")[0]
+    if owner != found.user.name:
+        found.user.check("configure", "queue", found.name, found.vhost.name)
 
 
 def _unknown(reader: str, stream: str) -> Refusal:

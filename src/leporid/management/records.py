@@ -17,12 +17,13 @@ from starlette.responses import Response
 
 from leporid.engine.tables.arrow import COLUMNS, columns_of
 from leporid.engine.tables.chosen import Chosen
-from leporid.management.answers import Room, TableAnswer, result_of
+from leporid.management.answers import TableAnswer
+from leporid.management.batches import BatchMaker
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.parameters import Parameters
 from leporid.management.refusals import Refusal, bad
 from leporid.management.streams import check_incarnation, check_partition
-from leporid.management.surroundings import Found, Surroundings, need_arrow
+from leporid.management.surroundings import Found, Surroundings
 
 if TYPE_CHECKING:
     from leporid.engine.stream.stream import Stream
@@ -68,18 +69,18 @@ class Wanted:
 
 
 class RecordRoutes:
-    """The handler, and how many it serves at a time."""
+    """The handler."""
 
-    def __init__(self, around: Surroundings, room: Room) -> None:
+    def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._room = room
 
     async def records(self, request: Request) -> Response:
         """GET …/records."""
         found = await self._around.find(request)
         wanted = _wanted(found, request)
-        await self._around.on_thread(need_arrow)
-        return TableAnswer(self._room, _Records(self._around, self._room, wanted))
+        await self._around.need_arrow(found.user)
+        batches = _Records(self._around, found.user.name, wanted)
+        return TableAnswer(self._around.admission, found.user, batches)
 
 
 def _encoder(wanted: Wanted) -> Encoder:
@@ -143,11 +144,12 @@ class _Records:
 
     headers: Final = ()
 
-    def __init__(self, around: Surroundings, room: Room, wanted: Wanted) -> None:
+    def __init__(self, around: Surroundings, key: str, wanted: Wanted) -> None:
         self._around = around
-        self._turns = room.turns
+        self._key = key
         self._wanted = wanted
         self._encoder = _encoder(wanted)
+        self._maker = BatchMaker(around, key, wanted.columns, wanted.name)
         self._at = wanted.first
         self._begun = False
 
@@ -163,6 +165,7 @@ class _Records:
 
     def end(self, whole: bool) -> None:
         """Nothing is kept."""
+        self._maker.release()
 
     async def next(self) -> memoryview | None:
         """Encode the next batch that has rows, or none after a while; None after the last."""
@@ -170,12 +173,12 @@ class _Records:
         until = monotonic() + SILENCE_SECONDS
         # The first window is asked for even of nothing: what is refused is refused before the head.
         while self._at < wanted.end or not self._begun:
-            await self._turns.next()
+            self._maker.release()
+            await self._around.admission.turns.next(self._key)
             window = self._window(self._at)
             self._begun = True
             self._at = window.end
-            job = self._around.encoders.submit(self._encode, window)
-            counts, batch = await result_of(job, window)
+            counts, batch = await self._maker.make(window, self._encode)
             wanted.stream.count_filtering(counts)
             if batch is not None:
                 encoded: memoryview = batch

@@ -19,6 +19,10 @@ from leporid.amqp.errors import (
     PreconditionFailed,
     ResourceLocked,
 )
+from leporid.limits.shares import NoSlot
+
+RETRY_AFTER: Final[Mapping[str, str]] = {"retry-after": "1"}
+"""In seconds. Slots are held for moments, or for long; who comes too early is told so again."""
 
 # What the rules' faults are over HTTP; what is not named is a bad request.
 _STATUS: Final[Mapping[type[Fault], tuple[int, str]]] = {
@@ -36,7 +40,7 @@ class Refusal(Exception):
     Attributes:
         status: the HTTP status.
         word: what programs look at.
-        facts: what else the answer holds.
+        facts: what else the answer holds; of a limit, its name and value as `limit`, `value`.
     """
 
     def __init__(
@@ -73,6 +77,26 @@ def bad(parameter: str, reason: str, **facts: Any) -> Refusal:
     return Refusal(400, "bad-request", f"{parameter}: {reason}", parameter=parameter, **facts)
 
 
-def busy(reason: str) -> Refusal:
+def busy(reason: str, **facts: Any) -> Refusal:
     """Ask to come back later."""
-    return Refusal(503, "busy", reason, headers={"retry-after": "1"})
+    return Refusal(503, "busy", reason, headers=RETRY_AFTER, **facts)
+
+
+def of_no_slot(none: NoSlot) -> Refusal:
+    """Say that a limited resource is used up, by the client itself or by all together."""
+    facts = {"limit": none.limit, "value": none.value}
+    if none.own:
+        return Refusal(429, "too-many", str(none), headers=RETRY_AFTER, **facts)
+    return busy(str(none), **facts)
+
+
+def blocked(alarm: str, limit: str, value: int | None) -> Refusal:
+    """Say that nothing may grow while an alarm is on."""
+    than = "" if value is None else f" ({limit}: {value} bytes)"
+    reason = f"the broker is low on {alarm}{than}: until it is not, it takes nothing that it keeps"
+    return busy(reason, limit=limit, value=value)
+
+
+def too_large(limit: str, value: int, reason: str) -> Refusal:
+    """Say that something is larger than a limit allows."""
+    return Refusal(413, "too-large", reason, limit=limit, value=value)

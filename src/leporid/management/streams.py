@@ -7,18 +7,22 @@ something was made or deleted leaves only when that is on disk.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from leporid.amqp.tables import encode_table
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import Pattern, PatternError
 from leporid.broker.names import check_new_name
+from leporid.broker.registry import StepsTo
 from leporid.broker.settings.values import Arguments
 from leporid.broker.stream import partitions
 from leporid.broker.vhost import VirtualHost
+from leporid.management.admission import taken
+from leporid.management.listings import in_order
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad
@@ -48,13 +52,18 @@ class StreamRoutes:
         user, vhost = await self._around.enter(request)
         given = Parameters(request, ("pattern",))
         pattern = _pattern(given.text("pattern"))
-        found = [
-            {"name": name, "partitions": count}
-            for name, count in sorted(partitions.names(vhost).items())
-            if user.may("read", "queue", name, vhost.name)
-            and (pattern is None or pattern.matches(name))
-        ]
-        return JSONResponse({"streams": found})
+
+        def wanted() -> Iterator[tuple[str, int] | None]:
+            for one in partitions.names(vhost):
+                shown = (
+                    one is not None
+                    and user.may("read", "queue", one[0], vhost.name)
+                    and (pattern is None or pattern.matches(one[0]))
+                )
+                yield one if shown else None
+
+        found = (one and {"name": one[0], "partitions": one[1]} for one in in_order(wanted()))
+        return self._around.listing(user, {"streams": found})
 
     async def info(self, request: Request) -> Response:
         """GET /api/streams/{vhost}/{stream}: its partitions, perhaps when there is more in them."""
@@ -68,14 +77,13 @@ class StreamRoutes:
         if wait_ms and not any(
             stream.end > offset for stream, offset in zip(watched, beyond.values(), strict=True)
         ):
-            await self._wait(watched, list(beyond.values()), wait_ms)
-            found = await self._around.find(request)
-        return JSONResponse(
-            {
-                "stream": found.name,
-                "partitions": [_facts(at, one) for at, one in enumerate(found.streams)],
-            }
-        )
+            with taken(self._around.admission.shares.long_polls, found.user.name):
+                await self._wait(watched, list(beyond.values()), wait_ms)
+            # All who waited for it are told at once.
+            await self._around.admission.turns.next(found.user.name)
+            found = self._around.find_again(found)
+        facts = (_facts(at, one) for at, one in enumerate(found.streams))
+        return self._around.listing(found.user, {"stream": found.name, "partitions": facts})
 
     async def _wait(self, streams: list[Stream], offsets: list[int], wait_ms: int) -> None:
         monotonic = self._around.monotonic
@@ -90,14 +98,11 @@ class StreamRoutes:
         """GET …/offset-for: the first offset of each partition that is not older than a time."""
         found = await self._around.find(request)
         timestamp_ms = Parameters(request, ("timestamp_ms",)).needed("timestamp_ms")
-        return JSONResponse(
-            {
-                "partitions": [
-                    {"partition": at, "offset": one.offset_for(timestamp_ms)}
-                    for at, one in enumerate(found.streams)
-                ]
-            }
+        offsets = (
+            {"partition": at, "offset": one.offset_for(timestamp_ms)}
+            for at, one in enumerate(found.streams)
         )
+        return self._around.listing(found.user, {"partitions": offsets})
 
     # ------------------------------------------------------------- making and deleting
 
@@ -108,13 +113,21 @@ class StreamRoutes:
         name = name_of(request, "stream")
         if not 0 < len(name.encode()) <= NAME_BYTES_MAX:
             raise bad("stream", f"a name has 1 to {NAME_BYTES_MAX} bytes")
-        body = await body_of(request, ("partitions", "routing", "keys", "arguments"))
+        members = ("partitions", "routing", "keys", "arguments")
+        body = await body_of(self._around.admission, request, user, members)
         arguments = _arguments(body.get("arguments"))
-        if body.get("partitions") is None and body.get("keys") is None and "routing" not in body:
-            made = _declare_one(user, vhost, name, arguments)
-        else:
-            made = _declare_many(user, vhost, name, body, arguments)
-        await self._around.recorded()
+
+        def declaring() -> StepsTo[bool]:
+            if (
+                body.get("partitions") is None
+                and body.get("keys") is None
+                and "routing" not in body
+            ):
+                return _declaring_one(user, vhost, name, arguments)
+            return _declaring_many(user, vhost, name, body, arguments)
+
+        made = await self._around.job(declaring)
+        await self._around.recorded(user)
         return Response(status_code=201 if made else 204)
 
     async def delete(self, request: Request) -> Response:
@@ -123,8 +136,8 @@ class StreamRoutes:
         Parameters(request, ())
         for queue in partitions.of(found.vhost, found.name):
             found.user.check("configure", "queue", queue.name, found.vhost.name)
-        partitions.delete(found.vhost, found.name)
-        await self._around.recorded()
+        await self._around.job(lambda: partitions.deleting(found.vhost, found.name))
+        await self._around.recorded(found.user)
         return Response(status_code=204)
 
 
@@ -192,7 +205,10 @@ def _shown(error: ValueError) -> str:
     return error.reason if isinstance(error, UnicodeEncodeError) else str(error)
 
 
-def _declare_one(user: User, vhost: VirtualHost, name: str, arguments: Arguments) -> bool:
+def _declaring_one(
+    user: User, vhost: VirtualHost, name: str, arguments: Arguments
+) -> StepsTo[bool]:
+    yield from ()
     check_new_name("queue", name)
     user.check("configure", "queue", name, vhost.name)
     vhost.unknown_arguments.check_queue(name, arguments, f"user '{user.name}'")
@@ -207,9 +223,9 @@ def _declare_one(user: User, vhost: VirtualHost, name: str, arguments: Arguments
     return True
 
 
-def _declare_many(
+def _declaring_many(
     user: User, vhost: VirtualHost, name: str, body: Any, arguments: Arguments
-) -> bool:
+) -> StepsTo[bool]:
     count, keys = body.get("partitions"), body.get("keys")
     routing = body.get("routing", "hash")
     if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
@@ -226,8 +242,9 @@ def _declare_many(
     user.check("configure", "exchange", name, vhost.name)
     for stream in plan.streams:
         user.check("configure", "queue", stream, vhost.name)
+        yield None
     vhost.unknown_arguments.check_queue(name, arguments, f"user '{user.name}'")
-    return partitions.declare(vhost, plan)
+    return (yield from partitions.declaring(vhost, plan))
 
 
 def check_partition(found: Found, given: Parameters) -> int:

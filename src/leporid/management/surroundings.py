@@ -7,24 +7,32 @@ request names: the user, the virtual host, a stream that the user may read. Must
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from starlette.requests import Request
 
+from leporid.amqp.errors import BeingDeleted
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import Right
 from leporid.broker.broker import Broker
+from leporid.broker.registry import StepsTo
 from leporid.broker.stream import partitions
 from leporid.broker.vhost import VirtualHost
+from leporid.engine.bounds.jobs import AWAITS
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
-from leporid.management.login import Login
-from leporid.management.paths import name_of
+from leporid.limits.shares import Slot
+from leporid.management import hosts
+from leporid.management.admission import ENCODERS_MAX, Admission, waited_for
+from leporid.management.listings import Listing
+from leporid.management.login import BasicLogin
+from leporid.management.paths import name_of, visit_of
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -32,32 +40,30 @@ if TYPE_CHECKING:
     from leporid.engine.queue.lease import Lease
     from leporid.engine.stream.stream import Stream
 
-# Passwords being hashed at a time: each takes a core and 19 MiB for tens of milliseconds.
-HASHERS_MAX: Final = 2
-# Threads that encode tables. One core stays with the broker's own thread.
-ENCODERS_MAX: Final = max(1, min(4, (os.cpu_count() or 1) - 1))
-# Theirs beside the broker's own, as `nice` counts: somebody waits for each message, while tables
-# want throughput.
+# Of threads that encode tables, beside the broker's own, as `nice` counts: somebody waits for each
+# message, while tables want throughput.
 ENCODERS_NICENESS: Final = 10
 NICENESS_MAX: Final = 19
 
+T = TypeVar("T")
+
 PIP_COMMAND: Final = "pip install 'leporid[arrow]'"
+ARROW_USER: Final = "leporid.management.tables"
 
 
-def _yield_to_messages() -> None:
-    """Let the broker's own thread go first where both want a core; of Linux alone, by thread."""
+def yield_to_messages(niceness: int = ENCODERS_NICENESS) -> None:
+    """Let the broker's own thread go first where both want a core; of Linux alone, by thread.
+
+    Threads that this one makes, as argon2 does for its lanes, do so, too.
+    """
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        niceness = os.getpriority(os.PRIO_PROCESS, thread) + ENCODERS_NICENESS
+        niceness += os.getpriority(os.PRIO_PROCESS, thread)
         os.setpriority(os.PRIO_PROCESS, thread, min(niceness, NICENESS_MAX))
 
 
 def _encoders() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(ENCODERS_MAX, "tables", _yield_to_messages)
-
-
-def _hashers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(HASHERS_MAX, "passwords")
+    return ThreadPoolExecutor(ENCODERS_MAX, "tables", yield_to_messages)
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Holding:
     queue: str
     lease: Lease
     timer: asyncio.TimerHandle
+    slot: Slot
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,12 @@ class Surroundings:
         leases: those that are held, by id.
         try_filter_class: loads a filter class somewhere; raises FilterFailure.
         filter_class_status: says how the filter class of a name is.
+        look: compares memory and disk with their limits now, and not only each second.
+        alarm_limits: the limits of memory and disk in bytes, by the alarm's name.
+        body_bytes: for bodies of requests, of all together; 0 for what `admission` has.
+        admission: what requests share.
+        http_hosts: what the broker is called in requests, beside its addresses and localhost.
+        guest_registers: whether the user guest may register filter classes.
     """
 
     broker: Broker
@@ -98,18 +111,36 @@ class Surroundings:
     monotonic: Callable[[], float]
     try_filter_class: Callable[[FilterClass], Awaitable[None]]
     filter_class_status: Callable[[str], FilterClassStatus]
+    look: Callable[[], None] = lambda: None
+    alarm_limits: Mapping[str, int] = field(default_factory=dict)
+    body_bytes: int = 0
+    http_hosts: frozenset[str] = frozenset()
+    guest_registers: bool = False
     leases: dict[str, Holding] = field(default_factory=dict)
+    admission: Admission = field(init=False)
     encoders: ThreadPoolExecutor = field(default_factory=_encoders)
-    hashers: ThreadPoolExecutor = field(default_factory=_hashers)
+
+    def __post_init__(self) -> None:
+        broker = self.broker
+        admission = Admission(broker.refusals, broker.alarms, self.alarm_limits, self.body_bytes)
+        object.__setattr__(self, "admission", admission)
 
     def stop(self) -> None:
         """Let the threads go."""
         self.encoders.shutdown(wait=False, cancel_futures=True)
-        self.hashers.shutdown(wait=False, cancel_futures=True)
 
     async def user(self, request: Request) -> User:
-        """Return who asks; raises Refusal."""
-        return await Login(self.broker.access, self.is_loopback, self.hashers).user(request)
+        """Return who asks, whose request it is from now on.
+
+        Raises:
+            Refusal: nobody; or that user has too many requests under way; or the request would
+                make the broker keep more, and an alarm is on; or it was not meant for this broker.
+        """
+        hosts.check(request, self.http_hosts)
+        loopback = hosts.is_of_this_machine(request, self.is_loopback)
+        user = await BasicLogin(self.broker).user(request, loopback=loopback)
+        visit_of(request).log_in(user.name)
+        return user
 
     async def enter(self, request: Request) -> tuple[User, VirtualHost]:
         """Return who asks, and the virtual host in the path.
@@ -122,7 +153,7 @@ class Surroundings:
         name = name_of(request, "vhost")
         vhost = self.broker.vhosts.get(name)
         if vhost is None:
-            raise Refusal(404, "not-found", f"no vhost '{name}'")
+            raise no_vhost(name)
         user.check_vhost(name)
         return user, vhost
 
@@ -136,15 +167,118 @@ class Surroundings:
         user.check(right, "queue", name, vhost.name)
         return Found(user, vhost, name, streams_of(vhost, name))
 
-    async def on_thread(self, work: Callable[[], Any]) -> Any:
-        """Run what takes long where it stops nobody; it is not cancelled half-way."""
-        loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self.encoders, work))
+    async def need_arrow(self, user: User) -> None:
+        """Have pyarrow imported; raises Refusal if it is not installed."""
+        if ARROW_USER not in sys.modules:
+            async with self.encoding(user.name) as encode:
+                await encode(need_arrow)
 
-    async def recorded(self) -> None:
+    def find_again(self, found: Found) -> Found:
+        """Look a stream up once more, after others had turns; raises as `find`."""
+        vhost = self.broker.vhosts.get(found.vhost.name)
+        if vhost is None:
+            raise no_vhost(found.vhost.name)
+        user = self.broker.access.user(found.user.name)
+        if user is None:
+            raise Refusal(401, "unauthorized", f"there is no user '{found.user.name}' any more")
+        user.check_vhost(vhost.name)
+        user.check("read", "queue", found.name, vhost.name)
+        return Found(user, vhost, found.name, streams_of(vhost, found.name))
+
+    @contextlib.asynccontextmanager
+    async def encoding(self, user: Hashable) -> AsyncIterator[Encode]:
+        """Wait until it is a user's turn for a thread; gives what runs one piece of work there.
+
+        Raises:
+            Refusal: it took too long.
+        """
+        encode = Encode(self.encoders, await waited_for(self.admission.shares.encoding, user))
+        try:
+            yield encode
+        finally:
+            encode.leave()
+
+    def listing(
+        self, user: User, value: Any, *, ended: Callable[[], None] = lambda: None
+    ) -> Listing:
+        """Return an answer that is made in pieces; see `listings`."""
+        return Listing(self.admission.turns, user.name, value, self.monotonic, ended)
+
+    async def job(self, begin: Callable[[], StepsTo[T]]) -> T:
+        """Do work that goes on for several turns, once what is in its way is deleted.
+
+        Args:
+            begin: gives the steps. They are begun again when a name is waited for, so nothing is
+                changed before the last name is known to be free.
+
+        Raises what the steps raise.
+        """
+        ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def steps() -> StepsTo[T]:
+            while True:
+                try:
+                    return (yield from begin())
+                except BeingDeleted:
+                    yield AWAITS
+
+        self.engine.jobs.start(steps(), ended.set_result, ended.set_exception)
+        self.wake()
+        return await asyncio.shield(ended)
+
+    async def recorded(self, user: User) -> None:
         """Return when every change that was recorded so far is on disk."""
         self.wake()
-        await self.until_synced(self.broker.recorded_generation)
+        await self.synced(self.broker.recorded_generation, user)
+
+    async def synced(self, generation: int, user: User) -> None:
+        """Return when a generation is on disk, in a turn of the user's: many wait for the same."""
+        await self.until_synced(generation)
+        await self.admission.turns.next(user.name)
+
+
+class Closable(Protocol):
+    """A window, or what has one."""
+
+    def close(self) -> None:
+        """Nobody reads it any more."""
+
+
+class Encode:
+    """One piece of work on a thread that encodes.
+
+    Args:
+        threads: they.
+        slot: released when the thread is done, even if nobody waits for it any more.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor, slot: Slot) -> None:
+        self._threads = threads
+        self._slot = slot
+        self._begun = False
+
+    async def __call__(self, work: Callable[[], Any], window: Closable | None = None) -> Any:
+        """Wait for what a thread does with a window, which is closed when it is done."""
+        self._begun = True
+        done = asyncio.wrap_future(self._threads.submit(work))
+
+        def end(_: object) -> None:
+            if window is not None:
+                window.close()
+            self._slot.release()
+
+        done.add_done_callback(end)
+        try:
+            return await asyncio.shield(done)
+        finally:
+            # Of an exception, which this future has: it would keep itself and all that was worked
+            # on, for as long as nobody looks for such rings.
+            del done
+
+    def leave(self) -> None:
+        """Nothing is begun from now on."""
+        if not self._begun:
+            self._slot.release()
 
 
 @dataclass(frozen=True)
@@ -166,6 +300,11 @@ class Found:
                 f"{len(self.streams) - 1}",
             )
         return self.streams[number]
+
+
+def no_vhost(name: str) -> Refusal:
+    """Say that there is no such virtual host."""
+    return Refusal(404, "not-found", f"no vhost '{name}'")
 
 
 def streams_of(vhost: VirtualHost, name: str) -> list[Stream]:

@@ -4,14 +4,21 @@ Responsible for the types of the columns and for Arrow's IPC format. Must not kn
 It is the only module here that imports pyarrow as a whole, so without pyarrow it cannot be
 imported: `management.arrow_extra` says so to whoever asks.
 
-Invariant: a schema's columns stand in the order of `ORDER`, whatever order they were asked in,
-and every batch of an answer has exactly the schema that opened it.
+Invariants: a schema's columns stand in the order of `ORDER`, whatever order they were asked in,
+and every batch of an answer has exactly the schema that opened it. What pyarrow does not use any
+more is given back: its own pools keep what a large table took.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+
+# pyarrow's own allocator keeps what a large table took, for as long as nobody else asks it for that
+# much. The C library's gives large blocks back to the kernel at once (`server.allocator`). Only
+# before it is loaded this can be said to all of it.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 import pyarrow as pa
 
@@ -47,8 +54,6 @@ ORDER: Final = (*COLUMNS, *ENTRY_COLUMNS)
 DEFAULT_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers_json")
 
 COMPRESSIONS: Final = ("none", "lz4", "zstd")
-# Ends an IPC stream: a continuation, and a length of nothing.
-END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def schema_of(columns: Iterable[str], metadata: Mapping[str, str]) -> pa.Schema:
@@ -90,8 +95,6 @@ class Encoder:
         self._options = None
         if compression != "none":
             self._options = pa.ipc.IpcWriteOptions(compression=compression)
-        # Arrow's own gives memory back to the kernel between two batches.
-        self._pool = pa.system_memory_pool()
 
     def without_rows(self) -> memoryview:
         """Return the message of a batch that has none."""
@@ -101,8 +104,8 @@ class Encoder:
         """Return one batch's message; any thread may."""
         if self._options is None:
             # Its size is known before, so it is written to its place at once.
-            return memoryview(batch.serialize(self._pool))
-        sink = pa.BufferOutputStream(self._pool)
+            return memoryview(batch.serialize())
+        sink = pa.BufferOutputStream()
         # A writer always writes the schema first; what comes after it is the message. Not closed,
         # because that would end the stream.
         writer = pa.ipc.new_stream(sink, self.schema, options=self._options)

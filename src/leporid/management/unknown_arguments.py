@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from leporid.broker.access.permissions import RIGHTS
 from leporid.management.parameters import Parameters
@@ -34,9 +34,8 @@ class UnknownArgumentRoutes:
         user, vhost = await self._around.enter(request)
         Parameters(request, ())
         found = vhost.unknown_arguments.newest()
-        return JSONResponse(
-            {"unknown_arguments": [asdict(one) for one in found if _sees(user, one, vhost.name)]}
-        )
+        shown = (asdict(one) if _sees(user, one, vhost.name) else None for one in found)
+        return self._around.listing(user, {"unknown_arguments": shown})
 
 
 def _sees(user: User, one: UnknownArgument, vhost: str) -> bool:

@@ -1,0 +1,157 @@
+"""JSON whose lists may be long: made, and sent, piece by piece.
+
+Responsible for answers of any length that no turn of the loop makes as a whole. Must not know what
+is listed. Invariants: a turn makes of an answer at most PIECE_ITEMS items, and stops after
+SLICE_SECONDS; an answer that was cut never looks whole.
+
+What is listed is a value as JSON has it, in which a list may be an iterator. It is asked for items
+while others have turns in between, so it goes through a copy of what there was, and leaves out what
+is gone since; an item that is None is nothing, from an iterator that only looked.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from heapq import merge
+from typing import Any, Final, TypeVar
+
+from starlette.responses import Response
+
+from leporid.management.answer_turns import AnswerTurns
+
+# Looked at, or shown, in one turn at most, however fast the clock says that was.
+PIECE_ITEMS: Final = 500
+# Of one turn; a tenth of what a turn may take, as it may be that of many things.
+SLICE_SECONDS: Final = 0.001
+# Sorted at a time; a tenth of a millisecond.
+RUN: Final = 500
+
+Item = TypeVar("Item")
+
+
+class Listing(Response):
+    """The answer; one that fits into one piece says its length.
+
+    Args:
+        turns: gives the turns.
+        key: whose they are.
+        value: what to list.
+        monotonic: seconds.
+        ended: called once the answer has ended, in whatever way.
+    """
+
+    def __init__(
+        self,
+        turns: AnswerTurns,
+        key: Hashable,
+        value: Any,
+        monotonic: Callable[[], float] = time.monotonic,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._turns = turns
+        self._key = key
+        self._texts = texts_of(value)
+        self._monotonic = monotonic
+        self._ended = ended
+        self.background = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send it all, or as much as is possible, and then end the connection."""
+        try:
+            await self._send(scope, send)
+        finally:
+            self._ended()
+
+    async def _send(self, scope: Any, send: Any) -> None:
+        gone = scope.get("state", {}).get("gone")
+        piece, more = self._piece()
+        head = [(b"content-type", b"application/json")]
+        if not more:
+            head.append((b"content-length", b"%d" % len(piece)))
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": piece, "more_body": more})
+        while more and not (gone is not None and gone.is_set()):
+            await self._turns.next(self._key)
+            piece, more = self._piece()
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    def _piece(self) -> tuple[bytes, bool]:
+        """Make some of it; whether there is more."""
+        made: list[str] = []
+        until = self._monotonic() + SLICE_SECONDS
+        for count, text in enumerate(self._texts, 1):
+            made.append(text)
+            if count >= PIECE_ITEMS or self._monotonic() >= until:
+                return "".join(made).encode("utf-8", "replace"), True
+        # A text file ends so, and a terminal's prompt begins a line.
+        return ("".join(made) + "\n").encode("utf-8", "replace"), False
+
+
+class Written:
+    """A value that is JSON already, a text at a time."""
+
+    def __init__(self, texts: Iterator[str]) -> None:
+        self.texts = texts
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Write a value as JSON, one text for each item of what is listed in it."""
+    if isinstance(value, Written):
+        yield from value.texts
+    elif isinstance(value, Iterator):
+        yield "["
+        between = ""
+        for item in value:
+            if item is None:
+                yield ""
+                continue
+            yield from _led(between, texts_of(item))
+            between = ","
+        yield "]"
+    elif isinstance(value, Mapping) and any(map(_is_listed, value.values())):
+        yield "{"
+        between = ""
+        for name, each in value.items():
+            yield from _led(f"{between}{_written(name)}:", texts_of(each))
+            between = ","
+        yield "}"
+    else:
+        yield _written(value)
+
+
+def _led(before: str, texts: Iterator[str]) -> Iterator[str]:
+    """The same, with something in front of the first."""
+    yield before + next(texts)
+    yield from texts
+
+
+def _is_listed(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_is_listed, value.values()))
+    return isinstance(value, Iterator | Written)
+
+
+def _written(value: Any) -> str:
+    """As Starlette writes it."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def in_order(
+    items: Iterable[Item | None], key: Callable[[Item], Any] = lambda item: item
+) -> Iterator[Item | None]:
+    """Sort items without ever sorting many at a time; None for each that was looked at."""
+    runs: list[list[Item]] = []
+    run: list[Item] = []
+    for item in items:
+        yield None
+        if item is None:
+            continue
+        run.append(item)
+        if len(run) == RUN:
+            run.sort(key=key)
+            runs.append(run)
+            run = []
+    run.sort(key=key)
+    yield from merge(*runs, run, key=key)

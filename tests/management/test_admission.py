@@ -1,0 +1,260 @@
+"""What a request may take of what all requests share: of every route that there is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from tests.filterserver.asked import GREATER
+from tests.management.arrows import table_of
+from tests.management.conftest import World
+from tests.management.queues import fill, queue_of
+from tests.server.test_metrics import Counted
+
+from leporid.amqp.properties import Properties, encode_properties
+from leporid.broker.policy.policies import make_policy
+from leporid.filterserver.filter_class import FilterClass
+from leporid.limits.refusals import Refusals
+from leporid.limits.shares import NoSlot, Share, Slot
+from leporid.management import admission as module
+from leporid.management.admission import PROBE, Admission, Cost, holding, waited_for
+from leporid.management.application import routes
+from leporid.management.paths import CostedRoute
+from leporid.management.refusals import Refusal
+from leporid.server.http import application
+
+POLICY = {"pattern": "^x", "definition": {"max-length": 5}}
+STREAM = "/api/streams/{vhost}/{stream}"
+QUEUE = "/api/queues/{vhost}/{queue}"
+TABLE = table_of(body=["x"], routing_key=["jobs"])
+
+# For each route a request that is answered with what it asks for, and takes of every share that the
+# route's cost names.
+SAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
+    ("GET", "/health"): ("/health", {}),
+    ("GET", "/metrics"): ("/metrics", {}),
+    ("GET", "/api/streams/{vhost}"): ("/api/streams/%2F", {}),
+    ("GET", STREAM): ("/api/streams/%2F/orders?beyond=0:2&wait_ms=1", {}),
+    ("PUT", STREAM): ("/api/streams/%2F/more", {"json": {"partitions": 2}}),
+    ("DELETE", STREAM): ("/api/streams/%2F/orders", {}),
+    ("GET", STREAM + "/offset-for"): ("/api/streams/%2F/orders/offset-for?timestamp_ms=1", {}),
+    ("GET", STREAM + "/records"): ("/api/streams/%2F/orders/records", {}),
+    ("GET", STREAM + "/readers"): ("/api/streams/%2F/orders/readers", {}),
+    ("GET", STREAM + "/readers/{reader}"): ("/api/streams/%2F/orders/readers/r", {}),
+    ("PUT", STREAM + "/readers/{reader}"): (
+        "/api/streams/%2F/orders/readers/r",
+        {"json": {"offset": 1}},
+    ),
+    ("DELETE", STREAM + "/readers/{reader}"): ("/api/streams/%2F/orders/readers/r", {}),
+    ("GET", QUEUE + "/messages"): ("/api/queues/%2F/jobs/messages", {}),
+    ("POST", QUEUE + "/leases"): ("/api/queues/%2F/jobs/leases?filter=p.type IS NULL", {}),
+    ("DELETE", QUEUE + "/leases/{lease}"): ("/api/queues/%2F/jobs/leases/LEASE", {}),
+    ("GET", QUEUE + "/leases/{lease}/messages"): (
+        "/api/queues/%2F/jobs/leases/LEASE/messages",
+        {},
+    ),
+    ("POST", QUEUE + "/leases/{lease}/release"): ("/api/queues/%2F/jobs/leases/LEASE/release", {}),
+    ("GET", "/api/groups/{vhost}/{stream}"): ("/api/groups/%2F/orders", {}),
+    ("GET", "/api/groups/{vhost}/{stream}/{group}"): ("/api/groups/%2F/orders/g", {}),
+    ("DELETE", "/api/groups/{vhost}/{stream}/{group}"): ("/api/groups/%2F/orders/g", {}),
+    ("GET", "/api/delays/{vhost}"): ("/api/delays/%2F", {}),
+    ("GET", "/api/delays/{vhost}/{exchange}"): ("/api/delays/%2F/amq.default?message_id=m", {}),
+    ("DELETE", "/api/delays/{vhost}/{exchange}"): ("/api/delays/%2F/amq.default?message_id=m", {}),
+    ("GET", "/api/delays/{vhost}/{exchange}/{id}"): ("/api/delays/%2F/amq.default/DELAYED", {}),
+    ("DELETE", "/api/delays/{vhost}/{exchange}/{id}"): ("/api/delays/%2F/amq.default/DELAYED", {}),
+    ("POST", "/api/publish/{vhost}/{exchange}"): (
+        "/api/publish/%2F/amq.default",
+        {"content": TABLE},
+    ),
+    ("GET", "/api/filters"): ("/api/filters", {}),
+    ("GET", "/api/filters/{vhost}"): ("/api/filters/%2F", {}),
+    ("GET", "/api/unknown-arguments/{vhost}"): ("/api/unknown-arguments/%2F", {}),
+    ("GET", "/api/filter-classes"): ("/api/filter-classes", {}),
+    ("GET", "/api/filter-classes/{name}"): ("/api/filter-classes/big", {}),
+    ("PUT", "/api/filter-classes/{name}"): ("/api/filter-classes/new", {"content": GREATER}),
+    ("DELETE", "/api/filter-classes/{name}"): ("/api/filter-classes/big", {}),
+}
+for _root in ("/api/policies", "/api/operator-policies"):
+    SAMPLES |= {
+        ("GET", _root): (_root, {}),
+        ("GET", _root + "/{vhost}"): (f"{_root}/%2F", {}),
+        ("GET", _root + "/{vhost}/{name}"): (f"{_root}/%2F/p", {}),
+        ("PUT", _root + "/{vhost}/{name}"): (f"{_root}/%2F/q", {"json": POLICY}),
+        ("DELETE", _root + "/{vhost}/{name}"): (f"{_root}/%2F/p", {}),
+    }
+
+
+class FilledWorld(World):
+    """A world in which every sample finds what it asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fill(self.stream(), 2)
+        self.vhost.set_reader_offset("orders", "r", 0)
+        self.vhost.groups.restore("orders", "g", 0, {}, 0)
+        fill(self, queue_of(self, "jobs"), 3)
+        delays = self.vhost.delay_stores.of(self.vhost.exchange(""))
+        later = Properties(headers={"x-delay": 60_000}, message_id="m")
+        self.engine.publish([delays], "", "jobs", encode_properties(later), b"later")
+        self.delayed = self.vhost.delays("").list()[0].id
+        self.broker.filter_classes.restore(FilterClass("big", 1, "Filter", GREATER))
+        for operator in (False, True):
+            self.vhost.set_policy(
+                make_policy("p", POLICY["pattern"], POLICY["definition"], operator=operator)
+            )
+        self.shares = self.around.admission.shares
+        self.app = application(Counted, list, routes(self.around))
+        self.lease = ""
+
+    async def try_filter_class(self, filter_class: FilterClass) -> None:
+        """It loads."""
+
+    def client(self) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self.app)
+        return httpx.AsyncClient(
+            transport=transport, base_url="http://localhost", auth=("guest", "guest"), timeout=30
+        )
+
+    async def ask(self, client: httpx.AsyncClient, method: str, path: str) -> httpx.Response:
+        url, options = SAMPLES[method, path]
+        await self.take_lease(client, path)
+        url = url.replace("LEASE", self.lease).replace("DELAYED", self.delayed)
+        return await client.request(method, url, **options)
+
+    async def take_lease(self, client: httpx.AsyncClient, path: str) -> None:
+        """Take the lease of the path, if it has one."""
+        if "{lease}" in path and not self.lease:
+            leases = "/api/queues/%2F/jobs/leases?max=1&answer=json"
+            self.lease = (await client.post(leases)).json()["lease"]
+
+    def share(self, name: str) -> Share:
+        (found,) = (each for each in vars(self.shares).values() if each.name == name)
+        assert isinstance(found, Share)
+        return found
+
+
+def costs(world: FilledWorld) -> dict[tuple[str, str], Cost]:
+    found = {}
+    for route in world.app.routes:
+        assert isinstance(route, CostedRoute), f"{route} does not say what it costs"
+        (method,) = (route.methods or set()) - {"HEAD"}
+        found[method, route.path] = route.cost
+    return found
+
+
+@pytest.fixture
+def filled() -> FilledWorld:
+    return FilledWorld()
+
+
+def test_every_route_has_a_cost_and_a_sample_here(filled: FilledWorld):
+    assert set(costs(filled)) == set(SAMPLES)
+
+
+def use_up(share: Share, key: str) -> list[Slot]:
+    """Take all that one key gets; then nobody of that key waits for more either."""
+    share.waiting_max = 0
+    taken: list[Slot] = []
+    for count in (share.slots // 2, 1, 1):
+        try:
+            taken.append(share.take(key, count))
+        except NoSlot:
+            break
+    return taken
+
+
+@pytest.mark.parametrize(("method", "path"), list(SAMPLES), ids=map(" ".join, SAMPLES))
+async def test_every_route_is_refused_when_a_share_of_its_cost_is_used_up(
+    filled: FilledWorld, method: str, path: str
+):
+    cost = costs(filled)[method, path]
+    async with filled.client() as client:
+        if cost is PROBE:
+            for share in vars(filled.shares).values():
+                share.slots = 0
+            assert (await filled.ask(client, method, path)).status_code == 200
+            return
+        await filled.ask(client, "GET", "/api/filters")  # the user is verified
+        await filled.take_lease(client, path)
+        recorded = list(filled.changes)
+        for name in ("http_logins", "http_requests", *cost.limits):
+            share = filled.share(name)
+            slots = use_up(share, "127.0.0.1" if name == "http_logins" else "guest")
+            answer = await filled.ask(client, method, path)
+            assert (answer.status_code, answer.json()["limit"]) == (429, name), answer.text
+            assert answer.headers["retry-after"] == "1"
+            share.slots = share.used
+            answer = await filled.ask(client, method, path)
+            assert (answer.status_code, answer.json()["error"]) == (503, "busy"), answer.text
+            assert (answer.json()["limit"], answer.json()["value"]) == (name, share.slots)
+            assert filled.broker.refusals.by_kind[name] >= 2
+            share.slots *= 2
+            for slot in slots:
+                slot.release()
+        assert filled.changes == recorded
+        answer = await filled.ask(client, method, path)
+        assert answer.status_code < 400, answer.text
+    for share in vars(filled.shares).values():
+        assert share.used == (len(filled.around.leases) if share.name == "http_leases" else 0)
+
+
+@pytest.mark.parametrize(("method", "path"), list(SAMPLES), ids=map(" ".join, SAMPLES))
+async def test_what_grows_is_refused_while_an_alarm_is_on_and_nothing_else(
+    filled: FilledWorld, method: str, path: str
+):
+    cost = costs(filled)[method, path]
+    async with filled.client() as client:
+        for alarm in ("memory", "disk"):
+            filled.broker.set_alarm(alarm, True)
+            recorded = list(filled.changes)
+            answer = await filled.ask(client, method, path)
+            if not cost.grows:
+                assert answer.status_code < 400, answer.text
+                return
+            assert (answer.status_code, answer.json()["limit"]) == (503, f"{alarm}_alarm")
+            assert answer.headers["retry-after"] == "1"
+            assert filled.changes == recorded
+            assert filled.broker.refusals.by_kind[f"{alarm}_alarm"] == 1
+            filled.broker.set_alarm(alarm, False)
+        assert (await filled.ask(client, method, path)).status_code < 400
+
+
+def test_an_alarm_is_named_with_its_limit():
+    admission = Admission(Refusals(), {"memory"}, {"memory": 1000})
+    with pytest.raises(Refusal, match="low on memory") as caught:
+        admission.check_growth()
+    assert caught.value.facts == {"limit": "memory_alarm", "value": 1000}
+
+
+async def test_who_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "QUEUE_SECONDS", 0)
+    share = Share("things", 1, Refusals(), 10)
+    slot = share.take("ann")
+    with pytest.raises(Refusal) as caught:
+        await waited_for(share, "ben")
+    assert (caught.value.status, caught.value.facts) == (503, {"limit": "things", "value": 1})
+    assert share.waiting == 0
+    slot.release()
+    assert share.used == 0
+
+
+async def test_who_goes_away_while_waiting_leaves_its_slot_to_others():
+    share = Share("things", 1, Refusals(), 10)
+    slot = share.take("ann")
+    waiting = [asyncio.create_task(waited_for(share, key)) for key in ("ben", "cat")]
+    await asyncio.sleep(0)
+    # Its turn comes, and at the same moment it goes.
+    slot.release()
+    waiting[0].cancel()
+    assert (await waiting[1]).count == 1
+    assert waiting[0].cancelled()
+    assert share.held("cat") == share.used == 1
+
+
+async def test_a_block_holds_a_slot():
+    share = Share("things", 1, Refusals(), 10)
+    async with holding(share, "ann"):
+        assert share.used == 1
+    assert share.used == 0

@@ -1,0 +1,192 @@
+"""Requests that were not meant for this broker, and those that only seem to be of this machine."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from starlette.requests import Request
+from tests.management.conftest import World
+
+from leporid.management.application import routes
+from leporid.management.hosts import check, is_of_this_machine
+from leporid.management.refusals import Refusal
+from leporid.server.addresses import is_loopback
+
+API = "/api/streams/%2F"
+NAMES = frozenset({"mq.example.org"})
+
+
+def asked(peer: str = "127.0.0.1", **headers: str) -> Request:
+    named = {"host": "localhost:15672", **headers}
+    raw = [(name.replace("_", "-").encode(), text.encode()) for name, text in named.items()]
+    return Request({"type": "http", "headers": raw, "client": (peer, 40000)})
+
+
+# ------------------------------------------------------------- Host
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LocalHost:15672",
+        "localhost.",
+        "127.0.0.1",
+        "127.0.0.1:80",
+        "192.0.2.7:15672",
+        "[::1]",
+        "[2001:db8::1]:15672",
+        "[fe80::1%eth0]:15672",
+        "mq.example.org",
+        "MQ.example.org.:443",
+    ],
+)
+def test_our_own_hosts(host: str):
+    check(asked(host=host), NAMES)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        ":15672",
+        "evil.example",
+        "evil.example:15672",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "mq.example.org.evil.example",
+        "evil.example@localhost",
+        "localhost:15672:15672",
+        "localhost, evil.example",
+        "[localhost]x",
+        "2130706433",
+        "0x7f.1",
+        "x" * 10_000,
+    ],
+)
+def test_other_hosts_are_refused_with_what_to_do(host: str):
+    with pytest.raises(Refusal) as refused:
+        check(asked(host=host), NAMES)
+    assert (refused.value.status, refused.value.word) == (421, "unknown-host")
+    assert "http.hosts" in refused.value.reason
+    assert len(refused.value.reason) < 500
+
+
+# ------------------------------------------------------------- Origin
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("localhost:15672", "http://localhost:15672"),
+        ("LOCALHOST:15672", "http://localhost:15672"),
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("[::1]:15672", "http://[::1]:15672"),
+        # What the browser sees is TLS, and the proxy keeps the name.
+        ("mq.example.org", "https://mq.example.org"),
+        ("mq.example.org:8443", "https://mq.example.org:8443"),
+    ],
+)
+def test_the_same_place(host: str, origin: str):
+    check(asked(host=host, origin=origin), NAMES)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "",
+        "null",
+        "http://evil.example",
+        "http://evil.example:15672",
+        "http://localhost",
+        "http://localhost:8000",
+        "http://127.0.0.1:15672",
+        "ftp://localhost:15672",
+        "http://localhost:15672/",
+        "http://localhost:15672.evil.example",
+        "http://mq.example.org:15672",
+    ],
+)
+def test_another_place_is_refused(origin: str):
+    with pytest.raises(Refusal) as refused:
+        check(asked(host="localhost:15672", origin=origin), NAMES)
+    assert (refused.value.status, refused.value.word) == (403, "other-origin")
+    assert "another place" in refused.value.reason
+
+
+# ------------------------------------------------------------- this machine
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [("127.0.0.1", "localhost"), ("127.0.0.1", "127.0.0.1:15672"), ("::1", "[::1]:15672")],
+)
+def test_of_this_machine(peer: str, host: str):
+    assert is_of_this_machine(asked(peer, host=host), is_loopback)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["X-Forwarded-For", "x-forwarded-proto", "Forwarded", "Via", "X-Real-IP", "CF-Connecting-IP"],
+)
+def test_what_went_through_a_proxy_is_not(header: str):
+    headers = {header.lower(): "127.0.0.1"}
+    assert not is_of_this_machine(asked("127.0.0.1", **headers), is_loopback)
+
+
+@pytest.mark.parametrize("host", ["mq.example.org", "192.0.2.7", ""])
+def test_who_asks_for_another_name_comes_through_a_proxy(host: str):
+    assert not is_of_this_machine(asked("127.0.0.1", host=host), is_loopback)
+
+
+def test_a_peer_of_another_machine_is_not():
+    assert not is_of_this_machine(asked("192.0.2.9"), is_loopback)
+    nobody = Request({"type": "http", "headers": [(b"host", b"localhost")], "client": None})
+    assert not is_of_this_machine(nobody, is_loopback)
+
+
+# ------------------------------------------------------------- over HTTP
+
+
+async def test_every_route_refuses_what_was_not_meant_for_it(
+    world: World, client: httpx.AsyncClient
+):
+    """Before anybody logs in, and whatever the request is."""
+    asked_for = 0
+    for route in routes(world.around):
+        path = route.path
+        for name in ("vhost", "stream", "queue", "group", "reader", "lease", "exchange", "name"):
+            path = path.replace(f"{{{name}}}", "x")
+        path = path.replace("{id}", "x")
+        assert "{" not in path
+        for method in (route.methods or set()) - {"HEAD"}:
+            for header, status in [
+                ({"host": "evil.example"}, 421),
+                ({"origin": "http://evil.example"}, 403),
+            ]:
+                answer = await client.request(method, path, headers=header)
+                assert answer.status_code == status, (method, path)
+            asked_for += 1
+    assert asked_for > 40
+
+
+async def test_guest_behind_a_proxy_is_not_of_this_machine(client: httpx.AsyncClient):
+    assert (await client.get(API)).status_code == 200
+    for headers in ({"x-forwarded-for": "203.0.113.5"}, {"forwarded": "for=203.0.113.5"}):
+        answer = await client.get(API, headers=headers)
+        assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized")
+
+
+async def test_a_name_of_the_configuration_is_ours(world: World, client: httpx.AsyncClient):
+    object.__setattr__(world.around, "http_hosts", NAMES)
+    answer = await client.get(API, auth=("reader", "secret"), headers={"host": "mq.example.org"})
+    assert answer.status_code == 200
+    # But guest is asked for by its address.
+    answer = await client.get(API, headers={"host": "mq.example.org"})
+    assert answer.status_code == 401
+
+
+async def test_health_and_metrics_have_any_name(client: httpx.AsyncClient):
+    for page in ("/health", "/metrics"):
+        answer = await client.get(page, headers={"host": "leporid-0.example.svc"})
+        assert answer.status_code == 200

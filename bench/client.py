@@ -24,6 +24,8 @@ PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 # No broker needs longer for one answer, a declaration behind ten thousand bindings included.
 ANSWER_SECONDS = 60.0
 RECEIVE_BYTES = 65536
+# In Linux's in.h; Python's socket module has no name for it.
+IP_BIND_ADDRESS_NO_PORT = 24
 
 Ids = tuple[int, int]
 
@@ -60,17 +62,19 @@ def short(text: str) -> bytes:
     return bytes((len(raw),)) + raw
 
 
-def table(fields: Mapping[str, bool | int | str]) -> bytes:
-    """A field table."""
+def table(fields: Mapping[str, object]) -> bytes:
+    """A field table of booleans, integers, texts and tables."""
     content = b""
     for name, value in fields.items():
         content += short(name)
-        if isinstance(value, bool):
+        if isinstance(value, Mapping):
+            content += b"F" + table(value)
+        elif isinstance(value, bool):
             content += b"t" + bytes((value,))
         elif isinstance(value, int):
             content += b"l" + struct.pack(">q", value)
         else:
-            raw = value.encode()
+            raw = str(value).encode()
             content += b"S" + struct.pack(">I", len(raw)) + raw
     return struct.pack(">I", len(content)) + content
 
@@ -119,16 +123,27 @@ class Client:
 
     Args:
         url: `amqp://user:password@host:port/vhost`, each part but the host optional.
+        source: the address to connect from, if not the one that the kernel chooses.
+        capabilities: what the broker is told that this client understands.
+        receive_bytes: of the kernel's buffer for what is not read yet; 0: as the kernel likes.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        source: str = "",
+        capabilities: Sequence[str] = (),
+        receive_bytes: int = 0,
+    ) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "amqp":
             raise ValueError(f"not an amqp:// URL: {url}")
         address = parts.hostname or "127.0.0.1", parts.port or 5672
         self.inbox = bytearray()
         self.frame_bytes_max = FRAME_BYTES_MAX
-        self.sock = socket.create_connection(address, ANSWER_SECONDS)
+        self.capabilities = dict.fromkeys(capabilities, True)
+        self.sock = connect(address, source, receive_bytes)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._log_in(
@@ -150,7 +165,7 @@ class Client:
         self.sock.sendall(PROTOCOL_HEADER)
         self.wait_for((10, 10))
         answer = f"\0{user}\0{password}".encode()
-        properties = table({"product": "leporid bench"})
+        properties = table({"product": "leporid bench", "capabilities": self.capabilities})
         self._send(
             0,
             CONNECTION_START_OK,
@@ -278,6 +293,25 @@ class Client:
     def select_confirm(self) -> None:
         """Have publishes confirmed from now on."""
         self.request(CONFIRM_SELECT, b"\0")
+
+
+def connect(address: tuple[str, int], source: str = "", receive_bytes: int = 0) -> socket.socket:
+    """A connected socket, from that address and with that receive buffer if they are given."""
+    sock = socket.socket()
+    try:
+        if receive_bytes:
+            # Before connecting, since the window's scale is agreed upon then.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        if source:
+            # The port is chosen when connecting: each destination has all ports to itself.
+            sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+            sock.bind((source, 0))
+        sock.settimeout(ANSWER_SECONDS)
+        sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def close_reason(payload: bytes) -> str:

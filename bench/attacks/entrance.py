@@ -1,0 +1,145 @@
+"""Attacks on the way in: before login, and with frames that never come to an end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+
+from bench.attacks.attack import Ground, Steps, attack
+from bench.attacks.peer import content_header, publish_method
+from bench.attacks.target import ATTACKER_ADDRESS
+from bench.client import (
+    CONNECTION_START_OK,
+    FRAME_HEAD,
+    FRAME_HEADER,
+    PROTOCOL_HEADER,
+    Client,
+    connect,
+    method,
+    short,
+)
+
+# As many as fit into a frame before it is known who is there.
+VOIDS = 7_900
+LOGINS = 600
+# Of a body that never comes to its end.
+BODY_BYTES = 16_000_000
+CHANNELS = 60
+SLOW_CONNECTIONS = 200
+SLOW_BYTES = 100_000
+SLOW_STEP_BYTES = 1_000
+SLOW_STEP_SECONDS = 0.05
+
+
+def start_ok(client_properties: bytes, mechanism: str, response: bytes) -> bytes:
+    """connection.start-ok with whatever somebody says who has not logged in."""
+    return method(
+        0,
+        CONNECTION_START_OK,
+        struct.pack(">I", len(client_properties))
+        + client_properties
+        + short(mechanism)
+        + struct.pack(">I", len(response))
+        + response
+        + short("en_US"),
+    )
+
+
+def send_from_many(ground: Ground, stack: contextlib.ExitStack, count: int, data: bytes) -> None:
+    """Open connections, one after another, and send each the same."""
+    for _ in range(count):
+        try:
+            sock = connect(ground.target.amqp, ATTACKER_ADDRESS)
+            stack.callback(sock.close)
+            sock.sendall(data)
+        except OSError as error:
+            ground.note(f"the broker refused a connection ({error.strerror or error})")
+
+
+@attack("start-ok-voids")
+def start_ok_voids(ground: Ground) -> Steps:
+    """1,000 connections that have not logged in send client properties of 7,900 voids each."""
+    voids = b"V" * VOIDS
+    properties = short("a") + b"A" + struct.pack(">I", len(voids)) + voids
+    data = PROTOCOL_HEADER + start_ok(properties, "NONE", b"")
+    with contextlib.ExitStack() as stack:
+        yield
+        send_from_many(ground, stack, ground.count(1_000), data)
+        time.sleep(1.0)
+
+
+def log_in(ground: Ground) -> None:
+    """Somebody else, whose password is known by its hash, logs in."""
+    with Client(ground.target.url("hashed")):
+        pass
+
+
+@attack("wrong-logins", probe=log_in)
+def wrong_logins(ground: Ground) -> Steps:
+    """600 logins at once with a wrong password for a hash that takes long; others log in, too."""
+    ground.need_users()
+    data = PROTOCOL_HEADER + start_ok(b"", "PLAIN", b"\0hashed\0wrong")
+    with contextlib.ExitStack() as stack:
+        yield
+        send_from_many(ground, stack, ground.count(LOGINS), data)
+        ground.hold()
+
+
+@attack("unfinished-content")
+def unfinished_content(ground: Ground) -> Steps:
+    """A user without any permission sends 16 MB of a body on each of 60 channels, and goes."""
+    ground.need_users()
+    with ground.peer("nobody", channels=CHANNELS) as peer:
+        yield
+        size = ground.count(BODY_BYTES)
+        for channel in range(1, CHANNELS + 1):
+            peer.push(publish_method("amq.direct", "", channel))
+            peer.push(content_header(size + 1, channel=channel))
+        part = bytes(100_000)
+        for at in range(0, size, len(part)):
+            piece = part[: size - at]
+            frames = [
+                FRAME_HEAD.pack(3, channel, len(piece)) + piece + b"\xce"
+                for channel in range(1, CHANNELS + 1)
+            ]
+            if not peer.push(b"".join(frames)):
+                break
+        ground.hold()
+
+
+@attack("slow-headers")
+def slow_headers(ground: Ground) -> Steps:
+    """200 connections send a content header of 100 KB, 1 KB at a time."""
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(ground.peer()) for _ in range(ground.count(SLOW_CONNECTIONS))]
+        yield
+        head = publish_method("", "q") + FRAME_HEAD.pack(FRAME_HEADER, 1, SLOW_BYTES)
+        # A table in the making: what is there so far has no end yet.
+        content = struct.pack(">HHQHI", 60, 0, 1, 0x2000, SLOW_BYTES - 18)
+        for peer in peers:
+            peer.push(head + content)
+        sent = len(content)
+        until = time.monotonic() + ground.plan.seconds
+        while time.monotonic() < until and sent + SLOW_STEP_BYTES < SLOW_BYTES:
+            for peer in peers:
+                peer.push(b"\x01aV" * (SLOW_STEP_BYTES // 3))
+            sent += SLOW_STEP_BYTES
+            time.sleep(SLOW_STEP_SECONDS)
+
+
+@attack("half-sent-requests")
+def half_sent_requests(ground: Ground) -> Steps:
+    """256 HTTP requests are sent by half, and held."""
+    address = ground.http()
+    with contextlib.ExitStack() as stack:
+        yield
+        for _ in range(ground.count(256)):
+            try:
+                sock: socket.socket = connect(address, ATTACKER_ADDRESS)
+                stack.callback(sock.close)
+                sock.sendall(b"GET /health HTTP/1.1\r\nHost:")
+            except OSError as error:
+                ground.note(f"the broker refused a connection ({error.strerror or error})")
+        ground.hold()

@@ -1,0 +1,107 @@
+"""Attacks by a great number that is due in one moment: commits, expiry, purges, policies."""
+
+from __future__ import annotations
+
+import time
+
+from bench.attacks.attack import Ground, Steps, attack
+from bench.attacks.peer import (
+    QUEUE_PURGE,
+    TX_COMMIT,
+    TX_SELECT,
+    Peer,
+    publish,
+    queue_declare,
+)
+from bench.client import short
+
+MILLION = 1_000_000
+BLOCK = 1_000
+# Messages for finding out how fast the broker takes them.
+TRIAL = 20_000
+# From the last message to the moment: the canary is started, and looks at the broker at rest.
+LEAD_SECONDS = 6.0
+
+
+def fill(peer: Peer, queue: str, count: int, message: bytes | None = None) -> None:
+    """Publish so many messages without a byte, or of that kind, and wait until they are there."""
+    one = message or publish("", queue)
+    block = one * BLOCK
+    for _ in range(count // BLOCK):
+        peer.push(block)
+    peer.push(one * (count % BLOCK))
+    peer.settle()
+
+
+def fill_until_one_moment(peer: Peer, queue: str, count: int) -> float:
+    """Publish so many messages that all expire at one moment: monotonic, in seconds."""
+    began = time.monotonic()
+    trial = min(TRIAL, count)
+    peer.push(queue_declare("trial", {"x-max-length": 1}))
+    fill(peer, "trial", trial)
+    each = (time.monotonic() - began) / trial
+    moment = time.monotonic() + 1.5 * each * count + LEAD_SECONDS
+    for _ in range(count // BLOCK):
+        left_ms = max(1, round(1000 * (moment - time.monotonic())))
+        peer.push(publish("", queue, expiration_ms=left_ms) * BLOCK)
+    peer.settle()
+    return moment
+
+
+def wait_for(moment: float) -> None:
+    """Wait until then, and a moment longer."""
+    time.sleep(max(0.0, moment - time.monotonic()) + 0.1)
+
+
+@attack("commit")
+def commit(ground: Ground) -> Steps:
+    """A transaction of a million messages is committed."""
+    with ground.peer() as peer:
+        peer.push(queue_declare("q"))
+        peer.ask(TX_SELECT)
+        yield
+        fill(peer, "q", ground.count(MILLION))
+        peer.ask(TX_COMMIT)
+
+
+@attack("expiry")
+def expiry(ground: Ground) -> Steps:
+    """A million messages of one queue expire at one moment."""
+    with ground.peer() as peer:
+        peer.push(queue_declare("q"))
+        moment = fill_until_one_moment(peer, "q", ground.count(MILLION))
+        yield
+        wait_for(moment)
+
+
+@attack("dead-letters")
+def dead_letters(ground: Ground) -> Steps:
+    """300,000 messages expire at one moment and are dead-lettered."""
+    with ground.peer() as peer:
+        to = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+        peer.push(queue_declare("dead") + queue_declare("q", to))
+        moment = fill_until_one_moment(peer, "q", ground.count(300_000))
+        yield
+        wait_for(moment)
+
+
+@attack("purge")
+def purge(ground: Ground) -> Steps:
+    """A queue of a million messages is purged."""
+    with ground.peer() as peer:
+        peer.push(queue_declare("q"))
+        fill(peer, "q", ground.count(MILLION))
+        yield
+        peer.ask(QUEUE_PURGE, b"\0\0" + short("q") + b"\0")
+
+
+@attack("policy-max-length")
+def policy_max_length(ground: Ground) -> Steps:
+    """A policy gives a queue of a million messages a length of 1."""
+    ground.need_users()
+    with ground.peer() as peer:
+        peer.push(queue_declare("q"))
+        fill(peer, "q", ground.count(MILLION))
+        yield
+        ground.set_policy("one", "^q$", {"max-length": 1})
+        peer.settle()

@@ -36,7 +36,7 @@ ENGINE_STAMP := $(STAMPS)/engine$(if $(filter-out 0,$(LEPORID_TRACE)),-traced)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope -q
 SAY := @printf '\033[1m== %s\033[0m\n'
 
-.PHONY: help install demo test check format bench serve clean distclean
+.PHONY: help install demo test check format bench serve fuzz sanitize clean distclean
 
 help:  ## List the targets.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -72,6 +72,12 @@ format:  ## Rewrite the sources as `make check` wants them.
 bench: $(ENGINE_STAMP)  ## Measure throughput and latency of this machine's build.
 	@$(BIN)/python bench/run.py $(ARGS)
 
+fuzz: $(ENGINE_STAMP) $(STAMPS)/atheris  ## Fuzz with ARGS='frames --seconds 60' or 'all'; clang.
+	@$(BIN)/python fuzz/run.py $(ARGS)
+
+sanitize: $(ENGINE_STAMP)  ## Run the fast tests on an engine with sanitizers; needs clang.
+	@$(BIN)/python fuzz/sanitize.py -n $(JOBS) $(ARGS)
+
 serve: $(ENGINE_STAMP)  ## Run a broker in the foreground; data in .cache/serve.
 	@mkdir -p .cache/serve
 	@exec $(BIN)/leporid serve --data-dir .cache/serve $(ARGS)
@@ -80,7 +86,7 @@ clean:  ## Remove what was built; keep .venv.
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@rm -rf .coverage htmlcov $(STAMPS)/engine*
 	@find $(ENGINE) -name '*.so' -delete -o -name '*.c' -delete -o -name '*.html' -delete
-	@find bench examples src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find bench examples fuzz src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove .venv as well.
 	@rm -rf $(VENV) src/*.egg-info
@@ -98,6 +104,11 @@ $(STAMPS)/packages: pyproject.toml $(STAMPS)/venv
 	$(SAY) "installing packages"
 	@$(PIP) install "setuptools>=77" "cython>=3.1,<4"
 	@LEPORID_SKIP_ENGINE=1 $(PIP) install --no-build-isolation --editable ".[dev]"
+	@touch $@
+
+$(STAMPS)/atheris: $(STAMPS)/packages
+	$(SAY) "installing atheris"
+	@$(PIP) install "atheris~=3.0"
 	@touch $@
 
 # A change between traced and plain needs the old modules out of the way: setuptools copies a

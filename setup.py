@@ -1,9 +1,11 @@
 """Builds the engine: every `.pyx` in `src/leporid/engine` becomes one extension module.
 
-Everything else about the package is in pyproject.toml. Two variables of the environment matter:
+Everything else about the package is in pyproject.toml. Three variables of the environment matter:
 
-LEPORID_TRACE=1        build with line tracing, so that coverage and profilers see into the engine
-LEPORID_SKIP_ENGINE=1  do not build the engine (the Makefile does, in a step of its own)
+LEPORID_TRACE=1         build with line tracing, so that coverage and profilers see into the engine
+LEPORID_SKIP_ENGINE=1   do not build the engine (the Makefile does, in a step of its own)
+LEPORID_SANITIZE=KINDS  build with these sanitizers of the compiler, into build/sanitized/lib; for
+                        `make fuzz` and `make sanitize` (fuzz/build.py)
 """
 
 import os
@@ -14,10 +16,26 @@ from setuptools import Extension, setup
 
 ENGINE = Path("src/leporid/engine")
 TRACE = os.environ.get("LEPORID_TRACE", "") not in ("", "0")
+SANITIZE = os.environ.get("LEPORID_SANITIZE", "")
 SKIP = os.environ.get("LEPORID_SKIP_ENGINE", "") not in ("", "0")
 
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
-BUILD = Path("build", "traced" if TRACE else "plain")
+BUILD = Path("build", "sanitized" if SANITIZE else "traced" if TRACE else "plain")
+
+# Warnings about generated C cannot be fixed here; tests/tidy compiles the headers with all of them.
+# Debug information would be two thirds of a module; tracebacks and profilers find functions and
+# lines of Cython without it.
+PLAIN_ARGUMENTS = ["-O3", "-w", "-g0"]
+# What is found ends the process, with a stack that names lines.
+SANITIZED_ARGUMENTS = [
+    "-O1",
+    "-w",
+    "-g1",
+    "-UNDEBUG",
+    "-fno-omit-frame-pointer",
+    f"-fsanitize={SANITIZE}",
+    "-fno-sanitize-recover=all",
+]
 
 DIRECTIVES = {
     "language_level": "3",
@@ -37,10 +55,8 @@ def engine_modules() -> list[Extension]:
             ".".join(source.relative_to("src").with_suffix("").parts),
             [str(source)],
             include_dirs=[str(ENGINE / "wire")],
-            # Warnings about generated C cannot be fixed here; tests/tidy compiles the headers with
-            # all of them. Debug information would be two thirds of a module; tracebacks and
-            # profilers find functions and lines of Cython without it.
-            extra_compile_args=["-O3", "-w", "-g0"],
+            extra_compile_args=SANITIZED_ARGUMENTS if SANITIZE else PLAIN_ARGUMENTS,
+            extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],
             define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
         )
         for source in sorted(ENGINE.rglob("*.pyx"))
@@ -72,7 +88,8 @@ def with_included(headers: set[Path]) -> set[str]:
 setup(
     ext_modules=[] if SKIP else engine_modules(),
     options={
-        "build": {"build_base": str(BUILD)},
+        "build": {"build_base": str(BUILD)}
+        | ({"build_lib": str(BUILD / "lib")} if SANITIZE else {}),
         "build_ext": {"parallel": os.cpu_count() or 1},
     },
 )

@@ -14,6 +14,9 @@ from tests.filterserver.asked import judging
 
 from leporid.testing import BrokerProcess
 
+GUEST_REGISTERS = "filter_server.allow_guest = true\n"
+"""Of the configuration: the tests have no other administrator."""
+
 EVEN = judging("return message.headers['n'] % 2 == 0")
 SECONDS = 20
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+from tests.conformance.classes import GUEST_REGISTERS
 from tests.conformance.marks import API_VARIABLE, URL_VARIABLE
 
 from leporid.testing import BrokerProcess, reserve_port
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The broker under test, if it is ours."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("conformance") / "data")
+    broker = BrokerProcess(tmp_path_factory.mktemp("conformance") / "data", config=GUEST_REGISTERS)
     with broker:
         yield broker
         assert broker.stop() == 0, broker.log_tail()
@@ -65,7 +66,8 @@ def api_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker for one test, which may kill it; it comes back on the same port."""
-    with BrokerProcess(tmp_path / "data", amqp_port=reserve_port()) as broker:
+    data = tmp_path / "data"
+    with BrokerProcess(data, amqp_port=reserve_port(), config=GUEST_REGISTERS) as broker:
         yield broker
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pika
 import pytest
-from tests.conformance.classes import EVEN, Broker, evens, lent
+from tests.conformance.classes import EVEN, GUEST_REGISTERS, Broker, evens, lent
 from tests.conformance.marks import differs
 from tests.conformance.pika_steps import Inbox, channel_closed, depth, drain, settle
 from tests.filterserver.asked import judging
@@ -33,7 +33,8 @@ def kind() -> str:
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("asking") / "data") as process:
+    data = tmp_path_factory.mktemp("asking") / "data"
+    with BrokerProcess(data, config=GUEST_REGISTERS) as process:
         yield process
 
 

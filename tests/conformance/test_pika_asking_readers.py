@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
-from tests.conformance.classes import EVEN, Broker, evens, lent
+from tests.conformance.classes import EVEN, GUEST_REGISTERS, Broker, evens, lent
 from tests.conformance.marks import differs
 from tests.conformance.pika_steps import Inbox, channel_closed, settle
 from tests.conformance.test_pika_groups import (
@@ -34,7 +34,8 @@ NOT_FOUND = "NOT_FOUND - no filter class 'nobody' is registered"
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("asking") / "data") as process:
+    data = tmp_path_factory.mktemp("asking") / "data"
+    with BrokerProcess(data, config=GUEST_REGISTERS) as process:
         yield process
 
 

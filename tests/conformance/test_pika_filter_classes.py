@@ -9,7 +9,7 @@ from contextlib import suppress
 import pika
 import pytest
 from pika.exceptions import AMQPError, ChannelClosedByBroker
-from tests.conformance.classes import EVEN, Broker, evens
+from tests.conformance.classes import EVEN, GUEST_REGISTERS, Broker, evens
 from tests.conformance.marks import differs
 from tests.conformance.pika_steps import drain, pump
 from tests.filterserver.asked import judging
@@ -118,9 +118,8 @@ def test_a_failure_is_told(broker):
 @pytest.mark.slow
 def test_a_class_that_falls_behind_blocks_publishers_before_memory_runs_out(tmp_path):
     """What waits for it is in memory if it is transient, and counts as any message does."""
-    (tmp_path / "c.toml").write_text('memory_watermark = "160 MiB"\n')
-    options = ("--config", str(tmp_path / "c.toml"))
-    with BrokerProcess(tmp_path / "data", options=options) as process:
+    config = 'memory_watermark = "160 MiB"\n' + GUEST_REGISTERS
+    with BrokerProcess(tmp_path / "data", config=config) as process:
         broker = Broker(process)
         broker.register("stuck", judging("raise ValueError('never')"))
         bound(broker, "q", "stuck")

@@ -25,7 +25,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that is running, on a port of its own that it keeps over restarts."""
-    broker = BrokerProcess(tmp_path / "data", amqp_port=reserve_port())
+    # Only ours has this setting.
+    config = "" if foreign else "filter_server.allow_guest = true\n"
+    broker = BrokerProcess(tmp_path / "data", amqp_port=reserve_port(), config=config)
     with broker:
         yield broker
     if not foreign:

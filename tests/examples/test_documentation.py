@@ -357,13 +357,15 @@ def vhost_of(page: Path) -> str:
 
 
 def config_of(pages: tuple[Path, ...]) -> str:
-    """A configuration with the virtual hosts of pages, and guest as an administrator of all."""
+    """A configuration with the virtual hosts of pages, guest as an administrator of all, and admin
+    for what guest may not do."""
     names = [page.stem.lower() for page in pages]
     lines = [f"vhosts = {json.dumps(names)}", "[users.guest]", 'password = "guest"']
     lines.append('tags = ["administrator"]')
     for name in ("/", *names):
         lines.append(f'[users.guest.permissions."{name}"]')
         lines += [f'{right} = ".*"' for right in ("configure", "write", "read")]
+    lines += ["[users.admin]", 'password = "secret"', 'tags = ["administrator"]']
     return "\n".join(lines) + "\n"
 
 

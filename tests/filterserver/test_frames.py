@@ -34,3 +34,8 @@ def test_an_answer_says_how_long_it_is_and_which_one():
     frame = frames.answer_frame(frames.VERDICTS, 7, b"\1\0")
     assert frames.ANSWER_HEAD.unpack_from(frame) == (frames.VERDICTS, 2, 7)
     assert frame[frames.ANSWER_HEAD.size :] == b"\1\0"
+
+
+def test_a_failure_without_words_has_some():
+    assert frames.error_text(b"Traceback") == "Traceback"
+    assert frames.error_text(b"") == "it failed, and did not say why"

@@ -33,6 +33,14 @@ def test_options_of_the_command_line(tmp_path):
         assert broker.log_tail().strip() == asked
 
 
+def test_a_configuration_is_written_beside_the_data_directory(tmp_path):
+    script = f'echo "$@" >&2; {READY}; exec sleep 60'
+    command = ["sh", "-c", script]
+    with BrokerProcess(tmp_path / "data", config="heartbeat = 7\n", command=command) as broker:
+        assert broker.log_tail().split()[-2:] == ["--config", f"{tmp_path}/data.toml"]
+    assert (tmp_path / "data.toml").read_text() == "heartbeat = 7\n"
+
+
 def test_stop_returns_the_exit_code(tmp_path):
     broker = play(tmp_path, f"trap 'exit 7' TERM; {READY}; while :; do :; done")
     broker.start()

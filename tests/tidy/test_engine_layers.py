@@ -15,6 +15,7 @@ PACKAGE = "leporid.engine."
 
 ORDER = [
     "wire",
+    "bounds",
     "log",
     "selectors",
     "queue",
@@ -34,6 +35,7 @@ TOGETHER = {
         "queue.queue",
         "queue.queues",
         "queue.dead_lettering",
+        "queue.restore",
     },
     "groups of filters move between the scans that they share": {
         "selecting.filtered_consumers",

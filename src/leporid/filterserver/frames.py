@@ -72,4 +72,4 @@ def answer_frame(kind: int, number: int, payload: bytes = b"") -> bytes:
 
 def error_text(raw: bytes) -> str:
     """Return what a FAILED frame says."""
-    return raw.decode("utf-8", "replace")
+    return raw.decode("utf-8", "replace") or "it failed, and did not say why"

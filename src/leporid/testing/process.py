@@ -70,6 +70,13 @@ def default_command() -> list[str]:
 class BrokerProcess:
     """One broker on one data directory; it may be started and ended many times.
 
+    Args:
+        data_dir: where it keeps what it must not lose.
+        amqp_port: 0 for another free one at each start.
+        options: for the command line.
+        config: what its configuration file holds; "" for none. Written beside the data directory.
+        command: in front of the options; `default_command` without.
+
     Attributes:
         data_dir: where the broker keeps what it must not lose.
         log_path: the broker's standard error, of all its lives.
@@ -84,6 +91,7 @@ class BrokerProcess:
         *,
         amqp_port: int = 0,
         options: Sequence[str] = (),
+        config: str = "",
         command: Sequence[str] | None = None,
     ) -> None:
         self.data_dir = data_dir
@@ -92,6 +100,7 @@ class BrokerProcess:
         self.http_port = 0
         self._asked_port = amqp_port
         self._options = list(options)
+        self._config = config
         self._command = list(command) if command is not None else default_command()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -213,6 +222,10 @@ class BrokerProcess:
             *self._options,
         ]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        if self._config:
+            file = self.data_dir.with_name(self.data_dir.name + ".toml")
+            file.write_text(self._config)
+            arguments += ["--config", str(file)]
         with self.log_path.open("ab") as log:
             try:
                 return subprocess.Popen(

@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leporid.management.publishing import BODY_BYTES_MAX
 from leporid.spark import options, writer
 from leporid.spark.errors import OptionError, PublishError
 from leporid.spark.schema import publishing
-from leporid.spark.writer import BatchWriter, Job, StreamWriter, gathered, identity, runs
+from leporid.spark.writer import (
+    BatchWriter,
+    Job,
+    StreamWriter,
+    encoded,
+    gathered,
+    identity,
+    runs,
+)
 
 BODY = {"body": "binary"}
 
@@ -131,6 +140,15 @@ def test_gathering_keeps_every_row_in_order(sizes, rows_max):
 def test_large_bodies_make_small_requests():
     batch = pa.RecordBatch.from_pydict({"body": [bytes(3 * 2**20)] * 10})
     assert max(piece.num_rows for piece in gathered([batch], 1000)) == 2
+
+
+def test_no_request_has_more_than_the_broker_takes_where_rows_differ_in_size():
+    # Each fits alone, all of the large ones together do not.
+    bodies = [b""] * 10_000 + [bytes(7 * 2**20)] * 6 + [bytes(20 * 2**20)]
+    batch = pa.RecordBatch.from_pydict({"body": bodies})
+    pieces = list(gathered([batch], 1_000_000))
+    assert [body for piece in pieces for body in piece.column("body").to_pylist()] == bodies
+    assert all(len(encoded(piece)) < BODY_BYTES_MAX for piece in pieces)
 
 
 def test_rows_without_a_key_of_their_own_get_the_option(broker, make, task):

@@ -145,10 +145,21 @@ def encoded(batch: pa.RecordBatch) -> bytes:
 
 def cut(batch: pa.RecordBatch, rows_max: int) -> Iterator[pa.RecordBatch]:
     """Cut a batch into requests, by rows and by bytes."""
-    fitting = REQUEST_BYTES * batch.num_rows // max(1, batch.get_total_buffer_size())
-    rows = max(1, min(rows_max, fitting))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
+    for start in range(0, batch.num_rows, rows_max):
+        yield from halved(batch.slice(start, rows_max))
+
+
+def halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Halve a batch until each part fits a request or is a single row.
+
+    Rows differ in size: parts of equal numbers of rows could exceed what the broker takes.
+    """
+    if batch.num_rows <= 1 or batch.nbytes <= REQUEST_BYTES:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from halved(batch.slice(0, middle))
+    yield from halved(batch.slice(middle))
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:

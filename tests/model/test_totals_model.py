@@ -298,3 +298,16 @@ class Totals(RuleBasedStateMachine):
 
 Totals.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestTotals = pytest.mark.slow(Totals.TestCase)
+
+
+def test_a_stream_goes_that_a_group_reads():
+    steps = Totals()
+    try:
+        steps.begin()
+        steps.connect()
+        steps.consume(group=True, name="stream", no_ack=False)
+        steps.totals_are_what_a_walk_finds()
+        steps.delete("stream")
+        steps.totals_are_what_a_walk_finds()
+    finally:
+        steps.teardown()

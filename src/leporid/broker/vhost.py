@@ -464,7 +464,8 @@ class VirtualHost:
         self._queue_count -= 1
         queue.engine.uncount()
         for subscription in tuple(queue.subscriptions):
-            subscription.subscriber.lose(subscription)
+            if subscription in queue.subscriptions:  # its channel may have ended meanwhile
+                subscription.subscriber.lose(subscription)
             yield None
         self._registry.unused.forget(queue)
         for binding in self._topology.remove_queue(queue.name):
@@ -486,10 +487,8 @@ class VirtualHost:
     def unsubscribed(self, subscription: ConsumerState) -> None:
         """A consumer is gone from its channel: take it off its queue too."""
         queue = subscription.queue
-        if queue.deleted:
-            return
         queue.remove(subscription)
-        if queue.subscriptions:
+        if queue.subscriptions or queue.deleted:
             return
         if queue.auto_delete:
             self.delete_queue(queue)

@@ -21,6 +21,7 @@ class Entry:
     expires_ms: int | None
     zero_ttl: bool = False  # to be gone by the end of the turn, unless it is delivered
     at_once: bool = False  # it was; it expires when it comes back
+    passed_by: bool = False  # it is over, and no consumer gets it
     deliveries: int = 0
     state: str = READY
     held_until_ms: int = 0
@@ -211,14 +212,21 @@ class ModelQueue:
 
     def expire(self) -> None:
         """Order of expiry, then of arrival."""
-        over = [entry for entry in self.entries if entry.state == READY and self.is_over(entry)]
+        over = [entry for entry in self.entries if self.is_due(entry, self.now_ms)]
         for entry in sorted(over, key=lambda entry: (entry.expires_ms, entry.number)):
             self.dead_letter(entry, "expired")
 
-    def is_over(self, entry: Entry) -> bool:
-        return (
-            not entry.zero_ttl and entry.expires_ms is not None and entry.expires_ms <= self.now_ms
-        )
+    def is_due(self, entry: Entry, now_ms: int) -> bool:
+        expires_ms = None if entry.zero_ttl else entry.expires_ms
+        return entry.state == READY and expires_ms is not None and expires_ms <= now_ms
+
+    def first_living(self) -> Entry | None:
+        """What is over on the way to it is left to `expire`, even if the queue is too long."""
+        for entry in self.ready():
+            if not self.is_due(entry, self.now_ms - 1):
+                return entry
+            entry.passed_by = True
+        return None
 
     def let_go(self) -> None:
         """What was held long enough is ready, in the order in which that came."""
@@ -243,7 +251,7 @@ class ModelQueue:
     def make_ready(self, entry: Entry) -> None:
         entry.state = READY
         if entry.at_once:
-            entry.at_once, entry.expires_ms = False, self.now_ms
+            entry.at_once, entry.expires_ms = False, self.now_ms - 1
 
     def hand(self, side: int, entry: Entry, consumer: ModelConsumer | None, no_ack: bool) -> None:
         channel = self.channels[side]
@@ -263,8 +271,11 @@ class ModelQueue:
         if self.max_length is None:
             return
         held = sum(entry.state == HELD for entry in self.entries)
-        while (ready := self.ready()) and len(ready) + held > self.max_length:
-            self.dead_letter(ready[0], "maxlen")
+        while len(ready := self.ready()) + held > self.max_length:
+            left = [entry for entry in ready if not entry.passed_by]
+            if not left:
+                break
+            self.dead_letter(left[0], "maxlen")
 
     def turn(self) -> list[tuple[int, str, int, bool, int]]:
         """(side, consumer, message, redelivered, delivery tag) of each delivery."""
@@ -287,12 +298,12 @@ class ModelQueue:
                 continue
             if not self.asked(consumer):
                 continue
-            living = [entry for entry in ready if not self.is_over(entry)]
-            if not living:
+            entry = self.first_living()
+            if entry is None:
                 ring.insert(0, consumer)
                 break
             ring.append(consumer)
-            entry, redelivered = living[0], living[0].delivered
+            redelivered = entry.delivered
             self.hand(consumer.side, entry, consumer, consumer.no_ack)
             tag = self.channels[consumer.side].last_tag
             taken.append((consumer.side, consumer.tag, entry.number, redelivered, tag))

@@ -2,7 +2,8 @@
 
 What may be delivered is looked up anew each time, from the queues' lengths and what is unsettled.
 Never is more out than the limit, nobody who could take waits at the end of a turn, and no queue
-that could be served is passed over: between two of its deliveries each other one has one at most.
+that could be served when a turn began is passed over: between two of its deliveries each other one
+has one at most.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class SharedCreditMachine(RuleBasedStateMachine):
         self.peer.channel.prefetch_global = limit
         # By queue that could have been served since: how often each other one was.
         self.since: dict[int, Counter[int]] = {}
+        # Those that could have been served when the last turn ended.
+        self.waited: set[int] = set()
 
     # ------------------------------------------------------------- rules
 
@@ -141,10 +144,15 @@ class SharedCreditMachine(RuleBasedStateMachine):
             assert not any(self.candidates(queue) for queue in range(QUEUES))
         for queue, found in enumerate(self.queues):
             assert found.ready_count == self.ready[queue]
+        self.waited = {queue for queue in range(QUEUES) if self.candidates(queue)}
 
     def note_turn(self, served: int) -> None:
-        waiting = {queue for queue in range(QUEUES) if self.candidates(queue)}
-        self.since = {queue: self.since.get(queue, Counter()) for queue in waiting}
+        self.waited.add(served)
+        self.since = {
+            queue: self.since.get(queue, Counter())
+            for queue in self.waited
+            if self.candidates(queue)
+        }
         for queue, others in self.since.items():
             if queue == served:
                 others.clear()

@@ -381,7 +381,7 @@ cdef class Queue:
         if slot.expires_at_ms:
             # Its timer rang meanwhile, or will ring.
             if slot.expires_at_ms == AT_ONCE:
-                slot.expires_at_ms = self.queues.clock.now_ms
+                slot.expires_at_ms = self.queues.clock.now_ms - 1   # it had its delivery
             if slot.expires_at_ms <= self.queues.clock.now_ms:
                 self.queues.timers.push(slot.expires_at_ms, self.id, seq)
         self.drop_excess()  # before a consumer takes it again, as in RabbitMQ

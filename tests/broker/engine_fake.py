@@ -19,6 +19,7 @@ from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.internal.delays import DelayTotals
 from leporid.engine.queue.queue import Totals
+from leporid.engine.routing.route_cache import BY_MESSAGE
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -506,6 +507,8 @@ class FakeConnection:
                 resolve = fake_of(routes, FakeRouteCache).resolve
                 assert resolve is not None
                 found = resolve(key, given)
+                if found is BY_MESSAGE:
+                    found = resolve(key, properties)
                 if isinstance(found, FakeConditionalRoute):
                     found = found.queues_for(exchange, key, properties)
                 assert isinstance(found, Sequence)

@@ -10,6 +10,9 @@ from leporid.engine.selectors.filter_counters import FilterCounters
 class FakeRouteCache:
     """Caches routes as the engine's `RouteCache` does, and counts what it is told.
 
+    It asks with None for the headers about all messages with a key, and takes None for the answer
+    that each of them must be asked about.
+
     Attributes:
         cacheable: As in the engine: False asks for every message.
         forgotten: What it was told to forget: keys, or None for everything.
@@ -28,18 +31,18 @@ class FakeRouteCache:
         self.forgotten: list[str | None] = []
         self.retired = False
         self.counters = FilterCounters()
-        self.routes: dict[str, list[str]] = {}
+        self.routes: dict[str, list[str] | None] = {}
         self.resolve = resolve
 
     def route(self, key: str, headers: Mapping[str, Value]) -> list[str]:
         """Answers for one message; the headers are passed on only if they may matter."""
         assert self.resolve is not None
-        if not self.cacheable:
-            found: list[str] = self.resolve(key, headers)
-            return found
-        if key not in self.routes:
-            self.routes[key] = self.resolve(key, {})
-        return self.routes[key]
+        found: list[str] | None = None
+        if self.cacheable:
+            if key not in self.routes:
+                self.routes[key] = self.resolve(key, None)
+            found = self.routes[key]
+        return self.resolve(key, headers) if found is None else found
 
     def forget(self) -> None:
         self.forgotten.append(None)

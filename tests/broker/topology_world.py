@@ -9,7 +9,7 @@ from tests.broker.fake_route_cache import FakeRouteCache
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.topology import Reached, Topology
-from leporid.broker.exchange.types import Binding
+from leporid.broker.exchange.types import Binding, RoutedMessage
 
 
 class World:
@@ -64,6 +64,16 @@ class World:
         return self.topology.resolve(
             self.topology.exchanges[exchange], message(*keys, headers=headers)
         )
+
+    def cache(self, exchange: str, *keys: str) -> bool:
+        """Have the cache of an exchange keep the routes of keys; False: no route can be kept."""
+        found = self.topology.exchanges[exchange]
+        kept = [
+            self.sources[exchange].cacheable
+            and not self.topology.resolve(found, RoutedMessage((key,), None)).by_message
+            for key in keys
+        ]
+        return all(kept)
 
     def told(self) -> dict[str, list[str | None]]:
         """What each cache was told to forget since the last time, if anything."""

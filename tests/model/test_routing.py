@@ -14,7 +14,7 @@ from tests.broker.fake_route_cache import FakeRouteCache
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.topology import Topology
-from leporid.broker.exchange.types import Binding, Router, make_router
+from leporid.broker.exchange.types import Binding, RoutedMessage, Router, make_router
 
 pytestmark = pytest.mark.slow
 
@@ -187,8 +187,12 @@ class TopologyMachine(RuleBasedStateMachine):
         self.types[name] = exchange_type
         self.alternates[name] = alternate
 
-    def resolve(self, exchange: ExchangeState, key: str, headers: Mapping[str, Value]) -> list[str]:
-        return self.topology.resolve(exchange, message(key, headers=headers)).queues
+    def resolve(
+        self, exchange: ExchangeState, key: str, headers: Mapping[str, Value] | None
+    ) -> list[str] | None:
+        asked = RoutedMessage((key,), None) if headers is None else message(key, headers=headers)
+        reached = self.topology.resolve(exchange, asked)
+        return None if reached.by_message else reached.queues
 
     @rule(name=NAMES, exchange_type=TYPES, alternate=ALTERNATES)
     def add_exchange(self, name: str, exchange_type: str, alternate: str | None) -> None:
@@ -281,15 +285,32 @@ class TopologyMachine(RuleBasedStateMachine):
             assert set(answer) == self.routed(name, SAMPLE_KEYS, {"a": 1})
 
     @invariant()
-    def routes_are_cached_unless_a_headers_exchange_can_be_reached(self) -> None:
+    def routes_are_cached_unless_a_headers_exchange_is_reached(self) -> None:
         for name, source in self.sources.items():
-            reaches = any(self.types[each] == "headers" for each in self.reached(name))
-            assert source.cacheable is not reaches
-            assert self.topology.exchanges[name].per_message is reaches
+            assert source.cacheable is (self.types[name] != "headers")
+            for key, route in source.routes.items():
+                assert (route is None) is self.reaches_headers(name, key)
 
     def routed(self, start: str, keys: list[str], headers: Mapping[str, Value]) -> set[str]:
         if start == "":
             return self.queues & set(keys)
+        return self.walked(start, keys, headers)[0]
+
+    def reaches_headers(self, start: str, key: str) -> bool:
+        if start == "":
+            return False
+        visited = self.walked(start, [key], {}, beyond_headers=False)[1]
+        return any(self.types[each] == "headers" for each in visited)
+
+    def walked(
+        self,
+        start: str,
+        keys: list[str],
+        headers: Mapping[str, Value],
+        *,
+        beyond_headers: bool = True,
+    ) -> tuple[set[str], set[str]]:
+        """The queues and the exchanges that a message comes to."""
         routed: set[str] = set()
         visited: set[str] = set()
         pending = [start]
@@ -298,6 +319,8 @@ class TopologyMachine(RuleBasedStateMachine):
             if name in visited or name not in self.types:
                 continue
             visited.add(name)
+            if self.types[name] == "headers" and not beyond_headers:
+                continue
             met = [
                 each
                 for each in self.bindings
@@ -309,23 +332,7 @@ class TopologyMachine(RuleBasedStateMachine):
             alternate = self.alternates[name]
             if not met and alternate is not None:
                 pending.append(alternate)
-        return routed
-
-    def reached(self, start: str) -> set[str]:
-        reached: set[str] = set()
-        pending: list[str | None] = [start]
-        while pending:
-            name = pending.pop()
-            if name is None or name in reached or name not in self.types:
-                continue
-            reached.add(name)
-            pending.append(self.alternates[name])
-            pending += [
-                each.destination
-                for each in self.bindings
-                if each.source == name and each.destination_kind == "exchange"
-            ]
-        return reached
+        return routed, visited
 
 
 TestTopology = TopologyMachine.TestCase

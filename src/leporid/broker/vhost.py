@@ -20,7 +20,7 @@ from leporid.broker.exchange.bindings import Bindings
 from leporid.broker.exchange.delays import DelayedMessages, DelaysState, DelayStores
 from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.history import Histories
-from leporid.broker.exchange.routing import Routing
+from leporid.broker.exchange.routing import Resolved, Routing
 from leporid.broker.exchange.topology import PREDECLARED, Topology
 from leporid.broker.exchange.types import Binding
 from leporid.broker.exchange.verdict_queues import VerdictQueues
@@ -51,8 +51,6 @@ from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
     from leporid.engine.engine import Engine
-    from leporid.engine.queue.queue import Queue
-    from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
 
 logger = logging.getLogger(__name__)
 
@@ -268,9 +266,7 @@ class VirtualHost:
         """
         self._check_exchange_gone(name)
 
-        def resolve(
-            key: str, properties: bytes | None
-        ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
+        def resolve(key: str, properties: bytes | None) -> Resolved:
             return self.routing.resolve(exchange, key, properties)
 
         routes = self._registry.engine.route_cache(name, resolve, True)

@@ -44,10 +44,8 @@ def test_an_exchange_is_not_in_use_without_one(world: World):
 
 
 def cacheable(world: World) -> set[str]:
-    names = {name for name in world.topology.exchanges if world.sources[name].cacheable}
-    for name, exchange in world.topology.exchanges.items():
-        assert exchange.per_message is (name not in names)
-    return names
+    """The exchanges of which a route can be kept."""
+    return {name for name in world.topology.exchanges if world.cache(name, "1")}
 
 
 def test_routes_that_pass_a_headers_exchange_are_not_cacheable(world: World):
@@ -58,13 +56,13 @@ def test_routes_that_pass_a_headers_exchange_are_not_cacheable(world: World):
     world.bind("top", "x")
     one, two = world.bind("x", "h", "1"), world.bind("x", "h", "2")
     assert cacheable(world) == set()
-    world.topology.unbind(one)
-    assert cacheable(world) == set()
     world.told()
-    world.topology.unbind(two)
+    world.topology.unbind(one)
+    assert world.told() == {"x": ["1"], "top": ["1"]}
     assert cacheable(world) == {"top", "x"}
-    assert None in world.sources["top"].forgotten
-    assert None in world.sources["x"].forgotten
+    assert not world.cache("top", "2")
+    world.topology.unbind(two)
+    assert world.cache("top", "2")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +92,7 @@ def test_routes_that_a_key_decides_are_cacheable(world: World, kind: str):
     world.exchange("below", kind)
     world.bind("top", "below")
     world.queues("q", "r")
+    world.cache("top", "1")
     world.told()
     world.bind("below", "q", "1")
     # Another binding may take any key from those that are there.
@@ -139,3 +138,38 @@ def test_another_way_to_a_headers_exchange_still_counts(world: World):
     world.bind("right", "h")
     world.topology.unbind(way)
     assert cacheable(world) == {"left"}
+
+
+def test_a_change_costs_as_much_as_the_routes_that_it_concerns(world: World):
+    """Not as much as there are exchanges above."""
+    world.exchange("x", "direct")
+    world.queues("q", "r")
+    for number in range(300):
+        world.exchange(f"above {number}", "direct")
+        world.bind(f"above {number}", "x", "k")
+    world.bind("x", "q", "other")
+    for number in range(2):
+        world.cache(f"above {number}", "k")
+    world.told()
+    world.bind("x", "q", "k")
+    assert world.told() == {"x": ["k"], "above 0": ["k"], "above 1": ["k"]}
+    for number in range(300):
+        world.cache(f"above {number}", "k")
+    world.bind("x", "r", "k")
+    assert len(world.told()) == 301
+    # What was forgotten is not forgotten again until there are routes again.
+    world.bind("x", "r", "l")
+    assert world.told() == {"x": ["l"]}
+
+
+def test_an_exchange_that_is_gone_is_not_told(world: World):
+    x = world.exchange("x")
+    for _ in range(3):
+        world.exchange("above")
+        world.bind("above", "x")
+        world.cache("above", "k")
+        list(world.topology.remove_exchange("above"))
+    way = world.bind(world.exchange("y").name, "x")
+    world.cache("y", "k")
+    world.topology.unbind(way)
+    assert not x.cached_ways

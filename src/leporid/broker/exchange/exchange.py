@@ -5,16 +5,17 @@ for knowing whether routes of it may be kept. Must not know names of what is not
 where a message goes; `broker.topology` does.
 
 The words used below: an exchange is *above* another if messages can come from it, through a
-binding or because the other is its alternate exchange.
+binding or because the other is its alternate exchange. It is a *cached way* to the other if a
+route that a cache keeps may lead through both. So a change costs as much as the routes that it
+makes worthless, and not as much as there are exchanges above.
 
-Invariant: a cache may keep routes (`cacheable`) exactly if no exchange can be reached from its
-exchange that must be asked for every message, and none further down that may keep a message for
-some time: whoever publishes to that one directly has looked.
+Invariant: from each exchange that a cached route leads through, cached ways lead up to the exchange
+whose cache keeps that route.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from leporid.engine.routing.route_cache import RouteCache
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
+
+FORGOTTEN_ONE_BY_ONE_MAX: Final = 64
+"""Caches that drop the routes of one key and keep the others. If there are more, they drop all
+routes, else each of many bindings would cost as much as there are exchanges above."""
 
 
 @dataclass(eq=False, slots=True)
@@ -49,9 +54,9 @@ class ExchangeState:
         incoming: The bindings that lead to it, from other exchanges or itself.
         above: The exchanges that messages can come from, and by how many ways.
         below: The exchanges that messages can go to, and by how many ways.
+        cached_ways: Those above that are a cached way to it.
         filters: Those of its outgoing bindings.
         verdict_queues: Where messages wait for filter classes, by the bindings that ask one.
-        per_message: Whether it is, or leads to, an exchange that must be asked for every message.
         deleted: Whether it is being deleted; what leads to it may still be there.
         kept_bytes: That its definition was charged.
     """
@@ -71,16 +76,16 @@ class ExchangeState:
     incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
     above: dict[ExchangeState, int] = field(init=False, repr=False, default_factory=dict)
     below: dict[ExchangeState, int] = field(init=False, repr=False, default_factory=dict)
+    cached_ways: dict[ExchangeState, None] = field(init=False, repr=False, default_factory=dict)
     filters: BindingFilters = field(init=False, repr=False, default_factory=BindingFilters)
     verdict_queues: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
-    per_message: bool = field(init=False)
     deleted: bool = False
     kept_bytes: int = 0
 
     def __post_init__(self, chance: Callable[[], int]) -> None:
         self.router = make_router(self.type, self.arguments, chance)
         self.alternate = self.wanted_alternate()
-        self.per_message = self.router.per_message
+        self.routes.cacheable = not self.router.per_message
         self.routes.spread_keys = self.router.spread_keys
 
     def wanted_alternate(self) -> str | None:
@@ -115,78 +120,58 @@ class ExchangeState:
         return bool(self.outgoing)
 
 
-def with_all_above(exchanges: Iterable[ExchangeState]) -> dict[ExchangeState, None]:
-    """Returns the exchanges and all that messages can come from to them."""
-    found = dict.fromkeys(exchanges)
-    pending = list(found)
+def cached_above(exchange: ExchangeState, count_max: int) -> dict[ExchangeState, None] | None:
+    """Returns an exchange and those above whose caches may keep routes through it.
+
+    None: there are more than `count_max`.
+    """
+    found = {exchange: None}
+    pending = [exchange]
     while pending:
-        for above in pending.pop().above:
+        for above in pending.pop().cached_ways:
             if above not in found:
+                if len(found) == count_max:
+                    return None
                 found[above] = None
                 pending.append(above)
     return found
 
 
-def forget_routes(changed: Iterable[ExchangeState], key: str | None = None) -> None:
-    """Tells the caches of these exchanges and of all above to drop one key, or everything."""
-    for exchange in with_all_above(changed):
-        if key is None:
-            exchange.routes.forget()
-        else:
-            exchange.routes.forget_key(key)
+def forget_routes(exchange: ExchangeState, key: str | None = None) -> None:
+    """Tells the cache of this exchange and those above to drop one key, or everything."""
+    if key is not None:
+        concerned = cached_above(exchange, FORGOTTEN_ONE_BY_ONE_MAX)
+        if concerned is not None:
+            for each in concerned:
+                each.routes.forget_key(key)
+            return
+        exchange.routes.forget_key(key)
+    else:
+        exchange.routes.forget()
+    forget_routes_above(exchange)
+
+
+def forget_routes_above(exchange: ExchangeState) -> None:
+    """Tells the caches of those above to drop everything; what it costs, making routes has cost."""
+    pending = [exchange]
+    while pending:
+        each = pending.pop()
+        ways, each.cached_ways = each.cached_ways, {}
+        for above in ways:
+            above.routes.forget()
+        pending.extend(ways)
 
 
 def link(above: ExchangeState, below: ExchangeState) -> None:
     """Adds one way for messages from an exchange to another."""
-    ways = above.below.get(below, 0)
-    above.below[below] = below.above[above] = ways + 1
-    if not ways and (below.per_message or below.delaying):
-        mark([above])
+    above.below[below] = below.above[above] = above.below.get(below, 0) + 1
 
 
 def unlink(above: ExchangeState, below: ExchangeState) -> None:
-    """Takes one way away; `_unmark` is left to the caller, who may have more of them."""
+    """Takes one way away, after those above were told to forget the routes that used it."""
     ways = above.below[below] - 1
     if ways:
         above.below[below] = below.above[above] = ways
     else:
         del above.below[below], below.above[above]
-
-
-def mark(exchanges: Iterable[ExchangeState]) -> None:
-    """Notes that these exchanges, and so all above, lead to an exchange that must be asked."""
-    pending = list(exchanges)
-    while pending:
-        exchange = pending.pop()
-        if not exchange.per_message:
-            _set_per_message(exchange, True)
-            pending.extend(exchange.above)
-
-
-def look_again(exchange: ExchangeState) -> None:
-    """Finds out whether an exchange whose own bindings have changed must be asked."""
-    if exchange.asks:
-        mark([exchange])
-    elif exchange.per_message:
-        unmark([exchange])
-
-
-def unmark(exchanges: Iterable[ExchangeState]) -> None:
-    """Looks again at exchanges that have lost a way down, and at all above."""
-    doubtful = [
-        exchange
-        for exchange in with_all_above(exchanges)
-        if exchange.per_message and not exchange.asks
-    ]
-    # All are cleared before one is marked again, else two in a cycle would keep each other marked.
-    for exchange in doubtful:
-        _set_per_message(exchange, False)
-    for exchange in doubtful:
-        if any(below.per_message or below.delaying for below in exchange.below):
-            mark([exchange])
-
-
-def _set_per_message(exchange: ExchangeState, per_message: bool) -> None:
-    exchange.per_message = per_message
-    exchange.routes.cacheable = not per_message
-    exchange.routes.forget()
+        below.cached_ways.pop(above, None)

@@ -19,6 +19,7 @@ from leporid.broker.exchange.history import CacheState, HistoryState
 from leporid.broker.exchange.types import RoutedMessage
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.queue.queue import QueueState
+from leporid.engine.routing.route_cache import BY_MESSAGE
 
 if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from leporid.engine.selectors.filter import Filter
 
 Target: TypeAlias = QueueState | VerdictQueueState | HistoryState | CacheState | DelaysState
+
+Resolved: TypeAlias = object
+"""What the engine takes for an answer: a list of queues, a ConditionalRoute, FilterOutcomes or
+BY_MESSAGE."""
 
 MEMBERS_MAX: Final = 250_000
 """Filters in all routes that are kept, each as often as there are routes with it that are not the
@@ -74,9 +79,7 @@ class Routing:
         )
         topology.cached_as = self._engine_of
 
-    def resolve(
-        self, exchange: ExchangeState, key: str, properties: bytes | None
-    ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
+    def resolve(self, exchange: ExchangeState, key: str, properties: bytes | None) -> Resolved:
         """Answer the engine, which asks about a message, or about all messages with one key."""
         try:
             if properties is None:
@@ -137,12 +140,12 @@ class Routing:
         except Fault:
             return []
 
-    def _of_key(
-        self, exchange: ExchangeState, key: str
-    ) -> list[Queue] | ConditionalRoute | FilterOutcomes:
+    def _of_key(self, exchange: ExchangeState, key: str) -> Resolved:
         """Where all messages with one key go, as far as that is the same for all of them."""
         message = RoutedMessage((key,), None, exchange.name)
         reached = self._topology.resolve(exchange, message)
+        if reached.by_message:
+            return BY_MESSAGE
         if reached.deciding is not None:
             return self._decision(reached.deciding)
         queues = [each.engine for each in self._states(exchange, reached, message)]

@@ -12,24 +12,22 @@ to it: as an alternate exchange it routes nothing.
 
 A binding with a filter is met by the messages that pass it. Where that decides only whether a queue
 gets a message, the cache keeps the filter with the route; where it decides more, whether another
-exchange does, the cache keeps what came of it, by the filters that a message passed.
+exchange does, the cache keeps what came of it, by the filters that a message passed. Where a
+message comes to an exchange that must be asked for every message, the cache keeps that.
 
-Invariant: after every change, each cache whose routes may differ has been told (the exchange's
-own and those of all exchanges above it), and knows whether it may keep routes (`broker.exchange`).
+Invariant: after every change, each cache that keeps routes which may differ has been told: the
+exchange's own, and those above that a cached way leads to (`broker.exchange`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from leporid.broker.exchange.exchange import (
     ExchangeState,
     forget_routes,
+    forget_routes_above,
     link,
-    look_again,
-    mark,
     unlink,
-    unmark,
-    with_all_above,
 )
 from leporid.broker.exchange.types import Binding, RoutedMessage
 from leporid.broker.filter.filter_arguments import MessageFilter
@@ -59,6 +57,8 @@ class Reached(NamedTuple):
         delaying: Exchanges further down that keep it for some time before they route it.
         deciding: Filters that must be asked first: nothing of the rest is known. None: there are no
             such, or the message's properties are known.
+        by_message: Whether each message with these keys must be resolved by itself: nothing of the
+            rest is known. Only where the message's properties are not known.
     """
 
     queues: list[str]
@@ -66,6 +66,10 @@ class Reached(NamedTuple):
     keepers: list[str]
     delaying: list[ExchangeState]
     deciding: list[Filter] | None = None
+    by_message: bool = False
+
+
+BY_MESSAGE: Final = Reached([], [], [], [], by_message=True)
 
 
 class Topology:
@@ -94,31 +98,30 @@ class Topology:
         """Adds an exchange, which is from now on the alternate of those that name it so."""
         assert exchange.name not in self.exchanges
         self.exchanges[exchange.name] = exchange
-        exchange.routes.cacheable = not exchange.per_message
         for above in self._alternate_of.get(exchange.name, ()):
             link(above, exchange)
+            forget_routes(above)
         self._link_alternate(exchange)
-        forget_routes([exchange])
 
     def remove_exchange(self, name: str) -> Iterator[Binding]:
         """Removes an exchange, and one by one the bindings from it and to it, which it yields.
 
-        Nobody may publish to it from the first one on. Meanwhile those above keep no routes, as
-        these change with each binding.
+        Nobody may publish to it from the first one on. Meanwhile those above keep no routes through
+        it, as these change with each binding.
         """
         exchange = self.exchanges[name]
         exchange.deleted = True
         exchange.routes.retire()
-        mark([exchange])
+        forget_routes_above(exchange)
         for binding in (*exchange.outgoing, *exchange.incoming):
             source = self.exchanges.get(binding.source)
             if source is None or binding not in source.outgoing:
                 continue
             self._detach(binding)
             if not source.deleted:
-                look_again(source)
+                self._forget_binding(binding)
             yield binding
-        feeders = [above for above in exchange.above if above is not exchange]
+        forget_routes_above(exchange)
         self._forget_alternate(exchange)
         # The links that are left are those of alternate exchanges.
         for below in list(exchange.below):
@@ -126,8 +129,6 @@ class Topology:
         for above in list(exchange.above):
             unlink(above, exchange)
         del self.exchanges[name]
-        unmark(feeders)
-        forget_routes(feeders)
 
     def set_alternate(self, exchange: ExchangeState, name: str | None) -> None:
         """Gives an exchange another alternate exchange, or none."""
@@ -139,8 +140,7 @@ class Topology:
         self._link_alternate(exchange)
         if before is not None:
             unlink(exchange, before)
-        look_again(exchange)
-        forget_routes([exchange])
+        forget_routes(exchange)
 
     def _link_alternate(self, exchange: ExchangeState) -> None:
         if exchange.alternate is not None:
@@ -172,7 +172,8 @@ class Topology:
 
     def forget_routes_to(self, name: str) -> None:
         """Tells all caches concerned that a queue has become another to publishers."""
-        self._forget_bindings(list(self._queues[name]))
+        for binding in self._queues[name]:
+            self._forget_binding(binding)
         self._forget_queue(name)
 
     # ------------------------------------------------------------------ bindings
@@ -210,7 +211,6 @@ class Topology:
             exchange.verdict_queues[binding] = verdict_queue
         if wanted is not None:
             exchange.filters.add(binding, wanted)
-            look_again(exchange)
         self._tell_filtered(binding, wanted, verdict_queue, comes=True)
         return True
 
@@ -221,12 +221,11 @@ class Topology:
             return False
         wanted, verdict_queue = exchange.filters.of(binding), exchange.verdict_queues.get(binding)
         self._detach(binding)
-        look_again(exchange)
         self._tell_filtered(binding, wanted, verdict_queue, comes=False)
         return True
 
     def _detach(self, binding: Binding) -> None:
-        """Takes a binding out of all that holds it. Caches and marks are left to the caller."""
+        """Takes a binding out of all that holds it. Caches are left to the caller."""
         exchange = self.exchanges[binding.source]
         exchange.router.remove(binding)
         del exchange.outgoing[binding]
@@ -275,14 +274,20 @@ class Topology:
         pending = [exchange]
         while pending:
             visiting = pending.pop()
-            if not message.known and visiting.decides:
-                return Reached([], [], [], [], self._filters_below(exchange, message))
+            if not message.known and (visiting.asks or visiting.decides):
+                return BY_MESSAGE if visiting.asks else self._decided(exchange, message)
             router = visiting.router
             if (router.history_length or router.cache_size) and router.keeps(message):
                 keepers.append(visiting.name)
             for below in _visit(visiting, message, queues, filtered):
                 reached = self.exchanges.get(below)
-                if reached is not None and reached not in visited:
+                if reached is None:
+                    continue
+                if not message.known:
+                    reached.cached_ways[visiting] = None
+                    if reached.delaying:
+                        return BY_MESSAGE
+                if reached not in visited:
                     visited[reached] = None
                     if reached.delaying and message.delay_ms:
                         delaying.append(reached)
@@ -291,13 +296,15 @@ class Topology:
         sometimes = [(wanted, name) for wanted, name in filtered if name not in queues]
         return Reached(list(queues), sometimes, keepers, delaying)
 
-    def _filters_below(self, exchange: ExchangeState, message: RoutedMessage) -> list[Filter]:
+    def _decided(self, exchange: ExchangeState, message: RoutedMessage) -> Reached:
         """Returns all filters that may matter to messages with these keys, wherever they come."""
         filters: list[Filter] = []
         visited = {exchange: None}
         pending = [exchange]
         while pending:
             visiting = pending.pop()
+            if visiting.asks:
+                return BY_MESSAGE
             without, some = visiting.filters.split(visiting.router.match(message))
             filters += [wanted.engine for _, wanted in some]
             ways = [*without, *(binding for binding, _ in some)]
@@ -310,21 +317,22 @@ class Topology:
                 names.append(visiting.alternate)
             for name in names:
                 below = self.exchanges.get(name)
-                if below is not None and below not in visited:
+                if below is None:
+                    continue
+                below.cached_ways[visiting] = None
+                if below.delaying:
+                    return BY_MESSAGE
+                if below not in visited:
                     visited[below] = None
                     pending.append(below)
-        return filters
+        return Reached([], [], [], [], filters)
 
     # ------------------------------------------------------------------ caches
 
-    def _forget_bindings(self, changed: Sequence[Binding]) -> None:
-        """Tells all caches concerned that these bindings came or went."""
-        exchanges = [self.exchanges[binding.source] for binding in changed]
-        keys = {
-            exchange.router.only_key(binding.key)
-            for exchange, binding in zip(exchanges, changed, strict=True)
-        }
-        forget_routes(exchanges, keys.pop() if len(keys) == 1 else None)
+    def _forget_binding(self, binding: Binding) -> None:
+        """Tells all caches concerned that this binding came or went."""
+        exchange = self.exchanges[binding.source]
+        forget_routes(exchange, exchange.router.only_key(binding.key))
 
     def _tell_filtered(
         self,
@@ -341,15 +349,13 @@ class Topology:
         """
         exchange = self.exchanges[binding.source]
         to_queue = binding.destination_kind == "queue" or verdict_queue is not None
-        meets = exchange.router.keys_of(binding)
+        meets = None if wanted is None else exchange.router.keys_of(binding)
         if wanted is None or meets is None or not to_queue or self.cached_as is None:
-            self._forget_bindings([binding])
+            self._forget_binding(binding)
             return
         queue = self.cached_as(verdict_queue or binding.destination)
         exchange.routes.amend(meets, wanted.engine, queue, comes)
-        for above in with_all_above([exchange]):
-            if above is not exchange:
-                above.routes.forget()
+        forget_routes_above(exchange)
 
     def _forget_queue(self, name: str) -> None:
         """Tells the default exchange's cache; nothing above it routes by queue name."""

@@ -84,7 +84,7 @@ class VirtualHost:
         self._totals = Totals(self._behind)
         self.bookmarks = Bookmarks(self._recorder, registry.engine)
         self.groups = Groups(self, self._recorder, registry)
-        self.histories = Histories(self, self._recorder, registry.new_queue_id)
+        self.histories = Histories(self, self._recorder, registry.new_queue_id, registry.memory)
         self.dead_letter_counts = registry.dead_letter_counts
         self.verdict_queues = VerdictQueues(self, self._recorder, registry.new_queue_id)
         self.bindings = Bindings(

@@ -7,11 +7,16 @@ from tests.broker.engine_fake import FakeCache, FakeQueue, as_engine, fake_of
 from tests.broker.peer import Peer, World
 
 from leporid.amqp.methods import (
+    ChannelClose,
     ExchangeBind,
+    ExchangeBindOk,
     ExchangeDeclare,
     ExchangeDelete,
+    Method,
     QueueBind,
+    QueueBindOk,
     QueueDeclare,
+    QueueDelete,
     QueueUnbind,
 )
 from leporid.amqp.properties import Properties, encode_properties
@@ -144,6 +149,94 @@ def test_an_exchange_that_is_bound_to_itself_ends(peer: Peer):
     publish(peer, "1")
     peer.call(ExchangeBind(source="recent", destination="recent"))
     assert bind(peer, "q").ready == ["1", "1"]
+
+
+def queue_bound(peer: Peer, queue: str) -> FakeQueue:
+    """Begin to bind a queue; the history is given in turns to come."""
+    peer.call(QueueDeclare(queue=queue))
+    peer.say(QueueBind(queue=queue, exchange="recent", routing_key=queue))
+    return found(peer, queue)
+
+
+def test_it_is_given_in_steps_while_others_are_served(world: World, peer: Peer):
+    publish(peer, *"12345")
+    other = world.peer()
+    world.cut_everywhere()
+    queue = queue_bound(peer, "q")
+    assert queue.ready == ["1", "2"]
+    assert peer.connection.jobs == 1  # so that its input waits
+    assert peer.sent(QueueBindOk) == []
+    # What others publish meanwhile is no history of this binding.
+    publish(other, "6")
+    second = queue_bound(other, "r")
+    for _ in range(5):
+        world.turn()
+    assert queue.ready == ["1", "2", "6", "3", "4", "5"]
+    assert second.ready == ["1", "2", "3", "4", "5", "6"]
+    assert len(peer.sent(QueueBindOk)) == len(other.sent(QueueBindOk)) == 1
+    assert peer.connection.jobs == 0
+
+
+def test_an_exchange_is_given_it_in_steps(world: World, peer: Peer):
+    publish(peer, *"123")
+    declare(peer, "below", "fanout")
+    queue = bind(peer, "q", "below")
+    world.cut_everywhere()
+    peer.say(ExchangeBind(source="recent", destination="below"))
+    assert queue.ready == ["1", "2"]
+    assert peer.sent(ExchangeBindOk) == []
+    world.turn()
+    world.turn()
+    assert queue.ready == ["1", "2", "3"]
+    assert len(peer.sent(ExchangeBindOk)) == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        QueueDelete(queue="q"),
+        ExchangeDelete(exchange="recent"),
+        QueueUnbind(queue="q", exchange="recent", routing_key="q"),
+    ],
+)
+def test_it_ends_in_order_when_one_end_is_gone(world: World, peer: Peer, end: Method):
+    publish(peer, *"12345")
+    other = world.peer()
+    world.cut_everywhere()
+    queue = queue_bound(peer, "q")
+    other.say(end)
+    for _ in range(6):
+        world.turn()
+    assert not set(queue.ready) & set("345")
+    assert len(peer.sent(QueueBindOk)) == 1
+    assert peer.connection.jobs == 0
+    assert not world.engine.jobs.waiting
+
+
+@pytest.mark.parametrize(
+    ("alarm", "text"), [("memory", "memory_watermark"), ("disk", "disk_free_min")]
+)
+def test_the_rest_is_refused_when_the_broker_runs_low(
+    world: World, peer: Peer, alarm: str, text: str
+):
+    publish(peer, *"12345")
+    world.cut_everywhere()
+    queue = queue_bound(peer, "q")
+    world.broker.set_alarm(alarm, True)
+    for _ in range(3):
+        world.turn()
+    assert queue.ready == ["1", "2"]
+    (close,) = peer.sent(ChannelClose)
+    assert (close.reply_code, close.class_id) == (406, 50)
+    assert text in close.reply_text
+    # There is no such binding, and bound once more it gets all.
+    assert not peer.session.vhost.exchange("recent").outgoing
+    world.broker.set_alarm(alarm, False)
+    again = world.peer()
+    again.say(QueueBind(queue="q", exchange="recent", routing_key="q"))
+    for _ in range(5):
+        world.turn()
+    assert queue.ready == ["1", "2", *"12345"]
 
 
 def test_it_goes_with_its_exchange(world: World, peer: Peer):

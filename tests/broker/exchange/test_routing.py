@@ -14,6 +14,7 @@ from leporid.amqp.errors import Fault, NotFound, PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.types import Binding
+from leporid.broker.registry import finished
 from leporid.broker.stored import StoredBinding
 
 TAGS, SQL = "x-filter-tags", "x-filter-sql"
@@ -49,7 +50,9 @@ class Filtering(Here):
 
     def filtered(self, source: str, destination: str, key: str = "k", **how: Value) -> None:
         binding = self.binding(source, destination, key, **how)  # type: ignore[arg-type]
-        self.vhost.bindings.bind(binding, None)
+        left = self.vhost.bindings.bind(binding, None)
+        if left is not None:
+            finished(left)
 
     def unbind(self, source: str, destination: str, key: str = "k", **how: Value) -> None:
         binding = self.binding(source, destination, key, **how)  # type: ignore[arg-type]

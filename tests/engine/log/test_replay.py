@@ -70,7 +70,7 @@ def test_a_queue_that_is_not_durable_is_empty_even_if_it_is_there_before(broker)
 
     _, _, _ = recover(broker.disk.copy(), declare, durable_segment_bytes=4096)
     assert made[0].id == passing.id
-    assert snapshot(made[0]) == []
+    assert list(snapshot(made[0])) == []
     assert (made[0].ready_count, broker.queues["q"].ready_count) == (0, 1)
     assert [body for *_, body in snapshot(broker.queues["q"])] == [b"one"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from leporid.amqp.errors import NotFound
+from leporid.amqp.errors import Fault, NotFound
 from leporid.broker.filter.filter_arguments import check_names, filter_of
 from leporid.broker.memory import binding_bytes
 from leporid.broker.names import exchange_in, queue_in
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leporid.broker.exchange.types import Binding
     from leporid.broker.memory import Memory
     from leporid.broker.queue.queue import Owner
+    from leporid.broker.registry import Steps
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
 
@@ -52,8 +53,11 @@ class Bindings:
         self._require_class = require_class
         self._memory = memory
 
-    def bind(self, binding: Binding, asker: Owner | None) -> None:
+    def bind(self, binding: Binding, asker: Owner | None) -> Steps | None:
         """Bind; binding what is bound already changes nothing.
+
+        Returns:
+            What is left to do if the exchange has a history: give it to the destination.
 
         Raises:
             NotFound: source or destination is missing, or the filter class.
@@ -73,7 +77,7 @@ class Bindings:
         if isinstance(destination, QueueState):
             destination.check_access(asker)
         if binding in source.outgoing:
-            return
+            return None
         size = binding_bytes(binding)
         self._memory.check_definition(
             f"binding from {exchange_in(self._vhost.name, binding.source)}", size
@@ -83,7 +87,19 @@ class Bindings:
         self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
         if source.durable and destination.durable:
             self._recorder.put(StoredBinding.of(self._vhost.name, binding))
-        self._vhost.histories.give(source, verdict_queue or destination, wanted)
+        left = self._vhost.histories.giving(source, binding, verdict_queue or destination, wanted)
+        return None if left is None else self._giving(left, binding, destination)
+
+    def _giving(
+        self, left: Steps, binding: Binding, destination: ExchangeState | QueueState
+    ) -> Steps:
+        """Give a history; if that is refused, there is no binding."""
+        try:
+            yield from left
+        except Fault:
+            if self._topology.unbind(binding):
+                self.ended((binding,), destination)
+            raise
 
     def unbind(self, binding: Binding, asker: Owner) -> None:
         """Unbind; without such a binding, or without its ends, nothing changes.

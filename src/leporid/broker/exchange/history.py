@@ -12,26 +12,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.exchange.types import DeduplicationRouter, RoutedMessage
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
+from leporid.broker.names import exchange_in
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredCache
 from leporid.engine.queue.browse import snapshot
 from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from leporid.broker.exchange.exchange import ExchangeState
+    from leporid.broker.exchange.types import Binding
     from leporid.broker.filter.filter_arguments import MessageFilter
+    from leporid.broker.memory import Memory
+    from leporid.broker.registry import Steps
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.engine import Engine
     from leporid.engine.queue.queue import Queue
 
 BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of all bodies of one history. They are read as a whole when somebody binds; and whoever declares
-exchanges with long histories should not be able to fill the memory with a few."""
+"""Of all bodies of one history: whoever declares exchanges with long histories should not be able
+to fill the memory with a few."""
 
 
 class HistoryState:
@@ -53,8 +58,8 @@ class HistoryState:
     def __repr__(self) -> str:
         return f"<History messages={self.engine.ready_count}>"
 
-    def messages(self) -> list[tuple[str, str, bytes, bytes]]:
-        """Return what is kept, oldest first."""
+    def messages(self) -> Iterator[tuple[str, str, bytes, bytes]]:
+        """Go through what is kept when the first is taken, oldest first."""
         return snapshot(self.engine)
 
     def forget(self) -> None:
@@ -86,10 +91,6 @@ class CacheState:
     def __repr__(self) -> str:
         return f"<Memory messages={self.engine.ready_count}>"
 
-    def messages(self) -> list[tuple[str, str, bytes, bytes]]:
-        """There are none to give: nobody gets them twice."""
-        return []
-
     def forget(self) -> None:
         """The exchange is gone."""
         self.engine.retire()
@@ -102,10 +103,18 @@ class Histories:
         vhost: where a message goes that comes to an exchange once more.
         recorder: told of the memories that last.
         new_id: gives a number that no durable queue ever had.
+        memory: refuses copies above its watermark.
     """
 
-    def __init__(self, vhost: VirtualHost, recorder: Recorder, new_id: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        vhost: VirtualHost,
+        recorder: Recorder,
+        new_id: Callable[[], int],
+        memory: Memory,
+    ) -> None:
         self._vhost = vhost
+        self._memory = memory
         self._recorder = recorder
         self._new_id = new_id
         self._recorded: dict[str, int] = {}
@@ -156,23 +165,47 @@ class Histories:
         while self._kept:
             self._kept.popitem()[1].forget()
 
-    def give(
+    def giving(
         self,
         source: ExchangeState,
+        binding: Binding,
         destination: ExchangeState | QueueState | VerdictQueueState,
         wanted: MessageFilter | None,
-    ) -> None:
-        """Publish what an exchange keeps to a destination that was just bound to it.
+    ) -> Steps | None:
+        """Publish what an exchange keeps to a destination that was just bound to it, in steps.
 
-        Only what passes the filter of the binding.
+        Only what passes the filter of the binding, and as long as the binding is there.
         The messages are as they were: of the exchange and with the keys they were published with.
+
+        Returns:
+            The steps, which raise PreconditionFailed when publishers are blocked meanwhile, as each
+            message is stored once more; None: the exchange has no history.
         """
         history = self._kept.get(source.name)
-        for exchange, key, properties, body in () if history is None else history.messages():
-            if wanted is not None and not wanted.engine.matches_message(exchange, key, properties):
-                continue
-            queues = self._beyond(destination, exchange, key, properties)
-            self._vhost.engine.publish(queues, exchange, key, properties, body)
+        if not isinstance(history, HistoryState):
+            return None
+        return self._giving(history, source, binding, destination, wanted)
+
+    def _giving(
+        self,
+        history: HistoryState,
+        source: ExchangeState,
+        binding: Binding,
+        destination: ExchangeState | QueueState | VerdictQueueState,
+        wanted: MessageFilter | None,
+    ) -> Steps:
+        engine = self._vhost.engine
+        title = f"a copy of the history of {exchange_in(self._vhost.name, source.name)}"
+        for exchange, key, properties, body in history.messages():
+            if binding not in source.outgoing:
+                return
+            self._memory.check_definition(title, len(body))
+            if engine.connections.publishers_blocked:
+                raise PreconditionFailed(f"cannot make {title}: the disk is full (disk_free_min)")
+            if wanted is None or wanted.engine.matches_message(exchange, key, properties):
+                queues = self._beyond(destination, exchange, key, properties)
+                engine.publish(queues, exchange, key, properties, body)
+            yield None
 
     def _beyond(
         self,

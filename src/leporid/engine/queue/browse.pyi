@@ -1,6 +1,8 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of browse.pyx."""
 
+from collections.abc import Generator
+
 from leporid.engine.log.window import Window
 from leporid.engine.queue.queue import Queue
 
@@ -24,5 +26,8 @@ class Browse:
     def window(self, rows_max: int, bytes_max: int) -> QueueWindow:
         """The next messages in order of delivery; an empty window is not the end: see `done`."""
 
-def snapshot(queue: Queue) -> list[tuple[str, str, bytes, bytes]]:
-    """Ready messages in order of arrival: (exchange, routing key, properties, body)."""
+def snapshot(queue: Queue) -> Generator[tuple[str, str, bytes, bytes]]:
+    """Ready messages in order of arrival, one by one: (exchange, routing key, properties, body).
+
+    Those that were ready when the first was taken; they stay where they are until the last was.
+    """

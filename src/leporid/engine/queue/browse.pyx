@@ -10,7 +10,7 @@ window counts as one entry of each segment that it shows records of, so that non
 dropped, reused, mapped or compacted.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 from libc.stdlib cimport malloc, realloc
 
 from leporid.engine.log.log cimport DURABLE_BIT, Log, Segment
@@ -160,16 +160,25 @@ cdef class Browse:
 
 
 def snapshot(Queue queue not None):
-    """Ready messages in order of arrival: (exchange, routing key, properties, body)."""
+    """Ready messages in order of arrival, one by one: (exchange, routing key, properties, body).
+
+    Those that were ready when the first was taken; they stay where they are until the last was.
+    """
+    cdef QueueWindow window = QueueWindow()
     cdef Block *block = queue.index.block_from(0)
     cdef Message message
     cdef uint32_t at
-    messages = []
-    while block != NULL:
-        for at in range(BLOCK_SLOTS):
-            if block.slots[at].state == READY:
-                message = message_in(queue.logs.record(block.slots[at].position))
-                messages.append((exchange_name(&message), routing_key(&message),
-                                 properties_bytes(&message), body_bytes(&message)))
-        block = queue.index.block_from(block.number + 1)
-    return messages
+    window.logs = queue.logs
+    try:
+        while block != NULL:
+            for at in range(BLOCK_SLOTS):
+                if block.slots[at].state == READY:
+                    window.take(block.number * BLOCK_SLOTS + at, &block.slots[at], False,
+                                UINT64_MAX)
+            block = queue.index.block_from(block.number + 1)
+        for at in range(window.rows):
+            message = message_in(window.entries[at].record)
+            yield (exchange_name(&message), routing_key(&message),
+                   properties_bytes(&message), body_bytes(&message))
+    finally:
+        window.close()

@@ -41,7 +41,13 @@ from leporid.amqp.methods import (
 )
 from leporid.broker.connection.methods import channel, connection
 
-IN_STEPS: Final[set[type[Method]]] = {ChannelClose, ExchangeDelete, QueueDelete}
+IN_STEPS: Final[set[type[Method]]] = {
+    ChannelClose,
+    ExchangeBind,
+    ExchangeDelete,
+    QueueBind,
+    QueueDelete,
+}
 
 # The state of one object changes, or one is made.
 SMALL: Final[set[type[Method]]] = {
@@ -73,8 +79,6 @@ LIMITED: Final[dict[type[Method], str]] = {
 OPEN: Final[set[type[Method]]] = {
     BasicRecover,
     BasicRecoverAsync,
-    ExchangeBind,
-    QueueBind,
     QueuePurge,
 }
 

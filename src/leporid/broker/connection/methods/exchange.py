@@ -6,6 +6,8 @@ routes. Invariant: no binding ever has the default exchange at either end.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from leporid.amqp.errors import AccessRefused, CommandInvalid
 from leporid.amqp.methods import (
     ExchangeBind,
@@ -34,6 +36,9 @@ from leporid.broker.names import SYSTEM_PREFIX, check_new_name, exchange_in, wit
 from leporid.broker.registry import StepsTo
 from leporid.broker.settings.redeclaring import check_alternate_exchange, redeclare_exchange
 from leporid.broker.settings.values import Arguments
+
+if TYPE_CHECKING:
+    from leporid.broker.connection.session import ConnectionState
 
 
 def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:
@@ -98,7 +103,7 @@ def delete(channel: ChannelState, method: ExchangeDelete) -> StepsTo[Method | No
     return None if method.no_wait else ExchangeDeleteOk()
 
 
-def bind(channel: ChannelState, method: ExchangeBind) -> Method | None:
+def bind(channel: ChannelState, method: ExchangeBind) -> Method | StepsTo[Method | None] | None:
     """exchange.bind: from source to destination."""
     binding = _binding(
         channel,
@@ -108,8 +113,7 @@ def bind(channel: ChannelState, method: ExchangeBind) -> Method | None:
         method.routing_key,
         method.arguments,
     )
-    _bind(channel, binding)
-    return None if method.no_wait else ExchangeBindOk()
+    return _bind(channel, binding, None if method.no_wait else ExchangeBindOk())
 
 
 def unbind(channel: ChannelState, method: ExchangeUnbind) -> Method | None:
@@ -126,12 +130,11 @@ def unbind(channel: ChannelState, method: ExchangeUnbind) -> Method | None:
     return None if method.no_wait else ExchangeUnbindOk()
 
 
-def bind_queue(channel: ChannelState, method: QueueBind) -> Method | None:
+def bind_queue(channel: ChannelState, method: QueueBind) -> Method | StepsTo[Method | None] | None:
     """queue.bind."""
     queue, key = _shortcuts(channel, method.queue, method.routing_key)
     binding = _binding(channel, method.exchange, "queue", queue, key, method.arguments)
-    _bind(channel, binding)
-    return None if method.no_wait else QueueBindOk()
+    return _bind(channel, binding, None if method.no_wait else QueueBindOk())
 
 
 def unbind_queue(channel: ChannelState, method: QueueUnbind) -> Method:
@@ -170,12 +173,28 @@ def _binding(
     return Binding(source, destination, kind, key, _canonical(arguments))
 
 
-def _bind(channel: ChannelState, binding: Binding) -> None:
+def _bind(
+    channel: ChannelState, binding: Binding, reply: Method | None
+) -> Method | StepsTo[Method | None] | None:
+    """Bind, in steps if what the exchange keeps must be given to the destination."""
     session = channel.session
     source = session.vhost.find_exchange(binding.source)
     if source is not None:
         session.vhost.unknown_arguments.check_binding(source, binding, session.name)
+        if source.router.history_length:
+            return _bind_in_steps(session, binding, reply)
     session.vhost.bindings.bind(binding, session)
+    return reply
+
+
+def _bind_in_steps(
+    session: ConnectionState, binding: Binding, reply: Method | None
+) -> StepsTo[Method | None]:
+    # In the first step, so that the reply waits until the binding is on disk.
+    left = session.vhost.bindings.bind(binding, session)
+    if left is not None:
+        yield from left
+    return reply
 
 
 def _canonical(arguments: Arguments) -> Arguments:

@@ -22,7 +22,7 @@ NO_STORE_HEADER: Final = "x-recent-history-no-store"
 LENGTH_DEFAULT: Final = 20
 
 LENGTH_MAX: Final = 10_000
-"""All of them are published again at once when somebody binds: a few hundredths of a second."""
+"""All of them are published again, in steps, when somebody binds: a few hundredths of a second."""
 
 # RabbitMQ takes no unsigned ones, for no reason that shows.
 _INTEGERS: Final = frozenset({"byte", "short", "signedint", "long"})

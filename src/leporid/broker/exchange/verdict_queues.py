@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.filter.filter_arguments import class_of
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.internal.verdict_queue import VerdictQueue
     from leporid.engine.queue.queue import Queue
+
+K = TypeVar("K")
 
 PREFIX: Final = "\udc00"
 """Before the names of these places: no client can say it, as it is not UTF-8."""
@@ -66,6 +68,7 @@ class VerdictQueues:
         self._by_binding: dict[Binding, VerdictQueueState] = {}
         self._by_key: dict[str, VerdictQueueState] = {}
         self._by_class: dict[str, dict[VerdictQueueState, None]] = {}
+        self._by_destination: dict[tuple[str, str], dict[VerdictQueueState, None]] = {}
         # Whose bindings are not there, or not any more.
         self._leaving: dict[VerdictQueueState, None] = {}
         self._made = 0
@@ -127,6 +130,8 @@ class VerdictQueues:
         self._leaving[found] = None
         self._by_binding[binding] = self._by_key[found.key] = found
         self._by_class.setdefault(name, {})[found] = None
+        goal = binding.destination_kind, binding.destination
+        self._by_destination.setdefault(goal, {})[found] = None
         return found
 
     def end(self, binding: Binding) -> None:
@@ -134,23 +139,22 @@ class VerdictQueues:
         found = self._by_binding.get(binding)
         if found is not None:
             self._leaving[found] = None
-            self.settle()
+            self._settle(found)
 
     def destination_gone(self, destination: ExchangeState | QueueState) -> None:
         """A queue or exchange is gone, and what was on its way there goes with it."""
         kind = "queue" if isinstance(destination, QueueState) else "exchange"
-        for found in list(self):
-            if (found.binding.destination_kind, found.binding.destination) == (
-                kind,
-                destination.name,
-            ):
-                self._drop(found)
+        for found in list(self._by_destination.get((kind, destination.name), ())):
+            self._drop(found)
 
     def settle(self) -> None:
         """Let go of those that leave and are empty."""
         for found in list(self._leaving):
-            if not found.engine.ready_count + found.engine.unacked_count:
-                self._drop(found)
+            self._settle(found)
+
+    def _settle(self, found: VerdictQueueState) -> None:
+        if not found.engine.ready_count + found.engine.unacked_count:
+            self._drop(found)
 
     def close_all(self) -> None:
         """The virtual host is going."""
@@ -168,10 +172,19 @@ class VerdictQueues:
     def _drop(self, found: VerdictQueueState) -> None:
         del self._by_binding[found.binding], self._by_key[found.key]
         self._leaving.pop(found, None)
-        others = self._by_class[found.engine.name]
-        del others[found]
-        if not others:
-            del self._by_class[found.engine.name]
+        _discard(self._by_class, found.engine.name, found)
+        goal = found.binding.destination_kind, found.binding.destination
+        _discard(self._by_destination, goal, found)
         found.engine.retire()
         if found.id:
             self._recorder.drop(StoredVerdictQueue, found.id)
+
+
+def _discard(
+    index: dict[K, dict[VerdictQueueState, None]], key: K, found: VerdictQueueState
+) -> None:
+    """Take a place out of an index, and the key with its last place."""
+    others = index[key]
+    del others[found]
+    if not others:
+        del index[key]

@@ -1,4 +1,5 @@
 import pytest
+from tests.broker.exchange.types.bindings import binding, queues
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Int32, Value
@@ -33,3 +34,20 @@ def test_strict_keys_is_a_boolean(value: Value, name: str):
     assert refused.value.text == (
         f"PRECONDITION_FAILED - invalid type '{name}' for arg 'x-strict-keys'"
     )
+
+
+@pytest.mark.parametrize("exchange_type", ["direct", "fanout", "headers"])
+def test_many_bindings_of_one_queue_are_met_as_one(exchange_type: str):
+    """So a route costs as much as there are queues, however often one is bound."""
+    router = make_router(exchange_type, {}, int)
+    many = [binding("k", {"x-ignored": number}) for number in range(50)]
+    for each in many:
+        router.add(each)
+    router.add(binding("k", {"x-filter-sql": "a = 1"}))
+    router.add(binding("k", queue="other"))
+    assert queues(router, "k") == ["q", "q", "other"]
+    for each in many[:-1]:
+        router.remove(each)
+        assert queues(router, "k") == ["q", "q", "other"]
+    router.remove(many[-1])
+    assert queues(router, "k") == ["q", "other"]

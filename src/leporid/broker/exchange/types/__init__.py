@@ -10,6 +10,7 @@
     deduplication    all bindings, for what did not come before
     message       what a message is routed by
     filtering     the filters of its bindings
+    order_statistics  values in order, for `modulus_hash`
     delayed       which of them x-delayed-message stands for
     strict_keys   the x-strict-keys rule, which any type may be given
     values        how RabbitMQ compares and prints table values

@@ -8,7 +8,7 @@ keys, so its answer may be kept until one of the bindings changes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
@@ -57,6 +57,50 @@ class Binding:
     def __hash__(self) -> int:
         """Once for all: a message may meet many bindings."""
         return self._hash
+
+
+class DistinctDestinations:
+    """Bindings, of which it gives one for each destination and each of those with a filter.
+
+    A message that meets all of them gains nothing by a second way to the same queue.
+    The order is that in which the destinations were bound first.
+    """
+
+    __slots__ = ("_given", "_more")
+
+    def __init__(self) -> None:
+        self._given: dict[object, Binding] = {}
+        self._more: dict[object, dict[Binding, None]] = {}
+
+    def __iter__(self) -> Iterator[Binding]:
+        return iter(self._given.values())
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def add(self, binding: Binding) -> None:
+        """Adds a binding that is not there yet."""
+        goal = _goal(binding)
+        if self._given.setdefault(goal, binding) is not binding:
+            self._more.setdefault(goal, {})[binding] = None
+
+    def remove(self, binding: Binding) -> None:
+        """Removes a binding that is there."""
+        goal = _goal(binding)
+        more = self._more.get(goal)
+        if self._given[goal] != binding:
+            assert more is not None
+            del more[binding]
+        elif more is not None:
+            self._given[goal] = more.popitem()[0]
+        else:
+            del self._given[goal]
+        if more is not None and not more:
+            del self._more[goal]
+
+
+def _goal(binding: Binding) -> object:
+    return binding if binding.filtered else (binding.destination_kind, binding.destination)
 
 
 class Router(ABC):
@@ -123,7 +167,10 @@ class Router(ABC):
 
     @abstractmethod
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
-        """Returns the bindings that a message meets, each once, to be used before any change."""
+        """Returns the bindings that a message meets, each once, to be used before any change.
+
+        Of those without a filter to one destination, it may return one.
+        """
 
     def spread_keys(self) -> Sequence[str]:
         """Returns keys, one for each partition, for messages that have no key of their own.

@@ -14,6 +14,7 @@ Invariant: each destination has one weight, that of the oldest of its bindings.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self
 
@@ -44,7 +45,8 @@ class ConsistentHashRouter(Router):
         super().__init__(strict_keys=strict_keys)
         self.per_message = pick is not None
         self._pick = pick or _first_key
-        self._bindings: dict[bytes, dict[Binding, None]] = {}
+        # Ordered, as a dict that loses its oldest entries takes ever longer to find the next one.
+        self._bindings: dict[bytes, OrderedDict[Binding, None]] = {}
         self._shares = Rendezvous()
 
     @classmethod
@@ -75,7 +77,7 @@ class ConsistentHashRouter(Router):
     def add(self, binding: Binding) -> None:
         """Gives the destination its share, unless it has one by an older binding."""
         name = _name(binding)
-        bindings = self._bindings.setdefault(name, {})
+        bindings = self._bindings.setdefault(name, OrderedDict())
         bindings[binding] = None
         if len(bindings) == 1:
             self._shares.add(name, int(binding.key))
@@ -97,7 +99,7 @@ class ConsistentHashRouter(Router):
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding of the destination that the message belongs to."""
         name = self._shares.choose(_octets(self._pick(message)))
-        return () if name is None else list(self._bindings[name])[:1]
+        return () if name is None else (next(iter(self._bindings[name])),)
 
 
 def _pick(arguments: Mapping[str, Value]) -> _Pick | None:

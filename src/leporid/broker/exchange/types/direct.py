@@ -5,7 +5,7 @@ Invariant: a key without bindings takes no memory.
 
 from collections.abc import Callable, Iterable
 
-from leporid.broker.exchange.types.base import Binding, Router
+from leporid.broker.exchange.types.base import Binding, DistinctDestinations, Router
 from leporid.broker.exchange.types.message import RoutedMessage
 
 
@@ -14,22 +14,40 @@ class DirectRouter(Router):
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
-        self._by_key: dict[str, dict[Binding, None]] = {}
+        # Most keys have one binding.
+        self._by_key: dict[str, Binding | DistinctDestinations] = {}
 
     def add(self, binding: Binding) -> None:
         """Files the binding under its key."""
-        self._by_key.setdefault(binding.key, {})[binding] = None
+        found = self._by_key.get(binding.key)
+        if found is None:
+            self._by_key[binding.key] = binding
+            return
+        if isinstance(found, Binding):
+            only, found = found, DistinctDestinations()
+            found.add(only)
+            self._by_key[binding.key] = found
+        found.add(binding)
 
     def remove(self, binding: Binding) -> None:
         """Takes it out, and the key with its last binding."""
-        bindings = self._by_key[binding.key]
-        del bindings[binding]
-        if not bindings:
-            del self._by_key[binding.key]
+        found = self._by_key[binding.key]
+        if isinstance(found, DistinctDestinations):
+            found.remove(binding)
+            if found:
+                return
+        del self._by_key[binding.key]
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings whose key is one of the message's."""
-        return [binding for key in message.keys for binding in self._by_key.get(key, ())]
+        met: list[Binding] = []
+        for key in message.keys:
+            found = self._by_key.get(key)
+            if isinstance(found, Binding):
+                met.append(found)
+            elif found is not None:
+                met.extend(found)
+        return met
 
     def only_key(self, key: str) -> str | None:
         """Returns the key itself: no other can meet the binding."""

@@ -20,7 +20,7 @@ from typing import Final
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import LongString, Value
 from leporid.amqp.values import comparable, erlang_text, type_name
-from leporid.broker.exchange.types.base import Binding, Router
+from leporid.broker.exchange.types.base import Binding, DistinctDestinations, Router
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
 
@@ -43,6 +43,11 @@ class _Rule:
     any: bool
     terms: tuple[tuple[str, Hashable], ...]
 
+    @property
+    def unconditional(self) -> bool:
+        """Whether every message meets it."""
+        return not self.any and not self.terms
+
     def lookups(self) -> tuple[tuple[str, Hashable], ...]:
         """Returns the terms under which the binding is filed."""
         return self.terms if self.any else self.terms[:1]
@@ -62,7 +67,7 @@ class HeadersRouter(Router):
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
-        self._unconditional: dict[Binding, None] = {}
+        self._unconditional = DistinctDestinations()
         self._waiting: dict[str, dict[Hashable, dict[Binding, _Rule]]] = {}
 
     def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
@@ -91,13 +96,15 @@ class HeadersRouter(Router):
         rule = _rule(binding.arguments)
         for name, wanted in rule.lookups():
             self._waiting.setdefault(name, {}).setdefault(wanted, {})[binding] = rule
-        if not rule.terms and not rule.any:
-            self._unconditional[binding] = None
+        if rule.unconditional:
+            self._unconditional.add(binding)
 
     def remove(self, binding: Binding) -> None:
         """Takes it out wherever it was filed."""
-        self._unconditional.pop(binding, None)
-        for name, wanted in _rule(binding.arguments).lookups():
+        rule = _rule(binding.arguments)
+        if rule.unconditional:
+            self._unconditional.remove(binding)
+        for name, wanted in rule.lookups():
             by_value = self._waiting[name]
             del by_value[wanted][binding]
             if not by_value[wanted]:
@@ -107,7 +114,7 @@ class HeadersRouter(Router):
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings whose terms the headers meet."""
-        matched = dict(self._unconditional)
+        matched = dict.fromkeys(self._unconditional)
         if self._waiting:
             terms = {name: comparable(value) for name, value in message.headers.items()}
             for name, term in terms.items():

@@ -6,17 +6,20 @@ queues, then by name. So keys go where they go there, also after a restart. Bind
 matter, nor do arguments; a destination that is bound twice counts twice. The routing keys of a
 message with CC or BCC are hashed together.
 
-Invariant: the bindings are sorted.
+Invariant: the bindings are sorted, those of one destination in the order in which they were made.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
+from leporid.broker.exchange.types.order_statistics import OrderStatisticTree
 from leporid.broker.exchange.types.phash2 import phash2_of_binaries
+
+_Place: TypeAlias = tuple[str, bytes, int]
 
 
 class ModulusHashRouter(Router):
@@ -24,27 +27,25 @@ class ModulusHashRouter(Router):
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
-        self._bindings: list[Binding] = []
+        self._bindings: OrderStatisticTree[_Place, Binding] = OrderStatisticTree()
+        self._places: dict[Binding, _Place] = {}
+        self._made = 0
 
     def add(self, binding: Binding) -> None:
         """Puts the binding in its place."""
-        insort(self._bindings, binding, key=_place)
+        self._made += 1
+        name = binding.destination.encode("utf-8", "surrogateescape")
+        place = self._places[binding] = binding.destination_kind, name, self._made
+        self._bindings.add(place, binding, hash(binding))
 
     def remove(self, binding: Binding) -> None:
         """Takes it out."""
-        at = bisect_left(self._bindings, _place(binding), key=_place)
-        while self._bindings[at] != binding:
-            at += 1
-        del self._bindings[at]
+        self._bindings.remove(self._places.pop(binding))
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding that the message's keys choose."""
-        if not self._bindings:
+        if not self._places:
             return ()
         # The engine gives octets that are no UTF-8 as surrogates; here they are octets again.
         hashed = phash2_of_binaries(key.encode("utf-8", "surrogateescape") for key in message.keys)
         return (self._bindings[hashed % len(self._bindings)],)
-
-
-def _place(binding: Binding) -> tuple[str, bytes]:
-    return binding.destination_kind, binding.destination.encode("utf-8", "surrogateescape")

@@ -11,7 +11,9 @@ Invariant: a key meets one binding at most, the oldest of its number.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
@@ -37,12 +39,19 @@ def partition_of(key: str, partitions: int) -> int:
     return murmur3_32(key.encode("utf-8", "surrogateescape"), SEED) % partitions
 
 
+@cache
+def _hash_of_number(number: int) -> int:
+    """Return the hash of a number as a key; kept, as each change of a binding asks for it anew."""
+    return murmur3_32(str(number).encode(), SEED)
+
+
 class SuperStreamRouter(Router):
     """Bindings by the number of their partition."""
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
-        self._by_number: dict[str, dict[Binding, None]] = {}
+        # Ordered, as a dict that loses its oldest entries takes ever longer to find the next one.
+        self._by_number: dict[str, OrderedDict[Binding, None]] = {}
         self._count = 0
         self._spread_keys: list[str] | None = None
 
@@ -58,7 +67,7 @@ class SuperStreamRouter(Router):
 
     def add(self, binding: Binding) -> None:
         """Files the binding under its number; all others are met by other keys from now on."""
-        self._by_number.setdefault(binding.key, {})[binding] = None
+        self._by_number.setdefault(binding.key, OrderedDict())[binding] = None
         self._count += 1
         self._spread_keys = None
 
@@ -88,6 +97,6 @@ class SuperStreamRouter(Router):
             for number in range(KEYS_TRIED):
                 if len(found) == self._count:
                     break
-                found.setdefault(partition_of(str(number), self._count), str(number))
+                found.setdefault(_hash_of_number(number) % self._count, str(number))
             self._spread_keys = list(found.values())
         return self._spread_keys

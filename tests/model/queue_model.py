@@ -290,7 +290,7 @@ class ModelQueue:
 
     def deliver(self) -> list[tuple[int, str, int, bool, int]]:
         taken = []
-        while (ready := self.ready()) and any(self.rings.values()):
+        while self.ready() and any(self.rings.values()):
             ring = self.rings[max(priority for priority, ring in self.rings.items() if ring)]
             consumer = ring.pop(0)
             if isinstance(consumer, ModelGroup):

@@ -132,6 +132,7 @@ class FakeStream(FakeQueue):
     first: int = 0
     retention: dict[str, int | None] = field(default_factory=dict)
     last_chunk: int = 0
+    on_skipped: Callable[[list[tuple[FakeReader, int, int]]], None] | None = None
 
     @property
     def next_offset(self) -> int:
@@ -170,6 +171,20 @@ class FakeStream(FakeQueue):
         for reader in self.consumers:
             assert isinstance(reader, FakeReader)
             reader.fill(self)
+
+    def drop_before(self, offset: int) -> None:
+        """Retention drops messages, and waits for no reader."""
+        del self.bodies[: offset - self.first]
+        self.first = offset
+        skips = []
+        for reader in self.consumers:
+            assert isinstance(reader, FakeReader)
+            if reader.offset < offset:
+                skips.append((reader, reader.offset, offset))
+                reader.note_skipped(offset - reader.offset)
+                reader.offset = offset
+        if skips and self.on_skipped is not None:
+            self.on_skipped(skips)
 
     def purge(self) -> int:
         count = len(self.bodies)
@@ -239,6 +254,13 @@ class FakeReader(FakeConsumer):
     credit: FakeCredit | None = None
     filter_class: str | None = None
     unacked: list[int] = field(default_factory=list)
+    wanted: int = 0
+    skipped: int = 0
+    unreported: int = 0
+
+    def note_skipped(self, count: int) -> None:
+        self.skipped += count
+        self.unreported += count
 
     @property
     def settled_offset(self) -> int:
@@ -363,6 +385,7 @@ class FakeChannel:
             self, stream, tag, False, 0, prefetch, offset=offset, choice=choice, credit=credit
         )
         reader.filter_class = filter_class
+        reader.wanted = offset
         if credit is not None:
             credit.readers.append(reader)
         self.consumers.append(reader)

@@ -4,6 +4,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+import httpx
 import pika
 import pytest
 from pika import BasicProperties
@@ -18,6 +19,8 @@ from tests.conformance.pika_steps import (
     pump,
     settle,
 )
+
+from leporid.testing import BrokerProcess
 
 STREAM = {"x-queue-type": "stream"}
 
@@ -402,3 +405,48 @@ def test_the_exchange_of_a_partitioned_stream(channel, reader, name):
         assert inbox(reader, stream, "first").wait_for(len(bodies)) == bodies
     with channel_closed(406, 'PRECONDITION_FAILED - The binding key must be an integer: <<"k">>'):
         channel.queue_bind(streams[0], exchange, "k")
+
+
+# ---------------------------------------------------------------------- retention
+
+
+@differs
+def test_a_reader_that_reads_nothing_holds_a_stream_to_half_more_than_its_limit(tmp_path):
+    arguments = STREAM | {"x-max-length-bytes": 100_000, "x-stream-max-segment-size-bytes": 10_000}
+    with BrokerProcess(tmp_path / "data") as broker:
+        api = f"http://guest:guest@127.0.0.1:{broker.http_port}"
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel, reading = connection.channel(), connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("s", durable=True, arguments=arguments)
+        channel.basic_publish("", "s", b"m0")
+        reading.basic_qos(prefetch_count=1)
+        idle = inbox(reading, "s", "first", **{"x-reader": "idle"})
+        assert idle.wait_for(1) == [b"m0"]
+        first, largest, number = 0, 0, 0
+        while not first:
+            number += 1
+            assert number < 500, "retention waits for the reader"
+            channel.basic_publish("", "s", b"m%d" % number + bytes(1000))
+            (partition,) = httpx.get(f"{api}/api/streams/%2F/s").json()["partitions"]
+            first, largest = partition["first"], max(largest, partition["bytes"])
+        assert 140_000 < largest <= 170_000
+        assert partition["bytes"] <= 110_000
+
+        reading.basic_ack(idle.deliveries[0].delivery_tag)
+        assert idle.wait_for(2)[1] == b"m%d" % first + bytes(1000)
+        headers = idle.properties[1].headers
+        assert headers == {"x-stream-offset": first, "x-stream-skipped": first - 1}
+        reading.basic_ack(idle.deliveries[1].delivery_tag)
+        idle.wait_for(3)
+        assert idle.properties[2].headers == {"x-stream-offset": first + 1}
+
+        readers = httpx.get(f"{api}/api/streams/%2F/s/readers").json()["readers"]
+        assert readers == [
+            {"reader": "idle", "partition": 0, "offset": first, "skipped_messages": first - 1}
+        ]
+        metrics = httpx.get(f"{api}/metrics").text
+        assert f"leporid_stream_reader_skipped_messages_total {first - 1}.0" in metrics
+        said = f"reader 'idle' was skipped from offset 1 to {first}"
+        assert broker.log_path.read_text().count(said) == 1
+        connection.close()

@@ -71,3 +71,12 @@ def offset_of(raw: bytes) -> int:
 
 def numbered(count: int, start: int = 0, size: int = 0) -> list[bytes]:
     return [b"%d" % number + bytes(size) for number in range(start, start + count)]
+
+
+def skipped_in(raw: bytes) -> int:
+    """What a delivery reports as skipped; 0 if it reports nothing."""
+    name = b"x-stream-skippedl"
+    if name not in raw:
+        return 0
+    at = raw.index(name) + len(name)
+    return int.from_bytes(raw[at : at + 8], "big")

@@ -70,7 +70,16 @@ async def test_a_group_is_shown_with_its_members_and_its_lag(
                 "partitions": [0],
             }
         ],
-        "partitions": [{"partition": 0, "queue": "orders", "committed": 7, "end": 8, "lag": 0}],
+        "partitions": [
+            {
+                "partition": 0,
+                "queue": "orders",
+                "committed": 7,
+                "end": 8,
+                "lag": 0,
+                "skipped_messages": 0,
+            }
+        ],
     }
     assert (await client.get(f"{URL}/g")).json() == expected
     assert (await client.get(URL)).json() == {"groups": [expected]}

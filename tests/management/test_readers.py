@@ -14,7 +14,7 @@ async def test_offsets_are_stored_and_forgotten(world: World, client: httpx.Asyn
     world.stream()
     assert (await client.get(URL)).json() == {"readers": []}
     assert (await client.put(f"{URL}/a%2Fb", json={"offset": 41})).status_code == 204
-    stored = {"reader": "a/b", "partition": 0, "offset": 41}
+    stored = {"reader": "a/b", "partition": 0, "offset": 41, "skipped_messages": 0}
     assert (await client.get(f"{URL}/a%2Fb")).json() == stored
     assert (await client.get(URL)).json() == {"readers": [stored]}
     assert world.vhost.reader_offsets("orders") == {"a/b": 41}

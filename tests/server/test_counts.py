@@ -94,6 +94,7 @@ async def test_a_broker_at_work(stack: Stack):
         "unknown_arguments": {},
         "filters": NOTHING["filters"],
         "stream_batches_skipped": 0,
+        "stream_messages_skipped": 0,
         "refusals": nothing(stack)["refusals"],
     }
 

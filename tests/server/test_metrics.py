@@ -49,6 +49,7 @@ class Counted:
         default_factory=lambda: {"bindings": FilterCount(18, 19, 20, 21)}
     )
     stream_batches_skipped: int = 22
+    stream_messages_skipped: int = 26
     refusals: Mapping[str, int] = field(default_factory=lambda: {"http_uploads": 25})
     unknown_arguments: Mapping[tuple[str, str], int] = field(
         default_factory=lambda: {("/", "queue"): 23}
@@ -79,6 +80,7 @@ def test_names_and_values():
         ("rabbitmq_queue_messages", ()): 756,
         ("leporid_deliveries_timed_out_total", ()): 14,
         ("leporid_stream_batches_skipped_total", ()): 22,
+        ("leporid_stream_reader_skipped_messages_total", ()): 26,
         ("leporid_unknown_arguments_total", (("place", "queue"), ("vhost", "/"))): 23,
         ("leporid_refusals_total", (("kind", "http_uploads"),)): 25,
         ("rabbitmq_global_messages_received_total", amqp): 70,

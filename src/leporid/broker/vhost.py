@@ -46,7 +46,7 @@ from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.stored import Recorder, StoredExchange, StoredQueue, StoredReaderOffset
 from leporid.broker.stream import partitions as partitioned
 from leporid.broker.stream import stream_arguments
-from leporid.broker.stream.readers import Bookmarks
+from leporid.broker.stream.readers import Bookmarks, skipped_messages
 from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
@@ -419,6 +419,8 @@ class VirtualHost:
             owner=owner,
             stream=stream,
         )
+        if stream is not None:
+            stream.on_skipped = lambda skips: engine.jobs.start(self.bookmarks.skip(queue, skips))
         if kind is QUORUM:
             self._registry.made_quorum_queue(queue.title)
         queue.kept_bytes = size_of(QUEUE_BYTES, name, queue.arguments)
@@ -535,6 +537,10 @@ class VirtualHost:
         queue = self.stream(stream)
         self.bookmarks.save_of(queue)
         return dict(queue.reader_offsets)
+
+    def skipped_messages(self, stream: str, reader: str) -> int:
+        """Return how many messages a named reader missed; raises NotFound without the stream."""
+        return skipped_messages(self.stream(stream), reader)
 
     def set_reader_offset(self, stream: str, reader: str, offset: int) -> None:
         """Say which message a reader has read last; raises as `stream` and `Bookmarks.set`."""

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from leporid.broker.group.group_retries import RETRY_ARGUMENTS
 from leporid.broker.group.groups import FILTERING
+from leporid.broker.stream.readers import skipped_messages
 from leporid.management.listings import Written, in_order
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of
@@ -116,6 +117,7 @@ class _Partitions:
                     "committed": committed,
                     "end": stream.end,
                     "lag": max(0, stream.end - begins),
+                    "skipped_messages": skipped_messages(partition, group.name),
                 }
             )
             member = group.member_at(partition)

@@ -45,7 +45,7 @@ class ReaderRoutes:
         offsets = found.vhost.reader_offsets(found.streams[number].name)
         if reader not in offsets:
             raise _unknown(reader, found.name)
-        return JSONResponse({"reader": reader, "partition": number, "offset": offsets[reader]})
+        return JSONResponse(_reader(found, number, reader, offsets[reader]))
 
     async def store(self, request: Request) -> Response:
         """PUT …/readers/{reader}."""
@@ -87,7 +87,17 @@ def _readers(found: Found, partitions: Iterable[int]) -> Iterator[dict[str, Any]
             continue  # deleted meanwhile
         offsets = found.vhost.reader_offsets(stream.name)
         for one in in_order(offsets.items()):
-            yield one and {"reader": one[0], "partition": number, "offset": one[1]}
+            yield one and _reader(found, number, *one)
+
+
+def _reader(found: Found, partition: int, reader: str, offset: int) -> dict[str, Any]:
+    stream = found.streams[partition].name
+    return {
+        "reader": reader,
+        "partition": partition,
+        "offset": offset,
+        "skipped_messages": found.vhost.skipped_messages(stream, reader),
+    }
 
 
 def check_own(around: Surroundings, found: Found, name: str) -> None:

@@ -188,6 +188,8 @@ class Limits:
     # Publishes and settles of one transaction: others wait while it is committed, for about a
     # millisecond per thousand.
     transaction_entries_max: int = setting(whole(1, 10_000_000), 10_000)
+    # By how much of its limit a stream may be over it because a consumer is slow; 0: by any size.
+    reader_hold_percent: int = setting(whole(0, 1000), 50)
     # From accept to connection.open.
     handshake_seconds: int = setting(whole(1, 3600), 10)
 

@@ -55,6 +55,7 @@ class Count:
     filter_classes: Mapping[str, FilterClassStatus]
     filters: Mapping[str, FilterCount]
     stream_batches_skipped: int
+    stream_messages_skipped: int
     refusals: Mapping[str, int]
     unknown_arguments: Mapping[tuple[str, str], int]
     """By virtual host, and by where they are given."""
@@ -131,6 +132,7 @@ class Counts:
                 "streams": FilterCount(evaluated, evaluated, matched, type_errors),
             },
             stream_batches_skipped=skipped,
+            stream_messages_skipped=engine.streams.skipped_messages,
             refusals=dict(self._broker.refusals.by_kind),
             unknown_arguments={
                 (vhost.name, place): count

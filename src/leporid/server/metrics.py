@@ -102,6 +102,8 @@ class Statistics(Protocol):
     @property
     def stream_batches_skipped(self) -> int: ...
     @property
+    def stream_messages_skipped(self) -> int: ...
+    @property
     def refusals(self) -> Mapping[str, int]: ...
     @property
     def unknown_arguments(self) -> Mapping[tuple[str, str], int]: ...
@@ -223,6 +225,12 @@ class BrokerCollector(Collector):
             "leporid_stream_batches_skipped",
             "Total number of batches of a stream that filters did not look into",
             value=now.stream_batches_skipped,
+        )
+        yield CounterMetricFamily(
+            "leporid_stream_reader_skipped_messages",
+            "Total number of messages of streams that consumers missed because retention did not "
+            "wait for them",
+            value=now.stream_messages_skipped,
         )
         unknown = CounterMetricFamily(
             "leporid_unknown_arguments",

@@ -147,6 +147,7 @@ def _engine(config: Config) -> Engine:
     engine = Engine(secrets.randbits(32))
     engine.connections.message_bytes_max = config.limits.message_bytes_max
     engine.connections.transaction_entries_max = config.limits.transaction_entries_max
+    engine.streams.set_hold(config.limits.reader_hold_percent)
     engine.connections.consumer_timeout_ms = config.consumer_timeout_ms
     if config.interceptors.used:
         engine.publishing.interceptor = Interceptor(

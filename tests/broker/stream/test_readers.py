@@ -261,3 +261,70 @@ def test_offsets_are_back_after_a_restart():
     # One that belongs to nothing is left out.
     recording.put(StoredReaderOffset("/", "none", "r", 1))
     World().broker.restore(recording.snapshot())
+
+
+# ------------------------------------------------------------------ what retention dropped
+
+
+BECAUSE = ": retention dropped what it had not read"
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_a_reader_that_is_skipped_is_counted_and_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+):
+    _, reader = consume(world, offset="first")
+    for _ in range(5):
+        world.stream("s").push("more")
+    world.stream("s").drop_before(6)
+    assert vhost_of(world).skipped_messages("s", "r") == 2
+    assert logged(caplog) == [f"{TITLE}: reader 'r' was skipped from offset 4 to 6{BECAUSE}"]
+    world.stream("s").drop_before(9)
+    assert vhost_of(world).skipped_messages("s", "r") == 5
+    assert len(logged(caplog)) == 1
+    # What it was sent before is its own to settle; then the offset moves past what it missed.
+    world.broker.save_reader_offsets()
+    assert world.changes == []
+    reader.ack(4)
+    world.broker.save_reader_offsets()
+    assert world.changes == [put(reader.settled_offset - 1)]
+
+
+def test_a_reader_that_comes_back_too_late_is_told(world: World, caplog: pytest.LogCaptureFixture):
+    vhost_of(world).set_reader_offset("s", "r", 1)
+    world.stream("s").drop_before(7)
+    assert vhost_of(world).skipped_messages("s", "r") == 0
+    _, reader = consume(world)
+    assert (reader.unreported, reader.skipped) == (5, 5)
+    assert vhost_of(world).skipped_messages("s", "r") == 5
+    assert len(logged(caplog)) == 1
+
+
+def test_what_its_last_consumer_was_not_told_the_next_one_is(world: World):
+    peer, _ = consume(world, offset="first")
+    world.stream("s").drop_before(6)
+    world.broker.save_reader_offsets()
+    vhost_of(world).set_reader_offset("s", "r", 5)
+    peer.session.on_lost()
+    _, reader = consume(world)
+    assert (reader.unreported, reader.skipped) == (2, 0)
+    assert vhost_of(world).skipped_messages("s", "r") == 2
+
+
+def test_a_consumer_without_a_name_is_logged(world: World, caplog: pytest.LogCaptureFixture):
+    peer = world.peer()
+    peer.call(BasicQos(prefetch_count=4))
+    arguments: dict[str, Value] = {"x-stream-offset": "first"}
+    peer.call(BasicConsume(queue="s", consumer_tag="t", arguments=arguments))
+    world.stream("s").drop_before(6)
+    assert logged(caplog) == [f"{TITLE}: consumer 't' was skipped from offset 4 to 6{BECAUSE}"]
+
+
+def test_a_reader_that_is_dropped_has_missed_nothing(world: World):
+    consume(world, offset="first")
+    world.stream("s").drop_before(6)
+    vhost_of(world).drop_reader_offset("s", "r")
+    assert vhost_of(world).skipped_messages("s", "r") == 0

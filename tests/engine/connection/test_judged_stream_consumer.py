@@ -229,6 +229,30 @@ def test_retention_waits_for_what_is_judged():
     assert world.stream.first > 100
 
 
+def test_retention_skips_what_was_judged_what_is_out_and_what_waits():
+    world = World(segment_bytes=4096, max_bytes=8192)
+    world.engine.streams.set_hold(50)
+    world.send(*numbered(10, size=100))
+    world.sync()
+    asking = Asking(world, prefetch=1, settles=False)
+    asking.judge(all_pass, most=4)
+    asking.rest()
+    assert asking.got == [0]
+    assert bodies_of(asking.messages(most=4)) == numbered(4, start=4, size=100)
+    for start in range(10, 400, 65):
+        world.send(*numbered(65, start=start, size=100))
+        world.sync()
+    first = world.stream.first
+    assert first > 10
+    # The verdicts of what is gone come late.
+    asking.reader.judged(b"\1" * 4)
+    asking.judge(all_pass, most=2)
+    asking.peer.feed(ack(1, 1))
+    asking.rest()
+    assert asking.got == [0, first]
+    assert asking.reader.skipped == first - 1
+
+
 # ------------------------------------------------------------------ at any moment
 
 

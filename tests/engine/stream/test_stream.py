@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.frames import PERSISTENT, Confirm, properties, publish
+from tests.engine.frames import PERSISTENT, Confirm, ack, properties, publish
 from tests.engine.session_fake import Peer, make_engine
-from tests.engine.stream_world import STREAM, World, numbered
+from tests.engine.stream_world import STREAM, World, numbered, offset_of, skipped_in
 
+from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.engine import Engine
 
 
@@ -176,6 +177,86 @@ def test_nothing_goes_that_a_reader_is_on():
     world.engine.clock.now_ms += 5000
     world.engine.run()
     assert world.stream.first > 0
+
+
+def slow_world(percent: int = 50, **limits: int) -> tuple[World, Peer, StreamConsumer]:
+    """A stream whose only consumer takes one message and settles nothing."""
+    world = World(segment_bytes=4096, **limits)
+    world.engine.streams.set_hold(percent)
+    world.send(*numbered(3, size=100))
+    world.sync()
+    slow = Peer(world.engine, {"s": world.stream})
+    return world, slow, slow.channel.consume_stream(world.stream, "slow", 1, 0)
+
+
+def test_a_slow_consumer_holds_a_stream_up_to_a_share_of_its_limit():
+    world, slow, reader = slow_world(max_bytes=20_000)
+    skips: list[tuple[StreamConsumer, int, int]] = []
+    world.stream.on_skipped = skips.extend
+    assert slow.bodies() == [b"0" + bytes(100)]
+    number, largest = 3, 0
+    while not world.stream.first:
+        assert number < 200, "retention waits for the consumer"
+        world.send(b"%d" % number + bytes(400))
+        number += 1
+        largest = world.stream.bytes
+        world.sync()
+    # The segment that it reads does not count.
+    assert 30_000 < largest <= 30_000 + 2 * 4096
+    assert world.stream.bytes <= 20_000
+    first = world.stream.first
+    assert skips == [(reader, 1, first)]
+    assert (reader.offset, reader.skipped, world.engine.streams.skipped_messages) == (
+        first,
+        first - 1,
+        first - 1,
+    )
+    slow.feed(ack(1, 1))
+    (delivery,) = slow.deliveries()
+    assert (offset_of(delivery.raw), skipped_in(delivery.raw)) == (first, first - 1)
+    assert delivery.body == b"%d" % first + bytes(400)
+    # It is told once.
+    slow.feed(ack(1, 2))
+    (delivery,) = slow.deliveries()
+    assert (offset_of(delivery.raw), skipped_in(delivery.raw)) == (first + 1, 0)
+
+
+def test_a_slow_consumer_holds_a_stream_for_a_share_of_its_age():
+    world, _, reader = slow_world(max_age_ms=60_000)
+    world.send(*numbered(40, start=3, size=400))
+    world.sync()
+    for passed_ms, is_held in ((89_000, True), (2_000, False)):
+        world.engine.clock.now_ms += passed_ms
+        world.engine.clock.wall_ms += passed_ms
+        world.engine.run()
+        assert (world.stream.first == 0) == is_held
+    assert reader.offset == world.stream.first
+
+
+@pytest.mark.parametrize("percent", [0, 1000])
+def test_how_much_a_slow_consumer_holds_can_be_set(percent: int):
+    world, _, reader = slow_world(percent, max_bytes=5000)
+    for number in range(100):
+        world.send(b"%d" % number + bytes(400))
+        world.sync()
+    assert (world.stream.first, reader.skipped) == (0, 0)
+
+
+def test_a_hold_of_more_than_ten_times_the_limit_is_refused():
+    with pytest.raises(ValueError, match="invalid percentage 1001: it is at most 1000"):
+        World().engine.streams.set_hold(1001)
+
+
+def test_a_consumer_that_waits_for_what_is_to_come_misses_nothing():
+    world, _, _ = slow_world(max_bytes=5000)
+    later = Peer(world.engine, {"s": world.stream})
+    waiting = later.channel.consume_stream(world.stream, "later", 1, 100)
+    for number in range(3, 101):
+        world.send(b"%d" % number + bytes(400))
+        world.sync()
+    assert (world.stream.first > 0, waiting.skipped) == (True, 0)
+    (delivery,) = later.deliveries()
+    assert (offset_of(delivery.raw), skipped_in(delivery.raw)) == (100, 0)
 
 
 def test_offsets_go_on_after_retention_and_a_restart():

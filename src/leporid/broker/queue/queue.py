@@ -21,7 +21,7 @@ from leporid.broker.settings.values import Arguments
 
 if TYPE_CHECKING:
     from leporid.broker.settings.effects import Effect
-    from leporid.broker.stream.readers import Bookmark
+    from leporid.broker.stream.readers import Bookmark, Skips
     from leporid.engine.connection.consumer import Consumer
     from leporid.engine.queue.queue import Queue
     from leporid.engine.stream.stream import Stream
@@ -113,6 +113,8 @@ class QueueState:
     """The engine's half once more if it is a stream; None if it is not."""
     reader_offsets: dict[str, int] = field(default_factory=dict)
     """Of a stream's named readers: the last message that each has read."""
+    reader_skips: dict[str, Skips] = field(default_factory=dict)
+    """Of a stream's named readers: what each missed."""
     governed: Governed = NOT_GOVERNED
     """Its policies."""
     in_force: dict[Effect, Any] = field(default_factory=dict)

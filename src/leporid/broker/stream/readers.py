@@ -1,7 +1,8 @@
 """Named readers of streams: up to where each has read, kept for when it comes back.
 
-Responsible for following the consumers that were started with x-reader and for what their offsets
-may be. Must not know where these are stored, nor when it is time to look.
+Responsible for following the consumers that were started with x-reader, for what their offsets may
+be, and for telling what a reader missed because retention dropped it first. Must not know where
+offsets are stored, nor when it is time to look.
 Invariant: a stored offset is that of a message that was acknowledged, or rejected for good, as were
 all before it that its consumer was sent; what is not stored yet when a broker is killed is
 delivered again.
@@ -9,6 +10,8 @@ delivered again.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -20,12 +23,26 @@ from leporid.broker.stored import Recorder, StoredReaderOffset
 from leporid.broker.stream.stream_arguments import NUMBER_MAX
 
 if TYPE_CHECKING:
+    from leporid.broker.registry import Steps
     from leporid.engine.connection.stream_consumer import StreamConsumer
     from leporid.engine.engine import Engine
+
+logger = logging.getLogger(__name__)
 
 READERS_MAX: Final = 10_000
 """Stored offsets of one stream. They stay until somebody drops them, so a client that makes up a
 new name each time would fill the disk; whoever means it has fewer."""
+
+
+@dataclass(slots=True)
+class Skips:
+    """What a named reader missed since the broker's start: retention dropped it first."""
+
+    messages: int = 0
+    end: int = 0
+    """Those below this offset are counted, so that none is counted twice."""
+    unreported: int = 0
+    """Of these messages, those that no delivery had reported when its last consumer ended."""
 
 
 @dataclass(eq=False, slots=True)
@@ -75,7 +92,36 @@ class Bookmarks:
         bookmark = Bookmark(queue, reader, consumer)
         self._open[bookmark] = None
         self._by_queue.setdefault(queue, {})[bookmark] = None
+        self._resume(bookmark)
         return bookmark
+
+    def _resume(self, bookmark: Bookmark) -> None:
+        """Tell a consumer what its reader missed while no consumer read in that name."""
+        queue, reader, consumer = bookmark.queue, bookmark.reader, bookmark.consumer
+        stream, stored = queue.stream, queue.reader_offsets.get(reader)
+        if stored is None or consumer.wanted != stored + 1 or stream is None:
+            return
+        known = queue.reader_skips.get(reader)
+        if known is not None:
+            consumer.unreported += known.unreported
+            known.unreported = 0
+        start = max(stored + 1, 0 if known is None else known.end)
+        if start < stream.first:
+            consumer.note_skipped(stream.first - start)
+            _count(queue, reader, start, stream.first)
+            _log(f"{queue.title}: reader '{reader}'", consumer, start, stream.first)
+
+    def skip(self, queue: QueueState, skips: Sequence[tuple[StreamConsumer, int, int]]) -> Steps:
+        """Tell of consumers that retention did not wait for: where each was, and now is."""
+        bookmarks = {each.consumer: each for each in self._by_queue.get(queue, ())}
+        for consumer, start, end in skips:
+            bookmark = bookmarks.get(consumer)
+            if bookmark is None:
+                _log(f"{queue.title}: consumer '{consumer.tag}'", consumer, start, end)
+            else:
+                _count(queue, bookmark.reader, start, end)
+                _log(f"{queue.title}: reader '{bookmark.reader}'", consumer, start, end)
+            yield None
 
     def save(self, bookmark: Bookmark) -> None:
         """Store where a consumer is, if it went on."""
@@ -103,6 +149,9 @@ class Bookmarks:
         """Store it and follow it no more: what it has not settled, it will not settle now."""
         if bookmark in self._open:
             self.save(bookmark)
+            known = bookmark.queue.reader_skips.get(bookmark.reader)
+            if known is not None:
+                known.unreported += bookmark.consumer.unreported
             del self._open[bookmark]
             others = self._by_queue[bookmark.queue]
             del others[bookmark]
@@ -119,11 +168,14 @@ class Bookmarks:
         if not 0 <= offset <= NUMBER_MAX:
             raise PreconditionFailed(f"invalid offset {offset} for {queue.title}")
         check_room(queue, reader)
+        if reader in queue.reader_skips:
+            queue.reader_skips[reader].end = 0  # it may have been moved back
         self._move(queue, reader, offset)
 
     def drop(self, queue: QueueState, reader: str) -> bool:
         """Forget a reader; returns whether it was known."""
         self._waiting.pop((queue, reader), None)
+        queue.reader_skips.pop(reader, None)
         if queue.reader_offsets.pop(reader, None) is None:
             return False
         self._recorder.drop(StoredReaderOffset, self._recorder.vhost, queue.name, reader)
@@ -162,3 +214,32 @@ def check_room(queue: QueueState, reader: str) -> None:
             f"{queue.title} has {READERS_MAX} stored offsets of readers; drop some, or use a name "
             "that is among them"
         )
+
+
+def skipped_messages(queue: QueueState, reader: str) -> int:
+    """Return how many messages a named reader missed since the broker's start."""
+    known = queue.reader_skips.get(reader)
+    return 0 if known is None else known.messages
+
+
+def _count(queue: QueueState, reader: str, start: int, end: int) -> None:
+    """Count what a reader missed: the messages from `start` to below `end`."""
+    known = queue.reader_skips.get(reader)
+    if known is None:
+        if len(queue.reader_skips) >= READERS_MAX:
+            return
+        known = queue.reader_skips[reader] = Skips()
+    known.messages += max(0, end - max(start, known.end))
+    known.end = max(known.end, end)
+
+
+def _log(who: str, consumer: StreamConsumer, start: int, end: int) -> None:
+    """Log a skip: once for each consumer, as one that stays behind is skipped again and again."""
+    first = consumer.skipped == end - start
+    logger.log(
+        logging.WARNING if first else logging.DEBUG,
+        "%s was skipped from offset %d to %d: retention dropped what it had not read",
+        who,
+        start,
+        end,
+    )

@@ -13,6 +13,7 @@ cdef class JudgedStreamConsumer(StreamConsumer):
     # first `out` are in the batch that is out.
     cdef Cursor *cursors
     cdef size_t first, asked, out, end
+    cdef size_t stale               # the first messages of the batch that is out: dropped since
     cdef int move_cursor(self) except -1
     cdef int make_room(self) except -1
 

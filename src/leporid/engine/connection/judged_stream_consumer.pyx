@@ -75,8 +75,30 @@ cdef class JudgedStreamConsumer(StreamConsumer):
 
     cdef int move_cursor(self) except -1:
         """Retention need not keep messages before the first one with a cursor."""
-        self.cursor = self.cursors[self.first] if self.first < self.end else self.ahead
+        cdef size_t at = self.first + self.stale
+        self.cursor = self.cursors[at] if at < self.end else self.ahead
         return 0
+
+    cdef uint64_t skip(self) except? 0:
+        cdef Stream stream = <Stream> self.queue
+        cdef uint64_t before = self.offset
+        cdef size_t kept = self.first + self.stale, out = self.asked + self.out
+        while kept < self.end and self.cursors[kept].offset < stream.first:
+            kept += 1
+        self.first = min(kept, self.asked)
+        if kept > self.asked:
+            # Verdicts will come for all that is out, in order, so its place is kept.
+            self.stale = min(kept, out) - self.asked
+        if kept > out:
+            memmove(&self.cursors[out], &self.cursors[kept], (self.end - kept) * sizeof(Cursor))
+            self.end -= kept - out
+        if self.ahead.offset < stream.first:
+            stream.locate(stream.first, &self.ahead)
+        self.move_cursor()
+        if before >= stream.first:
+            return 0
+        self.note_skipped(stream.first - before)
+        return stream.first - before
 
     # ------------------------------------------------------------- asking
 
@@ -147,21 +169,25 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         if len(verdicts) != <Py_ssize_t> self.out:
             raise ValueError(f"{len(verdicts)} verdicts for {self.out} messages")
         if not self.active:
-            self.out = 0
+            self.out = self.stale = 0
             return
-        for at in range(self.out):
+        for at in range(self.stale, self.out):
             if verdict[at]:
                 self.cursors[passed] = self.cursors[self.asked + at]
                 passed += 1
         memmove(&self.cursors[passed], &self.cursors[next], (self.end - next) * sizeof(Cursor))
         self.end -= next - passed
-        self.asked, self.out = passed, 0
+        self.asked, self.out, self.stale = passed, 0, 0
         self.move_cursor()
         (<Stream> self.queue).wake()
 
     def give_back(self):
         """There are no verdicts: the batch will be asked about again."""
-        self.out = 0
+        cdef size_t kept = self.asked + self.stale
+        memmove(&self.cursors[self.asked], &self.cursors[kept],
+                (self.end - kept) * sizeof(Cursor))
+        self.end -= self.stale
+        self.out = self.stale = 0
 
 
 cdef StreamConsumer stream_consumer(Channel channel, Stream stream, str tag, uint32_t prefetch,

@@ -43,6 +43,8 @@ cdef class Output:
                                  const uint8_t *field, uint64_t value) except -1
     cdef int write_from_stream(self, uint16_t channel, const uint8_t *head, size_t head_len,
                                uint64_t tag, uint64_t offset, const Record *record) except -1
+    cdef int write_first_kept(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                              uint64_t tag, uint64_t offset, const Message *message) except -1
     cdef int write_counted(self, uint16_t channel, const uint8_t *head, size_t head_len,
                            uint64_t tag, bint redelivered, const Record *record,
                            uint64_t count) except -1

@@ -309,6 +309,12 @@ cdef class Output:
         return self.write_delivery_with(channel, head, head_len, tag, False, record,
                                         STREAM_OFFSET_FIELD, offset)
 
+    cdef int write_first_kept(self, uint16_t channel, const uint8_t *head, size_t head_len,
+                              uint64_t tag, uint64_t offset, const Message *message) except -1:
+        """As `write_from_stream`, of a message whose properties were changed."""
+        write_delivered(self, channel, head, head_len, tag, False, message)
+        return self.write_content_with(channel, message, STREAM_OFFSET_FIELD, offset)
+
     cdef int write_counted(self, uint16_t channel, const uint8_t *head, size_t head_len,
                            uint64_t tag, bint redelivered, const Record *record,
                            uint64_t count) except -1:

@@ -12,7 +12,7 @@ from leporid.engine.wire.record cimport Record
 
 cdef class StreamConsumer(Consumer):
     cdef Cursor cursor
-    cdef uint64_t wanted            # the offset that it was started at
+    cdef readonly uint64_t wanted   # the offset that it was started at
     cdef bint waiting               # for credit, or for its output to drain
     cdef Choice choice              # its filter; None: all messages
     cdef uint64_t looked            # up to this offset the summaries were checked
@@ -22,6 +22,8 @@ cdef class StreamConsumer(Consumer):
     cdef public GroupRetries retries    # of its group, for returned messages; None: there are none
     cdef dict returned              # returned and not stored yet: offset -> how; or None
     cdef readonly uint64_t kept_generation      # of the newest message stored in `retries`
+    cdef readonly uint64_t skipped      # messages that it missed: retention dropped them first
+    cdef public uint64_t unreported     # of these, those that no delivery has reported yet
     cdef int leave_to_next(self, uint64_t offset) except -1
     cdef uint64_t unsettled_offset(self) except? 0
 

@@ -29,6 +29,20 @@ class StreamConsumer(Consumer):
         `settled_offset` must not be on disk before that generation is.
         """
 
+    @property
+    def wanted(self) -> int:
+        """The offset that it was started at."""
+
+    @property
+    def skipped(self) -> int:
+        """Messages that it missed: retention dropped them first."""
+
+    unreported: int
+    """Of these, those that no delivery has reported yet; the next one does."""
+
+    def note_skipped(self, count: int) -> None:
+        """Note that retention dropped so many messages before they could be delivered."""
+
     def withdraw_rejects(self) -> None:
         """Leave recently rejected messages to the next consumer: they do not count as failed."""
 

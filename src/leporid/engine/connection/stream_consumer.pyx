@@ -2,18 +2,20 @@
 
 Responsible for the position of one consumer and for its deliveries. It must not keep anything of
 the stream but a cursor. Invariants: offsets are delivered in rising order; settling a delivery
-frees credit and changes nothing in the stream.
+frees credit and changes nothing in the stream; the first delivery after a skip says how many
+messages the consumer missed.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from leporid.engine.connection.channel cimport SETTLE_FAIL, Channel
 from leporid.engine.connection.consumer cimport Consumer, has_room
 from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
 from leporid.engine.stream.scanning cimport Scan, find_next
 from leporid.engine.stream.stream cimport Stream
-from leporid.engine.wire.record cimport Record
+from leporid.engine.wire.codec cimport ADDED_BYTES_MAX, STREAM_SKIPPED_FIELD, with_field
+from leporid.engine.wire.record cimport Message, Record, message_in
 
 cdef enum:
     RETURNED_MAX = 500              # returned messages stored at once when a consumer ends
@@ -106,6 +108,22 @@ cdef class StreamConsumer(Consumer):
     cdef uint64_t position(self) except? 0:
         return self.cursor.offset
 
+    def note_skipped(self, uint64_t count):
+        """Note that retention dropped so many messages before they could be delivered."""
+        self.skipped += count
+        self.unreported += count
+        (<Stream> self.queue).streams.skipped_messages += count
+
+    cdef uint64_t skip(self) except? 0:
+        cdef Stream stream = <Stream> self.queue
+        cdef uint64_t before = self.offset
+        stream.locate(stream.first, &self.cursor)
+        self.found = False
+        if before >= stream.first:
+            return 0  # it was started at an offset that is still kept, or does not exist yet
+        self.note_skipped(stream.first - before)
+        return stream.first - before
+
     cdef int fill(self) except -1:
         """Deliver messages while there is credit; with a filter, have `scanning` search."""
         cdef Stream stream = <Stream> self.queue
@@ -169,18 +187,36 @@ cdef inline int give(StreamConsumer self, Stream stream, const Record *record) e
     stream.delivered += 1
     if record.body_len > BODY_COPIED_MAX:
         channel.out.source = stream.log.find(self.cursor.segment)
-    channel.out.write_from_stream(
-        channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
-        channel.delivery_tag, self.cursor.offset, record)
-    if not self.no_ack:
-        self.unacked_count += 1
-        if self.credit is not None:
-            self.credit.take_one()
-        channel.outstanding += 1
-        channel.unacked_count += 1
-        channel.unacked.add(channel.delivery_tag, self.cursor.offset, stream, self,
-                            channel.logs.clock.now_ms)
+    if self.unreported:
+        give_after_skip(self, record)
+    else:
+        channel.out.write_from_stream(
+            channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+            channel.delivery_tag, self.cursor.offset, record)
+    self.unacked_count += 1  # consumers of streams always acknowledge
+    if self.credit is not None:
+        self.credit.take_one()
+    channel.outstanding += 1
+    channel.unacked_count += 1
+    channel.unacked.add(channel.delivery_tag, self.cursor.offset, stream, self,
+                        channel.logs.clock.now_ms)
     return 0
+
+
+cdef int give_after_skip(StreamConsumer self, const Record *record) except -1:
+    """Write the message at the cursor with the header x-stream-skipped, too."""
+    cdef Channel channel = self.channel
+    cdef Message message = message_in(record)
+    cdef size_t length = message.properties_len
+    cdef bytes changed = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> length + ADDED_BYTES_MAX)
+    cdef uint8_t *properties = <uint8_t *> PyBytes_AS_STRING(changed)
+    message.properties_len = with_field(properties, message.properties, length,
+                                        STREAM_SKIPPED_FIELD, self.unreported)
+    message.properties = properties
+    self.unreported = 0
+    return channel.out.write_first_kept(
+        channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
+        channel.delivery_tag, self.cursor.offset, &message)
 
 
 cdef int send_next(StreamConsumer reader, Stream stream, const Record *record) except -1:

@@ -23,6 +23,7 @@ cdef class Taker(Ranked):
     cdef int fill(self) except -1
     cdef int64_t look_for(self, int64_t work) except? -1
     cdef uint64_t position(self) except? 0
+    cdef uint64_t skip(self) except? 0
 
 cdef class Level(Ranked):
     cdef Takers takers              # whose ring this is

@@ -54,6 +54,11 @@ cdef class Taker(Ranked):
         """The offset that it needs next; retention keeps what follows."""
         raise NotImplementedError
 
+    cdef uint64_t skip(self) except? 0:
+        """Retention dropped what it needs: go on at the first message; returns how many of those
+        that it would have got were dropped."""
+        raise NotImplementedError
+
 
 cdef class Level(Ranked):
     """The consumers of one priority that may take, as a ring; `head` takes next."""

@@ -25,6 +25,7 @@ cdef class Stream(Queue):
     cdef readonly uint64_t end          # messages below are on disk, and may be read
     cdef readonly uint64_t last_chunk   # first offset of the newest sync that had messages
     cdef public object on_synced        # (): called when `end` has moved
+    cdef public object on_skipped       # (skips): retention did not wait for these consumers
     cdef public str title               # its name in reply texts
     cdef readonly Log log
     cdef readonly Producers producers   # of its messages
@@ -57,6 +58,9 @@ cdef class Stream(Queue):
     cdef int map_sealed(self) except -1
     cdef void recount(self) noexcept
     cdef int retain(self) except -1
+    cdef uint64_t slowest_position(self) except? 0
+    cdef bint is_over_hold(self, uint64_t size, uint64_t timestamp_ms) noexcept
+    cdef int skip_readers(self) except -1
 
 cdef class Streams:
     cdef Queues queues
@@ -69,6 +73,8 @@ cdef class Streams:
     cdef dict scanning                  # consumers that search, in order
     cdef Tally filtered                 # of all streams' readers' filters
     cdef uint64_t retained_ms
+    cdef uint64_t hold_percent          # see `Stream.retain`; 0: a consumer holds any size and age
+    cdef readonly uint64_t skipped_messages     # that consumers missed by retention
     cdef Stream add(self, uint32_t queue_id, str name)
     cdef int retain(self) except -1
     cdef list begin_sync(self)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from typing_extensions import Buffer
 
+from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.log.log import Log
 from leporid.engine.log.producers import Producers
 from leporid.engine.queue.queue import Queue
@@ -18,6 +19,9 @@ class Stream(Queue):
 
     on_synced: Callable[[], None] | None
     """Called when `end` has moved; while it is set, appends are synced at once."""
+
+    on_skipped: Callable[[list[tuple[StreamConsumer, int, int]]], object] | None
+    """Called when retention did not wait for consumers: each with its offset before and after."""
 
     title: str
     """Its name in reply texts."""
@@ -116,3 +120,13 @@ class Streams:
     @property
     def filtering(self) -> tuple[int, int, int, int]:
         """Counters of filters for all streams since the start, as in `Stream.filtering`."""
+
+    @property
+    def skipped_messages(self) -> int:
+        """Messages that consumers missed because retention dropped them first."""
+
+    def set_hold(self, percent: int) -> None:
+        """Set by how much of its limit a stream may be over it because a consumer is slow.
+
+        0: by any size and age.
+        """

@@ -6,7 +6,7 @@ is a Queue so that bindings and consumers treat it as one; its index of entries 
 
 Invariants: offsets are dense, begin at 0 and are never used twice; every readable message is on
 disk, so that no crash can give its offset to another message; a segment that is being read keeps
-its bytes.
+its bytes; no consumer's position is before the first message.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -30,6 +30,7 @@ cdef enum:
     SEGMENT_BYTES_FIRST = 1024 * 1024
     SEGMENT_BYTES_MAX = 16 * 1024 * 1024
     RETAIN_EVERY_MS = 1000
+    HOLD_PERCENT_MAX = 1000
 
 
 cdef class Stream(Queue):
@@ -329,16 +330,19 @@ cdef class Stream(Queue):
         return 0
 
     cdef int retain(self) except -1:
-        """Apply retention: drop the oldest segments while the stream is too large, or they too
-        old, unless a reader needs them."""
+        """Apply retention: drop the oldest segments while the stream is too large, or they too old.
+
+        A segment that a consumer has not read yet is kept until the stream is over its limit by
+        `Streams.hold_percent` even without that segment. Then retention waits for no consumer.
+        """
         cdef Segment oldest
-        cdef Taker reader
         cdef OffsetIndex offsets = self.offsets
         cdef size_t at
-        cdef uint64_t now = self.queues.clock.wall_ms, total
+        cdef uint64_t now = self.queues.clock.wall_ms, total, needed, first = self.first
         if self.max_bytes == NO_LIMIT and self.max_age_ms == NO_LIMIT or self.retired:
             return 0
         total = self.bytes
+        needed = self.slowest_position()
         while offsets.end > offsets.start:
             oldest = self.log.find(offsets.entries[offsets.start].segment)
             if not oldest.sealed or oldest.written != oldest.used or oldest.readers:
@@ -352,14 +356,52 @@ cdef class Stream(Queue):
                     self.max_age_ms == NO_LIMIT
                     or offsets.entries[at].timestamp_ms + self.max_age_ms > now):
                 break
-            for reader in self.readers:
-                if reader.position() < offsets.entries[at].offset:
-                    return 0
+            if needed < offsets.entries[at].offset:
+                if not self.is_over_hold(total - oldest.used, offsets.entries[at].timestamp_ms):
+                    break
+                needed = NO_LIMIT
             total -= oldest.used
-            self.drop_before(offsets.entries[at].segment)
             offsets.start = at
             self.first = offsets.entries[at].offset
+        if self.first > first:
+            self.drop_before(offsets.entries[offsets.start].segment)
             self.recount()
+            self.skip_readers()
+        return 0
+
+    cdef uint64_t slowest_position(self) except? 0:
+        """The least position of its consumers; NO_LIMIT without one."""
+        cdef Taker reader
+        cdef uint64_t least = NO_LIMIT
+        for reader in self.readers:
+            least = min(least, reader.position())
+        return least
+
+    cdef bint is_over_hold(self, uint64_t size, uint64_t timestamp_ms) noexcept:
+        """Whether a stream of this size, with a first message of that time, is so far over its
+        limits that retention waits for no consumer."""
+        cdef uint64_t percent = self.streams.hold_percent, oldest_ms
+        if not percent:
+            return False
+        if size > raised(self.max_bytes, percent):
+            return True
+        oldest_ms = raised(self.max_age_ms, percent)
+        return oldest_ms != NO_LIMIT and timestamp_ms + oldest_ms <= self.queues.clock.wall_ms
+
+    cdef int skip_readers(self) except -1:
+        """Skip consumers forward to the first message, and tell the control plane which."""
+        cdef Taker reader
+        cdef uint64_t count
+        cdef list skips = []
+        for reader in self.readers:
+            if reader.position() < self.first:
+                count = reader.skip()
+                if count:
+                    skips.append((reader, self.first - count, self.first))
+        if skips:
+            self.wake()
+            if self.on_skipped is not None:
+                self.on_skipped(skips)
         return 0
 
     cdef void recount(self) noexcept:
@@ -442,6 +484,13 @@ cdef class Streams:
         """Counters of filters for all streams since the start, as in `Stream.filtering`."""
         return tally_of(&self.filtered)
 
+    def set_hold(self, uint64_t percent):
+        """Set by how much of its limit a stream may be over it because a consumer is slow; 0: by
+        any size and age."""
+        if percent > HOLD_PERCENT_MAX:
+            raise ValueError(f"invalid percentage {percent}: it is at most {HOLD_PERCENT_MAX}")
+        self.hold_percent = percent
+
     cdef Stream add(self, uint32_t queue_id, str name):
         cdef Stream stream = Stream(self.queues, queue_id, name, True)
         stream.streams = self
@@ -477,3 +526,8 @@ cdef class Streams:
         for stream in syncing:
             stream.end_sync(written[stream.id])
         return 0
+
+
+cdef inline uint64_t raised(uint64_t limit, uint64_t percent) noexcept:
+    """A limit and so many per cent more; of petabytes, and of many thousand years, no limit."""
+    return NO_LIMIT if limit >> 52 else limit + limit * percent // 100

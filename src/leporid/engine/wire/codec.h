@@ -330,6 +330,7 @@ static int find_header(const Props *props, const char *name, uint8_t length, uin
 
 /* What a delivery may add to the headers: a name and the type 'l', encoded as in a table. */
 #define STREAM_OFFSET_FIELD ((const uint8_t *)"\x0fx-stream-offsetl")
+#define STREAM_SKIPPED_FIELD ((const uint8_t *)"\x10x-stream-skippedl")
 #define DELIVERY_COUNT_FIELD ((const uint8_t *)"\x10x-delivery-countl")
 enum { ADDED_BYTES_MAX = 4 + 1 + 16 + 1 + 8 };  /* a table's length, the longer field, its value */
 

@@ -76,6 +76,7 @@ cdef extern from "codec.h" nogil:
 
     int ADDED_BYTES_MAX
     const uint8_t *STREAM_OFFSET_FIELD
+    const uint8_t *STREAM_SKIPPED_FIELD
     const uint8_t *DELIVERY_COUNT_FIELD
     size_t with_field(uint8_t *to, const uint8_t *properties, size_t n, const uint8_t *field,
                       uint64_t value)

@@ -204,7 +204,12 @@ class Client:
         return await self.hear(ConnectionStart)
 
     async def log_in(
-        self, *, heartbeat_s: int = 0, capabilities: tuple[str, ...] = (), frame_max: int = 0
+        self,
+        *,
+        heartbeat_s: int = 0,
+        capabilities: tuple[str, ...] = (),
+        frame_max: int = 0,
+        user: str = "guest",
     ) -> Self:
         """Open the connection, and channel 1.
 
@@ -215,7 +220,10 @@ class Client:
         properties: dict[str, Value] = {"capabilities": announced}
         await self.greet()
         await self.say(
-            ConnectionStartOk(client_properties=properties, response=b"\0guest\0guest"), channel=0
+            ConnectionStartOk(
+                client_properties=properties, response=b"\0%s\0guest" % user.encode()
+            ),
+            channel=0,
         )
         tune = await self.hear(ConnectionTune)
         await self.say(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tests.server.client import PATIENCE_S, Client
 
@@ -21,6 +22,7 @@ from leporid.server.listener import Listener, hashing_threads, on_thread
 from leporid.server.turns import Turns
 
 SECRET = b"secret of this test process"
+OTHER_USER = "other"  # with guest's password and rights
 IDENTITY: Mapping[str, Value] = {"product": "Leporid", "version": "0"}
 
 
@@ -59,7 +61,7 @@ class Stack:
         self.turns.after = self._after
         self.broker = Broker(
             self.engine,
-            Access([guest(SECRET)], SECRET),
+            Access([guest(SECRET), replace(guest(SECRET), name=OTHER_USER)], SECRET),
             record=lambda _: None,
             random_bytes=os.urandom,
             offload=on_thread(self.turns, self.hashers),

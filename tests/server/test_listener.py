@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.server.client import HEARTBEAT, PATIENCE_S, Client, published
-from tests.server.stack import Clock, Stack
+from tests.server.stack import OTHER_USER, Clock, Stack
 
 from leporid.amqp.constants import PROTOCOL_HEADER
 from leporid.amqp.errors import ConnectionForced
@@ -357,6 +357,26 @@ async def test_too_many_are_refused_until_one_leaves(
     assert (await first.declare("q")) == "q"
     second.close()
     await stack.until(lambda: len(stack.turns.links) == 1)
+    assert (await (await stack.client()).declare("q2")) == "q2"
+
+
+async def test_one_user_leaves_some_connections_to_others(make_stack: Callable[..., Stack]):
+    stack = make_stack(connections_max=40)
+    # 36 by who comes first, and half of the last 4.
+    mine = [await stack.client() for _ in range(38)]
+    refused = await stack.connect()
+    with pytest.raises(AssertionError) as failure:
+        await refused.log_in()
+    assert "530" in str(failure.value)
+    assert "user connection limit is reached: limits.connections_max" in str(failure.value)
+    assert stack.broker.refusals.by_kind["user_connections"] == 1
+    refused.close()
+    await stack.until(lambda: len(stack.turns.links) == 38)
+    other = await (await stack.connect()).log_in(user=OTHER_USER)
+    assert (await other.declare("q")) == "q"
+    for client in (mine.pop(), mine.pop()):
+        client.close()
+    await stack.until(lambda: len(stack.turns.links) == 37)
     assert (await (await stack.client()).declare("q2")) == "q2"
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
     from leporid.engine.connection.connection import Connection
+    from leporid.limits.shares import Slot
     from leporid.server.hangups import Hangups
     from leporid.server.turns import Turns
 
@@ -49,6 +50,7 @@ class Link:
         unread_ms: since when it is not, if it is not.
         overdue: whether it had missed its heartbeats when the listener last looked.
         closing_ms: since when it is known to the listener as closing; None: it is not.
+        slot: of its user, if connections are nearly used up; released when it is gone.
     """
 
     __slots__ = (
@@ -69,6 +71,7 @@ class Link:
         "listening_ms",
         "overdue",
         "session",
+        "slot",
         "sock",
         "unread_ms",
     )
@@ -82,6 +85,7 @@ class Link:
         self.accepted_ms = turns.engine.clock.now_ms
         self.listening_ms = self.unread_ms = self.accepted_ms
         self.overdue = False
+        self.slot: Slot | None = None
         self.closing_ms: int | None = None
         self._turns = turns
         self._loop = asyncio.get_running_loop()

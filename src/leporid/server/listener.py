@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final
 
+from leporid.amqp.errors import NotAllowed
 from leporid.broker.access.logins import HASHING_MAX, Offload
 from leporid.broker.broker import Broker
 from leporid.broker.connection.session import ConnectionState
-from leporid.limits.shares import address_key
+from leporid.limits.shares import NoSlot, Share, address_key
 from leporid.management.surroundings import yield_to_messages
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.hangups import Hangups
@@ -41,8 +42,12 @@ HANDSHAKES_MAX: Final = 8192
 HANDSHAKE_MS_MIN: Final = 1000
 # All that a peer may send before its login was accepted: three frames as large as they may be then.
 HANDSHAKE_BYTES_MAX: Final = 3 * 8192
+# The last part of all connections is shared by users, so that one who opens connections without end
+# leaves some to others: one user alone gets half of it.
+SHARED_PART: Final = 10
 # As refusals name the limits.
 CONNECTIONS: Final = "connections"
+USER_CONNECTIONS: Final = "user_connections"
 HANDSHAKES: Final = "handshakes"
 # Of threads that hash passwords, beside the broker's own, as `nice` counts. Less than of those that
 # encode tables: a login has a deadline, on a machine that others keep busy, too.
@@ -94,6 +99,9 @@ class Listener:
         self._handshake_ms = handshake_ms
         self._connections_max = connections_max
         self._handshakes_max = handshakes_max
+        self._last: Share | None = None
+        if connections_max >= SHARED_PART:
+            self._last = Share(USER_CONNECTIONS, connections_max // SHARED_PART, broker.refusals)
         self._ending_handshakes = False
         for kind in (CONNECTIONS, HANDSHAKES):
             broker.refusals.expect(kind)
@@ -157,8 +165,28 @@ class Listener:
         link = Link(peer, connection, session, self._turns)
         self._turns.handshakes.add(link, key)
         session.entered = functools.partial(self._turns.handshakes.remove, link)
+        session.admit = functools.partial(self._admit, link)
 
     # ------------------------------------------------------------- how many
+
+    def _admit(self, link: Link) -> None:
+        """Let a user open a connection, for which there may be no room beside those of others.
+
+        Raises:
+            NotAllowed: the user has more connections than are left.
+        """
+        used = len(self._turns.links) - len(self._turns.handshakes)
+        if self._last is None or used <= self._connections_max - self._last.slots:
+            return
+        name = link.session.user.name
+        try:
+            link.slot = self._last.take(name)
+        except NoSlot:
+            raise NotAllowed(
+                f"connection refused for user '{name}': user connection limit is reached: "
+                f"limits.connections_max, or the limit of descriptors, allows "
+                f"{self._connections_max} for all, and what is left is for other users"
+            ) from None
 
     def _has_room(self, host: str) -> bool:
         """Say whether one more peer may come; who has not logged in may have to go for it."""

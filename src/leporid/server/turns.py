@@ -78,6 +78,8 @@ class Turns:
         """It was closed."""
         self.links.pop(link.connection, None)
         self.handshakes.remove(link)
+        if link.slot is not None:
+            link.slot.release()
         self._awaiting_eof.pop(link, None)
         self._look_whether_any()
 

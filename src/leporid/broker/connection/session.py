@@ -73,6 +73,7 @@ class ConnectionState:
         account: what it makes the broker keep.
         login: what waits for its password to be hashed, if it does.
         entered: called when the login was accepted; the server sets it.
+        admit: called before the virtual host is entered; the server sets it. Raises NotAllowed.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class ConnectionState:
         "_told_blocked",
         "account",
         "address",
+        "admit",
         "broker",
         "channel_max",
         "channels",
@@ -128,6 +130,7 @@ class ConnectionState:
         self.peer_is_loopback = peer_is_loopback
         self.address = address
         self.entered: Callable[[], None] = lambda: None
+        self.admit: Callable[[], None] = lambda: None
         self.login: Login | None = None
         self.name = name
         self.phase = Phase.STARTING

@@ -7,7 +7,7 @@ happens to messages use the real engine. `as_engine` is the one place where type
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -105,6 +105,10 @@ class FakeQueue:
         count = len(self.ready)
         self.ready.clear()
         return count
+
+    def purging(self) -> Generator[None, None, int]:
+        yield
+        return self.purge()
 
     def retire(self) -> int:
         assert not self.consumers, "consumers must be gone before their queue"
@@ -416,7 +420,8 @@ class FakeChannel:
         self.connection.delivered.append(("", queue.ready.pop(0)))
         return True
 
-    def recover(self) -> None:
+    def recovering(self) -> Generator[None, None, None]:
+        yield
         self.recovered += 1
 
     def select_confirm(self) -> None:

@@ -68,7 +68,7 @@ cdef class Engine:
         self.logs = Logs(seed, durable_segment_bytes, transient_segment_bytes)
         self.clock = self.logs.clock
         self.jobs = Jobs(self.clock)
-        self.queues = Queues(self.logs)
+        self.queues = Queues(self.logs, self.jobs)
         self.streams = Streams(self.queues, f"{seed:08x}")
         self.verdicts = Verdicts()
         self.searches = Searches(self.verdicts)
@@ -247,7 +247,7 @@ cdef class Engine:
         return bool(self.queues.ready_queues or self.queues.offers or self.connections.resuming
                     or self.queues.dead_lettering.waiting or self.queues.timeouts_changed
                     or self.queues.due_queues or self.streams.scanning or self.searches.queues
-                    or self.jobs.waiting or self.queues.late)
+                    or self.jobs.waiting or self.queues.late or self.connections.timeouts.late)
 
     # ------------------------------------------------------------- sync
 

@@ -198,3 +198,126 @@ def test_a_limit_that_ends_frees_those_who_wait_in_slices(engine, queue, peer, l
     peer.channel.prefetch_global = limit
     assert max(steps_of(engine, lambda: queue.delivered)) < 2 * SOME
     assert (queue.unacked_count, queue.ready_count) == (1000, MANY - 999)
+
+
+# ------------------------------------------------------------------ purged and deleted
+
+
+def test_a_purge_is_done_in_slices_and_what_comes_meanwhile_stays(engine, queue, peer):
+    queue.set_retries("all", 100, 100)
+    fill(engine, queue)
+    for _ in range(10):
+        peer.get(queue, no_ack=False)
+    peer.feed(frames.nack(1, 5, multiple=True))
+    assert queue.held_count == 5
+    cut_often(engine)
+    found: list[int] = []
+    engine.jobs.start(queue.purging(), found.append)
+    assert queue.ready_count > MANY - SOME
+    new = 0
+    for _ in turns(engine):
+        assert found == [] or queue.ready_count == new
+        if not found:
+            fill(engine, queue, 1)
+            new += 1
+    assert new > MANY // SOME
+    assert found == [MANY - 5]
+    assert (queue.ready_count, queue.held_count, queue.unacked_count) == (new, 0, 5)
+    assert numbers_of(peer.drain(queue)) == [0] * new
+
+
+@pytest.mark.parametrize("lanes", [0, 3])
+def test_others_consume_while_a_queue_is_purged(engine, queue, peer, lanes):
+    """Each message goes one way."""
+    if lanes:
+        queue.set_priorities(lanes)
+    for number in range(MANY):
+        engine.publish([queue], "", "q", frames.properties(priority=number % 3), b"%d" % number)
+    cut_often(engine)
+    purged: list[int] = []
+    engine.jobs.start(queue.purging(), purged.append)
+    peer.channel.consume(queue, "c", False, 0, 300)
+    found = []
+    for _ in turns(engine):
+        found += numbers(peer.events(run=False))
+    assert len(set(found)) == len(found) == queue.unacked_count == 300
+    assert purged == [MANY - 300]
+    assert queue.ready_count == 0
+    fill(engine, queue, 1, priority=1)
+    assert numbers_of(peer.drain(queue)) == [0]
+
+
+def test_a_purge_makes_room_for_the_backlog(engine, queue, peer):
+    queue.set_limits(max_length=MANY, overflow="reject-publish")
+    fill(engine, queue, MANY + 10)
+    assert queue.backlog_count == 10
+    cut_often(engine)
+    engine.jobs.start(queue.purging())
+    for _ in turns(engine):
+        pass
+    assert numbers_of(peer.drain(queue)) == list(range(MANY, MANY + 10))
+
+
+def test_a_queue_may_be_deleted_while_it_is_purged(engine, queue, peer):
+    fill(engine, queue)
+    cut_often(engine)
+    found: list[int] = []
+    engine.jobs.start(queue.purging(), found.append)
+    engine.run()
+    assert sum((*found, queue.retire())) < MANY
+    for _ in turns(engine):
+        pass
+    assert len(found) == 1
+    assert live(engine.logs.transient) == 0
+
+
+def live(log):
+    return sum(segment.live for segment in log.segments if segment is not None)
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_what_a_deleted_queue_had_is_dropped_in_slices(engine, peer, unique):
+    queue = (engine.unique_queue if unique else engine.queue)(0, "d", False)
+    for number in range(MANY):
+        headers = frames.table(**{"x-deduplication-header": frames.longstr(b"%d" % number)})
+        raw = frames.properties(headers=headers, expiration="1000")
+        engine.publish([queue], "", "d", raw, b"")
+    for _ in range(10):
+        peer.get(queue, no_ack=False)
+    cut_often(engine)
+    assert queue.retire() == MANY - 10
+    assert (queue.ready_count, queue.unacked_count, queue.ready_bytes) == (0, 0, 0)
+    assert live(engine.logs.transient) > MANY - SOME
+    engine.clock.now_ms += 1000  # nothing of it expires any more
+    rest = engine.queue(0, "r", False)
+    steps = []
+    for _ in turns(engine):
+        steps.append(live(engine.logs.transient))
+        fill(engine, rest, 1)
+    assert len(steps) > MANY // SOME
+    assert live(engine.logs.transient) == rest.ready_count == len(steps)
+    assert engine.queues.expired == 0
+    peer.feed(frames.ack(1, 0, multiple=True))
+    assert peer.channel.unacked_count == 0
+
+
+def test_logs_are_cleaned_while_the_entries_of_a_deleted_queue_are_dropped(engine, disk, peer):
+    gone, kept = (engine.queue(number, f"{number}", True) for number in (1, 2))
+    for number in range(MANY):
+        both = [gone, kept] if number % 50 == 0 else [gone]
+        engine.publish(both, "", "q", frames.PERSISTENT, b"%d" % number)
+    for number in range(MANY):
+        peer.get(gone, no_ack=number % 10 != 0)
+    disk.sync(engine)
+    before = len(engine.logs.segments)
+    cut_often(engine, 1)
+    assert gone.retire() == 0
+    engine.clock.now_ms += 100
+    disk.sync(engine)
+    for _ in turns(engine):
+        engine.clock.now_ms += 100
+        disk.sync(engine)
+    disk.settle(engine)
+    assert live(engine.logs.durable) == kept.ready_count == MANY // 50
+    assert len(engine.logs.segments) < before // 2
+    assert numbers_of(peer.drain(kept)) == list(range(0, MANY, 50))

@@ -11,6 +11,7 @@ from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.connection.credit cimport ChannelCredit
 from leporid.engine.connection.output cimport Output
+from leporid.engine.connection.timeouts cimport Check
 from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing
@@ -27,6 +28,7 @@ cdef enum:
     SETTLE_REQUEUE = 2              # this and the next requeue: the consumer returned the message,
     SETTLE_FAIL = 3                 # or failed with it (RabbitMQ: basic.reject, a closed channel)
     UNROUTED = 1                    # a publish that is to be handled once more
+    IN_STEPS = 1                    # a settle of which `settling` gives the steps
 
 cdef class Channel:
     cdef readonly uint16_t number
@@ -53,6 +55,9 @@ cdef class Channel:
     cdef dict consumers             # as keys, in order of arrival
     cdef uint64_t delivery_tag
     cdef UnackedDeliveries unacked
+    # What is being settled in steps: deliveries up to this tag (0: none), and how.
+    cdef uint64_t settling_upto
+    cdef int settling_how
     cdef Confirms confirms
     cdef bint unconfirmed           # is in connections.confirming
     cdef list tx_publishes
@@ -62,6 +67,7 @@ cdef class Channel:
     cdef list tx_letters            # refused messages, to be dead-lettered after COMMIT
     # Of `timeouts`: its id there, when it is checked next, its shortest timeout.
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
+    cdef Check check                # that is under way; None: none is
     cdef LateAcks late_acks
     cdef Assembly assembly          # the message that is being assembled; None: there is none
     cdef object body                # bytes of the message that is published; None: of the input
@@ -83,8 +89,11 @@ cdef class Channel:
     cdef bint confirm(self) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int take_back(self, size_t at) except -1
-    cdef int requeue_upto(self, ssize_t upto, int how) except -1
-    cdef int refuse_streams(self, ssize_t upto) except -1
+    cdef int how_of(self, size_t at, int how) noexcept
+    cdef bint settle_some(self) except -1
+    cdef bint collect_some(self, dict by_consumer, list order) except -1
+    cdef bint requeue_some(self, Queue queue, Consumer consumer, numbers, int how) except -1
+    cdef uint64_t refuse_streams(self, uint64_t after, uint64_t upto) except? 0
     cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1
     cdef int settle_at(self, size_t at, int how) except -1
     cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer taker, int how) except -1

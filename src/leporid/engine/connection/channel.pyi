@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of channel.pyx."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, TypeAlias
 
 from leporid.engine.bounds.accounts import Account
@@ -117,6 +117,18 @@ class Channel:
 
     def recover(self) -> None:
         """Requeue every unsettled delivery in its place."""
+
+    def recovering(self) -> Generator[None]:
+        """The same, in steps."""
+
+    def settling(self) -> Iterator[None]:
+        """The steps of a settle of many deliveries that has begun."""
+
+    def settling_all(self) -> Generator[None]:
+        """The same, if none is requeued."""
+
+    def requeuing(self) -> Generator[None]:
+        """The same, if all are requeued."""
 
     def select_confirm(self) -> None: ...
     def select_tx(self) -> None: ...

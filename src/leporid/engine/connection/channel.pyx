@@ -16,6 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_DECREF
 
 from leporid.engine.bounds.accounts cimport Account
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.connection.confirms cimport Confirms, Pending
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.consumer cimport Consumer
@@ -51,6 +52,9 @@ from leporid.engine.wire.record cimport (
     routing_key, set_properties,
 )
 
+from collections import deque
+from heapq import heappop, heappush
+
 from leporid.amqp.errors import (
     Fault, NotImplementedFault, PreconditionFailed, ResourceError, SyntaxFault,
 )
@@ -67,8 +71,8 @@ cdef enum:
     TX_BYTES_MAX = 512 * 1024 * 1024
     # What a transaction takes for a publish or a settle beside the bytes of the message.
     TX_ENTRY_BYTES = 400
-    # Deliveries that a channel which closes gives back between two readings of the clock.
-    SETTLES_A_STEP = 32
+    # A settle of more deliveries, in readings of the clock, is done in steps.
+    SETTLED_AT_ONCE = 16
 
 
 cdef class Channel:
@@ -211,7 +215,10 @@ cdef class Channel:
     # ------------------------------------------------------------- settling
 
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:
-        """Settle by basic.ack, basic.reject or basic.nack (an extension of RabbitMQ)."""
+        """Settle by basic.ack, basic.reject or basic.nack (an extension of RabbitMQ).
+
+        Returns IN_STEPS, and has settled none, if there may be many: `settling` does.
+        """
         cdef ssize_t upto
         cdef size_t at, entries
         if multiple and tag == 0:
@@ -224,15 +231,21 @@ cdef class Channel:
                 if not multiple:
                     return 0
                 upto = self.unacked.upto(tag)
+        if multiple and upto < <ssize_t> self.unacked.start:
+            return 0
+        if multiple and not self.transactional and (
+                how >= SETTLE_REQUEUE or upto - <ssize_t> self.unacked.start
+                >= SETTLED_AT_ONCE * <ssize_t> self.logs.clock.units_a_reading):
+            self.settling_upto, self.settling_how = self.unacked.entries[upto].tag, how
+            return IN_STEPS
         if self.transactional:
             entries = upto + 1 - <ssize_t> self.unacked.start if multiple else 1
             self.charge_tx(entries, entries * TX_ENTRY_BYTES)
         if how >= SETTLE_REQUEUE:
             self.keep_rejected(self.unacked.start if multiple else upto, upto)
-        if multiple and how >= SETTLE_REQUEUE and not self.transactional:
-            return self.requeue_upto(upto, how)
         if multiple:
             at = self.unacked.start
+            self.logs.clock.units += <uint32_t> (upto - <ssize_t> at)
             self.unacked.walks += 1
             while <ssize_t> at <= upto:
                 if self.unacked.entries[at].queue != NULL:
@@ -243,6 +256,42 @@ cdef class Channel:
             self.settle_at(upto, how)
         self.unacked.trim()
         return 0
+
+    def settling(self):
+        """The steps of a settle that was IN_STEPS; no other settle of the channel begins before
+        their end.
+
+        If the channel closes meanwhile, `end` settles the rest in the same way.
+        """
+        return self.requeuing() if self.settling_how >= SETTLE_REQUEUE else self.settling_all()
+
+    def settling_all(self):
+        """Settle all deliveries up to `settling_upto`, in steps."""
+        while self.settle_some():
+            yield
+        if not self.ending:
+            self.settling_upto = 0
+
+    cdef bint settle_some(self) except -1:
+        """Settle deliveries until the slice is over; returns whether there are more."""
+        cdef size_t at = self.unacked.start
+        cdef bint over = False
+        if self.ending:
+            return False
+        self.unacked.walks += 1
+        while not over and at < self.unacked.end and (
+                self.unacked.entries[at].tag <= self.settling_upto):
+            if self.unacked.entries[at].queue != NULL:
+                self.settle_at(at, self.settling_how)
+            at += 1
+            over = spend(self.logs.clock, 1)
+        self.unacked.walks -= 1
+        self.unacked.trim()
+        return over
+
+    cdef int how_of(self, size_t at, int how) noexcept:
+        """How to settle the delivery at an index of `unacked`, unless the client has said that."""
+        return self.settling_how if self.unacked.entries[at].tag <= self.settling_upto else how
 
     cdef int take_back(self, size_t at) except -1:
         """Requeue one overdue delivery; settling it later once is no fault."""
@@ -255,38 +304,85 @@ cdef class Channel:
 
     def recover(self):
         """basic.recover with requeue: requeue every unsettled delivery in its place."""
-        cdef ssize_t last = <ssize_t> self.unacked.end - 1
-        self.refuse_streams(last)
-        self.requeue_upto(last, SETTLE_REQUEUE)
+        for _ in self.recovering():
+            pass
 
-    cdef int requeue_upto(self, ssize_t upto, int how) except -1:
-        """Requeue all deliveries up to an index of `unacked`, at once even in a transaction.
+    def recovering(self):
+        """The same, in steps."""
+        cdef uint64_t seen = 0, upto = 0
+        if self.unacked.start < self.unacked.end:
+            upto = self.unacked.entries[self.unacked.end - 1].tag
+        while seen < upto:
+            seen = self.refuse_streams(seen, upto)
+            if seen < upto:
+                yield
+        self.settling_upto, self.settling_how = upto, SETTLE_REQUEUE
+        yield from self.requeuing()
+
+    def requeuing(self):
+        """Requeue all deliveries up to `settling_upto`, at once even in a transaction, in steps.
 
         Queue by queue and consumer by consumer, in the order of their names and tags as in
         RabbitMQ. Each one's messages are delivered again before the next one's are requeued: a
         queue may have room for either, and not for both.
         """
         cdef Queue queue
-        cdef ssize_t at
-        cdef UnackedDelivery taken
+        cdef int how = self.settling_how
         cdef dict by_consumer = {}
-        self.unacked.walks += 1
-        for at in range(<ssize_t> self.unacked.start, upto + 1):
-            if self.unacked.entries[at].queue != NULL:
-                taken = self.unacked.take(at)
-                consumer = <object> taken.consumer if taken.consumer != NULL else None
-                by_consumer.setdefault((<object> taken.queue, consumer), []).append(taken.seq)
-                Py_DECREF(<object> taken.queue)
-                if consumer is not None:
-                    Py_DECREF(consumer)
-        self.unacked.walks -= 1
-        self.unacked.trim()
-        for queue, consumer in sorted(by_consumer, key=name_and_tag):
+        cdef list order = []
+        while self.collect_some(by_consumer, order):
+            yield
+        if not self.ending:
+            self.settling_upto = 0
+        del by_consumer
+        while order:
+            *_, queue, consumer, numbers = heappop(order)
             self.queues.offer()
             queue.deliver()  # the messages of the consumer before
-            for seq in by_consumer[queue, consumer]:
-                self.settle_entry(queue, seq, consumer, how)
-        return 0
+            while self.requeue_some(queue, consumer, numbers, how):
+                yield
+
+    cdef bint collect_some(self, dict by_consumer, list order) except -1:
+        """Take deliveries up to `settling_upto` out of `unacked`, until the slice is over; returns
+        whether there are more.
+
+        Their numbers are put in order by queue and consumer, each pair with an item of the heap
+        `order`.
+        """
+        cdef size_t at = self.unacked.start
+        cdef UnackedDelivery taken
+        cdef bint over = False
+        if self.ending:
+            return False
+        while not over and at < self.unacked.end and (
+                self.unacked.entries[at].tag <= self.settling_upto):
+            if self.unacked.entries[at].queue != NULL:
+                self.keep_rejected(at, at)
+                taken = self.unacked.take(at)
+                queue = <object> taken.queue
+                consumer = <object> taken.consumer if taken.consumer != NULL else None
+                numbers = by_consumer.get((queue, consumer))
+                if numbers is None:
+                    numbers = by_consumer[queue, consumer] = deque()
+                    heappush(order, (
+                        *name_and_tag(queue, consumer), len(order), queue, consumer, numbers))
+                numbers.append(taken.seq)
+                Py_DECREF(queue)
+                if consumer is not None:
+                    Py_DECREF(consumer)
+            at += 1
+            over = spend(self.logs.clock, 1)
+        self.unacked.trim()
+        return over
+
+    cdef bint requeue_some(self, Queue queue, Consumer consumer, numbers, int how) except -1:
+        """Requeue deliveries that `collect_some` took, until the slice is over; returns whether
+        it is."""
+        while numbers:
+            self.settle_entry(queue, numbers.popleft(), consumer, how)
+            if spend(self.logs.clock, 1):
+                return True
+        return False
 
     def drop_unsettled(self, Consumer consumer not None):
         """Forget the unsettled deliveries of a stream consumer; settling them later is no fault."""
@@ -298,7 +394,7 @@ cdef class Channel:
         for at in range(self.unacked.start, self.unacked.end):
             if self.unacked.entries[at].consumer == <void *> consumer:
                 self.late_acks.add(self.unacked.entries[at].tag)
-                self.settle_at(at, SETTLE_REQUEUE)
+                self.settle_at(at, self.how_of(at, SETTLE_REQUEUE))
         self.unacked.walks -= 1
         self.unacked.trim()
         self.transactional = transactional
@@ -309,17 +405,21 @@ cdef class Channel:
             else:
                 self.tx_settles.append(kept)
 
-    cdef int refuse_streams(self, ssize_t upto) except -1:
-        """Raise a fault if one of these deliveries is a stream's, which has no redelivery."""
-        cdef ssize_t at
+    cdef uint64_t refuse_streams(self, uint64_t after, uint64_t upto) except? 0:
+        """Raise a fault if a delivery with a tag in this range is a stream's, which has no
+        redelivery; returns which tag it has come to when the slice is over."""
+        cdef size_t at = self.unacked.above(after)
         cdef Queue queue
-        for at in range(<ssize_t> self.unacked.start, upto + 1):
+        while at < self.unacked.end and self.unacked.entries[at].tag <= upto:
             if self.unacked.entries[at].queue != NULL:
                 queue = <Queue> self.unacked.entries[at].queue
                 if type(queue) is Stream:
                     raise NotImplementedFault("basic.recover not supported by stream queues "
                                               f"{(<Stream> queue).title}")
-        return 0
+            if spend(self.logs.clock, 1):
+                return self.unacked.entries[at].tag
+            at += 1
+        return upto
 
     cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1:
         """Note the rejected offsets of streams for the next consumer that reads in that name.
@@ -755,7 +855,6 @@ cdef class Channel:
     def end(self):
         """Close, in steps: end the consumers and requeue every unsettled delivery."""
         cdef size_t at
-        cdef uint32_t settled = 0
         self.mute()
         if self.ending:
             return
@@ -767,18 +866,16 @@ cdef class Channel:
         settles, self.tx_settles = self.tx_settles, []
         for _, queue, seq, consumer, _, _ in settles:
             self.settle_entry(queue, seq, consumer, SETTLE_FAIL)
-            settled += 1
-            if settled % SETTLES_A_STEP == 0:
+            if spend(self.logs.clock, 1):
                 yield
         self.unacked.walks += 1
         at = self.unacked.start
         while at < self.unacked.end:
             if self.unacked.entries[at].queue != NULL:
-                self.settle_at(at, SETTLE_FAIL)
-                settled += 1
-                if settled % SETTLES_A_STEP == 0:
-                    yield
+                self.settle_at(at, self.how_of(at, SETTLE_FAIL))
             at += 1
+            if spend(self.logs.clock, 1):
+                yield
         self.unacked.walks -= 1
         self.unacked.trim()
 
@@ -807,10 +904,8 @@ cdef int end_consumer(Channel channel, Consumer consumer) except -1:
     return 0
 
 
-cdef tuple name_and_tag(tuple pair):
+cdef tuple name_and_tag(Queue queue, Consumer consumer):
     """A key that sorts as RabbitMQ does: deliveries by basic.get before those to consumers."""
-    cdef Queue queue = pair[0]
-    cdef Consumer consumer = pair[1]
     return queue.name, consumer is not None, "" if consumer is None else consumer.tag
 
 

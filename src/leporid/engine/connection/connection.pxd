@@ -43,6 +43,7 @@ cdef class Connection:
     cdef bint paused                # input waits: for output, for dead letters, or for a slice
     cdef bint resuming              # is in connections.resuming
     cdef uint32_t jobs              # of this connection that are under way: its input waits
+    cdef uint64_t settles_before    # the first of them: `logs.settles`
     cdef Assembly unrouted          # a publish whose route is being found; None: there is none
     cdef Channel unrouted_on        # its channel
     cdef bint awaits_letters        # dead letters of its settles were left for a later turn

@@ -26,6 +26,9 @@ from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.output cimport OUTPUT_LOW_BYTES, Output, pending
 from leporid.engine.wire.codec cimport load16, load32, load64
 
+from functools import partial
+from itertools import chain
+
 from leporid.amqp.errors import Fault, FrameError, ResourceError, UnexpectedFrame
 from leporid.engine.connection.assembly import basic_fault, quoting, undecodable
 
@@ -505,7 +508,11 @@ cdef class Connection:
             multiple = payload[12] & 1
             how = SETTLE_REQUEUE if payload[12] & 2 else SETTLE_DROP
         try:
-            channel.settle(tag, multiple, how)
+            if channel.settle(tag, multiple, how):
+                self.begin_work()
+                ended = partial(_settled, self, how)
+                self.connections.jobs.start(channel.settling(), ended, ended)
+                return 0
         except Fault as fault:
             raise basic_fault(method, fault)
         if self.logs.settles != settles:
@@ -596,6 +603,8 @@ cdef class Connection:
 
     def begin_work(self):
         """Handle no input until `end_work`: a job that a method has caused is under way."""
+        if not self.jobs:
+            self.settles_before = self.logs.settles
         self.jobs += 1
 
     def end_work(self):
@@ -603,6 +612,8 @@ cdef class Connection:
         self.jobs -= 1
         if self.jobs or self.is_lost:
             return
+        if self.logs.settles != self.settles_before:
+            self.settle_generation = self.logs.settles_generation
         if self.rest_len or self.unrouted is not None:
             self.resume_later()
         self.output.touch()
@@ -649,7 +660,7 @@ cdef class Connection:
         """connection.close was sent or received: close all channels, too."""
         channels = list(self.channels.values())
         self.mute()
-        self.connections.jobs.start(_ending(channels))
+        self.connections.jobs.start(chain.from_iterable([each.end() for each in channels]))
 
     def await_eof(self):
         """Both sides have closed the connection, and the peer is to close the socket (AMQP 0-9-1
@@ -680,7 +691,10 @@ cdef class Connection:
         self.rest_len = 0
 
 
-def _ending(channels):
-    """Steps that end channels, one after the other."""
-    for channel in channels:
-        yield from channel.end()
+def _settled(Connection connection, int how, error):
+    """A settle of many deliveries has ended, by a defect if there is an `error`."""
+    if how != SETTLE_ACK and connection.connections.queues.dead_lettering.waiting:
+        connection.awaits_letters = True
+    connection.end_work()
+    if error is not None:
+        connection.session.on_defect(error)

@@ -5,6 +5,9 @@ from typing import final
 
 from leporid.engine.connection.connections import Connections
 
+class Check:
+    """A channel whose deliveries are being checked, which may take several turns."""
+
 @final
 class Timeouts:
     """Timeouts of unsettled deliveries; used by the engine only."""

@@ -8,6 +8,7 @@ Invariant: no delivery of a watched channel is overdue before the channel's `rin
 
 from libc.stdint cimport uint64_t
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.consumer cimport Consumer
@@ -16,6 +17,8 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.record cimport NO_LIMIT
+
+from collections import deque
 
 from leporid.amqp.errors import PreconditionFailed
 
@@ -44,6 +47,18 @@ cdef bint requeues_alone(Queue queue, Consumer consumer):
     return queue.timeout_requeues
 
 
+cdef object overdue(Channel channel, uint64_t timeout_ms):
+    """The fault of a channel whose client has not settled a delivery in time, as in RabbitMQ."""
+    return PreconditionFailed(
+        f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used: "
+        f"{timeout_ms} ms. This timeout value can be configured, see consumers doc guide to learn "
+        "more")
+
+
+cdef class Check:
+    """A channel whose deliveries are being checked, which may take several turns."""
+
+
 cdef class Timeouts:
     """The channels with consumers or unsettled deliveries."""
 
@@ -51,6 +66,7 @@ cdef class Timeouts:
         self.connections = connections
         self.timers = Timers()
         self.channels = {}
+        self.checks = deque()
 
     def __repr__(self):
         return f"<Timeouts channels={len(self.channels)}>"
@@ -71,59 +87,82 @@ cdef class Timeouts:
 
     cdef int forget(self, Channel channel) except -1:
         """A channel closes, or has neither consumers nor deliveries."""
+        channel.check = None
         self.channels.pop(channel.watch_number, None)
         channel.watch_number = 0
         return 0
 
     cdef int turn(self) except -1:
-        """Check the channels whose timer fires."""
+        """Check the channels whose timer fires, while the slice lasts."""
         cdef Timer timer
         cdef Channel channel
+        cdef Check check
+        cdef uint64_t now_ms = self.connections.clock.now_ms
         if self.connections.queues.timeouts_changed:
             self.connections.queues.timeouts_changed = False
-            for channel in list(self.channels.values()):
+            for channel in self.channels.values():
                 channel.timeout_least_ms = 0  # unknown until all its deliveries were checked
-                self.look(channel)
-        while self.timers.count and self.timers.heap[0].at_ms <= self.connections.clock.now_ms:
+                self.begin(channel)
+        while self.timers.count and self.timers.heap[0].at_ms <= now_ms:
             timer = self.timers.pop()
             channel = self.channels.get(timer.seq)
-            if channel is not None and channel.ring_at_ms == timer.at_ms:
-                self.look(channel)
+            if channel is not None and channel.ring_at_ms == timer.at_ms and channel.check is None:
+                self.begin(channel)
+            if spend(self.connections.clock, 1):
+                break
+        while self.checks:
+            check = self.checks[0]
+            if check.channel.check is check and self.look(check):
+                break
+            self.checks.popleft()
+            if spend(self.connections.clock, 1):
+                break
+        self.late = bool(self.checks) or (
+            self.timers.count and self.timers.heap[0].at_ms <= now_ms)
         return 0
 
-    cdef int look(self, Channel channel) except -1:
-        """Handle the overdue deliveries of a channel, and set its timer again."""
+    cdef int begin(self, Channel channel) except -1:
+        """Begin to check a channel, once more if a check is under way."""
+        cdef Check check = Check()
+        check.channel = channel
+        check.earliest_ms = check.least_ms = channel.ring_at_ms = NO_LIMIT
+        channel.check = check
+        self.checks.append(check)
+        return 0
+
+    cdef bint look(self, Check check) except -1:
+        """Handle the overdue deliveries of a channel; returns whether the slice is over before all
+        were checked."""
         cdef Connections connections = self.connections
+        cdef Channel channel = check.channel
         cdef Consumer consumer
         cdef Queue queue
         cdef UnackedDelivery *entry
-        cdef uint64_t timeout_ms, earliest_ms = NO_LIMIT, least_ms = NO_LIMIT, looked = 0
-        cdef size_t at = channel.unacked.start
-        for consumer in channel.consumers:
-            timeout_ms = timeout_of(connections, consumer.queue, consumer)
-            if timeout_ms and not consumer.no_ack:
-                least_ms = min(least_ms, timeout_ms)
-        if least_ms != NO_LIMIT:
-            earliest_ms = connections.clock.now_ms + least_ms  # for deliveries from now on
+        cdef uint64_t timeout_ms
+        cdef size_t at = channel.unacked.above(check.upto)
+        cdef bint over = False
         channel.unacked.walks += 1
-        while at < channel.unacked.end:
+        while at < channel.unacked.end and not over:
             entry = &channel.unacked.entries[at]
-            at += 1
-            if entry.queue == NULL:
-                continue
             # Deliveries are in the order of their age: later ones are due no earlier than this.
-            if channel.timeout_least_ms and (
-                    entry.since_ms + channel.timeout_least_ms >= earliest_ms):
+            if channel.timeout_least_ms and entry.queue != NULL and (
+                    entry.since_ms + channel.timeout_least_ms >= check.earliest_ms):
                 break
-            looked += 1
+            at += 1
+            check.upto = entry.tag
+            over = spend(connections.clock, 1)
+            # What the client has settled is not overdue, even if that takes more than a turn.
+            if entry.queue == NULL or entry.tag <= channel.settling_upto:
+                continue
+            check.looked += 1
             queue = <Queue> entry.queue
             consumer = <Consumer> entry.consumer if entry.consumer != NULL else None
             timeout_ms = timeout_of(connections, queue, consumer)
             if not timeout_ms:
                 continue
-            least_ms = min(least_ms, timeout_ms)
+            check.least_ms = min(check.least_ms, timeout_ms)
             if entry.since_ms + timeout_ms > connections.clock.now_ms:
-                earliest_ms = min(earliest_ms, entry.since_ms + timeout_ms)
+                check.earliest_ms = min(check.earliest_ms, entry.since_ms + timeout_ms)
             elif requeues_alone(queue, consumer):
                 connections.queues.timed_out += 1
                 channel.take_back(at - 1)
@@ -131,21 +170,38 @@ cdef class Timeouts:
                 connections.queues.timed_out += 1
                 channel.unacked.walks -= 1
                 self.forget(channel)
-                channel.session.on_fault(channel.number, PreconditionFailed(
-                    f"delivery acknowledgement on channel {channel.number} timed out. Timeout "
-                    f"value used: {timeout_ms} ms. This timeout value can be configured, see "
-                    "consumers doc guide to learn more"))
-                return 0
+                channel.session.on_fault(channel.number, overdue(channel, timeout_ms))
+                return False
         else:
-            channel.timeout_least_ms = least_ms
+            if at < channel.unacked.end:
+                channel.unacked.walks -= 1
+                channel.unacked.trim()
+                return True
+            check.all = True
         channel.unacked.walks -= 1
         channel.unacked.trim()
+        self.end(check)
+        return False
+
+    cdef int end(self, Check check) except -1:
+        """A channel was checked: set its timer again."""
+        cdef Channel channel = check.channel
+        cdef Consumer consumer
+        cdef uint64_t timeout_ms, now_ms = self.connections.clock.now_ms
+        channel.check = None
         if not channel.consumers and channel.unacked.start == channel.unacked.end:
             return self.forget(channel)
+        for consumer in channel.consumers:
+            timeout_ms = timeout_of(self.connections, consumer.queue, consumer)
+            if timeout_ms and not consumer.no_ack:
+                check.least_ms = min(check.least_ms, timeout_ms)
+                check.earliest_ms = min(check.earliest_ms, now_ms + timeout_ms)
+        if check.all:
+            channel.timeout_least_ms = check.least_ms
         channel.ring_at_ms = NO_LIMIT
-        if earliest_ms != NO_LIMIT:
+        if check.earliest_ms != NO_LIMIT:
             self.set_alarm(channel, max(
-                earliest_ms, connections.clock.now_ms + max(LOOK_EVERY_MS, looked // LOOKS_PER_MS)))
+                check.earliest_ms, now_ms + max(LOOK_EVERY_MS, check.looked // LOOKS_PER_MS)))
         return 0
 
     cdef int set_alarm(self, Channel channel, uint64_t at_ms) except -1:

@@ -35,6 +35,7 @@ cdef class Backlog(TimedQueue):
 
     def __cinit__(self, *_):
         self.pause_ms = PAUSE_MIN_MS
+        self.own_timers = True
 
     def __repr__(self):
         return f"<Backlog {self.name!r} ready={self.ready_count}>"
@@ -152,7 +153,3 @@ cdef class Backlog(TimedQueue):
         if self.queue.given_up is not None:
             self.queue.given_up(reason)
         return 0
-
-    cdef int forget(self, uint64_t seq, Slot *slot) except -1:
-        slot.expires_at_ms = 0          # it has no timer in `queues`
-        return Queue.forget(self, seq, slot)

@@ -16,7 +16,6 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.bounds.clock cimport spend
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport READY, Slot
-from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.timers cimport Timer, Timers
@@ -108,7 +107,7 @@ cdef class Delays(TimedQueue):
 
     def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
         self.all = DelayTotals()
-        self.own_record = self.routes_again = True
+        self.own_record = self.routes_again = self.own_timers = True
         self.due = Timers()
         self.route = make_route([self])
 
@@ -275,10 +274,6 @@ cdef class Delays(TimedQueue):
         return resolution_of_keys(self.routes, None, self.routed(
             exchange_name(message), [routing_key(message)] if keys is None else keys,
             properties_bytes(message)))
-
-    cdef int forget(self, uint64_t seq, Slot *slot) except -1:
-        slot.expires_at_ms = 0          # it has no timer in `queues`
-        return Queue.forget(self, seq, slot)
 
     def retire(self):
         """The exchange was deleted: drop every message; returns how many there were."""

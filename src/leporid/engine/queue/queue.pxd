@@ -35,6 +35,7 @@ cdef class Queue:
     cdef readonly bint remembers        # keys of its messages: it is a UniqueQueue
     cdef bint own_record                # each message has a record of its own: `append_message`
     cdef bint routes_again              # and is routed again as it was published, with BCC
+    cdef bint own_timers                # of its entries: they are not in `queues.timers`
     cdef readonly Totals totals         # this queue's counts are among these
     cdef readonly uint64_t ready_count
     cdef readonly uint64_t unacked_count
@@ -107,4 +108,5 @@ cdef class Queue:
     cdef int detach(self, Taker taker) except -1
     cdef int resume(self, Taker taker) except -1
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1
-    cdef int drop_all(self, uint8_t state) except -1
+    cdef uint64_t drop_some(self, uint64_t seq, uint64_t end) except? 0
+    cdef int purged(self) except -1

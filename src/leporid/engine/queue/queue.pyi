@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of queue.pyx."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
 from leporid.engine.queue.queues import Queues
@@ -174,5 +174,8 @@ class Queue:
     def purge(self) -> int:
         """Drop every ready or held message; returns how many there were."""
 
+    def purging(self) -> Generator[None, None, int]:
+        """The same, in steps; returns how many were dropped. What comes meanwhile stays."""
+
     def retire(self) -> int:
-        """The queue was deleted; returns how many were ready."""
+        """The queue was deleted, and is empty from now on; returns how many were ready or held."""

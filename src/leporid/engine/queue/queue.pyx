@@ -21,7 +21,7 @@ from leporid.engine.log.log cimport is_durable
 from leporid.engine.log.logs cimport record_at
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.index cimport (
-    AT_ONCE, BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Block, Index, Slot, is_over,
+    AT_ONCE, BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Index, Slot, is_over,
 )
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
@@ -288,7 +288,7 @@ cdef class Queue:
             self.totals.ready -= 1
             self.ready_bytes -= self.logs.record(position).body_len
         slot.state = GONE
-        if slot.expires_at_ms:
+        if slot.expires_at_ms and not self.own_timers:
             self.queues.timed_count -= 1
         self.logs.release(position)
         return self.index.leave(seq)
@@ -487,54 +487,87 @@ cdef class Queue:
             self.behind = spend(self.queues.clock, 1)
         return 0
 
-    cdef int drop_all(self, uint8_t state) except -1:
-        """Settle every entry in a state."""
-        cdef Block *block
-        cdef uint64_t number = 0
-        cdef uint32_t at
-        block = self.index.block_from(number)
-        while block != NULL:
-            number = block.number
-            for at in range(BLOCK_SLOTS):
-                if block.slots[at].state == state:
-                    self.settle(number * BLOCK_SLOTS + at, &block.slots[at])
-                    if self.index.block_from(number) != block:
-                        break  # that was its last entry
-            number += 1
-            block = self.index.block_from(number)
-        return 0
+    cdef uint64_t drop_some(self, uint64_t seq, uint64_t end) except? 0:
+        """Settle what is ready or held from `seq` on and below `end`, until the slice is over;
+        returns where to go on."""
+        cdef Slot *slot
+        cdef uint64_t left
+        cdef uint32_t units
+        while seq < end:
+            slot = self.index.slot_of(seq)
+            if slot == NULL:
+                seq = self.index.there_from(seq, end)
+                continue
+            units = 1
+            if slot.state == READY or slot.state == HELD:
+                left = self.ready_bytes + self.held_bytes
+                self.settle(seq, slot)
+                left -= self.ready_bytes + self.held_bytes
+                units += <uint32_t> (left >> UNIT_BYTES_BITS)
+            seq += 1
+            if spend(self.queues.clock, units):
+                break
+        if self.backlog is not None:
+            self.backlog.wake()
+        return seq
 
     def purge(self):
         """Drop every ready or held message; returns how many there were."""
-        cdef uint64_t count = self.ready_count + self.held_count
-        self.drop_all(READY)
-        if self.held_count:
-            self.drop_all(HELD)
+        cdef uint64_t count = self.ready_count + self.held_count, at = 0, end = self.next_seq
+        while at < end:
+            at = self.drop_some(at, end)
+        self.purged()
+        return count
+
+    def purging(self):
+        """The same, in steps; returns how many were dropped.
+
+        What comes meanwhile stays. An older message that is returned meanwhile goes if the purge
+        has not passed its place yet.
+        """
+        cdef uint64_t count = 0, before, at = 0, end = self.next_seq
+        while at < end and not self.retired:
+            before = self.ready_count + self.held_count
+            at = self.drop_some(at, end)
+            count += before - self.ready_count - self.held_count
+            if at < end:
+                yield
+        if not self.retired:
+            self.purged()
+        return count
+
+    cdef int purged(self) except -1:
+        """The queue was purged: if nothing is ready, forget the order of what was."""
+        if self.ready_count:
+            return 0
         self.returned = SequenceHeap()
         if self.lanes is not None:
             self.lanes = [SequenceHeap() for _ in self.lanes]
         self.head_seq = self.next_seq
         if self.selection is not None:
             self.selection.purged()
-        if self.backlog is not None:
-            self.backlog.wake()
-        return count
+        return 0
 
     def retire(self):
-        """The queue was deleted: drop every entry; returns how many were ready.
+        """The queue was deleted, and is empty from now on; returns how many were ready or held.
 
-        Settling one of its deliveries later does nothing.
+        Its entries are dropped by a job. Settling one of its deliveries later does nothing.
         """
-        cdef uint64_t count = self.purge()
-        self.drop_all(UNACKED)
-        self.retired = True
+        cdef uint64_t count = self.ready_count + self.held_count
+        self.retired = self.settled.retired = True
         self.uncount()
+        self.totals.ready -= self.ready_count
+        self.totals.unacked -= self.unacked_count
+        self.totals.held -= self.held_count
+        self.queues.held_count -= self.held_count
+        self.ready_count = self.ready_bytes = self.unacked_count = 0
+        self.held_count = self.held_bytes = 0
+        self.purged()
         self.dead_letters = None
         if self.backlog is not None:
             self.backlog.retire()
             self.backlog = None
-        self.settled.retired = True
-        self.queues.by_id.pop(self.id, None)
+        self.queues.retire(self)
         return count
 
     # ------------------------------------------------------------- consumers

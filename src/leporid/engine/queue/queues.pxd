@@ -5,10 +5,11 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 cdef class Queues   # before the modules that know it, too
 
 from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.log.logs cimport Entries, Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
-from leporid.engine.queue.index cimport BlockPool
+from leporid.engine.queue.index cimport BlockPool, Index
 from leporid.engine.queue.queue cimport Queue, Totals
 from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.wire.codec cimport Props
@@ -17,7 +18,9 @@ from leporid.engine.wire.record cimport Message
 cdef class Queues(Entries):
     cdef readonly Logs logs
     cdef readonly Clock clock
+    cdef Jobs jobs
     cdef dict by_id
+    cdef dict retired                   # id -> Index, whose entries a job is dropping
     cdef uint32_t next_transient_id
     cdef BlockPool blocks
     cdef readonly Totals uncounted      # of queues that nobody counts
@@ -38,6 +41,7 @@ cdef class Queues(Entries):
     cdef readonly uint64_t unroutable, requeued, expired, timed_out
     cdef uint32_t id_of(self, uint32_t queue_id)
     cdef Queue add(self, Queue queue)
+    cdef int retire(self, Queue queue) except -1
     cdef Queue backlog_of(self, Queue queue)
     cdef Queue restored(self, uint32_t number)
     cdef uint64_t append(self, list queues, bint durable, const Message *message,
@@ -49,6 +53,8 @@ cdef class Queues(Entries):
     cdef bint offer(self) except -1
     cdef int ring(self) except -1
     cdef bint expire(self) except -1
+    cdef uint64_t drop_retired(self, Index index, uint64_t seq, uint64_t end,
+                               bint timed) except? 0
     cdef int hold(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
     cdef bint release_held(self) except -1
     cdef int append_delivered(self) except -1

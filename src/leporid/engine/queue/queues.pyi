@@ -2,6 +2,7 @@
 """Types of queues.pyx."""
 
 from leporid.engine.bounds.clock import Clock
+from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.log.logs import Entries, Logs
 from leporid.engine.queue.dead_lettering import DeadLettering
 from leporid.engine.queue.queue import Totals
@@ -9,7 +10,7 @@ from leporid.engine.queue.queue import Totals
 class Queues(Entries):
     """What all queues share, and counters of messages since the start; made by `Engine`."""
 
-    def __init__(self, logs: Logs) -> None: ...
+    def __init__(self, logs: Logs, jobs: Jobs) -> None: ...
     @property
     def logs(self) -> Logs: ...
     @property

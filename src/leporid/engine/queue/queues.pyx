@@ -10,11 +10,12 @@ with the entry's sequence number.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.bounds.clock cimport spend
+from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.log.log cimport BACKLOG_BIT, FLAG_PRODUCED, TRANSIENT_IDS, Log, begin_message
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
-from leporid.engine.queue.index cimport BLOCK_SLOTS, GONE, HELD, BlockPool, Slot
+from leporid.engine.queue.index cimport BLOCK_SLOTS, GONE, HELD, BlockPool, Index, Slot
 from leporid.engine.queue.queue cimport Queue, Totals
 from leporid.engine.queue.restore cimport (
     append_deliveries, count_restored, end_restore, restore_record, settle_restored,
@@ -30,10 +31,12 @@ from collections import deque
 cdef class Queues(Entries):
     """All queues by id, hidden ones too."""
 
-    def __cinit__(self, Logs logs not None):
+    def __cinit__(self, Logs logs not None, Jobs jobs not None):
         self.logs = logs
+        self.jobs = jobs
         self.clock = logs.clock
         self.by_id = {}
+        self.retired = {}
         self.next_transient_id = TRANSIENT_IDS
         self.blocks = BlockPool()
         self.uncounted = Totals()
@@ -66,6 +69,38 @@ cdef class Queues(Entries):
             queue.backlog = self.add(self.make_backlog(queue))
             queue.backlog.count_in(queue.totals.behind or self.uncounted)
         return queue.backlog
+
+    # ------------------------------------------------------------- deleted queues
+
+    cdef int retire(self, Queue queue) except -1:
+        """A queue was deleted: drop its entries, as a job. Nobody finds one of them any more but
+        the logs, whose records they refer to."""
+        if self.by_id.pop(queue.id, None) is None:
+            return 0
+        index, queue.index = queue.index, Index(self.blocks)
+        self.retired[queue.id] = index
+        self.jobs.start(_dropping(self, queue.id, index, queue.next_seq, not queue.own_timers))
+        return 0
+
+    cdef uint64_t drop_retired(self, Index index, uint64_t seq, uint64_t end,
+                               bint timed) except? 0:
+        """Drop entries of a deleted queue from `seq` on, until the slice is over; returns where to
+        go on."""
+        cdef Slot *slot
+        while seq < end:
+            slot = index.slot_of(seq)
+            if slot == NULL:
+                seq = index.there_from(seq, end)
+                continue
+            if slot.state != GONE:
+                slot.state = GONE
+                self.timed_count -= timed and slot.expires_at_ms != 0
+                self.logs.release(slot.position)
+                index.leave(seq)
+            seq += 1
+            if spend(self.clock, 1):
+                break
+        return seq
 
     # ------------------------------------------------------------- storing
 
@@ -226,19 +261,29 @@ cdef class Queues(Entries):
 
     cdef bint refers(self, uint32_t number, uint64_t seq, uint64_t position) except -1:
         cdef Queue queue = self.by_id.get(number)
+        cdef Index index
         cdef Slot *slot
-        if queue is None:
+        if queue is not None:
+            slot = queue.slot_of(seq)
+        elif number in self.retired:
+            index = self.retired[number]
+            slot = index.slot_of(seq)
+        else:
             return False
-        slot = queue.slot_of(seq)
         return slot != NULL and slot.state != GONE and slot.position == position
 
     cdef bint needs_body(self, uint32_t number) except -1:
-        cdef Queue queue = <Queue> self.by_id[number]
-        return not (queue.remembers and queue.private)
+        cdef Queue queue = self.by_id.get(number)
+        return queue is not None and not (queue.remembers and queue.private)
 
     cdef int move(self, uint32_t number, uint64_t seq, uint64_t position,
                   uint32_t body_lost) except -1:
-        cdef Queue queue = <Queue> self.by_id[number]
+        cdef Queue queue = self.by_id.get(number)
+        cdef Index index
+        if queue is None:
+            index = self.retired[number]
+            index.slot_of(seq).position = position
+            return 0
         queue.slot_of(seq).position = position
         queue.ready_bytes -= body_lost
         return 0
@@ -278,6 +323,16 @@ cdef class Queues(Entries):
         for queue in self.by_id.values():
             append_deliveries(queue)
         return 0
+
+
+def _dropping(Queues queues, uint32_t number, Index index, uint64_t end, bint timed):
+    """Drop all entries of a deleted queue, in steps."""
+    cdef uint64_t at = 0
+    while at < end:
+        at = queues.drop_retired(index, at, end, timed)
+        if at < end:
+            yield
+    del queues.retired[number]
 
 
 cdef bint is_timed(object owner, Timer *timer) except -1:

@@ -17,6 +17,7 @@ from hashlib import blake2b
 
 from leporid.engine.wire.codec cimport Props, as_integer, as_real, find_header, walk_properties
 from leporid.engine.wire.record cimport properties_in
+from leporid.engine.bounds.clock cimport Clock, spend
 from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
 
@@ -123,8 +124,9 @@ cdef class UniqueQueue(Queue):
         return Queue.forget(self, seq, slot)
 
     def retire(self):
-        """Forget all keys at once, instead of each with its entry, and drop every entry."""
-        self.keys = {}
+        """Forget all keys at once, instead of each with its entry."""
+        keys, self.keys = self.keys, {}
+        self.queues.jobs.start(_freeing(keys, self.queues.clock))
         return Queue.retire(self)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:
@@ -133,3 +135,11 @@ cdef class UniqueQueue(Queue):
             self.leave(seq, slot.position)
             self.leaving.add(seq)
         return Queue.drop(self, seq, slot, reason)
+
+
+def _freeing(dict keys, Clock clock):
+    """Free the memory of many keys, in steps."""
+    while keys:
+        keys.popitem()
+        if spend(clock, 1):
+            yield

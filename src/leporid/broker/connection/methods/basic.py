@@ -45,6 +45,7 @@ from leporid.engine.selectors.class_filter import ClassFilter
 from leporid.engine.selectors.filter import Filter
 
 if TYPE_CHECKING:
+    from leporid.broker.registry import Steps, StepsTo
     from leporid.broker.settings.values import Arguments
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.stream.stream import Stream
@@ -270,18 +271,18 @@ def qos(channel: ChannelState, method: BasicQos) -> Method:
     return BasicQosOk()
 
 
-def recover(channel: ChannelState, method: BasicRecover) -> Method:
+def recover(channel: ChannelState, method: BasicRecover) -> StepsTo[Method]:
     """basic.recover."""
-    _requeue(channel, method.requeue)
+    yield from _requeue(channel, method.requeue)
     return BasicRecoverOk()
 
 
-def recover_async(channel: ChannelState, method: BasicRecoverAsync) -> None:
+def recover_async(channel: ChannelState, method: BasicRecoverAsync) -> StepsTo[None]:
     """basic.recover-async, which is not answered."""
-    _requeue(channel, method.requeue)
+    yield from _requeue(channel, method.requeue)
 
 
-def _requeue(channel: ChannelState, requeue: bool) -> None:
+def _requeue(channel: ChannelState, requeue: bool) -> Steps:
     if not requeue:
         raise NotImplementedFault("requeue=false")
-    channel.engine.recover()
+    yield from channel.engine.recovering()

@@ -105,13 +105,13 @@ def delete(channel: ChannelState, method: QueueDelete) -> StepsTo[Method | None]
     return None if method.no_wait else QueueDeleteOk(ready)
 
 
-def purge(channel: ChannelState, method: QueuePurge) -> Method | None:
-    """queue.purge: what is delivered stays."""
+def purge(channel: ChannelState, method: QueuePurge) -> StepsTo[Method | None]:
+    """queue.purge: what is delivered stays, and so does what others publish meanwhile."""
     session = channel.session
     name = channel.queue_name(method.queue)
     session.check("read", "queue", name)
     queue = session.vhost.queue_for(name, session)
     if queue.stream is not None:
         raise stream_arguments.unsupported("queue.purge", queue.title)
-    purged = queue.engine.purge()
+    purged = yield from queue.engine.purging()
     return None if method.no_wait else QueuePurgeOk(purged)

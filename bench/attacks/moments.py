@@ -1,4 +1,4 @@
-"""Attacks by a great number that is due in one moment: commits, expiry, purges, policies."""
+"""Attacks by a great number that is due in one moment: commits, expiry, purges, acks, policies."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import time
 
 from bench.attacks.attack import Ground, Steps, attack
 from bench.attacks.peer import (
+    BASIC_CANCEL,
+    BASIC_DELIVER,
+    BASIC_RECOVER,
+    QUEUE_DELETE,
     QUEUE_PURGE,
     TX_COMMIT,
     TX_SELECT,
     Peer,
+    consume,
     publish,
     queue_declare,
 )
-from bench.client import short
+from bench.client import ack, short
 
 MILLION = 1_000_000
 BLOCK = 1_000
@@ -21,6 +26,8 @@ BLOCK = 1_000
 TRIAL = 20_000
 # From the last message to the moment: the canary is started, and looks at the broker at rest.
 LEAD_SECONDS = 6.0
+# A broker that has not delivered its messages by then does not.
+DELIVERED_SECONDS_MAX = 30.0
 
 
 def fill(peer: Peer, queue: str, count: int, message: bytes | None = None) -> None:
@@ -93,6 +100,46 @@ def purge(ground: Ground) -> Steps:
         fill(peer, "q", ground.count(MILLION))
         yield
         peer.ask(QUEUE_PURGE, b"\0\0" + short("q") + b"\0")
+
+
+def take(peer: Peer, count: int) -> None:
+    """Have so many messages delivered, and settle none."""
+    peer.push(queue_declare("q"))
+    fill(peer, "q", count)
+    peer.push(consume("q", "c"))
+    deadline = time.monotonic() + DELIVERED_SECONDS_MAX
+    while peer.received[BASIC_DELIVER] < count and time.monotonic() < deadline and not peer.gone:
+        peer.swallow(0.05)
+    peer.ask(BASIC_CANCEL, short("c") + b"\0")
+
+
+@attack("ack-multiple")
+def ack_multiple(ground: Ground) -> Steps:
+    """500,000 deliveries are acknowledged by one basic.ack."""
+    with ground.peer() as peer:
+        take(peer, ground.count(500_000))
+        yield
+        peer.push(ack(0, multiple=True))
+        peer.settle()
+
+
+@attack("recover")
+def recover(ground: Ground) -> Steps:
+    """500,000 deliveries are returned by one basic.recover."""
+    with ground.peer() as peer:
+        take(peer, ground.count(500_000))
+        yield
+        peer.ask(BASIC_RECOVER, b"\1")
+
+
+@attack("delete")
+def delete(ground: Ground) -> Steps:
+    """A queue of a million messages is deleted."""
+    with ground.peer() as peer:
+        peer.push(queue_declare("q"))
+        fill(peer, "q", ground.count(MILLION))
+        yield
+        peer.ask(QUEUE_DELETE, b"\0\0" + short("q") + b"\0")
 
 
 @attack("policy-max-length")

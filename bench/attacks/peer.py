@@ -42,7 +42,11 @@ from bench.client import (
 
 EXCHANGE_BIND: Ids = (40, 30)
 QUEUE_PURGE: Ids = (50, 30)
+QUEUE_DELETE: Ids = (50, 40)
+BASIC_CANCEL: Ids = (60, 30)
+BASIC_DELIVER: Ids = (60, 60)
 BASIC_GET: Ids = (60, 70)
+BASIC_RECOVER: Ids = (60, 110)
 TX_SELECT: Ids = (90, 10)
 TX_COMMIT: Ids = (90, 20)
 

@@ -22,6 +22,7 @@ class OnlyConnection:
     """As much of a link as `Turns` looks at before there is output."""
 
     def __init__(self, engine: Engine) -> None:
+        self.slot = None
         self.connection = engine.connection()
 
 

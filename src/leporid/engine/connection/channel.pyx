@@ -821,24 +821,10 @@ cdef class Channel:
 
     def rollback(self):
         """tx.rollback: forget publishes; deliveries that were settled are unsettled again."""
-        cdef size_t at
-        cdef UnackedDelivery taken
         self.forget_tx()
         settles, self.tx_settles = self.tx_settles, []
-        if not settles:
-            return
-        entries = [(tag, seq, queue, consumer, since_ms)
-                   for tag, queue, seq, consumer, since_ms, _ in settles]
-        for at in range(self.unacked.start, self.unacked.end):
-            taken = self.unacked.entries[at]
-            if taken.queue != NULL:
-                entries.append((taken.tag, taken.seq, <object> taken.queue,
-                                <object> taken.consumer if taken.consumer != NULL else None,
-                                taken.since_ms))
-        self.unacked.forget()
-        entries.sort(key=_tag_of)
-        for tag, seq, queue, consumer, since_ms in entries:
-            self.unacked.add(tag, seq, queue, consumer, since_ms)
+        settles.sort(key=_tag_of)
+        self.unacked.put_back([settle[:5] for settle in settles])
 
     # ------------------------------------------------------------- closing
 

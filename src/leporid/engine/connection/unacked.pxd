@@ -16,6 +16,7 @@ cdef class UnackedDeliveries:
     cdef int walks                  # loops by index under way: until they end, no entry moves
     cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
                  uint64_t since_ms) except -1
+    cdef int put_back(self, list taken) except -1
     cdef ssize_t find(self, uint64_t tag)
     cdef ssize_t upto(self, uint64_t tag)
     cdef size_t above(self, uint64_t tag) noexcept

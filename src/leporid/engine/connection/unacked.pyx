@@ -7,14 +7,27 @@ deliveries. Invariants: tags rise; an entry with a queue is unsettled.
 """
 
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memmove
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memmove
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 cdef enum:
     # Remembered exactly; of older tags, all count as requeued.
     LATE_ACKS_MAX = 4096
+
+
+cdef inline int fill(UnackedDelivery *entry, uint64_t tag, uint64_t seq, object queue,
+                     object consumer, uint64_t since_ms):
+    """Make an unsettled delivery of an entry that has no references."""
+    entry.tag, entry.seq, entry.since_ms = tag, seq, since_ms
+    Py_INCREF(queue)
+    entry.queue = <PyObject *> queue
+    entry.consumer = NULL
+    if consumer is not None:
+        Py_INCREF(consumer)
+        entry.consumer = <PyObject *> consumer
+    return 0
 
 
 cdef class UnackedDeliveries:
@@ -37,7 +50,6 @@ cdef class UnackedDeliveries:
     cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
                  uint64_t since_ms) except -1:
         """Add a delivery whose tag is the highest so far."""
-        cdef UnackedDelivery *entry
         cdef size_t kept = 0, at, count = self.end - self.start
         cdef void *grown
         if self.end == self.capacity:
@@ -56,15 +68,46 @@ cdef class UnackedDeliveries:
                     raise MemoryError("no memory for unsettled deliveries")
                 self.entries = <UnackedDelivery *> grown
                 self.capacity = max(16, self.capacity * 2)
-        entry = &self.entries[self.end]
+        fill(&self.entries[self.end], tag, seq, queue, consumer, since_ms)
         self.end += 1
-        entry.tag, entry.seq, entry.since_ms = tag, seq, since_ms
-        Py_INCREF(queue)
-        entry.queue = <PyObject *> queue
-        entry.consumer = NULL
-        if consumer is not None:
-            Py_INCREF(consumer)
-            entry.consumer = <PyObject *> consumer
+        return 0
+
+    cdef int put_back(self, list taken) except -1:
+        """Add deliveries again that were taken out; in the order of their tags.
+
+        Args:
+            taken: (tag, queue, seq, consumer, since_ms) of each.
+        """
+        cdef size_t at, end, kept = 0
+        cdef UnackedDelivery *merged
+        cdef list gone = []
+        for each in taken:
+            tag, queue, seq, consumer, since_ms = each
+            at = self.above(<uint64_t> tag - 1)
+            if at < self.end and self.entries[at].tag == <uint64_t> tag:
+                fill(&self.entries[at], tag, seq, queue, consumer, since_ms)
+                self.holes -= 1
+            else:
+                gone.append(each)
+        if not gone:
+            return 0
+        # Their holes were removed: the rest is moved once, however many come between.
+        at, end = self.start, self.end
+        merged = <UnackedDelivery *> malloc((end - at + len(gone)) * sizeof(UnackedDelivery))
+        if merged == NULL:
+            raise MemoryError("no memory for unsettled deliveries")
+        for tag, queue, seq, consumer, since_ms in gone:
+            while at < end and self.entries[at].tag < <uint64_t> tag:
+                merged[kept] = self.entries[at]
+                kept += 1
+                at += 1
+            fill(&merged[kept], tag, seq, queue, consumer, since_ms)
+            kept += 1
+        memcpy(merged + kept, self.entries + at, (end - at) * sizeof(UnackedDelivery))
+        free(self.entries)
+        self.entries = merged
+        self.start, self.end = 0, kept + end - at
+        self.capacity = self.end
         return 0
 
     cdef ssize_t find(self, uint64_t tag):

@@ -75,14 +75,12 @@ STARTS_JOBS: Final[set[type[Method]]] = {BasicCancel, ExchangeUnbind, QueueUnbin
 # In one piece: what bounds it.
 LIMITED: Final[dict[type[Method], str]] = {
     TxCommit: "limits.transaction_entries_max",
+    TxRollback: "limits.transaction_entries_max",
 }
-
-# In one piece, and not bounded yet (docs/decisions/0017-bounds.md says so).
-OPEN: Final[set[type[Method]]] = {TxRollback}
 
 
 def test_every_method_says_what_bounds_it() -> None:
-    named = [*IN_STEPS, *SMALL, *STARTS_JOBS, *LIMITED, *OPEN]
+    named = [*IN_STEPS, *SMALL, *STARTS_JOBS, *LIMITED]
     assert len(named) == len(set(named))
     assert set(named) == set(channel.HANDLERS)
 

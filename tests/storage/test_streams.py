@@ -22,6 +22,10 @@ def logs(tmp_path: Path) -> Iterator[StreamLogs]:
     logs.close()
 
 
+# Longer than a busy machine takes to start a thread; nobody waits so long if another one comes.
+MEET_SECONDS = 10.0
+
+
 class PowerCut:
     """Watches what is asked of the disk, and knows what a power cut would take.
 
@@ -29,6 +33,7 @@ class PowerCut:
         dirty: files with bytes, and directories with names, that no sync waited for.
         errors: raised by the sync of the file or directory of that name, once each.
         open_files: descriptors of segment files.
+        meeting: set when two threads beside the test's sync; the first of them waits for it.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
@@ -37,6 +42,8 @@ class PowerCut:
         self.errors: dict[str, OSError] = {}
         self.syncs: list[str] = []
         self.threads: set[int] = set()
+        self.beginner = threading.get_ident()
+        self.meeting: threading.Event | None = None
         self._lock = threading.Lock()
         self._real = {name: getattr(os, name) for name in ("open", "pwrite", "mkdir")}
         self._fsync = os.fsync
@@ -71,6 +78,13 @@ class PowerCut:
         name = self._of(fd)
         with self._lock:
             self.threads.add(threading.get_ident())
+            met = len(self.threads) > 2
+        if self.meeting is not None:
+            if met:
+                self.meeting.set()
+            elif threading.get_ident() != self.beginner:
+                self.meeting.wait(MEET_SECONDS)
+        with self._lock:
             self.syncs.append(name)
             if name in self.errors:
                 raise self.errors.pop(name)
@@ -180,6 +194,7 @@ def test_the_log_beside_is_synced_once_however_many_streams(logs: StreamLogs, co
 
 def test_many_files_are_synced_side_by_side_by_few_threads(tmp_path: Path, disk: PowerCut):
     logs = StreamLogs(tmp_path / "streams")
+    disk.meeting = threading.Event()
     logs.store([work(stream) for stream in range(1, 101)])
     assert disk.dirty == set()
     assert 1 < len(disk.threads - {threading.get_ident()}) <= module.SYNC_THREADS

@@ -1,5 +1,8 @@
+import itertools
+import sys
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.exchange.types.bindings import binding, message, queues
@@ -81,3 +84,21 @@ def test_a_key_is_octets():
 def test_routes_may_be_kept_and_all_of_them_change_with_a_binding():
     assert not ModulusHashRouter.per_message
     assert ModulusHashRouter().only_key("k") is None
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
+def test_bindings_that_hash_alike_may_come_and_go(seed: int):
+    # Python's hash of a number is the same for each of these.
+    alike = [7 + times * sys.hash_info.modulus for times in range(4)]
+    bindings = [
+        binding(arguments=dict(zip("abcde", each, strict=True)))
+        for each in itertools.product(alike, repeat=5)
+    ]
+    assert len({hash(each) for each in bindings}) == 1
+    router = ModulusHashRouter(seed=seed)
+    for each in bindings:
+        router.add(each)
+    assert queues(router, "k") == ["q"]
+    for each in bindings:
+        router.remove(each)
+    assert queues(router, "k") == []

@@ -11,9 +11,10 @@ Invariant: the bindings are sorted, those of one destination in the order in whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self, TypeAlias
 
+from leporid.amqp.tables import Value
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.order_statistics import OrderStatisticTree
@@ -25,18 +26,27 @@ _Place: TypeAlias = tuple[str, bytes, int]
 class ModulusHashRouter(Router):
     """Bindings, sorted by their destinations."""
 
-    def __init__(self, *, strict_keys: bool = False) -> None:
+    def __init__(self, *, strict_keys: bool = False, seed: int = 0) -> None:
         super().__init__(strict_keys=strict_keys)
+        self._seed = seed
         self._bindings: OrderStatisticTree[_Place, Binding] = OrderStatisticTree()
         self._places: dict[Binding, _Place] = {}
         self._made = 0
+
+    @classmethod
+    def declared(
+        cls, arguments: Mapping[str, Value], *, strict_keys: bool, chance: Callable[[], int]
+    ) -> Self:
+        """Makes the router, with a seed that no client knows."""
+        return cls(strict_keys=strict_keys, seed=chance())
 
     def add(self, binding: Binding) -> None:
         """Puts the binding in its place."""
         self._made += 1
         name = binding.destination.encode("utf-8", "surrogateescape")
         place = self._places[binding] = binding.destination_kind, name, self._made
-        self._bindings.add(place, binding, hash(binding))
+        # Not the binding's own hash: clients can choose arguments that have the same one.
+        self._bindings.add(place, binding, hash((self._seed, self._made)))
 
     def remove(self, binding: Binding) -> None:
         """Takes it out."""

@@ -41,3 +41,11 @@ def test_it_says_how_many_there_are():
     for link in ("one", "two", "three"):
         handshakes.add(link, link[0])
     assert repr(handshakes) == "<Handshakes 3 of 2 addresses>"
+
+
+def test_it_knows_who_has_not_logged_in():
+    handshakes: Handshakes[str] = Handshakes()
+    handshakes.add("link", "address")
+    assert "link" in handshakes
+    handshakes.remove("link")
+    assert "link" not in handshakes

@@ -380,6 +380,31 @@ async def test_one_user_leaves_some_connections_to_others(make_stack: Callable[.
     assert (await (await stack.client()).declare("q2")) == "q2"
 
 
+async def test_who_leaves_makes_room_whether_they_came_first_or_last(
+    make_stack: Callable[..., Stack],
+):
+    stack = make_stack(connections_max=40)
+    clients = [await stack.client() for _ in range(38)]
+    # Of the last four, one user has two, the other one, which is as many as are free.
+    await (await stack.connect()).log_in(user=OTHER_USER)
+    for client in clients[:2]:
+        client.close()
+    await stack.until(lambda: len(stack.turns.links) == 37)
+    for user in (OTHER_USER, "guest"):
+        newcomer = await (await stack.connect()).log_in(user=user)
+        assert (await newcomer.declare(user)) == user
+
+
+async def test_a_connection_that_is_closed_counts_no_more(make_stack: Callable[..., Stack]):
+    stack = make_stack(connections_max=40)
+    for client in [await stack.client() for _ in range(38)]:
+        # The sockets stay open.
+        await client.say(ConnectionClose(200, "bye"), channel=0)
+    await stack.until(lambda: not stack.turns.entered)
+    for _ in range(38):
+        await stack.client()
+
+
 ELSEWHERE = "127.0.0.2"
 
 

@@ -26,6 +26,9 @@ class Handshakes(Generic[T]):
     def __len__(self) -> int:
         return len(self._address)
 
+    def __contains__(self, link: T) -> bool:
+        return link in self._address
+
     def __repr__(self) -> str:
         return f"<Handshakes {len(self)} of {len(self._links)} addresses>"
 

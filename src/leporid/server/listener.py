@@ -12,6 +12,7 @@ import asyncio
 import functools
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final
@@ -20,7 +21,7 @@ from leporid.amqp.errors import NotAllowed
 from leporid.broker.access.logins import HASHING_MAX, Offload
 from leporid.broker.broker import Broker
 from leporid.broker.connection.session import ConnectionState
-from leporid.limits.shares import NoSlot, Share, address_key
+from leporid.limits.shares import NoSlot, Share, Slot, address_key
 from leporid.management.surroundings import yield_to_messages
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.hangups import Hangups
@@ -102,6 +103,8 @@ class Listener:
         self._last: Share | None = None
         if connections_max >= SHARED_PART:
             self._last = Share(USER_CONNECTIONS, connections_max // SHARED_PART, broker.refusals)
+        # Of the last part, the oldest first; some may be released.
+        self._last_slots: deque[Slot] = deque()
         self._ending_handshakes = False
         for kind in (CONNECTIONS, HANDSHAKES):
             broker.refusals.expect(kind)
@@ -175,9 +178,16 @@ class Listener:
         Raises:
             NotAllowed: the user has more connections than are left.
         """
-        used = len(self._turns.links) - len(self._turns.handshakes)
-        if self._last is None or used <= self._connections_max - self._last.slots:
+        if self._last is None:
             return
+        over = self._turns.entered - (self._connections_max - self._last.slots)
+        # Whoever left without a slot has left its place to one who has a slot.
+        while self._last.used > max(0, over - 1):
+            self._last_slots.popleft().release()
+        if over <= 0:
+            return
+        if len(self._last_slots) >= 2 * self._last.slots:
+            self._last_slots = deque(each for each in self._last_slots if each.count)
         name = link.session.user.name
         try:
             link.slot = self._last.take(name)
@@ -187,6 +197,7 @@ class Listener:
                 f"limits.connections_max, or the limit of descriptors, allows "
                 f"{self._connections_max} for all, and what is left is for other users"
             ) from None
+        self._last_slots.append(link.slot)
 
     def _has_room(self, host: str) -> bool:
         """Say whether one more peer may come; who has not logged in may have to go for it."""

@@ -88,9 +88,20 @@ class Turns:
         if link in self._awaiting_eof:
             return
         self._awaiting_eof[link] = None
+        if link.slot is not None:
+            link.slot.release()
         self._look_whether_any()
         if len(self._awaiting_eof) > AWAITING_EOF_MAX:
             next(iter(self._awaiting_eof)).close()
+
+    @property
+    def entered(self) -> int:
+        """How many links have logged in, but for those whose peers only have to close the socket.
+
+        Costs a look at each of the latter, of which there are a thousand at most.
+        """
+        ended = sum(link not in self.handshakes for link in self._awaiting_eof)
+        return len(self.links) - len(self.handshakes) - ended
 
     def _look_whether_any(self) -> None:
         if len(self.links) == len(self._awaiting_eof):

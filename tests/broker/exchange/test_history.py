@@ -213,6 +213,43 @@ def test_it_ends_in_order_when_one_end_is_gone(world: World, peer: Peer, end: Me
     assert not world.engine.jobs.waiting
 
 
+def test_a_binding_that_is_made_anew_meanwhile_gets_it_once(world: World, peer: Peer):
+    publish(peer, *"12345")
+    other = world.peer()
+    world.cut_everywhere()
+    queue = queue_bound(peer, "q")
+    assert queue.ready == ["1", "2"]
+    other.say(QueueUnbind(queue="q", exchange="recent", routing_key="q"))
+    other.say(QueueBind(queue="q", exchange="recent", routing_key="q"))
+    for _ in range(10):
+        world.turn()
+    assert queue.ready == ["1", "2", *"12345"]
+    assert len(peer.sent(QueueBindOk)) == len(other.sent(QueueBindOk)) == 1
+
+
+def test_a_queue_that_is_gone_gets_no_more_for_one_of_its_name(world: World, peer: Peer):
+    publish(peer, *"12345")
+    other = world.peer()
+    queue = queue_before_a_new_one(world, peer, other)
+    for _ in range(10):
+        world.turn()
+    assert found(other, "q").ready == ["1", "2", "3", "4", "5"]
+    assert found(other, "q") is not queue
+    assert not set(queue.ready) & set("345")
+
+
+def queue_before_a_new_one(world: World, peer: Peer, other: Peer) -> FakeQueue:
+    """Begin to bind a queue; delete it, and begin to bind another one of that name."""
+    world.cut_everywhere()
+    queue = queue_bound(peer, "q")
+    world.engine.jobs.clock.monotonic_ns = None
+    other.call(QueueDelete(queue="q"))
+    other.call(QueueDeclare(queue="q"))
+    world.cut_everywhere()
+    other.say(QueueBind(queue="q", exchange="recent", routing_key="q"))
+    return queue
+
+
 @pytest.mark.parametrize(
     ("alarm", "text"), [("memory", "memory_watermark"), ("disk", "disk_free_min")]
 )

@@ -119,6 +119,8 @@ class Histories:
         self._new_id = new_id
         self._recorded: dict[str, int] = {}
         self._kept: dict[str, HistoryState | CacheState] = {}
+        # What goes on giving to a binding: another one that is made like it begins anew.
+        self._givers: dict[Binding, object] = {}
         self._remembered = Totals()
 
     def of(self, exchanges: Iterable[str]) -> list[HistoryState | CacheState]:
@@ -174,7 +176,8 @@ class Histories:
     ) -> Steps | None:
         """Publish what an exchange keeps to a destination that was just bound to it, in steps.
 
-        Only what passes the filter of the binding, and as long as the binding is there.
+        Only what passes the filter of the binding, and as long as the binding is there: not to one
+        that is made like it meanwhile, perhaps to another queue of that name.
         The messages are as they were: of the exchange and with the keys they were published with.
 
         Returns:
@@ -196,16 +199,23 @@ class Histories:
     ) -> Steps:
         engine = self._vhost.engine
         title = f"a copy of the history of {exchange_in(self._vhost.name, source.name)}"
-        for exchange, key, properties, body in history.messages():
-            if binding not in source.outgoing:
-                return
-            self._memory.check_definition(title, len(body))
-            if engine.connections.publishers_blocked:
-                raise PreconditionFailed(f"cannot make {title}: the disk is full (disk_free_min)")
-            if wanted is None or wanted.engine.matches_message(exchange, key, properties):
-                queues = self._beyond(destination, exchange, key, properties)
-                engine.publish(queues, exchange, key, properties, body)
-            yield None
+        giver = self._givers[binding] = object()
+        try:
+            for exchange, key, properties, body in history.messages():
+                if binding not in source.outgoing or self._givers.get(binding) is not giver:
+                    return
+                self._memory.check_definition(title, len(body))
+                if engine.connections.publishers_blocked:
+                    raise PreconditionFailed(
+                        f"cannot make {title}: the disk is full (disk_free_min)"
+                    )
+                if wanted is None or wanted.engine.matches_message(exchange, key, properties):
+                    queues = self._beyond(destination, exchange, key, properties)
+                    engine.publish(queues, exchange, key, properties, body)
+                yield None
+        finally:
+            if self._givers.get(binding) is giver:
+                del self._givers[binding]
 
     def _beyond(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.frames import ack, nack, properties, reject, table
 from tests.engine.group_world import GRACE_MS, GroupWorld, facts
+from tests.engine.slices import cut_often, turns
 from tests.engine.stream_world import numbered
 
 from leporid.broker.stream.choices import choice_of
@@ -263,3 +264,17 @@ def test_a_group_that_is_forgotten_forgets_what_waited():
     world.wait(5000)
     assert (world.came(), world.retries.waiting, world.dead.ready_count) == ([], 0, 0)
     assert not world.peer.faults
+
+
+def test_nothing_that_comes_back_counts_as_settled_before_it_is_kept():
+    world = member(600, prefetch=600)
+    assert len(world.came()) == 600
+    cut_often(world.engine)
+    world.peer.feed(nack(1, 0, multiple=True))
+    assert world.peer.channel.unacked_count
+    assert (world.reader.settled_offset, world.reader.has_unsettled) == (0, True)
+    for _ in turns(world.engine):
+        assert world.reader.settled_offset <= world.retries.waiting
+    world.engine.clock.monotonic_ns = None
+    world.wait(GRACE_MS)
+    assert (world.reader.settled_offset, world.retries.waiting) == (600, 600)

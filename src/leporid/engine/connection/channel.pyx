@@ -354,10 +354,18 @@ cdef class Channel:
         cdef bint over = False
         if self.ending:
             return False
+        self.unacked.walks += 1
         while not over and at < self.unacked.end and (
                 self.unacked.entries[at].tag <= self.settling_upto):
             if self.unacked.entries[at].queue != NULL:
                 self.keep_rejected(at, at)
+                if type(<object> self.unacked.entries[at].queue) is Stream:
+                    # At once: between two steps, nothing that is unsettled may look settled to
+                    # who stores offsets; and there is no place in a queue that it goes back to.
+                    self.settle_at(at, self.settling_how)
+                    at += 1
+                    over = spend(self.logs.clock, 1)
+                    continue
                 taken = self.unacked.take(at)
                 queue = <object> taken.queue
                 consumer = <object> taken.consumer if taken.consumer != NULL else None
@@ -372,6 +380,7 @@ cdef class Channel:
                     Py_DECREF(consumer)
             at += 1
             over = spend(self.logs.clock, 1)
+        self.unacked.walks -= 1
         self.unacked.trim()
         return over
 

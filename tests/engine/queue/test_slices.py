@@ -6,6 +6,7 @@ A clock that ends a slice with every second reading decides where work is cut.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from tests.engine import frames
@@ -321,3 +322,20 @@ def test_logs_are_cleaned_while_the_entries_of_a_deleted_queue_are_dropped(engin
     assert live(engine.logs.durable) == kept.ready_count == MANY // 50
     assert len(engine.logs.segments) < before // 2
     assert numbers_of(peer.drain(kept)) == list(range(0, MANY, 50))
+def test_letters_that_die_again_are_made_in_slices(engine):
+    """Each message passes through many queues, each of which dead-letters it to the next."""
+    queues = [engine.queue(0, f"{number}", False) for number in range(400)]
+    made = []
+    for queue, following in pairwise(queues):
+
+        def letter(reason, exchange, key, raw, body, following=following):
+            made.append(int(body))
+            engine.publish([following], exchange, key, raw, body)
+
+        queue.dead_letters = letter
+        queue.set_limits(max_length=0)
+    cut_often(engine)
+    fill(engine, queues[0], 3)
+    assert max(steps_of(engine, lambda: len(made))) < 10
+    assert sorted(made) == sorted([0, 1, 2] * 399)
+    assert queues[-1].ready_count == 3

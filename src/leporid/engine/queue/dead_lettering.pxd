@@ -4,14 +4,16 @@ from libc.stdint cimport uint32_t, uint64_t
 
 cdef class DeadLettering    # before the modules that know it, too
 
+from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.wire.record cimport Message
 
 cdef enum:
-    # Dead letters per turn. Each costs some 20 us, and one frame or one moment may make a million
-    # of them, for which no other connection should wait.
+    # Dead letters per turn, if there is time for as many. Each costs 20 us and more, the longer its
+    # headers are, and one frame or one moment may make a million of them, for which no other
+    # connection should wait.
     LETTERS_MAX = 500
     # Entries that wait to be dead-lettered. Beyond, a queue that must drop more (a tighter limit on
     # a long queue) keeps it for later turns: noting a million entries took a second and 100 MB.
@@ -22,7 +24,9 @@ cdef enum:
 
 cdef class DeadLettering:
     cdef Logs logs
+    cdef Clock clock
     cdef uint32_t count                 # letters of this turn
+    cdef bint granted                   # the next one may be made, however late it is
     cdef readonly object waiting        # (queue, seq, reason): to be dead-lettered in later turns
     cdef dict overfull                  # queues over their limit until fewer entries are waiting
     cdef object refused                 # (queue, names, properties, body): letters to be made now
@@ -31,6 +35,7 @@ cdef class DeadLettering:
     cdef list deferred                  # (generation, queue, position, seq): see `defer`
     cdef int turn(self) except -1
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1
+    cdef bint has_time(self) except -1
     cdef bint put_off(self, Queue queue) except -1
     cdef int end_with_letter(self, Queue queue, uint64_t seq, uint64_t letters,
                              uint64_t in_streams) except -1

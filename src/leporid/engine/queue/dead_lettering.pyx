@@ -25,6 +25,7 @@ cdef class DeadLettering:
 
     def __cinit__(self, Queues queues):
         self.logs = queues.logs
+        self.clock = queues.clock
         self.waiting = deque()
         self.overfull = {}
         self.refused = deque()
@@ -38,16 +39,24 @@ cdef class DeadLettering:
         cdef Queue queue
         cdef Slot *slot
         self.count = 0
-        while self.waiting and self.count < LETTERS_MAX:
+        while self.waiting and self.has_time():
+            self.granted = True
             queue, seq, reason = self.waiting.popleft()
             slot = queue.slot_of(seq)
             if slot != NULL and slot.state != GONE:
                 queue.drop(seq, slot, reason)
+        self.granted = False
         if self.overfull and len(self.waiting) < WAITING_MAX:
             overfull, self.overfull = self.overfull, {}
             for queue in overfull:
                 queue.wake()
         return 0
+
+    cdef bint has_time(self) except -1:
+        """Whether one more letter may be made now. The first of a turn may, so that all are made."""
+        if self.count and self.count < LETTERS_MAX and self.clock.over():
+            self.count = LETTERS_MAX
+        return self.count < LETTERS_MAX
 
     cdef bint put_off(self, Queue queue) except -1:
         """Whether too many entries are waiting, so that a queue must not drop more now; it is
@@ -62,12 +71,13 @@ cdef class DeadLettering:
         cdef Logs logs = self.logs
         cdef Message message
         cdef uint64_t letters, in_streams
-        if self.count >= LETTERS_MAX:
+        if not self.granted and not self.has_time():
             # This turn has made its letters: until a later one, no consumer can take the entry.
             if slot.state == READY:
                 queue.take(slot)
             self.waiting.append((queue, seq, reason))
             return 0
+        self.granted = False
         self.count += 1
         letters, in_streams = logs.durable.appended, logs.stream_messages
         message = message_in(logs.record(slot.position))

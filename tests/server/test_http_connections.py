@@ -212,6 +212,31 @@ async def test_a_round_reads_for_a_bounded_time_and_the_next_one_the_rest():
     assert log[-1] == b"again"
 
 
+async def test_others_are_read_between_the_pieces_of_a_body(
+    serve: Callable[[list[CostedRoute]], Awaitable[Client]], monkeypatch: pytest.MonkeyPatch
+):
+    turns: list[int] = []
+    handle = module.PatientProtocol.handle_events
+
+    def counted(connection: module.PatientProtocol) -> None:
+        handle(connection)
+        turns.append(module.EVENTS_A_TURN - connection.conn.events_left)
+
+    async def count(request: Request) -> Response:
+        return Response(b"%d" % len(await request.body()))
+
+    monkeypatch.setattr(module.PatientProtocol, "handle_events", counted)
+    client = await slow(serve, monkeypatch, count)
+    head = b"POST /slow HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    reader, _ = await client.connect((head + b"1\r\nx\r\n" * 5000 + b"0\r\n\r\n") * 2)
+    for _ in range(2):
+        async with asyncio.timeout(30):
+            answer = await reader.readuntil(b"5000")
+        assert answer.lstrip().startswith(b"HTTP/1.1 200 ")
+    assert sum(turns) >= 10_000
+    assert len(turns) >= 10_000 / module.EVENTS_A_TURN
+
+
 async def slow(
     serve: Callable[[list[CostedRoute]], Awaitable[Client]],
     monkeypatch: pytest.MonkeyPatch,

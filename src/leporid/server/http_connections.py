@@ -52,6 +52,9 @@ ACCEPTS_A_ROUND: Final = 8
 ACCEPT_PAUSE_SECONDS: Final = 0.2
 # Of a round, for what peers have sent; a request costs a tenth of that.
 INPUT_SECONDS: Final = 0.001
+# Of what one connection has sent, so much is looked at before others have their turn: heads, pieces
+# of bodies, ends. A body in chunks of one byte is 40,000 pieces in what is received at once.
+EVENTS_A_TURN: Final = 16
 
 EVICTED: Final = "http_connections"
 """The kind of refusal for a connection that was closed to make room."""
@@ -116,14 +119,23 @@ class Connections:
 
     def received(self, connection: PatientProtocol, data: bytes) -> None:
         """Have something read now, or in a later round if this one has read for long enough."""
-        if not self._until:
-            self._until = self._monotonic() + INPUT_SECONDS
-            asyncio.get_running_loop().call_soon(self._next_round)
+        self._begin_round()
         if self._input or self._monotonic() >= self._until:
             connection.transport.pause_reading()
             self._input.append((connection, data))
         else:
             connection.read(data)
+
+    def go_on(self, connection: PatientProtocol) -> None:
+        """Have the rest of what was received read when the others have had their turn."""
+        self._begin_round()
+        connection.transport.pause_reading()
+        self._input.append((connection, b""))
+
+    def _begin_round(self) -> None:
+        if not self._until:
+            self._until = self._monotonic() + INPUT_SECONDS
+            asyncio.get_running_loop().call_soon(self._next_round)
 
     def _next_round(self) -> None:
         if not self._input:
@@ -141,9 +153,27 @@ class Connections:
                 break
 
 
+class _Parser(h11.Connection):
+    """h11's parser, which needs leave for each event.
+
+    Attributes:
+        events_left: how many it may still give before it says that it has none.
+    """
+
+    events_left = 0
+
+    def next_event(self) -> Any:
+        """Return the next event; see h11."""
+        if not self.events_left:
+            return h11.NEED_DATA
+        self.events_left -= 1
+        return super().next_event()
+
+
 class PatientProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 with a bound on connections, and on how long one may do nothing."""
 
+    conn: _Parser
     opened: Connections
     address: Hashable = ""
     _head: asyncio.TimerHandle | None = None
@@ -153,6 +183,12 @@ class PatientProtocol(H11Protocol):
     _taken = 0
     _idle_looks = 0
     _seen = (0, 0, 0)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        head_bytes_max = self.config.h11_max_incomplete_event_size
+        assert head_bytes_max is not None
+        self.conn = _Parser(h11.SERVER, head_bytes_max)
 
     @property
     def admitted(self) -> bool:
@@ -188,13 +224,23 @@ class PatientProtocol(H11Protocol):
         self.opened.received(self, data)
 
     def read(self, data: bytes) -> None:
-        """Read what was received; called by `Connections`."""
+        """Read what was received, or go on with it; called by `Connections`."""
         if self.conn.their_state is h11.SEND_BODY:
             self._received_bytes += len(data)
-        super().data_received(data)
+        if data:
+            super().data_received(data)
+        else:
+            self.handle_events()
         if self._head is not None and self._is_answering:
             self._head.cancel()
             self._head = None
+
+    def handle_events(self) -> None:
+        """Handle some of what was received; the rest when it is this connection's turn again."""
+        self.conn.events_left = EVENTS_A_TURN
+        super().handle_events()
+        if not self.conn.events_left:
+            self.opened.go_on(self)
 
     def resume_writing(self) -> None:
         """The peer has taken what made us wait."""

@@ -88,6 +88,18 @@ def test_above_the_watermark_nothing_is_declared_and_all_may_go(world: World) ->
     peer.call(QueueDeclare(queue="r"))
 
 
+def test_priorities_are_charged(world: World) -> None:
+    peer = world.peer()
+    definitions = world.broker.memory.definitions
+    before = definitions.bytes
+    peer.call(QueueDeclare(queue="q", arguments={"x-max-priority": 1}))
+    few = definitions.bytes - before
+    peer.call(QueueDeclare(queue="r", arguments={"x-max-priority": 255}))
+    assert definitions.bytes - before - few > few + 12_000
+    peer.call(QueueDelete(queue="r"))
+    assert definitions.bytes - before == few
+
+
 def test_consumers_are_charged_to_their_connection(world: World) -> None:
     peer = world.peer()
     account = peer.session.account

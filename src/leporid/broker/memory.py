@@ -29,6 +29,8 @@ DEFINITIONS_SHARE: Final = 1 / 2
 
 # What one takes in memory beside its name and arguments, as measured with 100,000 of each.
 QUEUE_BYTES: Final = 3072
+PRIORITY_BYTES: Final = 64
+"""Of a queue, for each priority that it has."""
 EXCHANGE_BYTES: Final = 3072
 BINDING_BYTES: Final = 1024
 CONSUMER_BYTES: Final = 1536
@@ -105,6 +107,13 @@ class Memory:
 def size_of(base: int, name: str, arguments: Mapping[str, Value]) -> int:
     """Return what something with a name and arguments takes, in bytes."""
     return base + len(name) + (table_bytes(arguments) if arguments else 0)
+
+
+def queue_bytes(name: str, arguments: Mapping[str, Value]) -> int:
+    """Return what a queue takes, in bytes; messages are counted elsewhere."""
+    highest = arguments.get("x-max-priority")
+    priorities = highest + 1 if isinstance(highest, int) else 0
+    return size_of(QUEUE_BYTES, name, arguments) + PRIORITY_BYTES * priorities
 
 
 def binding_bytes(binding: Binding) -> int:

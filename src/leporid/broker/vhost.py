@@ -25,7 +25,7 @@ from leporid.broker.exchange.topology import PREDECLARED, Topology
 from leporid.broker.exchange.types import Binding
 from leporid.broker.exchange.verdict_queues import VerdictQueues
 from leporid.broker.group.groups import Groups
-from leporid.broker.memory import EXCHANGE_BYTES, QUEUE_BYTES, size_of
+from leporid.broker.memory import EXCHANGE_BYTES, queue_bytes, size_of
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policy.governing import Governor
 from leporid.broker.policy.policies import Policies, Policy
@@ -355,7 +355,7 @@ class VirtualHost:
             arguments=arguments,
         )
         self.check_free(name)
-        size = size_of(QUEUE_BYTES, name, arguments)
+        size = queue_bytes(name, arguments)
         self._registry.memory.check_definition(queue_in(self.name, name), size)
         queue_id = self._registry.new_queue_id() if durable else 0
         queue = self.make_queue(
@@ -423,7 +423,7 @@ class VirtualHost:
             stream.on_skipped = lambda skips: engine.jobs.start(self.bookmarks.skip(queue, skips))
         if kind is QUORUM:
             self._registry.made_quorum_queue(queue.title)
-        queue.kept_bytes = size_of(QUEUE_BYTES, name, queue.arguments)
+        queue.kept_bytes = queue_bytes(name, queue.arguments)
         self._registry.memory.definitions.add(queue.kept_bytes)
         queue.governed = self.governor.of_queue(queue)
         effects.apply(self, queue)

@@ -6,6 +6,7 @@ from leporid.engine.connection.connections cimport Connections
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.queues cimport Queues
+from leporid.engine.routing.route_cache cimport CachedRoutes
 from leporid.engine.selecting.filtered_consumers cimport Searches
 from leporid.engine.selecting.verdicts cimport Verdicts
 from leporid.engine.stream.stream cimport Streams
@@ -20,4 +21,5 @@ cdef class Engine:
     cdef readonly Searches searches
     cdef readonly Publishing publishing
     cdef readonly Connections connections
+    cdef readonly CachedRoutes cached_routes
     cdef bint ended                     # the last facts were appended

@@ -18,7 +18,7 @@ from leporid.engine.queue.queue import Queue
 from leporid.engine.queue.queues import Queues
 from leporid.engine.queue.unique_queue import UniqueQueue
 from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
-from leporid.engine.routing.route_cache import RouteCache
+from leporid.engine.routing.route_cache import CachedRoutes, RouteCache
 from leporid.engine.selecting.filtered_consumers import Searches
 from leporid.engine.selecting.verdicts import Verdicts
 from leporid.engine.selectors.filter import Filter
@@ -58,6 +58,8 @@ class Engine:
     def searches(self) -> Searches: ...
     @property
     def publishing(self) -> Publishing: ...
+    @property
+    def cached_routes(self) -> CachedRoutes: ...
     @property
     def connections(self) -> Connections: ...
     @property

@@ -29,7 +29,7 @@ from leporid.engine.queue.timed_queue cimport run_timed
 from leporid.engine.queue.unique_queue cimport UniqueQueue
 from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterOutcomes
 from leporid.engine.routing.route cimport make_route
-from leporid.engine.routing.route_cache cimport RouteCache
+from leporid.engine.routing.route_cache cimport CachedRoutes, RouteCache
 from leporid.engine.selecting.filtered_consumers cimport Searches
 from leporid.engine.selecting.verdicts cimport Verdicts
 from leporid.engine.stream.scanning cimport scan
@@ -73,6 +73,7 @@ cdef class Engine:
         self.verdicts = Verdicts()
         self.searches = Searches(self.verdicts)
         self.publishing = Publishing(self.queues)
+        self.cached_routes = CachedRoutes()
         self.queues.make_backlog = partial(_make_backlog, self.publishing)
         self.connections = Connections(self.jobs, self.publishing, self.streams, self.searches)
 
@@ -152,7 +153,7 @@ cdef class Engine:
 
     def route_cache(self, str name not None, resolve, bint cacheable):
         """Make the route cache of an exchange; `resolve(key, properties)` gives the queues."""
-        return RouteCache(name, resolve, cacheable, self.clock)
+        return RouteCache(name, resolve, cacheable, self.clock, self.cached_routes)
 
     def conditional_route(self, queues, filtered):
         """Make what a resolver returns for a key of which some bindings have filters.

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.engine.frames import properties, publish, table
+from tests.engine.session_fake import Peer
 
 
 class Routes:
@@ -88,6 +89,45 @@ def test_keys_without_end(routes, queue):
     assert queue.ready_count == count // 3 + 50 + 16
     assert routes.asked["0"] == 1
     assert set(routes.asked.values()) <= {1, 2}
+
+
+def test_all_exchanges_together_keep_so_many_routes(engine, queue):
+    """The cache that began to fill first is cleared for others."""
+    engine.cached_routes.bytes_max = 20_000
+    caches = []
+    for _ in range(5):
+        peer = Peer(engine)
+        routes = Routes(engine, peer)
+        routes.queues = {f"{key}": [queue] for key in range(15)}
+        routes.send(*routes.queues, *routes.queues)
+        assert set(routes.asked.values()) == {1}
+        assert 0 < engine.cached_routes.bytes <= 20_000
+        caches.append(routes)
+    assert queue.ready_count == 5 * 30
+    for again, routes in ((1, caches[4]), (2, caches[0])):
+        routes.send("1", "0")
+        assert routes.asked["0"] == again
+    for routes in caches:
+        routes.cache.forget()
+    assert engine.cached_routes.bytes == 0
+
+
+def test_routes_to_many_queues_take_more_of_it(engine, routes, queue):
+    routes.queues = {"many": [queue] * 1000, "one": [queue]}
+    routes.send("one")
+    few = engine.cached_routes.bytes
+    routes.send("many")
+    assert engine.cached_routes.bytes > few + 8000
+
+
+def test_one_exchange_alone_keeps_no_more(engine, routes, queue):
+    engine.cached_routes.bytes_max = 20_000
+    keys = [f"{number}" for number in range(1000)]
+    routes.queues = {key: [queue] for key in keys}
+    for key in keys:
+        routes.send(key, key)
+        assert engine.cached_routes.bytes <= 20_000
+    assert queue.ready_count == 2000
 
 
 def test_keys_that_differ_in_one_byte(routes, engine):

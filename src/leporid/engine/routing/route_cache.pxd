@@ -10,6 +10,14 @@ from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 from leporid.engine.wire.record cimport Message
 
 cdef class Resolution
+cdef class RouteCache
+
+cdef class CachedRoutes:
+    cdef public uint64_t bytes_max
+    cdef readonly uint64_t bytes    # the memory of all of them, roughly
+    cdef dict caches                # that have routes; the one that began to fill first comes first
+    cdef int add(self, RouteCache routes, uint64_t size) except -1
+    cdef int remove(self, RouteCache routes) except -1
 
 cdef class RouteCache:
     cdef readonly str name
@@ -32,6 +40,8 @@ cdef class RouteCache:
     cdef uint64_t mask
     cdef uint64_t count
     cdef uint64_t outcomes_bytes    # the memory of all outcomes, roughly
+    cdef uint64_t bytes             # what it has of `all_routes`
+    cdef CachedRoutes all_routes
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size)
     cdef Resolution take_unfinished(self)
     cdef Route route_by(self, Route route, const Message *message)
@@ -39,7 +49,8 @@ cdef class RouteCache:
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1
     cdef int keep_outcome(self, dict outcomes, bytes passed, Route outcome) except -1
     cdef int remember(self, Route route) except -1
-    cdef void clear(self)
+    cdef int place(self, Route route) except -1
+    cdef int clear(self) except -1
 
 cdef class Resolution:
     cdef RouteCache routes

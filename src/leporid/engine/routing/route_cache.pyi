@@ -12,6 +12,18 @@ from leporid.engine.selectors.filter_counters import FilterCounters
 BY_MESSAGE: Final[object]
 """What a resolver returns for a key whose messages it must be asked about one by one."""
 
+@final
+class CachedRoutes:
+    """What the route caches of one broker keep together; bounded."""
+
+    bytes_max: int
+    """Beyond, the cache is cleared that began to fill first."""
+
+    def __init__(self) -> None: ...
+    @property
+    def bytes(self) -> int:
+        """The memory of all cached routes, roughly."""
+
 class RouteCache:
     """The routes of one exchange; made by `Engine.route_cache`."""
 
@@ -37,6 +49,7 @@ class RouteCache:
         resolver: Callable[[str, bytes | None], Sequence[object] | Iterator[object]],
         cacheable: bool,
         clock: Clock,
+        all_routes: CachedRoutes,
     ) -> None: ...
     @property
     def name(self) -> str: ...

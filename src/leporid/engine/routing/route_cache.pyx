@@ -24,10 +24,14 @@ from leporid.amqp.errors import PreconditionFailed
 
 keep_secret()
 
-# Routes cached for one exchange. Keys are up to 255 bytes, so a publisher that never repeats a key
-# uses at most some 10 MB; beyond, the cache is cleared.
 cdef enum:
+    # Routes cached for one exchange; beyond, the cache is cleared.
     ROUTES_MAX = 32768
+    # Memory of the routes of all exchanges. Beyond, the cache is cleared that began to fill first:
+    # publishers who never repeat a key would otherwise fill one for each exchange.
+    ALL_BYTES_MAX = 64 * 1024 * 1024
+    # Of a route, beside its key and its queues.
+    ROUTE_BYTES = 400
     # Routes that are updated one by one when a binding with a filter comes or goes. If there are
     # more, the cache is cleared: each takes a microsecond or so.
     AMENDED_MAX = 64
@@ -48,24 +52,56 @@ cdef str text_of(bytes key):
         raise PreconditionFailed(f"routing key {key!r} is not valid UTF-8") from None
 
 
+cdef class CachedRoutes:
+    """What the route caches of one broker keep together; bounded."""
+
+    def __cinit__(self):
+        self.bytes_max = ALL_BYTES_MAX
+        self.caches = {}
+
+    def __repr__(self):
+        return f"<CachedRoutes bytes={self.bytes} caches={len(self.caches)}>"
+
+    cdef int add(self, RouteCache routes, uint64_t size) except -1:
+        """Count what a cache is about to keep; others, or itself, are cleared to make room."""
+        cdef RouteCache oldest
+        while self.caches and self.bytes + size > self.bytes_max:
+            oldest = next(iter(self.caches))
+            oldest.clear()
+        self.caches[routes] = None
+        routes.bytes += size
+        self.bytes += size
+        return 0
+
+    cdef int remove(self, RouteCache routes) except -1:
+        """Count a cache out that is cleared."""
+        self.bytes -= routes.bytes
+        routes.bytes = 0
+        self.caches.pop(routes, None)
+        return 0
+
+
 cdef class RouteCache:
     """The routes of one exchange; made by `Engine.route_cache`."""
 
-    def __cinit__(self, str name, resolver, bint cacheable, Clock clock not None):
+    def __cinit__(self, str name, resolver, bint cacheable, Clock clock not None,
+                  CachedRoutes all_routes not None):
         self.name = name
         self.raw_name = name.encode()
         self.resolver = resolver
         self.cacheable = cacheable
         self.clock = clock
+        self.all_routes = all_routes
         self.counters = FilterCounters()
         self.clear()
 
-    cdef void clear(self):
+    cdef int clear(self) except -1:
         self.table = [None] * 16
         self.mask = 15
         self.count = 0
         self.outcomes_bytes = 0
         self.epoch += 1
+        return self.all_routes.remove(self)
 
     def forget(self):
         """Clear the cache: a binding changed, of this exchange or of one bound to it."""
@@ -173,10 +209,14 @@ cdef class RouteCache:
 
     cdef int keep_outcome(self, dict outcomes, bytes passed, Route outcome) except -1:
         """Keep where the messages go that pass these filters."""
-        self.outcomes_bytes += OUTCOME_BYTES + len(passed) + 8 * len(outcome.queues)
+        cdef uint64_t size = OUTCOME_BYTES + len(passed) + 8 * len(outcome.queues)
+        cdef uint64_t epoch = self.epoch
+        self.outcomes_bytes += size
         if self.outcomes_bytes > OUTCOMES_BYTES_MAX:
             self.clear()
-        else:
+            return 0
+        self.all_routes.add(self, size)
+        if self.epoch == epoch:
             outcomes[passed] = outcome
         return 0
 
@@ -203,20 +243,25 @@ cdef class RouteCache:
         return 0
 
     cdef int remember(self, Route route) except -1:
-        cdef uint64_t at
+        """Cache the route of a key."""
+        cdef Py_ssize_t queues = 0 if route.queues is None else len(route.queues)
         cdef list old
         cdef Route other
         if self.count >= ROUTES_MAX:
             self.clear()
-        elif self.count * 2 > self.mask:
+        self.all_routes.add(self, ROUTE_BYTES + len(route.key) + 8 * queues)
+        if self.count * 2 > self.mask:
             old = self.table
             self.mask = self.mask * 2 + 1
             self.table = [None] * (self.mask + 1)
             self.count = 0
             for other in old:
                 if other is not None and other.key is not None:
-                    self.remember(other)
-        at = route.hash & self.mask
+                    self.place(other)
+        return self.place(route)
+
+    cdef int place(self, Route route) except -1:
+        cdef uint64_t at = route.hash & self.mask
         while self.table[at] is not None:
             at = (at + 1) & self.mask
         self.table[at] = route

@@ -246,7 +246,8 @@ cdef class Engine:
     def busy(self):
         """Whether `run` would find something to do."""
         return bool(self.queues.ready_queues or self.queues.offers or self.connections.resuming
-                    or self.queues.dead_lettering.waiting or self.queues.timeouts_changed
+                    or self.queues.dead_lettering.waiting or self.queues.dead_lettering.refused
+                    or self.queues.timeouts_changed
                     or self.queues.due_queues or self.streams.scanning or self.searches.queues
                     or self.jobs.waiting or self.queues.late or self.connections.timeouts.late)
 

@@ -339,3 +339,47 @@ def test_letters_that_die_again_are_made_in_slices(engine):
     assert max(steps_of(engine, lambda: len(made))) < 10
     assert sorted(made) == sorted([0, 1, 2] * 399)
     assert queues[-1].ready_count == 3
+
+
+def test_letters_of_queues_that_refuse_are_made_in_slices(engine, peer):
+    """Until they are made, nobody publishes to such queues; others are not kept waiting."""
+    made = []
+
+    def letter(reason, exchange, key, raw, body):
+        made.append(int(body))
+
+    queues = [engine.queue(0, f"{number}", False) for number in range(300)]
+    for queue in queues:
+        queue.dead_letters = letter
+        queue.set_limits(max_length=0, overflow="reject-publish-dlx")
+    open_queue = engine.queue(0, "open", False)
+    full, other = Peer(engine), Peer(engine)
+    full.session.caches["x"] = engine.route_cache("x", lambda *_: queues, True)
+    other.session.caches["x"] = engine.route_cache("x", lambda *_: [open_queue], True)
+    cut_often(engine)
+    full.feed(b"".join(frames.publish(1, "k", b"%d" % at, exchange="x") for at in range(3)))
+    assert 0 < len(made) < 10
+    other.feed(frames.publish(1, "k", b"9", exchange="x"))
+    engine.run()
+    engine.run()
+    assert open_queue.ready_count == 1
+    assert engine.queues.dead_lettering.refused
+    waiting = []
+    for _ in turns(engine):
+        waiting.append(len(engine.queues.dead_lettering.refused))
+    assert max(waiting) < 300
+    assert made == [0] * 300 + [1] * 300 + [2] * 300
+
+
+def test_a_commit_makes_the_letters_of_queues_that_refuse(engine, peer):
+    made = []
+    full = engine.queue(0, "q", False)
+    full.dead_letters = lambda reason, exchange, key, raw, body: made.append(int(body))
+    full.set_limits(max_length=0, overflow="reject-publish-dlx")
+    peer.session.caches[""] = engine.route_cache("", lambda *_: [full], True)
+    peer.channel.select_tx()
+    for at in range(20):
+        peer.feed(frames.publish(1, "q", b"%d" % at))
+    cut_often(engine)
+    peer.channel.commit()
+    assert made == list(range(20))

@@ -75,6 +75,11 @@ cdef enum:
     SETTLED_AT_ONCE = 16
 
 
+cdef bint awaits_letters(Channel self):
+    """Whether a message that queues may refuse has to wait for the dead letters of earlier ones."""
+    return not self.transactional and bool(self.queues.dead_lettering.refused)
+
+
 cdef class Channel:
     """One channel of a connection; made by `Connection.open_channel`."""
 
@@ -535,7 +540,7 @@ cdef class Channel:
         if later is None and not props.marks & (HAS_CC | HAS_BCC):
             route = (self.last.route_of(&message) if self.resolution is None
                      else self.resumed_route(&message))
-            if route is None:
+            if route is None or route.refusing and awaits_letters(self):
                 return self.await_route()
         if props.user_id != NULL and user_id:
             check_user_id(&props, user_id)
@@ -551,7 +556,7 @@ cdef class Channel:
             copied, keys = copies_of(before)
             if later is None:  # a delayed message needs BCC when it is due
                 route = self.copies_route(&message, keys, copied)
-                if route is None:
+                if route is None or route.refusing and awaits_letters(self):
                     return self.await_route()
                 if keys:
                     route.with_bcc = before
@@ -731,8 +736,10 @@ cdef class Channel:
             dead_lettering.dead_letter_refused(refusing, &message)
         for _, queue, seq, consumer, _, how in others:
             # tx.commit-ok promises the dead letters, so none may wait for a later turn.
+            dead_lettering.make_all_refused()
             dead_lettering.count = 0
             self.settle_entry(queue, seq, consumer, how)
+        dead_lettering.make_all_refused()
         if self.tx_refused:
             # The channel will be closed: as in RabbitMQ, its requeued messages are delivered first.
             self.queues.work()

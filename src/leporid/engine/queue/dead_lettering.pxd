@@ -29,8 +29,9 @@ cdef class DeadLettering:
     cdef bint granted                   # the next one may be made, however late it is
     cdef readonly object waiting        # (queue, seq, reason): to be dead-lettered in later turns
     cdef dict overfull                  # queues over their limit until fewer entries are waiting
-    cdef object refused                 # (queue, names, properties, body): letters to be made now
-    cdef bint handing                   # they are being made
+    # (queue, names, properties, body, [letters left of REFUSED_MAX]): letters of full queues
+    cdef readonly object refused
+    cdef list left                      # of the letter that is being made; None: none is
     cdef bint replacing                 # the letter being made replaces an entry of the log
     cdef list deferred                  # (generation, queue, position, seq): see `defer`
     cdef int turn(self) except -1
@@ -42,5 +43,7 @@ cdef class DeadLettering:
     cdef int hand_over(self, Queue queue, bytes names, bytes properties, bytes body,
                        str reason) except -1
     cdef int dead_letter_refused(self, list queues, const Message *message) except -1
+    cdef int make_refused(self) except -1
+    cdef int make_all_refused(self) except -1
     cdef int defer(self, Queue queue, uint64_t position, uint64_t seq) except -1
     cdef int end_sync(self, uint64_t generation) except -1

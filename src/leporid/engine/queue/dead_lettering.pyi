@@ -11,3 +11,6 @@ class DeadLettering:
     @property
     def waiting(self) -> deque[object]:
         """Entries to be dead-lettered in later turns."""
+    @property
+    def refused(self) -> deque[object]:
+        """Letters that full queues make of messages they refused, in later turns."""

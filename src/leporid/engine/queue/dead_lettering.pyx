@@ -5,7 +5,7 @@ It must not know where letters go: the queue's `dead_letters` publishes them. In
 settled in the log only in one transaction with its letter, or after the letter is on disk.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from leporid.engine.log.facts cimport settle_with_letter
 from leporid.engine.log.log cimport is_durable
@@ -39,7 +39,8 @@ cdef class DeadLettering:
         cdef Queue queue
         cdef Slot *slot
         self.count = 0
-        while self.waiting and self.has_time():
+        self.make_refused()
+        while self.waiting and not self.refused and self.has_time():
             self.granted = True
             queue, seq, reason = self.waiting.popleft()
             slot = queue.slot_of(seq)
@@ -53,7 +54,7 @@ cdef class DeadLettering:
         return 0
 
     cdef bint has_time(self) except -1:
-        """Whether one more letter may be made now. The first of a turn may, so that all are made."""
+        """Whether one more letter may be made now; the first of a turn may always."""
         if self.count and self.count < LETTERS_MAX and self.clock.over():
             self.count = LETTERS_MAX
         return self.count < LETTERS_MAX
@@ -71,7 +72,7 @@ cdef class DeadLettering:
         cdef Logs logs = self.logs
         cdef Message message
         cdef uint64_t letters, in_streams
-        if not self.granted and not self.has_time():
+        if not self.granted and (self.refused or not self.has_time()):
             # This turn has made its letters: until a later one, no consumer can take the entry.
             if slot.state == READY:
                 queue.take(slot)
@@ -116,27 +117,41 @@ cdef class DeadLettering:
     cdef int dead_letter_refused(self, list queues, const Message *message) except -1:
         """Dead-letter a message for queues that were full (x-overflow: reject-publish-dlx).
 
-        A letter may be refused by another such queue, so they are made one after the other.
+        A letter may be refused by another such queue, so they are made one after the other; in
+        later turns, if there is no time. Until then nobody may publish to such queues.
         """
         cdef Queue queue
-        cdef uint32_t left = REFUSED_MAX
         if not queues:
             return 0
         names, properties = names_bytes(message), properties_bytes(message)
         body = body_bytes(message)      # once: many queues may refuse what is large
+        left = [REFUSED_MAX] if self.left is None else self.left
         for queue in queues:
-            self.refused.append((queue, names, properties, body))
-        if self.handing:
-            return 0
-        self.handing = True
+            self.refused.append((queue, names, properties, body, left))
+        return self.make_refused()
+
+    cdef int make_refused(self) except -1:
+        """Make the letters that full queues make, while there is time."""
+        cdef Queue queue
+        if self.left is not None:
+            return 0    # they are being made
         try:
-            while self.refused and left:
-                left -= 1
-                queue, names, properties, body = self.refused.popleft()
-                self.hand_over(queue, names, properties, body, "maxlen")
+            while self.refused and self.has_time():
+                queue, names, properties, body, left = self.refused.popleft()
+                if left[0]:
+                    left[0] -= 1
+                    self.count += 1
+                    self.left = left
+                    self.hand_over(queue, names, properties, body, "maxlen")
         finally:
-            self.refused.clear()
-            self.handing = False
+            self.left = None
+        return 0
+
+    cdef int make_all_refused(self) except -1:
+        """Make them all, however long it takes."""
+        while self.refused:
+            self.count = 0
+            self.make_refused()
         return 0
 
     cdef int defer(self, Queue queue, uint64_t position, uint64_t seq) except -1:

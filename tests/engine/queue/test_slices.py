@@ -322,6 +322,8 @@ def test_logs_are_cleaned_while_the_entries_of_a_deleted_queue_are_dropped(engin
     assert live(engine.logs.durable) == kept.ready_count == MANY // 50
     assert len(engine.logs.segments) < before // 2
     assert numbers_of(peer.drain(kept)) == list(range(0, MANY, 50))
+
+
 def test_letters_that_die_again_are_made_in_slices(engine):
     """Each message passes through many queues, each of which dead-letters it to the next."""
     queues = [engine.queue(0, f"{number}", False) for number in range(400)]

@@ -75,11 +75,6 @@ cdef enum:
     SETTLED_AT_ONCE = 16
 
 
-cdef bint awaits_letters(Channel self):
-    """Whether a message that queues may refuse has to wait for the dead letters of earlier ones."""
-    return not self.transactional and bool(self.queues.dead_lettering.refused)
-
-
 cdef class Channel:
     """One channel of a connection; made by `Connection.open_channel`."""
 
@@ -540,7 +535,7 @@ cdef class Channel:
         if later is None and not props.marks & (HAS_CC | HAS_BCC):
             route = (self.last.route_of(&message) if self.resolution is None
                      else self.resumed_route(&message))
-            if route is None or route.refusing and awaits_letters(self):
+            if route is None:
                 return self.await_route()
         if props.user_id != NULL and user_id:
             check_user_id(&props, user_id)
@@ -556,7 +551,7 @@ cdef class Channel:
             copied, keys = copies_of(before)
             if later is None:  # a delayed message needs BCC when it is due
                 route = self.copies_route(&message, keys, copied)
-                if route is None or route.refusing and awaits_letters(self):
+                if route is None:
                     return self.await_route()
                 if keys:
                     route.with_bcc = before
@@ -649,9 +644,15 @@ cdef class Channel:
 
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
                     uint8_t flags) except -1:
-        """Publish a message along its route, return it if it is unroutable, note its confirm."""
+        """Publish a message along its route, return it if it is unroutable, note its confirm.
+
+        Returns UNROUTED if it has to wait for the dead letters of messages that were refused before
+        it; not in a commit, which has `flags`.
+        """
         cdef bint durable = (route.own_records is not None
                              or props.delivery_mode == 2 and route.durable)
+        if route.refusing and not flags and self.queues.dead_lettering.late:
+            return UNROUTED
         route = self.publishing.publish(route, message, props, flags, None, 0,
                                         self.tx_letters if flags else None)
         self.deepest = self.publishing.deepest

@@ -314,6 +314,23 @@ def test_what_its_last_consumer_was_not_told_the_next_one_is(world: World):
     assert vhost_of(world).skipped_messages("s", "r") == 2
 
 
+@pytest.mark.xfail(
+    reason="of what was skipped only the end is kept, so messages are not counted that were with a "
+    "consumer when others after them were skipped",
+    strict=True,
+)
+def test_what_was_with_a_consumer_that_is_lost_is_told_too(world: World):
+    peer, reader = consume(world, offset="first")
+    for _ in range(5):
+        world.stream("s").push("more")
+    reader.ack(1)
+    world.broker.save_reader_offsets()
+    world.stream("s").drop_before(8)
+    peer.session.on_lost()
+    _, reader = consume(world)
+    assert reader.unreported == 7
+
+
 def test_a_consumer_without_a_name_is_logged(world: World, caplog: pytest.LogCaptureFixture):
     peer = world.peer()
     peer.call(BasicQos(prefetch_count=4))

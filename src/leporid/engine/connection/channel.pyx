@@ -651,7 +651,7 @@ cdef class Channel:
         """
         cdef bint durable = (route.own_records is not None
                              or props.delivery_mode == 2 and route.durable)
-        if route.refusing and not flags and self.queues.dead_lettering.late:
+        if route.refusing and not flags and self.queues.dead_lettering.refused:
             return UNROUTED
         route = self.publishing.publish(route, message, props, flags, None, 0,
                                         self.tx_letters if flags else None)

@@ -31,7 +31,6 @@ cdef class DeadLettering:
     cdef dict overfull                  # queues over their limit until fewer entries are waiting
     # (queue, names, properties, body, [letters left of REFUSED_MAX]): letters of full queues
     cdef readonly object refused
-    cdef bint late                      # there are such letters
     cdef list left                      # of the letter that is being made; None: none is
     cdef bint replacing                 # the letter being made replaces an entry of the log
     cdef list deferred                  # (generation, queue, position, seq): see `defer`

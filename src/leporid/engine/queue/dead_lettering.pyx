@@ -128,7 +128,6 @@ cdef class DeadLettering:
         left = [REFUSED_MAX] if self.left is None else self.left
         for queue in queues:
             self.refused.append((queue, names, properties, body, left))
-        self.late = True
         return self.make_refused()
 
     cdef int make_refused(self) except -1:
@@ -146,7 +145,6 @@ cdef class DeadLettering:
                     self.hand_over(queue, names, properties, body, "maxlen")
         finally:
             self.left = None
-        self.late = len(self.refused) > 0
         return 0
 
     cdef int make_all_refused(self) except -1:

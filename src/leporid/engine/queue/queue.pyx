@@ -113,6 +113,8 @@ cdef inline Slot *take_first(Queue queue, uint64_t *seq, bint living) except? NU
     if slot != NULL:
         take_ready(queue, slot)
     return slot
+
+
 cdef class Totals:
     """Messages in several queues together, as of now: nobody has to go through the queues."""
 

@@ -171,7 +171,7 @@ cdef class Publisher:
             if route is None:
                 return UNROUTED
             self.resolution = None
-        if route.refusing and publishing.queues.dead_lettering.late:
+        if route.refusing and publishing.queues.dead_lettering.refused:
             return UNROUTED     # earlier messages are still being dead-lettered
         # Wait for a duplicate, too: its original may not be on disk yet.
         if route.own_records is not None or props.delivery_mode == PERSISTENT and route.durable:

@@ -26,6 +26,7 @@ from fuzz.world import SEGMENT_BYTES, START_MS, START_WALL_MS, defects_raised
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import publish
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
@@ -145,7 +146,7 @@ def _use(engine: Engine, disk: Disk, queues: dict[str, Queue]) -> None:
         peer.get(queue, no_ack=False)
         peer.feed(publish(1, name, b"x" * 100, raw=b"\x10\0\2"))
         peer.drain(queue)
-    peer.channel.recover()
+    ended(peer.channel.recovering())
     for _ in range(3):
         engine.clock.now_ms += 1000
         engine.clock.wall_ms += 1000
@@ -235,7 +236,7 @@ def _written(of_stream: bool) -> Iterator[dict[int, bytes]]:
     disk.sync(engine)
     peer.get(queues["1"])
     peer.get(queues["2"], no_ack=False)
-    peer.channel.recover()
+    ended(peer.channel.recovering())
     disk.sync(engine)
     yield disk.copy().files
     peer.channel.select_tx()

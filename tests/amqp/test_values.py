@@ -16,7 +16,7 @@ from leporid.amqp.tables import (
     UInt32,
     Value,
 )
-from leporid.amqp.values import comparable, erlang_text, type_name, typed
+from leporid.amqp.values import comparable, comparable_table, erlang_text, type_name, typed
 
 FIVES: list[Value] = [
     Int8(5),
@@ -137,3 +137,49 @@ def test_printing_stays_on_one_line_where_rabbitmq_wraps():
     assert erlang_text({"k": {"j": [Int32(1), Int32(2)]}}) == (
         '[{<<"k">>,table,[{<<"j">>,array,[{signedint,1},{signedint,2}]}]}]'
     )
+
+
+# ------------------------------------------------------------------ hashes
+
+# Numbers that differ by this have the same hash in Python.
+PERIOD = 2**61 - 1
+
+
+def colliding(count: int) -> list[list[Value]]:
+    """Different arrays of numbers that Python hashes alike."""
+    return [[1 + number // 3**at % 3 * PERIOD for at in range(7)] for number in range(count)]
+
+
+def test_clients_cannot_choose_values_with_the_same_hash():
+    chosen = colliding(2000)
+    assert len({hash(tuple(map(hash, each))) for each in chosen}) == 1
+    assert len({hash(comparable(each)) for each in chosen}) == 2000
+    tables = [dict(zip("abcdefg", each, strict=True)) for each in chosen]
+    assert len({hash(comparable(each)) for each in tables}) == 2000
+    assert len({hash(comparable_table(each)) for each in tables}) == 2000
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"a": 0.0}, {"a": -0.0}, True),
+        ({"a": [0.0, b"-0.0"]}, {"a": [-0.0, b"-0.0"]}, True),
+        ({"a": 1}, {"a": 1.0}, False),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": Int32(1)}, {"a": 1}, False),
+        ({"a": Int64L(1)}, {"a": 1}, True),
+        ({"a": "text"}, {"a": LongString(b"text")}, True),
+        ({"a": "text"}, {"a": b"text"}, False),
+        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}, False),
+        ({"a": Decimal("1.0")}, {"a": Decimal("1.00")}, False),
+        ({"\udcff": "\u20ac"}, {"\udcff": "\u20ac"}, True),
+        ({}, {}, True),
+        ({}, {"a": None}, False),
+    ],
+)
+def test_tables_are_compared_with_their_types(
+    one: dict[str, Value], other: dict[str, Value], equal: bool
+):
+    assert (comparable_table(one) == comparable_table(other)) is equal
+    assert (hash(comparable_table(one)) == hash(comparable_table(other))) is equal

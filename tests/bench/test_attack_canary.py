@@ -52,7 +52,8 @@ def test_the_canary_sees_a_broker_that_stands_still_and_goes_on():
             canary.close()
     assert sightings.lost == ""
     found = summary(sightings.phases["still"])
-    assert found["stall_ms"] > BAD_MS
+    # The first answer that is late enough may be that of the health alone.
+    assert max(found["stall_ms"], found["health_ms"]) > BAD_MS
     assert found["blocked_seconds"] == 0.0
 
 

@@ -15,6 +15,7 @@ from tests.broker.fake_route_cache import FakeRouteCache
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import Method, decode
+from leporid.broker.registry import finished
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.internal.delays import DelayTotals
@@ -528,15 +529,15 @@ class FakeConnection:
             routes = self.session.route_cache(exchange)
             if copies:
                 queues: Sequence[FakeQueue] = as_engine(
-                    self.session.copies(routes, exchange, [key, *copies], properties)
+                    finished(self.session.copies(routes, exchange, [key, *copies], properties))
                 )
             else:
                 given = None if routes.cacheable else properties
                 resolve = fake_of(routes, FakeRouteCache).resolve
                 assert resolve is not None
-                found = resolve(key, given)
+                found = finished(resolve(key, given))
                 if found is BY_MESSAGE:
-                    found = resolve(key, properties)
+                    found = finished(resolve(key, properties))
                 if isinstance(found, FakeConditionalRoute):
                     found = found.queues_for(exchange, key, properties)
                 assert isinstance(found, Sequence)

@@ -62,6 +62,9 @@ class FakeRouteCache:
         self.retired = True
         self.routes.clear()
 
+    def end(self) -> None:
+        assert self.retired
+
     def told(self) -> list[str | None]:
         """What it was told to forget since it was last asked."""
         told, self.forgotten = self.forgotten, []

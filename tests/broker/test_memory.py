@@ -6,6 +6,7 @@ import pytest
 from tests.broker.peer import World
 
 from leporid.amqp.methods import (
+    BasicCancel,
     BasicConsume,
     ChannelClose,
     ChannelOpen,
@@ -127,3 +128,39 @@ def test_consumers_are_charged_to_their_connection(world: World) -> None:
 def test_small_values_take_many_times_their_size() -> None:
     assert table_bytes({"k": [None] * 1000}) > 50_000
     assert table_bytes({"k": {"l": b"x" * 5000}}) > 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "measured_bytes"),
+    [
+        ({}, 659),
+        ({"x-filter-sql": "a = 'v10000' AND b > 5"}, 5710),
+        ({"x-filter-sql": "a LIKE '%v10000'"}, 5396),
+        ({"x-filter-sql": " OR ".join(f"h{at} LIKE '%v10000'" for at in range(20))}, 9370),
+        ({"x-filter-sql": " OR ".join(f"a{at}=1000" for at in range(30))}, 17_801),
+        ({"x-filter-sql": "a IN (" + ",".join(f"'1000x{at}'" for at in range(30)) + ")"}, 11_757),
+        ({"x-filter-tags": " || ".join(f"1000x{at}" for at in range(100))}, 36_972),
+    ],
+)
+def test_a_consumer_is_charged_what_it_takes(
+    world: World, arguments: dict[str, Value], measured_bytes: int
+) -> None:
+    """As a broker's resident memory grew by each of some thousand of them."""
+    peer = world.peer()
+    peer.call(QueueDeclare(queue="q"))
+    before = world.broker.memory.total.bytes
+    peer.call(BasicConsume(queue="q", consumer_tag="c", arguments=arguments))
+    charged = world.broker.memory.total.bytes - before
+    assert measured_bytes <= charged < 4 * measured_bytes
+    peer.call(BasicCancel(consumer_tag="c"))
+    assert world.broker.memory.total.bytes == before
+
+
+def test_a_binding_is_charged_for_its_filter(world: World) -> None:
+    peer = world.peer()
+    peer.call(QueueDeclare(queue="q"))
+    before = world.broker.memory.definitions.bytes
+    arguments: dict[str, Value] = {"x-filter-sql": "a = 'v10000' AND b > 5"}
+    method = QueueBind(queue="q", exchange="amq.fanout", arguments=arguments)
+    assert peer.call(method) == QueueBindOk()
+    assert world.broker.memory.definitions.bytes - before >= 5474  # as measured

@@ -10,6 +10,7 @@ from leporid.amqp.tables import Value
 from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.topology import Reached, Topology
 from leporid.broker.exchange.types import Binding, RoutedMessage
+from leporid.broker.registry import finished
 
 
 class World:
@@ -61,8 +62,10 @@ class World:
     def resolve(
         self, exchange: str, *keys: str, headers: Mapping[str, Value] | None = None
     ) -> Reached:
-        return self.topology.resolve(
-            self.topology.exchanges[exchange], message(*keys, headers=headers)
+        return finished(
+            self.topology.resolving(
+                self.topology.exchanges[exchange], message(*keys, headers=headers)
+            )
         )
 
     def cache(self, exchange: str, *keys: str) -> bool:
@@ -70,7 +73,7 @@ class World:
         found = self.topology.exchanges[exchange]
         kept = [
             self.sources[exchange].cacheable
-            and not self.topology.resolve(found, RoutedMessage((key,), None)).by_message
+            and not finished(self.topology.resolving(found, RoutedMessage((key,), None))).by_message
             for key in keys
         ]
         return all(kept)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count, pairwise
+from typing import TypeVar
 
 from leporid.engine.engine import Engine
+
+T = TypeVar("T")
 
 MS = 1_000_000
 # More than a turn may do of anything that costs a unit, when each second reading of the clock ends
@@ -34,3 +37,15 @@ def steps_of(engine: Engine, done: Callable[[], int]) -> list[int]:
     """How much each turn did, until the engine has nothing to do."""
     seen = [done(), *(done() for _ in turns(engine))]
     return [after - before for before, after in pairwise(seen)]
+
+
+def ended(steps: Generator[object, None, T]) -> T:
+    """Take all steps of some work at once; returns what it returns."""
+    found: list[T] = []
+
+    def run() -> Generator[object]:
+        found.append((yield from steps))
+
+    for _ in run():
+        pass
+    return found[0]

@@ -16,6 +16,7 @@ import shutil
 import signal
 import sqlite3
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.golden.broker_v3 import CONFIGURATION, VIEWS, plain, rows, seen
 
 from leporid.broker.stored import KINDS, StoredGroupRetries
 from leporid.durable import Put
+from leporid.limits.log_lines import LogLines
 from leporid.server.check import OK, check
 from leporid.server.config import load
 from leporid.server.node import Node
@@ -88,7 +90,9 @@ async def live(directory: Path, meanwhile: Callable[[int, int], Any] | None = No
     output = Output(ready)
     with contextlib.redirect_stdout(output):
         async with asyncio.timeout(PATIENCE_S):
-            node = asyncio.create_task(Node(load(configuration, given)).serve())
+            node = asyncio.create_task(
+                Node(load(configuration, given), LogLines(time.monotonic)).serve()
+            )
             node.add_done_callback(lambda _: ready.set())
             await ready.wait()
             assert not node.done(), node

@@ -27,7 +27,8 @@ async def test_without_pyarrow_tables_say_how_to_get_it(
 ):
     need_arrow()
     world.stream()
-    monkeypatch.delitem(sys.modules, "leporid.management.tables")
+    for name in ("tables", "incoming"):
+        monkeypatch.delitem(sys.modules, f"leporid.management.{name}")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for answer in (
         await client.get("/api/streams/%2F/orders/records"),

@@ -44,6 +44,9 @@ WANTS: dict[str, tuple[Callable[[], Filter | None], Callable[[int], bool]]] = {
     "large": (lambda: selector("g BETWEEN 1 AND 3"), lambda group: group >= 1),
     "all": (lambda: selector("g >= 0"), lambda group: True),
     "none": (lambda: selector("g = 99 OR h LIKE 'x%'"), lambda group: False),
+    "text": (lambda: selector("h LIKE '%a%b'"), lambda group: True),
+    "small text": (lambda: selector("h LIKE '%a%ab' AND g < 2"), lambda group: group < 2),
+    "no text": (lambda: selector("h LIKE '%a%x' OR g = 99"), lambda group: False),
     "tags": (lambda: Tags([b"t1", b"t2"]), lambda group: group in (1, 2)),
 }
 
@@ -51,6 +54,7 @@ WANTS: dict[str, tuple[Callable[[], Filter | None], Callable[[int], bool]]] = {
 CLASSES: dict[str, tuple[str, str]] = {
     "judged": ("judge", "everything"),
     "judged small": ("judge", "small"),
+    "judged text": ("judge", "small text"),
     "judged tags": ("judge", "tags"),
     "judged none": ("judge", "none"),
     "other": ("other", "everything"),

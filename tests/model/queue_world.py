@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.engine import frames
 from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import ended
 from tests.model.queue_model import HELD, RETRY_MAX_MS, RETRY_MIN_MS, UNACKED, ModelQueue
 
 from leporid.engine.engine import Engine
@@ -46,7 +47,7 @@ class QueueWorld(RuleBasedStateMachine):
         model.now_ms = self.engine.clock.now_ms
         for _ in range(blocks):
             peer.feed(frames.publish(channel, "q"))
-        self.queue.purge()
+        ended(self.queue.purging())
         self.queue.dead_letters = lambda reason, _exchange, _key, _raw, body: (
             self.dead_lettered.append((reason, int(body)))
         )
@@ -54,7 +55,7 @@ class QueueWorld(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         left = [each for each in self.model.entries if each.state == UNACKED]
-        assert self.queue.purge() == len(self.model.entries) - len(left)
+        assert ended(self.queue.purging()) == len(self.model.entries) - len(left)
         self.model.entries = left
 
     @invariant()

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.engine import frames
 from tests.engine.disk_fake import Disk
 from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import ended
 
 CHANNELS = [1, 2]
 
@@ -94,7 +95,7 @@ class ConfirmsMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["durable", "transient"]))
     def purge(self, name: str) -> None:
         """What becomes of a message afterwards does not matter to its publisher."""
-        self.queues[name].purge()
+        ended(self.queues[name].purging())
 
     @rule()
     def turn(self) -> None:

@@ -3,7 +3,8 @@
 One connection with two channels, so that the order of all deliveries is seen; consumers with and
 without filters, of several priorities and limits; messages with a time to live; in some runs
 priorities, a maximal length, a delivery limit, retries that are held, a single active consumer. The
-last word of some filters has a class, whose verdicts come at any time, or not at all.
+last word of some filters has a class, whose verdicts come at any time, or not at all. In some runs
+the clock cuts what filters take long for: each that matches a text, as messages have one then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from tests.engine import frames
 from tests.engine.judge import Judge
 from tests.engine.session_fake import Peer
+from tests.engine.slices import cut_often, ended
 from tests.model.filtered_consumers_model import (
     CLASSES,
     WANTS,
@@ -31,9 +33,16 @@ from tests.model.queue_world import QueueWorld
 TURNS_MAX = 5000
 
 
-def headers(group: int) -> bytes:
+# So many of work are not done here: filters read the clock for themselves.
+UNITS = 2**30
+SHORT, LONG = "abab", "ab" * 40_000
+
+
+def headers(group: int, text: str) -> bytes:
     number = b"l" + struct.pack(">q", group)
-    return frames.table(**{"x-tag": frames.longstr(f"t{group}"), "g": number})
+    return frames.table(
+        **{"x-tag": frames.longstr(f"t{group}"), "g": number, "h": frames.longstr(text)}
+    )
 
 
 class ConsumersMachine(QueueWorld):
@@ -49,6 +58,7 @@ class ConsumersMachine(QueueWorld):
         single=st.sampled_from([False, False, False, True]),
         blocks=st.sampled_from([0, 0, 250, 600]),
         work=st.sampled_from([None, None, None, 1, 100, 500]),
+        cut=st.booleans(),
         crowd=st.lists(st.sampled_from([*WANTS, *CLASSES]), max_size=4),
         groups=st.lists(st.integers(0, 3), max_size=20),
     )
@@ -61,16 +71,17 @@ class ConsumersMachine(QueueWorld):
         single: bool,
         blocks: int,
         work: int | None,
+        cut: bool,
         crowd: list[str],
         groups: list[int],
     ) -> None:
-        hurried = work is not None
+        hurried = work is not None or cut
         if hurried:
             max_length = None  # what goes, while somebody has still to see it, is not foreseen here
         self.set_up(max_priority, max_length, limit, retries)
         if work is not None:
             self.engine.searches.work = work
-        self.hurried = hurried
+        self.hurried, self.text = hurried, LONG if cut else SHORT
         self.queue.set_single_active_consumer(single)
         self.judge = Judge(self.engine)
         self.peer = Peer(self.engine, {"q": self.queue}, channels=(1, 2, 3))
@@ -78,6 +89,7 @@ class ConsumersMachine(QueueWorld):
         self.register("judge", {0, 1})
         self.register("other", {1, 3})
         self.begin_with(self.model, self.peer, 3, blocks)
+        self.cut = cut
         for number, wants in enumerate(crowd):
             self.consume(number % 2, False, 0, 2, wants, True)
         for at in range(0, len(groups), 5):
@@ -97,7 +109,7 @@ class ConsumersMachine(QueueWorld):
         for group in groups:
             self.numbers += 1
             raw = frames.properties(
-                headers=headers(group),
+                headers=headers(group, self.text),
                 priority=priority,
                 expiration=None if ttl_ms is None else str(ttl_ms),
             )
@@ -192,7 +204,7 @@ class ConsumersMachine(QueueWorld):
 
     @rule(side=st.sampled_from(SIDES))
     def recover(self, side: int) -> None:
-        self.peer.channels[side + 1].recover()
+        ended(self.peer.channels[side + 1].recovering())
         self.observe()
         self.model.recover(side)
         assert not self.model.observed
@@ -216,18 +228,23 @@ class ConsumersMachine(QueueWorld):
 
     @rule()
     def turn(self) -> None:
+        if self.cut:
+            cut_often(self.engine, UNITS)
         self.engine.run()
+        self.observe()
         for _ in range(TURNS_MAX):
             if not self.engine.busy:
                 break
             self.engine.run()
+            self.observe()  # a client reads, so that its output has room
+        self.engine.clock.monotonic_ns = None
+        self.engine.clock.over()  # nothing else is cut
         assert not self.engine.busy
-        self.observe()
         self.model.turn()
         assert not self.model.observed
 
     def observe(self) -> None:
-        self.model.observed = [
+        self.model.observed += [
             (each.channel - 1, each.consumer, int(each.body), each.redelivered, each.tag)
             for each in self.peer.events(run=False)
             if isinstance(each, frames.Delivery)

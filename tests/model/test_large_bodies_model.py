@@ -13,6 +13,7 @@ from tests.engine import frames
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import NO_PROPERTIES, PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import ended
 
 OUTPUT_STOP_BYTES = 1024 * 1024
 
@@ -137,7 +138,7 @@ class Copies(RuleBasedStateMachine):
     @rule(count=st.sampled_from([1, 3, 20]))
     def use_memory_again(self, count: int) -> None:
         self.publisher.feed(publish(1, "churn", bytes(70_000)) * count)
-        self.queues["churn"].purge()
+        ended(self.queues["churn"].purging())
 
     @precondition(lambda self: self.expected)
     @rule()
@@ -155,7 +156,7 @@ class Copies(RuleBasedStateMachine):
     def teardown(self) -> None:
         assert self.reader.take() == bytes(self.expected)
         for key in self.ready:
-            self.queues[key].purge()
+            ended(self.queues[key].purging())
         self.pass_the_time()
         # A few segments are kept for the next append.
         assert self.engine.logs.transient.bytes <= 6 * 300_000

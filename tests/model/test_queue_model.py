@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from tests.engine import frames
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 from tests.model.queue_model import (
     IMPATIENT,
     LOOK_EVERY_MS,
@@ -165,7 +166,7 @@ class QueueMachine(QueueWorld):
 
     @rule(side=st.sampled_from(SIDES))
     def recover(self, side: int) -> None:
-        self.peers[side].channel.recover()
+        ended(self.peers[side].channel.recovering())
         self.compare(self.model.recover(side))
 
     @rule(side=st.sampled_from(SIDES))

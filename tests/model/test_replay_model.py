@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 from tests.engine import frames
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import ended
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
@@ -206,7 +207,7 @@ class ReplayMachine(RuleBasedStateMachine):
             self.delete_and_declare_again(name)
             return
         ready = self.ready(name)
-        assert self.queues[name].purge() == len(ready)
+        assert ended(self.queues[name].purging()) == len(ready)
         for entry in ready:
             entry.settled = self.engine.logs.generation
 
@@ -256,8 +257,8 @@ class ReplayMachine(RuleBasedStateMachine):
         for tags in self.tags.values():
             for tag in [one for one, (where, _) in tags.items() if where == name]:
                 del tags[tag]
-        self.peer.channels[PLAIN].recover()
-        self.peer.channels[TX].recover()
+        ended(self.peer.channels[PLAIN].recovering())
+        ended(self.peer.channels[TX].recovering())
         self.tags = {PLAIN: {}, TX: {}}
         assert self.queues[name].retire() >= ready
         self.entries[name] = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.engine import frames
 from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
+from tests.engine.slices import ended
 
 HOW = ["ack", "drop", "requeue"]
 
@@ -120,7 +121,7 @@ class UnackedMachine(RuleBasedStateMachine):
 
     @rule()
     def recover(self) -> None:
-        self.peer.channels[1].recover()
+        ended(self.peer.channels[1].recovering())
         self.ready.update(self.unacked.values())
         self.unacked.clear()
 

@@ -137,6 +137,7 @@ class Stack:
         for client in self.clients:
             client.close()
         self.listener.stop()
+        self.turns.stop()
         self.hashers.shutdown()
         for link in list(self.turns.links.values()):
             link.close()

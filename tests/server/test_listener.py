@@ -52,6 +52,23 @@ def _patient_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "LINGER_S", PATIENCE_S)
 
 
+# ------------------------------------------------------------- who shares a turn with whom
+
+
+async def test_connections_of_a_user_share_a_party_and_strangers_that_of_their_address(
+    make_stack: Callable[..., Stack],
+):
+    stack = make_stack()
+    first, second = await stack.client(), await stack.client()
+    other = await (await stack.connect()).log_in(user=OTHER_USER)
+    near, too, far = [await stack.connect(source=f"127.0.0.{at}") for at in (1, 1, 2)]
+    await stack.until(lambda: len(stack.turns.links) == 6)
+    party = {each: stack.link_of(each).connection.party for each in stack.clients}
+    assert party[first] is party[second]
+    assert party[near] is party[too]
+    assert len({id(party[each]) for each in (first, other, near, far)}) == 4
+
+
 # ------------------------------------------------------------- the handshake's deadline
 
 

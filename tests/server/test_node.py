@@ -341,6 +341,13 @@ async def test_above_the_watermark_publishers_wait_and_nothing_is_declared(
 # ------------------------------------------------------------- peers
 
 
+async def test_pyarrow_is_loaded_before_anybody_asks_for_a_table(broker: BrokerProcess):
+    maps = Path(f"/proc/{broker.pid}/maps")
+    async with asyncio.timeout(PATIENCE_S):
+        while "libarrow" not in maps.read_text():
+            await asyncio.sleep(0)
+
+
 # ------------------------------------------------------------- memory
 
 
@@ -411,7 +418,10 @@ async def test_the_alarm_ends_with_the_peer_that_caused_it(
         await flooding
     hostile.close()
     await until_health(configured, http, 200)
-    assert anonymous_bytes(configured) < 100 * 2**20
+    # The alarm has ended, and what is left of the queue may still be going.
+    async with asyncio.timeout(PATIENCE_S):
+        while anonymous_bytes(configured) >= 100 * 2**20:
+            await until_health(configured, http, 200)
 
 
 @slow

@@ -11,7 +11,9 @@ from tests.server.client import PATIENCE_S, published
 from tests.server.stack import Clock, Stack
 
 from leporid.amqp.methods import QueueDeclare, QueueDeclareOk
+from leporid.engine.bounds.clock import Party
 from leporid.engine.engine import Engine
+from leporid.server import turns as turns_module
 from leporid.server.link import Link
 from leporid.server.turns import Turns
 
@@ -70,6 +72,34 @@ async def test_waiting_for_the_last_link(turns: Turns):
     turns.remove(links[1])
     await asyncio.wait_for(waiting, PATIENCE_S)
     assert turns.links == {}
+
+
+async def test_output_of_one_party_keeps_another_one_from_nothing(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(turns_module, "FLUSH_NS", 0)
+    sent: list[Link] = []
+    many, one = Party(), Party()
+
+    class WithOutput(OnlyConnection):
+        def __init__(self, party: Party) -> None:
+            super().__init__(turns.engine)
+            self.connection.party = party
+            turns.add(cast(Link, self))
+            self.connection.send_heartbeat()
+
+        def flush(self) -> None:
+            sent.append(cast(Link, self))
+
+    links = [cast(Link, WithOutput(many)) for _ in range(100)]
+    links.append(cast(Link, WithOutput(one)))
+    turns.flush()
+    assert links[-1] in sent[:2]
+    assert len(sent) < len(links)
+    while len(sent) < len(links):
+        turns.turn()
+    assert sent[0] is links[0]
+    assert set(sent) == set(links)
 
 
 async def test_what_is_due_has_its_turn_although_nothing_comes():

@@ -197,9 +197,10 @@ def test_many_files_are_synced_side_by_side_by_few_threads(tmp_path: Path, disk:
     disk.meeting = threading.Event()
     logs.store([work(stream) for stream in range(1, 101)])
     assert disk.dirty == set()
-    assert 1 < len(disk.threads - {threading.get_ident()}) <= module.SYNC_THREADS
+    syncing = disk.threads - {threading.get_ident()}
+    assert 1 < len(syncing) <= module.SYNC_THREADS
     logs.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("sync_")]
+    assert not syncing & {thread.ident for thread in threading.enumerate()}
 
 
 def test_one_file_is_synced_without_another_thread(logs: StreamLogs, disk: PowerCut):

@@ -9,11 +9,15 @@ are equal, and so are text and octets. Within arrays and tables the types count 
 become Python values of kinds that never equal each other by accident: atoms `str`, binaries
 `bytes`, numbers `int` or `float`, lists and Erlang's tuples `tuple`. (Python's own `True == 1`
 would be such an accident.)
+
+Clients choose the values, and Python hashes numbers without a secret: integers that differ by
+2**61 - 1, and tuples of these, have one hash. So a compound term has a hash of its own.
 """
 
-from collections.abc import Hashable
+import marshal
+from collections.abc import Hashable, Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from leporid.amqp.tables import (
     ByteArray,
@@ -67,6 +71,24 @@ _ESCAPES: Final[dict[int, str]] = {
 }
 
 
+# Without references and interned strings, which would tell equal values apart.
+_MARSHAL_VERSION: Final = 0
+
+
+class Compound(tuple[Hashable, ...]):
+    """A term that has parts: a tuple whose hash nobody can foresee who does not know the process.
+
+    Its parts are texts, octets, numbers and plain tuples of these, and no negative zero.
+    """
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        """That of its octets; equal for equal ones."""
+        parts: tuple[Any, ...] = tuple(self)
+        return hash(marshal.dumps(parts, _MARSHAL_VERSION))
+
+
 def type_name(value: Value) -> str:
     """Returns RabbitMQ's name for the type of a value, as its error texts have it."""
     return _TYPE_NAMES[type(value)]
@@ -74,6 +96,16 @@ def type_name(value: Value) -> str:
 
 def comparable(value: Value) -> Hashable:
     """Returns a value's term, for comparing and for looking it up."""
+    term = _term(value)
+    return Compound(term) if isinstance(term, tuple) else term
+
+
+def comparable_table(table: Mapping[str, Value]) -> Hashable:
+    """Returns what is equal for tables with the same names, types and values in any order."""
+    return Compound([(name, *typed(table[name])) for name in sorted(table)])
+
+
+def _term(value: Value) -> Hashable:
     match value:
         case None:
             return "undefined"
@@ -82,7 +114,7 @@ def comparable(value: Value) -> Hashable:
         case int():
             return int(value)
         case float():
-            return float(value)
+            return float(value) + 0.0  # zero is equal to negative zero
         case str():
             return value.encode()
         case bytes():
@@ -98,7 +130,7 @@ def comparable(value: Value) -> Hashable:
 
 def typed(value: Value) -> tuple[str, Hashable]:
     """Returns a value's type and term, for where the type counts."""
-    return type_name(value), comparable(value)
+    return type_name(value), _term(value)
 
 
 def erlang_text(value: Value) -> str:

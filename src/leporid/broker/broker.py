@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker.access.logins import Logins, Offload
@@ -30,6 +31,7 @@ from leporid.broker.statistics import VirtualHostStatistics
 from leporid.broker.stored import StoredVhost
 from leporid.broker.vhost import VirtualHost
 from leporid.durable import Change, DefinitionsSnapshot, Drop, Put
+from leporid.engine.bounds.clock import Party
 from leporid.filterserver.filter_class import FilterClass
 from leporid.limits.refusals import Refusals
 
@@ -131,6 +133,8 @@ class Broker:
         self.channel_count = 0
         self.refusals = Refusals()
         self.memory = Memory(memory_bytes_max, self.refusals)
+        # Those that have connections; of users, and of addresses before the login.
+        self._parties: WeakValueDictionary[tuple[str, Hashable], Party] = WeakValueDictionary()
         self.unused = UnusedQueues(self._expire)
         self.handovers = Handovers(engine.jobs)
         self.cancels = Cancels(engine)
@@ -301,6 +305,18 @@ class Broker:
         for session in sessions:
             session.tell_alarms()
             yield None
+
+    def party(self, kind: str, key: Hashable) -> Party:
+        """Return with whom a connection shares its part of each turn.
+
+        Args:
+            kind: "user", or "address" of who has not logged in.
+            key: which one.
+        """
+        found = self._parties.get((kind, key))
+        if found is None:
+            found = self._parties[kind, key] = Party()
+        return found
 
     def alarm_text(self) -> str:
         """Say what connection.blocked says."""

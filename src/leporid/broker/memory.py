@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.filter.filter_arguments import SQL, TAGS
 from leporid.engine.bounds.accounts import Account
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ PRIORITY_BYTES: Final = 64
 EXCHANGE_BYTES: Final = 3072
 BINDING_BYTES: Final = 1024
 CONSUMER_BYTES: Final = 1536
+FILTER_BYTES: Final = 4096
+"""The filter of a consumer or binding, its group, its place in the index of filters."""
+FILTER_TEXT_BYTES: Final = 48
+"""Of a filter, for each byte of its text, as measured with many short terms or tags."""
 
 # Of Python 3.11, rounded up: an object of its own, and a place in a dict or list.
 OBJECT_BYTES: Final = 56
@@ -116,9 +121,24 @@ def queue_bytes(name: str, arguments: Mapping[str, Value]) -> int:
     return size_of(QUEUE_BYTES, name, arguments) + PRIORITY_BYTES * priorities
 
 
+def consumer_bytes(tag: str, arguments: Mapping[str, Value]) -> int:
+    """Return what a consumer takes, in bytes, with its filter."""
+    return size_of(CONSUMER_BYTES, tag, arguments) + _filter_bytes(arguments)
+
+
 def binding_bytes(binding: Binding) -> int:
-    """Return what a binding takes, in bytes."""
-    return size_of(BINDING_BYTES, binding.key, binding.arguments)
+    """Return what a binding takes, in bytes, with its filter."""
+    size = size_of(BINDING_BYTES, binding.key, binding.arguments)
+    return size + _filter_bytes(binding.arguments)
+
+
+def _filter_bytes(arguments: Mapping[str, Value]) -> int:
+    texts = (arguments.get(name) for name in (TAGS, SQL))
+    return sum(
+        FILTER_BYTES + FILTER_TEXT_BYTES * len(text)
+        for text in texts
+        if isinstance(text, str | bytes)
+    )
 
 
 def table_bytes(table: Mapping[str, Value]) -> int:

@@ -106,7 +106,7 @@ class VirtualHost:
             registry.engine,
             self._recorder,
             registry.new_queue_id,
-            self.routing.route_due,
+            self.routing.routing_due,
             self.routing.alternate,
         )
         self._given_up: Counter[str] = Counter()
@@ -266,10 +266,10 @@ class VirtualHost:
         """
         self._check_exchange_gone(name)
 
-        def resolve(key: str, properties: bytes | None) -> Resolved:
-            return self.routing.resolve(exchange, key, properties)
+        def resolving(key: str, properties: bytes | None) -> StepsTo[Resolved]:
+            return self.routing.resolving(exchange, key, properties)
 
-        routes = self._registry.engine.route_cache(name, resolve, True)
+        routes = self._registry.engine.route_cache(name, resolving, True)
         governed = self.governor.of_exchange(name)
         chance = self._registry.random_number
         exchange = ExchangeState(
@@ -319,6 +319,7 @@ class VirtualHost:
                 self._recorder.drop(StoredExchange, self.name, exchange.name)
             self.histories.end(exchange)
             self._registry.memory.definitions.release(exchange.kept_bytes)
+            exchange.routes.end()
             yield None
 
     def unbound(self, removed: Iterable[Binding]) -> None:

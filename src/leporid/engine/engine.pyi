@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of engine.pyx."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from leporid.engine.bounds.clock import Clock
@@ -88,7 +88,7 @@ class Engine:
         self,
         queue_id: int,
         routes: object,
-        routed: Callable[[str, Sequence[str], bytes], Sequence[object]],
+        routed: Callable[[str, Sequence[str], bytes], Sequence[object] | Iterator[object]],
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
     ) -> Delays:
         """Make the queue of an exchange's delayed messages.

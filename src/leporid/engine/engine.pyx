@@ -209,7 +209,7 @@ cdef class Engine:
         self.queues.dead_lettering.turn()
         self.clock.begin_stage(STAGE_NS)
         self.connections.resume_input()
-        if self.jobs.waiting:
+        if self.jobs.lines.count:
             self.jobs.run(STAGE_NS)
         self.clock.begin_stage(STAGE_NS)
         self.streams.retain()
@@ -219,12 +219,12 @@ cdef class Engine:
         self.searches.turn()
         self.clock.begin_stage(DELIVERIES_NS)
         self.queues.offer()
-        self.clock.begin_slice()
+        self.clock.begin_slice(None)
         self.queues.serve()
         if self.queues.due_queues:
             self.clock.begin_stage(STAGE_NS)
             run_timed(self.queues)
-            self.clock.begin_slice()
+            self.clock.begin_slice(None)
             self.queues.serve()
         if self.streams.scanning:
             self.clock.begin_stage(STAGE_NS)
@@ -245,11 +245,12 @@ cdef class Engine:
     @property
     def busy(self):
         """Whether `run` would find something to do."""
-        return bool(self.queues.ready_queues or self.queues.offers or self.connections.resuming
+        return bool(self.queues.ready_queues or self.queues.offers
+                    or self.connections.resuming.count
                     or self.queues.dead_lettering.waiting or self.queues.dead_lettering.refused
                     or self.queues.timeouts_changed
                     or self.queues.due_queues or self.streams.scanning or self.searches.queues
-                    or self.jobs.waiting or self.queues.late or self.connections.timeouts.late)
+                    or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late)
 
     # ------------------------------------------------------------- sync
 

@@ -55,23 +55,6 @@ class Builder:
         self._text = text
         self._dialect = dialect
         self._rules = checks.of(dialect, text)
-        self._makers: dict[str, Callable[[list[Tree | Token], Span], Node]] = {
-            "either": self._either,
-            "both": self._both,
-            "negation": self._negation,
-            "comparison": self._comparison,
-            "between": self._between,
-            "within": self._within,
-            "like": self._like,
-            "search": self._search,
-            "is_null": self._is_null,
-            "arithmetic": self._arithmetic,
-            "sign": self._sign,
-            "parentheses": self._parentheses,
-            "literal": self._literal,
-            "item": self._literal,
-            "name": self._name,
-        }
 
     def build(self, tree: Tree | Token) -> Node:
         """Make the whole tree, a condition."""
@@ -79,7 +62,7 @@ class Builder:
 
     def _node(self, part: Tree | Token) -> Node:
         assert not isinstance(part, Token), "words stand in rules"
-        return self._makers[part.data](part.children, _span(part))
+        return _MAKERS[part.data](self, part.children, _span(part))
 
     def _fail(self, reason: str, position: int) -> FilterError:
         return FilterError(reason, self._text, position)
@@ -221,6 +204,26 @@ class Builder:
         if not INTEGER_MIN <= value <= INTEGER_MAX:
             raise self._fail(f"{quoted(word)} does not fit into 64 bits", position)
         return value
+
+
+# Of functions, not of methods: these would refer to the builder, and the builder to them.
+_MAKERS: Final[dict[str, Callable[[Builder, list[Tree | Token], Span], Node]]] = {
+    "either": Builder._either,
+    "both": Builder._both,
+    "negation": Builder._negation,
+    "comparison": Builder._comparison,
+    "between": Builder._between,
+    "within": Builder._within,
+    "like": Builder._like,
+    "search": Builder._search,
+    "is_null": Builder._is_null,
+    "arithmetic": Builder._arithmetic,
+    "sign": Builder._sign,
+    "parentheses": Builder._parentheses,
+    "literal": Builder._literal,
+    "item": Builder._literal,
+    "name": Builder._name,
+}
 
 
 def _is_number(value: object) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 # Ends an IPC stream: a continuation, and a length of nothing.
@@ -314,23 +315,22 @@ def _fields_of(message: _Message) -> tuple[Field, ...]:
         raise _unsound("it does not begin with a schema")
     if schema.number(0, "h"):
         raise BadTable("the table has numbers in big-endian order: write them in little-endian")
-    count = 0
+    numbers = count(1)
+    return tuple(_field_of(table, 1, numbers) for table in schema.tables(1))
 
-    def field_of(table: _Table, depth: int) -> Field:
-        nonlocal count
-        count += 1
-        if count > FIELDS_MAX:
-            raise TableTooLarge("http_table_columns", FIELDS_MAX, "the table has too many columns")
-        name = _name_of(table)
-        if table.table(4) is not None:
-            raise BadTable(f"column {name!r} is dictionary-encoded; cast it to string")
-        number = table.number(2, "B")
-        kind = _TYPES[number] if number < len(_TYPES) else f"type {number}"
-        inner = table.tables(5) if depth < DEPTH_MAX else ()
-        children = tuple(field_of(child, depth + 1) for child in inner)
-        return _typed(name, kind, table.table(3), children)
 
-    return tuple(field_of(table, 1) for table in schema.tables(1))
+def _field_of(table: _Table, depth: int, numbers: Iterator[int]) -> Field:
+    """Return a column, with those in it; each takes a number."""
+    if next(numbers) > FIELDS_MAX:
+        raise TableTooLarge("http_table_columns", FIELDS_MAX, "the table has too many columns")
+    name = _name_of(table)
+    if table.table(4) is not None:
+        raise BadTable(f"column {name!r} is dictionary-encoded; cast it to string")
+    number = table.number(2, "B")
+    kind = _TYPES[number] if number < len(_TYPES) else f"type {number}"
+    inner = table.tables(5) if depth < DEPTH_MAX else ()
+    children = tuple(_field_of(child, depth + 1, numbers) for child in inner)
+    return _typed(name, kind, table.table(3), children)
 
 
 def _name_of(field: _Table) -> str:

@@ -125,6 +125,14 @@ class Surroundings:
         admission = Admission(broker.refusals, broker.alarms, self.alarm_limits, self.body_bytes)
         object.__setattr__(self, "admission", admission)
 
+    def load_arrow(self) -> None:
+        """Have pyarrow imported soon, if it is installed.
+
+        The import holds the interpreter for some 50 ms at a time, which should not happen when
+        somebody asks for the first table.
+        """
+        self.encoders.submit(_load_arrow)
+
     def stop(self) -> None:
         """Let the threads go."""
         self.encoders.shutdown(wait=False, cancel_futures=True)
@@ -313,6 +321,11 @@ def streams_of(vhost: VirtualHost, name: str) -> list[Stream]:
     return found
 
 
+def _load_arrow() -> None:
+    with contextlib.suppress(Refusal):
+        need_arrow()
+
+
 def need_arrow() -> None:
     """Import pyarrow, which takes a while; on a thread.
 
@@ -320,7 +333,8 @@ def need_arrow() -> None:
         Refusal: it is not installed.
     """
     try:
-        import leporid.management.tables  # noqa: F401 - an extra: only who asks for tables needs it
+        # An extra: only who asks for tables needs it, or publishes some.
+        import leporid.management.incoming  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise

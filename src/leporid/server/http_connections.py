@@ -121,16 +121,20 @@ class Connections:
         """Have something read now, or in a later round if this one has read for long enough."""
         self._begin_round()
         if self._input or self._monotonic() >= self._until:
-            connection.transport.pause_reading()
-            self._input.append((connection, data))
+            self._leave(connection, data)
         else:
             connection.read(data)
 
     def go_on(self, connection: PatientProtocol) -> None:
         """Have the rest of what was received read when the others have had their turn."""
         self._begin_round()
+        self._leave(connection, b"")
+
+    def _leave(self, connection: PatientProtocol, data: bytes) -> None:
+        """Something is read in a later round."""
         connection.transport.pause_reading()
-        self._input.append((connection, b""))
+        connection.unread = True
+        self._input.append((connection, data))
 
     def _begin_round(self) -> None:
         if not self._until:
@@ -148,9 +152,28 @@ class Connections:
             if not connection.transport.is_closing():
                 if not connection.flow.read_paused:
                     connection.transport.resume_reading()
+                connection.unread = False
                 connection.read(data)
             if self._monotonic() >= self._until:
                 break
+
+
+def check_framing(request: h11.Request) -> None:
+    """Refuse a request whose end somebody in front of the broker may see elsewhere.
+
+    What follows would be a request of its own to one of the two (RFC 9112, 6.1 and 6.3). Several
+    lengths that differ, and what is no length, h11 refuses.
+
+    Raises:
+        RemoteProtocolError: answered with 400, and the end of the connection.
+    """
+    names = {name for name, _ in request.headers}
+    if b"transfer-encoding" not in names:
+        return
+    if b"content-length" in names:
+        raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding")
+    if request.http_version < b"1.1":
+        raise h11.RemoteProtocolError("Transfer-Encoding in HTTP/1.0")
 
 
 class _Parser(h11.Connection):
@@ -167,12 +190,20 @@ class _Parser(h11.Connection):
         if not self.events_left:
             return h11.NEED_DATA
         self.events_left -= 1
-        return super().next_event()
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            check_framing(event)
+        return event
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with a bound on connections, and on how long one may do nothing."""
+    """uvicorn's HTTP/1.1 with a bound on connections, and on how long one may do nothing.
 
+    Attributes:
+        unread: whether something that came waits for its round, which is no idleness of the peer.
+    """
+
+    unread = False
     conn: _Parser
     opened: Connections
     address: Hashable = ""
@@ -266,7 +297,8 @@ class PatientProtocol(H11Protocol):
     def _look(self) -> None:
         """See whether anything went on since the last time, and whose turn it is."""
         seen = self._answered, self._received_bytes // UPLOAD_BYTES_MIN, self._taken
-        self._idle_looks = self._idle_looks + 1 if seen == self._seen else 0
+        idle = seen == self._seen and not self.unread
+        self._idle_looks = self._idle_looks + 1 if idle else 0
         self._seen = seen
         if self._idle_looks * PATIENCE_SECONDS > self._patience_seconds():
             self.transport.abort()

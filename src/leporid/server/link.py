@@ -110,10 +110,10 @@ class Link:
         """Read if the connection wants to, and only then."""
         wanted = self.connection.reading and not self._closed
         if wanted and not self._reading:
-            self._loop.add_reader(self.sock, self._on_readable)
+            self._turns.readiness.watch(self.sock, self._on_readable)
             self.listening_ms = self._turns.engine.clock.now_ms
         elif not wanted and self._reading and not self._shut:
-            self._loop.remove_reader(self.sock)
+            self._turns.readiness.forget(self.sock)
             self.unread_ms = self._turns.engine.clock.now_ms
         else:
             return
@@ -124,13 +124,15 @@ class Link:
         if not connection.reading:
             self.update_reading()
             return
-        if self._turns.engine.clock.stage_is_over:
-            return  # this round has read as much as it may: the loop says so again in the next
+        if not self._turns.engine.clock.has_slice(connection.party):
+            return  # it has had its part of this round: the loop says so again in the next
         view = connection.read_view()
         try:
             count = self.sock.recv_into(view)
         except (BlockingIOError, InterruptedError):
             connection.received(0)
+            # If that was the last look at the clock in this stage, only a turn begins the next.
+            self._turns.wake()
             return
         except OSError:
             self.close()
@@ -138,11 +140,6 @@ class Link:
         if not count:
             self.close()
             return
-        if self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            # The peer has reset it, and this is not all that it had sent. libuv says so once and
-            # looks at the socket no more; begun anew, it tells of the rest and of the end.
-            self._loop.remove_reader(self.sock)
-            self._loop.add_reader(self.sock, self._on_readable)
         self._turns.set_clock()  # a time to live counts from now, not from the last turn
         connection.received(count)
         self._turns.wake()
@@ -222,7 +219,11 @@ class Link:
             self._turns.engine.clock.now_ms - taken_ms >= HALF_OPEN_MS
         )
         if self._gone or self.session.blocked or deaf:
-            logger.info("%s: it ended while it was not read", self.session.name)
+            logger.info(
+                "%s: it ended while it was not read",
+                self.session.name,
+                extra=self.session.log_extra,
+            )
             self.close()
 
     def limit_unacknowledged(self, limit_ms: int) -> None:
@@ -256,7 +257,7 @@ class Link:
         except OSError:
             self.close()
             return
-        self._loop.add_reader(self.sock, self._discard)
+        self._turns.readiness.watch(self.sock, self._discard)
         self._reading = True
         self._linger = self._loop.call_later(LINGER_S, self.close)
 
@@ -277,10 +278,11 @@ class Link:
         self._closed = True
         if self._linger is not None:
             self._linger.cancel()
+            self._linger = None
         self._turns.remove(self)
         if self._hangups is not None:
             self._hangups.forget(self.sock)
-        self._loop.remove_reader(self.sock)
+        self._turns.readiness.forget(self.sock)
         self._loop.remove_writer(self.sock)
         self._reading = self._writing = False
         self.sock.close()

@@ -12,8 +12,9 @@ import asyncio
 import functools
 import logging
 import socket
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final
 
@@ -21,6 +22,8 @@ from leporid.amqp.errors import NotAllowed
 from leporid.broker.access.logins import HASHING_MAX, Offload
 from leporid.broker.broker import Broker
 from leporid.broker.connection.session import ConnectionState
+from leporid.engine.bounds.jobs import Job
+from leporid.limits.log_lines import caused_by
 from leporid.limits.shares import NoSlot, Share, Slot, address_key
 from leporid.management.surroundings import yield_to_messages
 from leporid.server.addresses import host_and_port, is_loopback
@@ -31,7 +34,8 @@ from leporid.server.turns import Turns
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
-ACCEPTS_PER_TURN: Final = 64
+# How long peers are accepted in one round of the loop.
+ACCEPT_NS: Final = 1_000_000
 TICK_S: Final = 0.5
 # From connection.close of either side until the peer has closed the socket; a shorter heartbeat
 # makes it shorter. As in RabbitMQ, but that it gives 3 s after a frame error.
@@ -109,8 +113,8 @@ class Listener:
         for kind in (CONNECTIONS, HANDSHAKES):
             broker.refusals.expect(kind)
         self._hangups = Hangups()
-        self._blocked = 0
         self._probe_ms = PROBE_MS
+        self._looking: Job | None = None
         self._loop = asyncio.get_running_loop()
         self._ticker = self._loop.call_later(TICK_S, self._tick)
 
@@ -135,7 +139,8 @@ class Listener:
 
     def _accept(self, sock: socket.socket) -> None:
         self._turns.set_clock()
-        for _ in range(ACCEPTS_PER_TURN):
+        end_ns = time.monotonic_ns() + ACCEPT_NS
+        while time.monotonic_ns() < end_ns:
             try:
                 peer, address = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -209,6 +214,7 @@ class Listener:
                 "descriptors, allows %d",
                 host,
                 self._connections_max,
+                extra=caused_by(host, f"address {address_key(host)}"),
             )
             self._broker.refusals.count(CONNECTIONS)
             return False
@@ -252,14 +258,21 @@ class Listener:
         self.look()
 
     def look(self) -> None:
-        """See to it that every link keeps its times."""
+        """See to it that every link keeps its times; as a job, unless the last one goes on."""
         self._turns.set_clock()
-        now = self._turns.engine.clock.now_ms
-        self._blocked = 0
-        for link in list(self._turns.links.values()):
-            self._look_at(link, now)
-        self._probe_ms = PROBE_MS * max(1, self._blocked // PROBES_A_TICK)
+        if self._looking is None or self._looking.ended:
+            links = list(self._turns.links.values())
+            self._looking = self._turns.engine.jobs.start(self._look_at_all(links))
         self._turns.wake()
+
+    def _look_at_all(self, links: list[Link]) -> Iterator[None]:
+        blocked = 0
+        for link in links:
+            if not link.connection.is_lost:
+                blocked += link.session.blocked
+                self._look_at(link, self._turns.engine.clock.now_ms)
+            yield
+        self._probe_ms = PROBE_MS * max(1, blocked // PROBES_A_TICK)
 
     def _look_at(self, link: Link, now: int) -> None:
         session, connection = link.session, link.connection
@@ -299,7 +312,6 @@ class Listener:
         silent_ms = interval // 2
         if not link.session.blocked:
             return silent_ms
-        self._blocked += 1
         probe_ms = self._probe_ms
         if not interval and not link.connection.content_count:
             probe_ms *= UNASKED_TIMES
@@ -312,7 +324,9 @@ class Listener:
             self._end(link, "it did not answer connection.close, or not read our last words")
 
     def _end(self, link: Link, why: str) -> None:
-        logger.warning("connection %s closed: %s", link.session.name, why)
+        logger.warning(
+            "connection %s closed: %s", link.session.name, why, extra=link.session.log_extra
+        )
         link.close()
 
 

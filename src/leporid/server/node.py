@@ -27,6 +27,7 @@ from leporid.broker.broker import Broker, TuneLimits
 from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.engine import Engine
 from leporid.engine.publishing.interceptor import Interceptor
+from leporid.limits.log_lines import LOG_LINES, LogLines
 from leporid.management.application import routes
 from leporid.management.surroundings import Surroundings
 from leporid.server import addresses
@@ -35,6 +36,7 @@ from leporid.server.allocator import keep_freed_memory
 from leporid.server.config import Config, access_users
 from leporid.server.counts import Counts
 from leporid.server.durability import Durability
+from leporid.server.garbage import bounded_collections
 from leporid.server.http import HttpServer, application
 from leporid.server.judging import Judging
 from leporid.server.listener import Listener, hashing_threads, on_thread
@@ -70,6 +72,8 @@ SWITCH_INTERVAL_S: Final = 0.0005
 
 # What a named reader of a stream has acked is stored this much later at most.
 READERS_EVERY_S: Final = 1.0
+# So often the log says how many lines were left out, if there were any.
+LEFT_OUT_EVERY_S: Final = 10.0
 
 # What to do about what the operating system says when ports are bound.
 REMEDIES: Final = {
@@ -100,11 +104,14 @@ def run(config: Config) -> int:
         )
         return EXIT_FAILED
     with lock:
+        log_lines = LogLines(time.monotonic)
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(log_lines)
         logger.info("Leporid %s, data in %s", __version__, config.data_dir)
         try:
             for trouble in make_private(config.data_dir):
                 logger.warning("%s", trouble)
-            return uvloop.run(_serve(config))
+            return uvloop.run(_serve(config, log_lines))
         except OSError as error:
             logger.error("cannot start: %s%s", _reason(error), REMEDIES.get(error.errno or 0, ""))
         except DefinitionsError as error:
@@ -138,8 +145,8 @@ def stream_files_max(most: int) -> int:
     return max(1, min(OPEN_MAX, most // STREAM_FILES_SHARE))
 
 
-async def _serve(config: Config) -> int:
-    return await Node(config).serve()
+async def _serve(config: Config, log_lines: LogLines) -> int:
+    return await Node(config, log_lines).serve()
 
 
 def _engine(config: Config) -> Engine:
@@ -169,8 +176,9 @@ class Node:
         OSError: a port or the data directory cannot be had.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, log_lines: LogLines) -> None:
         self._config = config
+        self._log_lines = log_lines
         self._stop = asyncio.Event()
         self._draining = False
         self._failure: BaseException | None = None
@@ -204,6 +212,9 @@ class Node:
             tell=self._set_alarm,
         )
         self._readers = Repeating(READERS_EVERY_S, self._look_at_readers)
+        self._broker.refusals.expect(LOG_LINES)
+        log_lines.refusals = self._broker.refusals
+        self._left_out_lines = Repeating(LEFT_OUT_EVERY_S, log_lines.report)
         self._judging = Judging(
             self._broker.filter_classes,
             config.filter_server.limits,
@@ -244,12 +255,14 @@ class Node:
         if self._failure is not None:
             return await self._shut_down()
         await self._judging.try_configured()
-        listener = await self._listen()
-        await self._stop.wait()
-        self._draining = True
-        logger.info("stopping")
-        listener.stop()
-        return await self._shut_down()
+        with bounded_collections():
+            listener = await self._listen()
+            self._around.load_arrow()
+            await self._stop.wait()
+            self._draining = True
+            logger.info("stopping")
+            listener.stop()
+            return await self._shut_down()
 
     # ------------------------------------------------------------- start
 
@@ -390,8 +403,11 @@ class Node:
             except TimeoutError as error:
                 logger.error("the last sync did not finish; nothing that was confirmed is lost")
                 self._failure = error
+        self._turns.stop()
         self._alarms.stop()
         self._readers.stop()
+        self._left_out_lines.stop()
+        self._log_lines.report()
         await self._http.stop()
         self._around.stop()
         self._hashers.shutdown(wait=False, cancel_futures=True)

@@ -15,8 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
+from leporid.engine.bounds.lines import Lines
 from leporid.engine.engine import Engine
 from leporid.server.handshakes import Handshakes
+from leporid.server.readiness import Readiness
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 # then the oldest goes. Each costs a descriptor and what an idle connection costs, a few KiB, for up
 # to half a minute, and is counted nowhere. A thread that closes needs a moment for its answer.
 AWAITING_EOF_MAX: Final = 1000
+# How long a turn sends what connections have, and after how many of them the clock is read.
+FLUSH_NS: Final = 2_000_000
+SENT_A_READING: Final = 16
 
 
 class Timed(Protocol):
@@ -49,14 +54,18 @@ class Turns:
         after: called at the end of each turn (the durability looks whether to sync).
         timed: what else is due at some time, beside entries of queues.
         handshakes: those of the links whose peers have not logged in.
+        readiness: says which links can be read.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.after: Callable[[], None] = lambda: None
         self.timed: list[Timed] = []
+        self.readiness = Readiness(engine.clock)
         self.links: dict[Connection, Link] = {}
         self.handshakes: Handshakes[Link] = Handshakes()
+        # Output that there was no time for.
+        self._unsent: Lines[Link] = Lines()
         # Those whose peers only have to close the socket, the oldest first.
         self._awaiting_eof: dict[Link, None] = {}
         self._no_links = asyncio.Event()
@@ -68,6 +77,10 @@ class Turns:
         self.set_clock()
         engine.clock.monotonic_ns = time.monotonic_ns
         engine.jobs.on_defect = _log_defect
+
+    def stop(self) -> None:
+        """Read nothing any more."""
+        self.readiness.stop()
 
     def add(self, link: Link) -> None:
         """A link was made: its output is sent from now on."""
@@ -160,17 +173,28 @@ class Turns:
         self.engine.run()
         self.flush()
         self.after()
-        if self.engine.busy:
+        if self.engine.busy or self._unsent.count:
             self.wake()  # output drained while it was sent: more can be delivered
         elif self._next_due_ms() != self._alarm_ms:
             self._set_alarm()
 
     def flush(self) -> None:
-        """Send the output of every connection that has some."""
+        """Send the output of connections that have some, as many as there is time for.
+
+        Parties take turns, so that nobody waits for all connections of another one.
+        """
         for connection in self.engine.connections.take_touched():
             link = self.links.get(connection)
             if link is not None:
-                link.flush()
+                self._unsent.add(connection.party, link)
+        end_ns = 0
+        for sent in range(1, self._unsent.count + 1):
+            self._unsent.take().flush()
+            if sent % SENT_A_READING == 0:
+                now_ns = time.monotonic_ns()
+                end_ns = end_ns or now_ns + FLUSH_NS
+                if now_ns >= end_ns:
+                    return
 
     def resume_reading(self) -> None:
         """What stopped connections from being read may be over (an alarm)."""

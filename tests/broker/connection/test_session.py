@@ -304,3 +304,19 @@ def test_a_queue_with_many_bindings_goes_in_pieces(world: World):
     assert peer.connection.sent[-1] == (1, QueueDeleteOk(0))
     assert world.broker.vhosts["/"].queue("q").auto_delete
     assert not world.broker.vhosts["/"].exchange("amq.direct").outgoing
+
+
+# ---------------------------------------------------------------------- the log
+
+
+def test_lines_that_a_peer_causes_say_who_it_was(world: World, caplog):
+    peer = world.peer()
+    with caplog.at_level("INFO"):
+        for _ in range(3):
+            peer.call(QueueDeclare(queue="gone", passive=True))
+            peer.say(ChannelCloseOk())
+            peer.call(ChannelOpen())
+    assert len(caplog.records) == 3
+    assert {getattr(each, "caused_by", None) for each in caplog.records} == {
+        (peer.session.name, "user guest")
+    }

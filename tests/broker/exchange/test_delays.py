@@ -22,6 +22,7 @@ from leporid.broker.access.access import Access
 from leporid.broker.broker import Broker
 from leporid.broker.exchange.exchange import ExchangeState
 from leporid.broker.exchange.types import Binding
+from leporid.broker.registry import finished
 from leporid.broker.stored import StoredDelays, StoredExchange
 from leporid.broker.vhost import VirtualHost
 from leporid.durable import Change, Drop, Put
@@ -62,7 +63,7 @@ class Here:
         return self.vhost.exchange(name).routes
 
     def copies(self, source: object, name: str, keys: list[str], raw: bytes) -> object:
-        return self.vhost.routing.route(self.vhost.exchange(name), keys, raw)
+        return self.vhost.routing.routing(self.vhost.exchange(name), keys, raw)
 
     def exchange(self, name: str, kind: str = "direct", **arguments: Value) -> ExchangeState:
         return self.vhost.create_exchange(
@@ -162,14 +163,14 @@ def test_an_exchange_above_asks_for_each_message_as_long_as_it_leads_there(here)
     d = here.delayed("d")
 
     def asked() -> list[bool]:
-        answers = [here.vhost.routing.resolve(one, "k", None) for one in (above, d)]
+        answers = [finished(here.vhost.routing.resolving(one, "k", None)) for one in (above, d)]
         return [each is BY_MESSAGE for each in answers]
 
     assert asked() == [False, False]
     here.bind("above", "d", "#", "exchange")
     assert asked() == [True, False]
     here.vhost.delete_exchange(d, if_unused=False)
-    assert here.vhost.routing.resolve(above, "k", None) == []
+    assert finished(here.vhost.routing.resolving(above, "k", None)) == []
 
 
 def test_two_of_them_in_a_row_delay_once(here):

@@ -22,6 +22,7 @@ from leporid.amqp.methods import (
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.history import BYTES_MAX
+from leporid.broker.registry import finished
 
 NOT_KEPT = encode_properties(Properties(headers={"x-recent-history-no-store": True}))
 
@@ -227,6 +228,34 @@ def test_a_binding_that_is_made_anew_meanwhile_gets_it_once(world: World, peer: 
     assert len(peer.sent(QueueBindOk)) == len(other.sent(QueueBindOk)) == 1
 
 
+def test_an_equal_bind_is_answered_when_the_queue_has_the_history(world: World, peer: Peer):
+    publish(peer, *"12345")
+    other = world.peer()
+    world.cut_everywhere()
+    queue = queue_bound(peer, "q")
+    other.say(QueueBind(queue="q", exchange="recent", routing_key="q"))
+    assert queue.ready == ["1", "2"]
+    assert other.sent(QueueBindOk) == []
+    for _ in range(10):
+        world.turn()
+    assert queue.ready == [*"12345"]
+    assert len(peer.sent(QueueBindOk)) == len(other.sent(QueueBindOk)) == 1
+    assert not world.engine.jobs.waiting
+
+
+def test_an_equal_bind_is_refused_if_the_history_is(world: World, peer: Peer):
+    publish(peer, *"12345")
+    other = world.peer()
+    world.cut_everywhere()
+    queue_bound(peer, "q")
+    other.say(QueueBind(queue="q", exchange="recent", routing_key="q"))
+    world.engine.connections.publishers_blocked = True
+    for _ in range(10):
+        world.turn()
+    assert other.sent(QueueBindOk) == []
+    assert "the disk is full" in other.sent(ChannelClose)[0].reply_text
+
+
 def test_a_queue_that_is_gone_gets_no_more_for_one_of_its_name(world: World, peer: Peer):
     publish(peer, *"12345")
     other = world.peer()
@@ -315,10 +344,10 @@ def test_a_message_is_remembered_where_it_comes_by_and_goes_elsewhere_when_it_co
     cache = memory(world, "once")
     exchange = vhost.exchange("above")
     new, again = found(peer, "new"), found(peer, "again")
-    assert vhost.routing.route(exchange, ["k"], ONCE) == as_engine([new, cache])
+    assert finished(vhost.routing.routing(exchange, ["k"], ONCE)) == as_engine([new, cache])
     cache.known.add(ONCE)
-    assert vhost.routing.route(exchange, ["k"], ONCE) == as_engine([again, cache])
-    assert vhost.routing.route(exchange, ["k"], NOT_KEPT) == as_engine([new])
+    assert finished(vhost.routing.routing(exchange, ["k"], ONCE)) == as_engine([again, cache])
+    assert finished(vhost.routing.routing(exchange, ["k"], NOT_KEPT)) == as_engine([new])
     # Nobody who is bound later gets what is only remembered.
     assert bind(peer, "late", "once").ready == []
 

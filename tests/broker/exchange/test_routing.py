@@ -368,9 +368,9 @@ def test_what_the_broker_publishes_itself(here, exchange):
     here.queues("a")
     here.filtered("x", "a", sql="n = 1")
     x = here.vhost.exchange("x")
-    assert [each.name for each in here.vhost.routing.route(x, ["k"], raw(n=1))] == ["a"]
-    assert here.vhost.routing.route(x, ["k"], raw(n=2)) == []
-    assert here.vhost.routing.route(x, ["k"], b"\0\0") == []
+    assert [each.name for each in finished(here.vhost.routing.routing(x, ["k"], raw(n=1)))] == ["a"]
+    assert finished(here.vhost.routing.routing(x, ["k"], raw(n=2))) == []
+    assert finished(here.vhost.routing.routing(x, ["k"], b"\0\0")) == []
 
 
 def test_a_history_is_given_to_those_who_are_bound_later_as_far_as_it_passes(here):

@@ -5,6 +5,7 @@ from tests.broker.topology_world import World
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
 from leporid.broker.exchange.types import Binding
+from leporid.broker.registry import finished
 
 
 @pytest.fixture
@@ -296,4 +297,4 @@ def test_strict_keys_are_asked_for_by_the_exchange_that_is_published_to_only(wor
     exchange = world.exchange("strict", strict=True)
     world.queues("q")
     world.bind("strict", "q", "k")
-    assert world.topology.reach(exchange, message("not strict!")).queues == ["q"]
+    assert finished(world.topology.reaching(exchange, message("not strict!"))).queues == ["q"]

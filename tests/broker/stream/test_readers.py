@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.broker.engine_fake import FakeReader
@@ -314,11 +315,6 @@ def test_what_its_last_consumer_was_not_told_the_next_one_is(world: World):
     assert vhost_of(world).skipped_messages("s", "r") == 2
 
 
-@pytest.mark.xfail(
-    reason="of what was skipped only the end is kept, so messages are not counted that were with a "
-    "consumer when others after them were skipped",
-    strict=True,
-)
 def test_what_was_with_a_consumer_that_is_lost_is_told_too(world: World):
     peer, reader = consume(world, offset="first")
     for _ in range(5):
@@ -329,6 +325,58 @@ def test_what_was_with_a_consumer_that_is_lost_is_told_too(world: World):
     peer.session.on_lost()
     _, reader = consume(world)
     assert reader.unreported == 7
+    assert vhost_of(world).skipped_messages("s", "r") == 7
+
+
+def test_what_a_delivery_told_of_is_not_told_of_again(world: World):
+    peer, reader = consume(world, offset="first")
+    for _ in range(5):
+        world.stream("s").push("more")
+    reader.ack(1)
+    world.broker.save_reader_offsets()
+    world.stream("s").drop_before(8)
+    reader.unreported = 0  # a delivery told of 4 to 7
+    world.stream("s").drop_before(10)
+    peer.session.on_lost()
+    peer, reader = consume(world)
+    # 8 and 9, and 1 to 3 that were lost with the consumer.
+    assert (reader.unreported, vhost_of(world).skipped_messages("s", "r")) == (5, 9)
+    peer.session.on_lost()
+    peer, reader = consume(world)
+    assert (reader.unreported, vhost_of(world).skipped_messages("s", "r")) == (5, 9)
+    reader.unreported = 0
+    peer.session.on_lost()
+    assert consume(world)[1].unreported == 0
+
+
+def test_what_two_consumers_of_one_name_missed_the_next_is_told_once(world: World):
+    first, _ = consume(world, offset="first")
+    second, _ = consume(world, offset="first")
+    world.stream("s").drop_before(6)
+    vhost_of(world).set_reader_offset("s", "r", 5)
+    first.session.on_lost()
+    second.session.on_lost()
+    _, reader = consume(world)
+    assert (reader.unreported, vhost_of(world).skipped_messages("s", "r")) == (2, 2)
+
+
+def test_a_consumer_that_ends_before_its_skip_is_counted_is_counted_once(world: World):
+    """There was no time for all of them, and the one that is left reads on."""
+    peer, reader = consume(world, offset="first")
+    reader.ack(4)
+    world.broker.save_reader_offsets()
+    queue = vhost_of(world).stream("s")
+    _, other = consume(world, reader="other", offset="first")
+    skips: Any = [(other, 8, 9), (reader, 8, 9)]
+    steps = vhost_of(world).bookmarks.skip(queue, skips)
+    next(steps)
+    reader.note_skipped(1)
+    peer.session.on_lost()
+    assert vhost_of(world).skipped_messages("s", "r") == 1
+    assert list(steps) == [None]
+    assert vhost_of(world).skipped_messages("s", "r") == 1
+    _, reader = consume(world)
+    assert reader.unreported == 1
 
 
 def test_a_consumer_without_a_name_is_logged(world: World, caplog: pytest.LogCaptureFixture):

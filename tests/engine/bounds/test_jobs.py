@@ -1,10 +1,11 @@
 """Work that goes on for many turns."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 
 import pytest
 
+from leporid.engine.bounds.clock import Party
 from leporid.engine.bounds.jobs import AWAITS
 from leporid.engine.engine import Engine
 
@@ -53,7 +54,7 @@ def test_a_turn_ends_though_jobs_are_left(engine: Engine) -> None:
     before = len(done)
     engine.run()
     assert len(done) - before < 10
-    assert len(engine.jobs.waiting) > 40
+    assert engine.jobs.waiting > 40
 
 
 def test_a_job_that_waits_for_another_one_gives_its_slice_away(engine: Engine) -> None:
@@ -98,3 +99,60 @@ def test_a_defect_ends_one_job_and_no_other(engine: Engine) -> None:
         engine.run()
     assert len(defects) == 1
     assert done == ["a0", "a1", "a2"]
+
+
+class Starting:
+    """A session that starts a job as soon as there is input."""
+
+    def __init__(self, start: Callable[[], object]) -> None:
+        self.on_greeting = start
+
+
+def start_as(engine: Engine, party: Party, steps: Iterator[object], ended: list[object]) -> None:
+    """Start a job as a method of a party's connection does."""
+    session = Starting(lambda: engine.jobs.start(steps, ended.append))
+    connection = engine.connection(session)  # type: ignore[arg-type]
+    connection.party = party
+    connection.feed(b"AMQP\0\0\x09\x01")
+
+
+def test_jobs_of_one_party_keep_another_one_from_nothing(engine: Engine) -> None:
+    engine.clock.monotonic_ns = count(0, MS // 10).__next__
+    many, one = Party(), Party()
+    ended: list[object] = []
+    for at in range(200):
+        start_as(engine, many, steps(f"many{at}", 30, []), ended)
+    start_as(engine, one, steps("one", 30, []), ended)
+    turns = 0
+    while "one" not in ended:
+        engine.run()
+        turns += 1
+    assert turns < 30
+    assert len(ended) < 20
+
+
+def test_jobs_of_a_party_keep_the_broker_from_nothing_that_it_starts_after_them(
+    engine: Engine,
+) -> None:
+    engine.clock.monotonic_ns = count(0, MS // 10).__next__
+    party = Party()
+    ended: list[object] = []
+    for at in range(200):
+        start_as(engine, party, steps(f"many{at}", 30, []), ended)
+    engine.jobs.start(steps("own", 30, []), ended.append)
+    turns = 0
+    while "own" not in ended:
+        engine.run()
+        turns += 1
+    assert turns < 30
+
+
+def test_a_party_alone_has_all_its_jobs_done(engine: Engine) -> None:
+    engine.clock.monotonic_ns = count(0, MS // 10).__next__
+    party = Party()
+    ended: list[object] = []
+    for at in range(20):
+        start_as(engine, party, steps(str(at), 10, []), ended)
+    while engine.busy:
+        engine.run()
+    assert len(ended) == 20

@@ -20,6 +20,7 @@ from tests.engine.frames import (
     table,
 )
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 from leporid.amqp.errors import AccessRefused
 
@@ -391,7 +392,7 @@ def test_recover_goes_from_consumer_to_consumer(queue, peer):
     for body in (b"1", b"2"):
         peer.feed(publish(1, "q", body))
         assert peer.bodies() == [body]
-    peer.channel.recover()
+    ended(peer.channel.recovering())
     assert sorted(peer.bodies()) == [b"1", b"2"]
     assert queue.unacked_count == 2
 
@@ -402,7 +403,7 @@ def test_what_one_consumer_had_is_recovered_as_a_whole(queue, peer):
     for body in (b"1", b"2"):
         peer.feed(publish(1, "q", body))
         assert peer.bodies() == [body]
-    peer.channel.recover()
+    ended(peer.channel.recovering())
     assert peer.bodies() == [b"2"]
     assert queue.unacked_count == 1
 
@@ -411,7 +412,7 @@ def test_recover_gives_everything_back_to_whoever_is_next(queue, peer):
     fill(peer, 3)
     peer.channel.consume(queue, "c", False, 0, 0)
     assert [each.tag for each in peer.deliveries()] == [1, 2, 3]
-    peer.channel.recover()
+    ended(peer.channel.recovering())
     again = peer.deliveries()
     assert [(each.tag, each.body, each.redelivered) for each in again] == [
         (4, b"0", True),
@@ -420,6 +421,28 @@ def test_recover_gives_everything_back_to_whoever_is_next(queue, peer):
     ]
     peer.feed(ack(1, 2))
     assert peer.faults == [(1, 406)]
+
+
+@pytest.mark.parametrize("failing", [b"0", b"1", b"2"])
+def test_a_defect_of_one_requeue_leaves_no_message_unacked(queue, peer, failing):
+    def refuse(reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
+        if body == failing:
+            raise RuntimeError("a dead letter failed")
+        letters.append(body)
+
+    letters: list[bytes] = []
+    queue.set_delivery_limit(0, True)
+    queue.dead_letters = refuse
+    fill(peer, 3)
+    real = [peer.channel.consume(queue, tag, False, 0, 1) for tag in "ab"]
+    assert len(peer.deliveries()) == 2
+    for each in real:
+        peer.channel.cancel(each)
+    assert peer.get(queue, no_ack=False) is not None
+    with pytest.raises(RuntimeError):
+        ended(peer.channel.recovering())
+    assert [queue.unacked_count, queue.ready_count] == [0, 1]
+    assert sorted([*letters, failing]) == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize(("got", "how"), [(0, "recover"), (0, "nack"), (1, "recover")])
@@ -434,7 +457,7 @@ def test_what_comes_back_together_comes_consumer_by_consumer(queue, peer, got, h
     taken = [(each.consumer, int(each.body) - got) for each in peer.deliveries()]
     assert taken == [("b", 0), ("c", 1), ("a", 2), ("b", 3), ("c", 4)]
     if how == "recover":
-        peer.channel.recover()
+        ended(peer.channel.recovering())
     else:
         peer.feed(nack(1, 0, multiple=True, requeue=True))
     again = [(each.consumer, int(each.body) - got) for each in peer.deliveries()]

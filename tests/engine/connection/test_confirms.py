@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import PERSISTENT, Confirm, publish
+from tests.engine.slices import ended
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_confirming_begins_with_select(engine, durable, peer):
 
 def test_a_message_that_was_taken_meanwhile_is_confirmed_all_the_same(engine, disk, durable, peer):
     peer.feed(LASTING)
-    assert durable.purge() == 1
+    assert ended(durable.purging()) == 1
     disk.sync(engine)
     assert peer.events() == [Confirm(1, 1, False)]
 

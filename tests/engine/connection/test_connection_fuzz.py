@@ -26,6 +26,7 @@ from tests.engine.frames import (
     table,
 )
 from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
+from tests.engine.slices import ended
 
 FRAME_MAX = 4096
 
@@ -238,7 +239,7 @@ def test_one_that_comes_and_goes_leaves_nothing_behind():
             engine.run()
             peer.feed(damaged(publish(2, "q", bytes(1000)) * 3, Random(number)))
             peer.connection.lost()
-            queue.purge()
+            ended(queue.purging())
         engine.connections.take_touched()
         gc.collect()
         if turn:

@@ -9,6 +9,7 @@ from tests.engine import frames
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import PERSISTENT, ack, frame, method, nack, publish
 from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import ended
 
 FLOW = method(1, frames.CHANNEL, 20, b"\x01")
 FLOW_OK = struct.pack(">HHB", frames.CHANNEL, 21, 1)
@@ -192,7 +193,7 @@ def test_an_answer_after_a_get_without_ack_or_a_purge_says_that_it_lasts(
     engine, disk, queue, peer, what
 ):
     peer.session.on[frames.BASIC, 70] = lambda channel: peer.channel.get(queue, True)
-    peer.session.on[50, 30] = lambda channel: queue.purge()
+    peer.session.on[50, 30] = lambda channel: ended(queue.purging())
     peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
     disk.sync(engine)
     peer.feed(GET if what == "get" else method(1, 50, 30, b"\x00\x00\x01q\x00"))

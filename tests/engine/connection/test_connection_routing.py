@@ -17,9 +17,11 @@ from tests.engine.frames import (
     table,
 )
 from tests.engine.session_fake import Peer
+from tests.engine.slices import cut_often, turns
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
+from leporid.engine.engine import Engine
 from leporid.engine.publishing.interceptor import Interceptor
 from leporid.engine.routing.route_cache import BY_MESSAGE
 from leporid.engine.selectors.selector import Selector
@@ -257,3 +259,78 @@ def test_a_method_after_it_waits(slow, peer, queue):
     assert peer.session.methods == []
     slow.run()
     assert [channel for channel, _ in peer.session.methods] == [2]
+
+
+# ------------------------------------------------------------------ room in the queues
+
+
+class Wide:
+    """A route to so many queues that they do not get room for an entry in one slice."""
+
+    def __init__(self, engine: Engine, peer: Peer) -> None:
+        self.engine = engine
+        self.queues = [engine.queue(0, f"w{number}", False) for number in range(1000)]
+        self.cache = engine.route_cache("w", lambda key, raw: self.queues, True)
+        peer.session.caches["w"] = self.cache
+        cut_often(engine)
+
+    @property
+    def counts(self) -> set[int]:
+        return {queue.ready_count for queue in self.queues}
+
+
+@pytest.fixture
+def wide(engine, peer) -> Wide:
+    return Wide(engine, peer)
+
+
+def test_many_queues_get_room_in_many_turns(wide, engine, peer, queue):
+    other = Peer(engine, {"q": queue})
+    long = []
+    for number in range(600):
+        peer.feed(publish(1, "k", b"m", exchange="w"))
+        other.feed(publish(1, "q", b"other"))
+        waiting = wide.counts == {number}
+        if sum(1 for _ in turns(engine)) > 3:
+            assert waiting
+            long.append(number)
+        assert wide.counts == {number + 1}
+        assert peer.drain(queue) == [b"other"]
+    # A block of an index has 256 entries, and all queues are at the end of one at the same time.
+    assert len(long) == 3
+
+
+def test_what_is_deleted_while_others_get_room_gets_nothing(wide, engine, peer):
+    peer.feed(publish(1, "k", b"m", exchange="w"))
+    gone, wide.queues = wide.queues[::2], wide.queues[1::2]
+    for queue in gone:
+        queue.retire()
+    wide.cache.forget()
+    for _ in turns(engine):
+        pass
+    assert wide.counts == {1}
+    assert {queue.ready_count for queue in gone} == {0}
+    peer.feed(publish(1, "k", b"m", exchange="w"))
+    assert wide.counts == {2}
+
+
+def test_what_is_bound_while_others_get_room_gets_the_next_message(wide, engine, peer, queue):
+    peer.feed(publish(1, "k", b"m", exchange="w"))
+    wide.queues.append(queue)
+    wide.cache.forget()
+    for _ in turns(engine):
+        pass
+    peer.feed(publish(1, "k", b"next", exchange="w"))
+    for _ in turns(engine):
+        pass
+    assert peer.drain(queue) == [b"next"]
+
+
+def test_a_message_with_copies_waits_for_room_once(wide, engine, peer, queue):
+    peer.session.routed = lambda key: wide.queues
+    copies = properties(headers=table(CC=array(longstr("c"))))
+    peer.feed(publish(1, "k", b"m", exchange="w", raw=copies), publish(1, "q", b"after"))
+    for _ in turns(engine):
+        pass
+    assert wide.counts == {1}
+    assert peer.drain(queue) == [b"after"]

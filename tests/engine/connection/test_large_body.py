@@ -10,6 +10,7 @@ import pytest
 from tests.engine import frames
 from tests.engine.frames import NO_PROPERTIES, PERSISTENT, Delivery, publish
 from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import ended
 from tests.engine.stream_world import STREAM, World, offset_of
 
 from leporid.engine.engine import Engine
@@ -80,14 +81,14 @@ def test_what_is_settled_before_it_is_sent_stays_as_it_was(no_ack, between):
     body = random_body(COPIED_MAX + 1000)
     peer.feed(large("q", body) + large("q", bytes(COPIED_MAX)) * between)
     assert reader.channel.get(queue, no_ack)
-    queue.purge()
+    ended(queue.purging())
     if not no_ack:
         reader.feed(frames.ack(1, 1))
     assert queue.unacked_count == 0
     # Its place in the log is free, and is used again.
     for _ in range(20):
         peer.feed(large("q", bytes(COPIED_MAX + 1000)))
-        queue.purge()
+        ended(queue.purging())
     (event,) = reader.events()
     assert isinstance(event, frames.Got)
     assert event.body == body
@@ -250,7 +251,7 @@ def test_a_message_may_be_moved_to_another_segment_meanwhile(engine, disk, durab
     assert len(disk.files) <= 6
 
 
-@pytest.mark.parametrize("how", [Queue.purge, Queue.retire])
+@pytest.mark.parametrize("how", [lambda queue: ended(queue.purging()), Queue.retire])
 def test_a_queue_may_be_purged_or_deleted_meanwhile(
     engine, disk, durable, peer, how: Callable[[Queue], object]
 ):

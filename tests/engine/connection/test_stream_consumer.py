@@ -6,6 +6,7 @@ import pytest
 from tests.engine import frames
 from tests.engine.frames import ack, nack, publish, reject
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 from tests.engine.stream_world import World, numbered, offset_of
 
 from leporid.amqp.errors import NotImplementedFault
@@ -73,10 +74,10 @@ def test_what_a_stream_sent_is_not_sent_again():
     world.send(*numbered(4))
     world.sync()
     peer, reader = reader_of(world, 2)
-    peer.channels[1].recover()
+    ended(peer.channels[1].recovering())
     assert len(peer.bodies()) == 2
     with pytest.raises(NotImplementedFault, match=r"basic\.recover not supported by stream queues"):
-        peer.channels[1].recover()
+        ended(peer.channels[1].recovering())
     assert reader.settled_offset == 0
 
 
@@ -90,7 +91,7 @@ def test_other_queues_of_the_channel_take_back_as_ever():
     peer.channels[1].consume_stream(world.stream, "r", 1, 0)
     peer.feed(nack(1, 1))
     assert peer.bodies() == [b"1"]
-    peer.channels[1].recover()
+    ended(peer.channels[1].recovering())
     assert peer.bodies() == [b"1"]
 
 

@@ -270,6 +270,30 @@ def test_a_transaction_has_so_many_publishes_and_settles_and_no_more(engine, que
     assert (queue.ready_count, queue.unacked_count) == (3, 0)
 
 
+def test_a_publish_to_many_queues_counts_as_more_than_one_entry(engine, peer, channel):
+    queues = [engine.queue(0, f"q{number}", False) for number in range(40)]
+    peer.session.caches["f"] = engine.route_cache("f", lambda key, properties: queues, True)
+    engine.connections.transaction_entries_max = 33
+    for _ in range(2):
+        peer.feed(publish(1, "", exchange="f") * 3)
+        channel.commit()
+    assert [queue.ready_count for queue in queues] == [6] * 40
+    peer.feed(publish(1, "", exchange="f") * 4)
+    assert peer.faults == [(1, 406)]
+    assert "33" in peer.session.faults[0][1].text
+    assert [queue.ready_count for queue in queues] == [6] * 40
+
+
+def test_a_publish_to_many_streams_counts_each(engine, disk, peer, channel):
+    streams = [engine.stream(number, f"s{number}") for number in range(1, 5)]
+    peer.session.caches["f"] = engine.route_cache("f", lambda key, properties: streams, True)
+    engine.connections.transaction_entries_max = 10
+    peer.feed(publish(1, "", exchange="f") * 2)
+    assert peer.faults == []
+    peer.feed(publish(1, "", exchange="f"))
+    assert peer.faults == [(1, 406)]
+
+
 def test_a_transaction_is_charged_to_its_connection_until_it_ends(peer, channel):
     account = peer.connection.account
     peer.feed(publish(1, "q", b"x" * 1000))

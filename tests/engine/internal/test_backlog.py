@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.delay_world import World, delayed
 from tests.engine.frames import PERSISTENT, properties, publish
+from tests.engine.slices import ended
 from tests.engine.verdict_world import World as VerdictWorld
 
 DAY_MS = 24 * 3600_000
@@ -67,7 +68,7 @@ def test_nor_does_a_purge(world):
     world.send(b"a", delayed(5))
     world.send(b"b", delayed(5))
     world.sleep(6)
-    assert world.q.purge() == 1
+    assert ended(world.q.purging()) == 1
     world.run()
     assert take(world) == b"b"
 

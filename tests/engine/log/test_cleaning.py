@@ -8,6 +8,7 @@ import pytest
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, ack, publish
 from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import ended
 
 from leporid.engine.queue.queue import Queue
 
@@ -50,7 +51,7 @@ def test_what_is_all_settled_goes(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 30)
     turn(engine, disk)
     assert len(disk.files) == 10
-    durable.purge()
+    ended(durable.purging())
     disk.settle(engine)
     assert len(disk.files) <= 2
     assert len(engine.logs.segments) == len(disk.files)
@@ -59,7 +60,7 @@ def test_what_is_all_settled_goes(engine, disk, durable, peer):
 def test_deletion_comes_after_the_facts_that_allow_it(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 12)
     turn(engine, disk)
-    durable.purge()
+    ended(durable.purging())
     engine.clock.now_ms += 100
     assert disk.begin(engine)
     assert disk.job is not None
@@ -148,7 +149,7 @@ def test_a_message_of_two_queues_is_kept_for_the_one_that_has_it(engine, disk, d
     for _ in range(40):
         peer.feed(publish(2, "k", b"x" * 500, raw=PERSISTENT, exchange="x"))
     turn(engine, disk)
-    durable.purge()
+    ended(durable.purging())
     for _ in range(35):
         peer.get(peer.queues["e"])
     disk.settle(engine)
@@ -162,7 +163,7 @@ def test_copies_keep_their_content_and_place(engine, disk, durable, peer):
         peer.feed(publish(2, "e", b"x" * 300, raw=PERSISTENT) * 3)
     turn(engine, disk)
     before = bytes_of(disk)
-    peer.queues["e"].purge()
+    ended(peer.queues["e"].purging())
     disk.settle(engine)
     assert bytes_of(disk) < before * 2 // 3
     assert disk.files.keys() - set(range(1, 80))
@@ -174,7 +175,7 @@ def test_cleaning_waits_for_its_time(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 12)
     disk.sync(engine)
     before = len(disk.files)
-    durable.purge()
+    ended(durable.purging())
     for _ in range(3):
         engine.logs.note_change()
         disk.sync(engine)
@@ -220,3 +221,38 @@ def test_few_messages_do_not_keep_the_memory_of_many(seed):
     for queue in (ready, *unacked):
         assert peer.drain(queue) == kept[queue.name]
     assert engine.logs.transient.bytes < 10 * SEGMENT_BYTES
+
+
+@pytest.mark.parametrize("taken", [0, 9])
+def test_a_large_message_is_not_copied_again_and_again(taken):
+    """Of ten queues that have it, some give it away, while small messages pass."""
+    engine = make_engine(transient_segment_bytes=SEGMENT_BYTES)
+    queues = [engine.queue(0, f"q{at}", False) for at in range(10)]
+    passing = engine.queue(0, "passing", False)
+    peer = Peer(engine)
+    large = bytes(100 * SEGMENT_BYTES + 1)
+    engine.publish(queues, "x", "k", b"\0\0", large)
+    for queue in queues[:taken]:
+        assert peer.drain(queue) == [large]
+    before = engine.logs.transient.appended
+    for _ in range(400):
+        engine.publish([passing], "x", "k", b"\0\0", b"small")
+        assert peer.drain(passing) == [b"small"]
+        engine.clock.now_ms += 100
+        engine.run()
+    assert engine.logs.transient.appended - before == 400
+    assert peer.drain(queues[-1]) == [large]
+
+
+def test_one_message_does_not_keep_the_file_of_a_large_transaction(engine, disk, durable, peer):
+    peer.channel.select_tx()
+    for _ in range(100):
+        peer.feed(publish(1, "d", b"x" * 1000, raw=PERSISTENT))
+    peer.channel.commit()
+    turn(engine, disk)
+    assert bytes_of(disk) > 100_000  # its facts are in one segment
+    for _ in range(99):
+        assert peer.get(durable).body == b"x" * 1000
+    disk.settle(engine)
+    assert bytes_of(disk) < 5 * SEGMENT_BYTES
+    assert counts_after_a_crash(disk) == (1, 0)

@@ -10,6 +10,7 @@ from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, ack, properties, publish
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import make_engine
+from tests.engine.slices import ended
 from tests.storage.format_v1 import (
     COMMIT,
     DELIVERED,
@@ -127,7 +128,7 @@ def test_a_fact_of_each_kind_over_many_segments():
         assert channel.get(broker.queues["q"], False)
     for tag in range(1, 51, 2):
         broker.peer.feed(ack(1, tag))
-    broker.queues["r"].purge()
+    ended(broker.queues["r"].purging())
     broker.disk.sync(broker.engine)
     broker.restart()
     assert broker.bodies("r") == []

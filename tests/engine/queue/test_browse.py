@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.engine.browsing import bodies, rows_of, shown
 from tests.engine.frames import PERSISTENT, nack, properties, publish
 from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import ended
 
 from leporid.engine.queue.browse import Browse
 
@@ -119,19 +120,19 @@ def test_transient_messages_stay_while_they_are_read(engine, queue, peer):
     send(peer, *(b"%05d" % number + bytes(1000) for number in range(200)))
     window = Browse(queue).window(1000, 10**9)
     was = rows_of(window)
-    queue.purge()
+    ended(queue.purging())
     # Freed segments would be used again now.
     send(peer, *(b"other" + bytes(1000) for _ in range(400)))
     assert rows_of(window) == was
     window.close()
-    queue.purge()
+    ended(queue.purging())
     assert engine.logs.transient.bytes <= 6 * 65536
 
 
 def test_the_segment_that_is_written_to_is_not_begun_anew_while_it_is_read(engine, queue, peer):
     send(peer, b"first")
     window = Browse(queue).window(1000, 10**9)
-    queue.purge()
+    ended(queue.purging())
     send(peer, b"second")
     assert [row["body"] for row in rows_of(window)] == [b"first"]
     window.close()
@@ -146,7 +147,7 @@ def test_durable_messages_stay_while_they_are_read(engine, disk, peer):
     for _ in range(20):
         peer.get(queue)
     disk.settle(engine)
-    queue.purge()
+    ended(queue.purging())
     disk.settle(engine)
     assert rows_of(window) == was
     assert len(engine.logs.segments) > 5
@@ -164,7 +165,7 @@ def test_what_was_read_while_the_log_was_cleaned_is_cleaned_afterwards(engine, d
         send(peer, *[bytes(900)] * 3, raw=PERSISTENT, name="e")
     with Browse(queue).window(1000, 10**9) as window:
         was = rows_of(window)
-        other.purge()
+        ended(other.purging())
         disk.settle(engine)
         assert rows_of(window) == was
     disk.settle(engine)

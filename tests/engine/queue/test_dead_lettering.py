@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.frames import PERSISTENT, ack, nack, properties, publish, table
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 
 def send(peer: Peer, *texts: str) -> None:
@@ -159,7 +160,7 @@ def test_who_gives_back_takes_the_letters_meanwhile(engine, queue, peer, how):
     else:
         queue.set_limits(max_length=0)
         if how == "recover":
-            peer.channel.recover()
+            ended(peer.channel.recovering())
         else:
             peer.connection.close_channel(1)
     assert other.bodies() == [b"%d" % number for number in range(70, 120)]

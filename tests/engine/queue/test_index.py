@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from tests.engine.frames import ack, nack, publish
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 BLOCK = 256
 
@@ -50,7 +51,7 @@ def test_one_old_entry_does_not_keep_the_place_of_all_that_came_after(engine, qu
     assert peer.channel.get(queue, False)
     for turn in range(40):
         send(peer, turn, 1000)
-        assert queue.purge() == 1000
+        assert ended(queue.purging()) == 1000
     peer.feed(nack(1, 1))
     send(peer, 7, 1)
     assert peer.drain(queue) == [b"0", b"7"]
@@ -65,7 +66,7 @@ def test_many_old_entries_far_apart(queue, peer):
         assert peer.channel.get(queue, False)
         tag += 1
         send(peer, 0, 300)
-        queue.purge()
+        ended(queue.purging())
     order = list(range(1, tag + 1))
     Random(5).shuffle(order)
     for each in order:

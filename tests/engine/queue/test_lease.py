@@ -7,6 +7,7 @@ from tests.engine.browsing import bodies, leased, shown
 from tests.engine.frames import PERSISTENT, properties, publish
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 from leporid.engine.queue.lease import Lease
 
@@ -83,7 +84,7 @@ def test_a_queue_that_goes_takes_what_is_leased_with_it(queue, peer):
 def test_purge_leaves_what_is_leased(queue, peer):
     send(peer, b"a", b"b")
     lease = Lease(queue, 1)
-    assert queue.purge() == 1
+    assert ended(queue.purging()) == 1
     lease.release()
     assert bodies(queue) == [b"a"]
 

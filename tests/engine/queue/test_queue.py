@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.frames import Confirm, nack, properties, publish, reject
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 
 def send(peer: Peer, *texts: str, expiration: str | None = None, priority: int = 0) -> None:
@@ -44,8 +45,8 @@ def test_purge_leaves_what_is_out(queue, peer):
     peer.get(queue, no_ack=False)
     peer.get(queue, no_ack=False)
     peer.feed(nack(1, 2))
-    assert queue.purge() == 3
-    assert queue.purge() == 0
+    assert ended(queue.purging()) == 3
+    assert ended(queue.purging()) == 0
     assert (queue.ready_count, queue.ready_bytes, queue.unacked_count) == (0, 0, 1)
     send(peer, "e")
     peer.feed(nack(1, 1))
@@ -54,7 +55,7 @@ def test_purge_leaves_what_is_out(queue, peer):
 
 def test_a_purge_makes_no_dead_letters(queue, peer, dead_letters):
     send(peer, "a")
-    queue.purge()
+    ended(queue.purging())
     assert dead_letters.found == []
 
 
@@ -288,7 +289,7 @@ def test_priorities_come_before_messages(queue, peer):
 def test_purge_and_time_to_live_with_priorities(engine, queue, peer):
     queue.set_priorities(2)
     send(peer, *"abc", priority=1)
-    assert queue.purge() == 3
+    assert ended(queue.purging()) == 3
     send(peer, "d", priority=1, expiration="5")
     send(peer, "e", priority=2)
     engine.clock.now_ms += 5
@@ -336,7 +337,7 @@ def test_every_way_back_counts(engine, queue, peer, dead_letters):
     send(peer, "x")
     give_back(peer, queue)
     peer.get(queue, no_ack=False)
-    peer.channel.recover()
+    ended(peer.channel.recovering())
     other = Peer(engine, {"q": queue})
     other.get(queue, no_ack=False)
     other.connection.lost()
@@ -379,7 +380,7 @@ def test_no_message_comes_back_too_often_to_be_counted(queue, peer, dead_letters
     send(peer, "x")
     for _ in range(2**15 + 5):
         assert peer.channel.get(queue, False)
-        peer.channel.recover()
+        ended(peer.channel.recovering())
         peer.take()
     assert (queue.ready_count, dead_letters.found) == (1, [])
     queue.set_delivery_limit(2**15 - 2, True)

@@ -6,6 +6,7 @@ import pytest
 from tests.engine.allocations import allocated_bytes
 from tests.engine.frames import PERSISTENT, Delivery, ack, nack, properties, publish, reject
 from tests.engine.restarts import Broker
+from tests.engine.slices import ended
 
 
 def deliver(engine, peer, later_ms: int = 0) -> list[tuple[int, bytes]]:
@@ -63,7 +64,7 @@ def test_what_counts_as_failed(queue, peer, kind, rejected, nacked, recovered, c
         (
             lambda tag: peer.feed(reject(1, tag)),
             lambda tag: peer.feed(nack(1, tag)),
-            lambda tag: peer.channel.recover(),
+            lambda tag: ended(peer.channel.recovering()),
             lambda tag: peer.connection.close_channel(1),
         ),
         1,
@@ -72,7 +73,7 @@ def test_what_counts_as_failed(queue, peer, kind, rejected, nacked, recovered, c
         assert peer.get(queue, no_ack=False)
         come_back(number)
         seen.append(queue.held_count)
-        queue.purge()
+        ended(queue.purging())
     assert seen == [rejected, nacked, recovered, closed]
 
 
@@ -162,7 +163,7 @@ def test_purge_takes_what_is_held(engine, queue, peer):
     peer.feed(publish(2, "q") * 2)
     peer.get(queue, no_ack=False)
     peer.feed(nack(1, 1))
-    assert queue.purge() == 2
+    assert ended(queue.purging()) == 2
     assert (queue.held_count, engine.queues.timed_out) == (0, 0)
     engine.clock.now_ms += 100
     engine.run()
@@ -201,7 +202,7 @@ def test_timers_of_what_was_purged_are_forgotten(engine, queue, peer):
         for _ in range(100):
             peer.channel.get(queue, False)
         peer.feed(nack(1, 0, multiple=True))
-        queue.purge()
+        ended(queue.purging())
         peer.take()
         engine.run()
 

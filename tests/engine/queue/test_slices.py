@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from tests.engine import frames
 from tests.engine.session_fake import Peer
-from tests.engine.slices import SOME, cut_often, steps_of, turns
+from tests.engine.slices import SOME, cut_often, ended, steps_of, turns
 
 MANY = 2000
 
@@ -142,7 +142,7 @@ def test_what_was_held_comes_back_in_slices(engine, queue, peer):
     while queue.ready_count:
         peer.deliveries()
     peer.channel.cancel(consumer)
-    peer.channel.recover()
+    ended(peer.channel.recovering())
     assert queue.held_count == MANY
     engine.clock.now_ms += 100
     cut_often(engine)
@@ -350,7 +350,7 @@ def test_letters_of_queues_that_refuse_are_made_in_slices(engine, peer):
     def letter(reason, exchange, key, raw, body):
         made.append(int(body))
 
-    queues = [engine.queue(0, f"{number}", False) for number in range(300)]
+    queues = [engine.queue(0, f"{number}", False) for number in range(250)]
     for queue in queues:
         queue.dead_letters = letter
         queue.set_limits(max_length=0, overflow="reject-publish-dlx")
@@ -369,8 +369,8 @@ def test_letters_of_queues_that_refuse_are_made_in_slices(engine, peer):
     waiting = []
     for _ in turns(engine):
         waiting.append(len(engine.queues.dead_lettering.refused))
-    assert max(waiting) < 300
-    assert made == [0] * 300 + [1] * 300 + [2] * 300
+    assert max(waiting) < 250
+    assert made == [0] * 250 + [1] * 250 + [2] * 250
 
 
 def test_a_commit_makes_the_letters_of_queues_that_refuse(engine, peer):

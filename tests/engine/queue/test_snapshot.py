@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.engine.frames import PERSISTENT, ack, publish
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 from leporid.engine.queue.browse import snapshot
 
@@ -56,10 +57,10 @@ def test_what_goes_or_comes_after_the_first_was_taken_changes_nothing(engine, qu
         engine.publish([queue], "x", "k", b"\0\0", b"%02d" % number + body)
     taken = snapshot(queue)
     shown = [next(taken)]
-    queue.purge()
+    ended(queue.purging())
     for number in range(40, 400):
         engine.publish([queue], "x", "k", b"\0\0", b"%02d" % number + body)
-        queue.purge()
+        ended(queue.purging())
         engine.run()
     shown.extend(taken)
     assert [each[-1][:2] for each in shown] == [b"%02d" % number for number in range(40)]
@@ -72,7 +73,7 @@ def test_what_is_shown_is_kept_until_then_and_no_longer(engine, queue):
         engine.publish([queue], "x", "k", b"\0\0", bytes(100_000))
     taken = snapshot(queue)
     next(taken)
-    queue.purge()
+    ended(queue.purging())
     engine.run()
     assert engine.logs.transient.bytes > 3_900_000
     taken.close()

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from tests.engine.frames import ack, nack, properties, publish
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 
 def send(peer: Peer, ttl_ms: int, count: int = 1) -> None:
@@ -64,7 +65,7 @@ def test_pruning_keeps_those_that_will_ring(engine, queue, peer):
     for _ in range(30):
         send(peer, 60_000, 100)
         engine.run()
-        queue.purge() if queue.ready_count > 2000 else None
+        ended(queue.purging()) if queue.ready_count > 2000 else None
     left = queue.ready_count
     engine.clock.now_ms += 900
     engine.run()

@@ -21,6 +21,7 @@ from tests.engine.frames import (
 )
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.lease import Lease
@@ -137,7 +138,7 @@ def test_a_key_is_free_when_its_message_has_left(unique: UniqueQueue, peer: Peer
     send(peer, "a", b"2")
     assert peer.drain(unique) == [b"2"]
     send(peer, "a", b"3")
-    unique.purge()
+    ended(unique.purging())
     send(peer, "a", b"4")
     Lease(unique, 1).acknowledge()
     send(peer, "a", b"5")
@@ -348,7 +349,7 @@ def test_against_a_list(events):
                 leases.pop().release()
                 ready = sorted([*ready, taken.pop()])
         elif what == "purge":
-            broker.queue.purge()
+            ended(broker.queue.purging())
             ready = []
         elif what == "restart":
             broker.engine.run()

@@ -8,6 +8,7 @@ from tests.engine.allocations import allocated_bytes
 from tests.engine.judge import Judge, settle_down
 from tests.engine.selecting.test_filtered_consumers import consume, selector, send, taken
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
@@ -225,7 +226,7 @@ def test_a_purge_and_a_deletion_while_a_batch_is_out(engine, queue, peer, judge)
     send(peer, "a1", "b1")
     taken(peer)
     assert judge.ask()
-    assert queue.purge() == 2
+    assert ended(queue.purging()) == 2
     send(peer, "c1")
     judge.answer()
     assert taken(peer) == []

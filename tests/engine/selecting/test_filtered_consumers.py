@@ -7,6 +7,7 @@ import struct
 import pytest
 from tests.engine import frames
 from tests.engine.session_fake import Peer
+from tests.engine.slices import ended
 
 from leporid.engine.connection.consumer import Consumer
 from leporid.engine.engine import Engine
@@ -244,7 +245,7 @@ def test_found_and_gone(engine, queue, peer, dead_letters):
     assert dead_letters.bodies == [b"c1", b"b1"]
     peer.feed(frames.ack(1, 1))
     assert taken(peer) == [("c", "e1")]
-    assert queue.purge() == 1
+    assert ended(queue.purging()) == 1
     send(peer, "g0", "h1")
     peer.feed(frames.ack(1, 2))
     assert taken(peer) == [("c", "h1")]

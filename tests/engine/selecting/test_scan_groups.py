@@ -7,10 +7,14 @@ import struct
 import pytest
 from tests.engine import frames
 from tests.engine.allocations import allocated_bytes
+from tests.engine.judge import Judge
 from tests.engine.session_fake import Peer
+from tests.engine.slices import cut_often, ended, steps_of
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
+from leporid.engine.selectors.class_filter import ClassFilter
+from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 
@@ -154,3 +158,172 @@ def test_many_filters_keep_no_more_in_mind_than_a_few(engine, queue, peer):
     settle_down(engine)
     assert engine.searches.filters.asked > 80 * FOUND_MAX // 8
     assert allocated_bytes() - before < 3 * 8 * 16 * FOUND_MAX // 2
+
+
+# ------------------------------------------------------------------ one message, many filters
+
+
+# A filter that fails on it has looked at all of it.
+LONG = frames.properties(headers=frames.table(h=frames.longstr("ab" * 20_000)))
+FILTERS = 60
+
+
+def patterns(count: int) -> list[Selector]:
+    """Filters that take long for such a message; it passes the last one only."""
+    return [selector(f"h LIKE '%a%{at}'") for at in range(count - 1)] + [selector("h LIKE '%a%b'")]
+
+
+def evaluated(engine: Engine) -> int:
+    return engine.searches.filters.evaluated
+
+
+@pytest.fixture
+def many(engine, queue, peer):
+    """Consumers with different filters, in a queue of which each step is cut."""
+    for at, wanted in enumerate(patterns(FILTERS)):
+        peer.channel.consume(queue, f"c{at}", False, 0, 1, filter=wanted)
+    engine.run()
+    cut_often(engine)
+    return peer
+
+
+def send(engine: Engine, queue: Queue, *bodies: bytes, raw: bytes = LONG) -> None:
+    for body in bodies:
+        engine.publish([queue], "", "q", raw, body)
+
+
+def came(peer: Peer) -> list[tuple[str, bytes]]:
+    return [(each.consumer, each.body) for each in delivered(peer)]
+
+
+def delivered(peer: Peer) -> list[frames.Delivery]:
+    return [each for each in peer.events(run=False) if isinstance(each, frames.Delivery)]
+
+
+def test_one_message_takes_many_turns_if_its_filters_take_long(engine, queue, many):
+    send(engine, queue, b"long")
+    steps = steps_of(engine, lambda: evaluated(engine))
+    assert sum(steps) == FILTERS
+    assert max(steps) <= FILTERS // 4
+    assert came(many) == [(f"c{FILTERS - 1}", b"long")]
+
+
+def test_what_comes_after_it_waits_for_its_turn(engine, queue, many):
+    send(engine, queue, b"first", b"second")
+    many.channel.consume(queue, "all", False, 0, 0, filter=selector("h IS NOT NULL"))
+    settle_down(engine)
+    assert [body for _, body in came(many)] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5])
+def test_a_message_that_another_takes_meanwhile_is_nobodys(engine, queue, many, turns):
+    send(engine, queue, b"long")
+    for _ in range(turns):
+        engine.run()
+    plain = Peer(engine)
+    plain.channel.consume(queue, "plain", False, 0, 1)
+    settle_down(engine)
+    assert came(many) == []
+    assert came(plain) == [("plain", b"long")]
+    assert evaluated(engine) < FILTERS
+    # It comes back, and those that were not asked are; then it is the filter's.
+    plain.connection.close_channel(1)
+    settle_down(engine)
+    assert came(many) == [(f"c{FILTERS - 1}", b"long")]
+
+
+@pytest.mark.parametrize("how", ["purged", "expired", "got"])
+def test_a_message_that_is_gone_meanwhile_is_looked_at_no_more(engine, queue, many, how):
+    raw = frames.properties(headers=frames.table(h=frames.longstr("ab" * 20_000)), expiration="5")
+    send(engine, queue, b"long", raw=raw)
+    engine.run()
+    if how == "purged":
+        ended(queue.purging())
+    elif how == "expired":
+        engine.clock.now_ms += 10
+    else:
+        assert Peer(engine).get(queue, True) is not None
+    before = evaluated(engine)
+    settle_down(engine)
+    assert evaluated(engine) - before <= FILTERS // 4
+    send(engine, queue, b"next")
+    settle_down(engine)
+    assert came(many) == [(f"c{FILTERS - 1}", b"next")]
+
+
+def test_who_comes_and_who_goes_while_filters_are_asked(engine, queue, peer):
+    real = [
+        peer.channel.consume(queue, f"c{at}", False, 0, 1, filter=wanted)
+        for at, wanted in enumerate(patterns(FILTERS))
+    ]
+    engine.run()
+    cut_often(engine)
+    send(engine, queue, b"long")
+    engine.run()
+    peer.channel.cancel(real[-1])
+    peer.channel.cancel(real[0])
+    # One takes a number that was given up, and is asked about the message, too.
+    peer.channel.consume(queue, "new", False, 0, 1, filter=selector("h LIKE '%b%ab'"))
+    settle_down(engine)
+    assert came(peer) == [("new", b"long")]
+
+
+def test_a_requeued_message_takes_many_turns_and_goes_to_who_waits_most(engine, queue, many):
+    send(engine, queue, b"first", b"second")
+    settle_down(engine)
+    assert came(many) == [(f"c{FILTERS - 1}", b"first")]
+    before = evaluated(engine)
+    many.feed(frames.nack(1, 1, False, True))
+    steps = steps_of(engine, lambda: evaluated(engine))
+    assert max(steps) <= FILTERS // 4
+    assert evaluated(engine) - before == FILTERS
+    assert came(many) == [(f"c{FILTERS - 1}", b"first")]
+
+
+def test_a_message_that_is_requeued_for_ever_does_not_keep_a_filter_waiting(engine, queue, many):
+    """Someone without a filter gives it back each turn; what was asked about it stays."""
+    send(engine, queue, b"long")
+    settle_down(engine)
+    assert came(many) == [(f"c{FILTERS - 1}", b"long")]
+    many.feed(frames.nack(1, 1, False, True))
+    plain = Peer(engine)
+    plain.channel.consume(queue, "plain", False, 0, 1)
+    for _ in range(10 * FILTERS):
+        engine.run()
+        for each in delivered(plain):
+            plain.feed(frames.nack(1, each.tag, False, True))
+        if came(many):
+            break
+    else:
+        pytest.fail("it never had its turn")
+
+
+def test_a_message_for_now_or_never_is_there_until_all_filters_were_asked(engine, queue, many):
+    raw = frames.properties(headers=frames.table(h=frames.longstr("ab" * 20_000)), expiration="0")
+    send(engine, queue, b"long", raw=raw)
+    settle_down(engine)
+    assert came(many) == [(f"c{FILTERS - 1}", b"long")]
+
+
+@pytest.mark.parametrize("name", [None, "class"])
+def test_what_has_expired_is_not_delivered_if_there_was_no_time_to_drop_it(engine, queue, name):
+    peer = Peer(engine, {"q": queue})
+    judge = Judge(engine)
+    judge.renew("class", lambda _: True)
+    wanted: Filter = selector("g = 0")
+    peer.channel.consume(
+        queue, "c", False, 0, 1, filter=ClassFilter(name, wanted) if name else wanted
+    )
+    raw = frames.properties(headers=frames.table(g=b"l" + struct.pack(">q", 0)), expiration="5")
+    send(engine, queue, *[b"%d" % at for at in range(50)], raw=raw)
+    for _ in range(3):
+        settle_down(engine)
+        if judge.ask():
+            judge.answer()
+    assert [each.body for each in peer.deliveries()] == [b"0"]
+    engine.clock.now_ms += 10
+    cut_often(engine, 1)
+    peer.feed(frames.ack(1, 1))
+    settle_down(engine)
+    assert came(peer) == []
+    assert queue.ready_count == 0

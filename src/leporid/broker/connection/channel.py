@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
 from leporid.broker.group.members import Member
-from leporid.broker.memory import CONSUMER_BYTES, size_of
+from leporid.broker.memory import consumer_bytes
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.queue.queue import ConsumerState, QueueState
 from leporid.broker.stream.readers import Bookmark
@@ -97,7 +97,7 @@ class ChannelState:
         Raises:
             PreconditionFailed: the connection, or its user, keeps too much.
         """
-        size = size_of(CONSUMER_BYTES, tag, arguments)
+        size = consumer_bytes(tag, arguments)
         self.session.broker.memory.check_consumer(self.session.account, queue.title, size)
         self.session.account.add(size)
         subscription = ConsumerState(

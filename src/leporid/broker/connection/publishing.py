@@ -17,6 +17,7 @@ from leporid.broker.names import exchange_in
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
+    from leporid.broker.registry import StepsTo
     from leporid.engine.queue.queue import Queue
     from leporid.engine.routing.route_cache import RouteCache
 
@@ -41,10 +42,11 @@ def route_cache(session: ConnectionState, exchange: str) -> RouteCache:
 
 def copies(
     session: ConnectionState, exchange: str, keys: Sequence[str], properties: bytes
-) -> list[Queue]:
+) -> StepsTo[list[Queue]]:
     """Route a message that has CC or BCC: each queue once, whichever keys lead there."""
     try:
-        return session.vhost.routing.route(session.vhost.exchange(exchange), keys, properties)
+        found = session.vhost.exchange(exchange)
+        return (yield from session.vhost.routing.routing(found, keys, properties))
     except Fault as fault:
         raise blame(fault, BasicPublish) from None
 

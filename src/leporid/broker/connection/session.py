@@ -46,6 +46,7 @@ from leporid.broker.connection.methods import connection as connection_methods
 from leporid.broker.connection.methods.connection import IMPERSONATOR, Phase
 from leporid.broker.memory import table_bytes
 from leporid.engine.bounds.jobs import AWAITS
+from leporid.limits.log_lines import caused_by
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
@@ -127,10 +128,11 @@ class ConnectionState:
         self.broker = broker
         self.connection = connection
         self.account = connection.account = broker.memory.connection()
+        connection.party = broker.party("address", address)
         self.peer_is_loopback = peer_is_loopback
         self.address = address
-        self.entered: Callable[[], None] = lambda: None
-        self.admit: Callable[[], None] = lambda: None
+        self.entered: Callable[[], None] = _nothing
+        self.admit: Callable[[], None] = _nothing
         self.login: Login | None = None
         self.name = name
         self.phase = Phase.STARTING
@@ -167,6 +169,12 @@ class ConnectionState:
         """Whether it publishes while an alarm is on, so that it should not be read from."""
         return self._publishes and bool(self.broker.alarms)
 
+    @property
+    def log_extra(self) -> dict[str, object]:
+        """The `extra` of a line of the log that the peer has caused."""
+        peer = f"user {self.user.name}" if self.authenticated else f"address {self.address}"
+        return caused_by(self.name, peer)
+
     def close_for(self, fault: Fault) -> None:
         """End the connection for reasons of the broker's own, such as ConnectionForced."""
         self._fail(0, fault)
@@ -179,7 +187,8 @@ class ConnectionState:
 
     def on_stranger(self, header: bytes) -> None:
         """What came instead of our protocol header; ours is the answer, and the end."""
-        logger.info("%s: refused, %s", self.name, connection_methods.stranger(header))
+        stranger = connection_methods.stranger(header)
+        logger.info("%s: refused, %s", self.name, stranger, extra=self.log_extra)
 
     def on_method(self, channel: int, payload: bytes) -> None:
         """A method arrived that is not the engine's own."""
@@ -193,7 +202,7 @@ class ConnectionState:
         except Fault as fault:
             self._fail(channel, fault)
         except Exception:
-            logger.exception("defect in a method of connection %s", self.name)
+            logger.exception("defect in a method of connection %s", self.name, extra=self.log_extra)
             self._fail(0, InternalFault("the broker failed to handle a method"))
 
     def on_fault(self, channel: int, fault: Fault) -> None:
@@ -205,7 +214,7 @@ class ConnectionState:
 
     def on_defect(self, error: Exception) -> None:
         """We made a mistake with this connection's input: it ends (541), no other does."""
-        logger.error("defect in connection %s", self.name, exc_info=error)
+        logger.error("defect in connection %s", self.name, exc_info=error, extra=self.log_extra)
         self._fail(0, InternalFault("the broker failed to handle what you sent"))
         self.connection.finish()
 
@@ -220,7 +229,7 @@ class ConnectionState:
     def on_lost(self) -> None:
         """The connection is gone."""
         self.phase = Phase.CLOSED
-        self.release()
+        self.broker.engine.jobs.start(self._leaving())
 
     def route_cache(self, exchange: str) -> RouteCache:
         """First publish to an exchange, or first one since permissions or the exchange changed."""
@@ -232,7 +241,7 @@ class ConnectionState:
 
     def copies(
         self, _routes: RouteCache, exchange: str, keys: Sequence[str], properties: bytes
-    ) -> list[Queue]:
+    ) -> StepsTo[list[Queue]]:
         """Route a message that has CC or BCC: each queue once, whichever keys lead there."""
         return publishing.copies(self, exchange, keys, properties)
 
@@ -259,6 +268,7 @@ class ConnectionState:
         """The login was accepted."""
         self.user = user
         self.account.move(self.broker.memory.user(user.name))
+        self.connection.party = self.broker.party("user", user.name)
         self.account.add(table_bytes(self.client_properties))
         self.connection.received_max = 0
         self.entered()
@@ -339,6 +349,18 @@ class ConnectionState:
             yield None
         self.account.close()
         self._gone = True
+
+    def _leaving(self) -> Steps:
+        """Release everything, and the engine's half and the server's, which know this one.
+
+        As long as they did, only a full collection of Python's would free the three of them
+        (`server.garbage`).
+        """
+        yield from self.releasing()
+        while self.connection.jobs:
+            yield AWAITS
+        self.connection.session = None
+        self.entered = self.admit = _nothing
 
     # ------------------------------------------------------------------ dispatching
 
@@ -480,7 +502,7 @@ class ConnectionState:
         """Close the channel or the connection. The one place where faults are answered."""
         if self.phase in (Phase.CLOSING, Phase.CLOSED) or number in self._refused:
             return
-        logger.info("%s: channel %d: %s", self.name, number, fault.logged)
+        logger.info("%s: channel %d: %s", self.name, number, fault.logged, extra=self.log_extra)
         if self.phase is not Phase.RUNNING and not self._may_be_told(fault):
             self._drop()
             return
@@ -529,3 +551,7 @@ class ConnectionState:
         """A channel is none of those any more that are open."""
         del self.channels[channel.number]
         self.broker.channel_count -= 1
+
+
+def _nothing() -> None:
+    """What is called as long as the server has set nothing, and when it has gone."""

@@ -57,7 +57,8 @@ class Bindings:
         """Bind; binding what is bound already changes nothing.
 
         Returns:
-            What is left to do if the exchange has a history: give it to the destination.
+            What is left to do if the exchange has a history: give it to the destination, or wait
+            until another bind that was equal has.
 
         Raises:
             NotFound: source or destination is missing, or the filter class.
@@ -77,7 +78,7 @@ class Bindings:
         if isinstance(destination, QueueState):
             destination.check_access(asker)
         if binding in source.outgoing:
-            return None
+            return self._vhost.histories.awaiting(binding)
         size = binding_bytes(binding)
         self._memory.check_definition(
             f"binding from {exchange_in(self._vhost.name, binding.source)}", size

@@ -20,6 +20,7 @@ from leporid.engine.internal.delays import DelayTotals
 
 if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
+    from leporid.broker.registry import StepsTo
     from leporid.broker.stored import Recorder
     from leporid.engine.engine import Engine
     from leporid.engine.internal.delays import Delays
@@ -216,7 +217,7 @@ class DelayStores:
         engine: the engine.
         recorder: told of stores that must be there after a restart.
         new_id: gives a number that no queue ever had.
-        route: gives the queues for a message that waited in an exchange, by what it was published
+        routing: gives the queues for a message that waited in an exchange, by what it was published
             to, its keys and its properties.
         alternate: gives those that its alternate exchange has for it.
     """
@@ -226,13 +227,13 @@ class DelayStores:
         engine: Engine,
         recorder: Recorder,
         new_id: Callable[[], int],
-        route: Callable[[ExchangeState, str, Sequence[str], bytes], list[Queue]],
+        routing: Callable[[ExchangeState, str, Sequence[str], bytes], StepsTo[list[Queue]]],
         alternate: Callable[[ExchangeState, str, Sequence[str], bytes], list[Queue]],
     ) -> None:
         self._engine = engine
         self._recorder = recorder
         self._new_id = new_id
-        self._route = route
+        self._routing = routing
         self._alternate = alternate
         self._stores: dict[str, tuple[int, Delays]] = {}
         self._cancelled: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -262,8 +263,10 @@ class DelayStores:
     def restore(self, number: int, exchange: ExchangeState) -> Delays:
         """Make the store of an exchange; nothing is recorded."""
 
-        def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
-            return self._route(exchange, published_to, keys, properties)
+        def routed(
+            published_to: str, keys: Sequence[str], properties: bytes
+        ) -> StepsTo[list[Queue]]:
+            return self._routing(exchange, published_to, keys, properties)
 
         def elsewhere(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
             return self._alternate(exchange, published_to, keys, properties)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.errors import Fault, PreconditionFailed
 from leporid.broker.exchange.types import DeduplicationRouter, RoutedMessage
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.names import exchange_in
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredCache
+from leporid.engine.bounds.jobs import AWAITS
 from leporid.engine.queue.browse import snapshot
 from leporid.engine.queue.queue import Totals
 
@@ -96,6 +97,19 @@ class CacheState:
         self.engine.retire()
 
 
+class Giver:
+    """One giving of a history to a binding.
+
+    Attributes:
+        ended: Whether nothing more is given.
+        fault: Why not all was given; None: it was, or one end or the binding is gone.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.fault: Fault | None = None
+
+
 class Histories:
     """What a virtual host's exchanges keep and remember.
 
@@ -120,12 +134,12 @@ class Histories:
         self._recorded: dict[str, int] = {}
         self._kept: dict[str, HistoryState | CacheState] = {}
         # What goes on giving to a binding: another one that is made like it begins anew.
-        self._givers: dict[Binding, object] = {}
+        self._givers: dict[Binding, Giver] = {}
         self._remembered = Totals()
 
     def of(self, exchanges: Iterable[str]) -> list[HistoryState | CacheState]:
-        """Return those of the exchanges of these names, which have one."""
-        return [self._kept[name] for name in exchanges]
+        """Return those of the exchanges of these names; one may have been deleted meanwhile."""
+        return [self._kept[name] for name in exchanges if name in self._kept]
 
     def begin(self, exchange: ExchangeState) -> None:
         """There is a new exchange, which may be of a type that keeps messages."""
@@ -189,6 +203,21 @@ class Histories:
             return None
         return self._giving(history, source, binding, destination, wanted)
 
+    def awaiting(self, binding: Binding) -> Steps | None:
+        """Wait until a binding has what its exchange keeps, which goes on being given to it.
+
+        Returns:
+            The steps, which raise the fault with which the giving ends; None: nothing is given.
+        """
+        giver = self._givers.get(binding)
+        return None if giver is None else self._awaiting(giver)
+
+    def _awaiting(self, giver: Giver) -> Steps:
+        while not giver.ended:
+            yield AWAITS
+        if giver.fault is not None:
+            raise giver.fault
+
     def _giving(
         self,
         history: HistoryState,
@@ -199,7 +228,7 @@ class Histories:
     ) -> Steps:
         engine = self._vhost.engine
         title = f"a copy of the history of {exchange_in(self._vhost.name, source.name)}"
-        giver = self._givers[binding] = object()
+        giver = self._givers[binding] = Giver()
         try:
             for exchange, key, properties, body in history.messages():
                 if binding not in source.outgoing or self._givers.get(binding) is not giver:
@@ -213,7 +242,11 @@ class Histories:
                     queues = self._beyond(destination, exchange, key, properties)
                     engine.publish(queues, exchange, key, properties, body)
                 yield None
+        except Fault as fault:
+            giver.fault = fault
+            raise
         finally:
+            giver.ended = True
             if self._givers.get(binding) is giver:
                 del self._givers[binding]
 

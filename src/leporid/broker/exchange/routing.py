@@ -19,6 +19,7 @@ from leporid.broker.exchange.history import CacheState, HistoryState
 from leporid.broker.exchange.types import RoutedMessage
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.queue.queue import QueueState
+from leporid.broker.registry import StepsTo, finished
 from leporid.engine.routing.route_cache import BY_MESSAGE
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ Target: TypeAlias = QueueState | VerdictQueueState | HistoryState | CacheState |
 Resolved: TypeAlias = object
 """What the engine takes for an answer: a list of queues, a ConditionalRoute, FilterOutcomes or
 BY_MESSAGE."""
+
+NAMES_A_STEP: Final = 512
+"""Queues that are found by their names; each takes 0.15 microseconds."""
+
+FILTERS_A_STEP: Final = 32
+"""Filters that are put together; each takes 4 microseconds."""
 
 MEMBERS_MAX: Final = 250_000
 """Filters in all routes that are kept, each as often as there are routes with it that are not the
@@ -78,36 +85,46 @@ class Routing:
             WeakValueDictionary()
         )
         topology.cached_as = self._engine_of
+        topology.clock = engine.clock
 
-    def resolve(self, exchange: ExchangeState, key: str, properties: bytes | None) -> Resolved:
+    def resolving(
+        self, exchange: ExchangeState, key: str, properties: bytes | None
+    ) -> StepsTo[Resolved]:
         """Answer the engine, which asks about a message, or about all messages with one key."""
         try:
             if properties is None:
-                return self._of_key(exchange, key)
-            return self.route(exchange, (key,), properties)
+                return (yield from self._of_key(exchange, key))
+            return (yield from self.routing(exchange, (key,), properties))
         except Fault as fault:
             raise blame(fault, BasicPublish) from None
 
-    def route(self, exchange: ExchangeState, keys: Sequence[str], properties: bytes) -> list[Queue]:
+    def routing(
+        self, exchange: ExchangeState, keys: Sequence[str], properties: bytes
+    ) -> StepsTo[list[Queue]]:
         """Return the engine's queues for a message, each once.
 
         Raises:
             PreconditionFailed: the exchange takes no such key.
         """
-        return [each.engine for each in self.states(exchange, keys, properties)]
+        message = RoutedMessage(keys, properties, exchange.name)
+        reached = yield from self._topology.resolving(exchange, message)
+        found = yield from self._states(exchange, reached, message)
+        return [each.engine for each in found]
 
     def states(
         self, exchange: ExchangeState, keys: Sequence[str], properties: bytes
     ) -> list[Target]:
-        """The same, as the rules know the queues."""
+        """The same in one go, as the rules know the queues."""
         message = RoutedMessage(keys, properties, exchange.name)
-        return self._states(exchange, self._topology.resolve(exchange, message), message)
+        reached = finished(self._topology.resolving(exchange, message))
+        return finished(self._states(exchange, reached, message))
 
     def states_below(self, exchange: ExchangeState, message: RoutedMessage) -> list[Target]:
         """The same for a message that was not published to this exchange but comes to it."""
         if exchange.delaying and message.delay_ms:
             return [self._held(exchange)]
-        return self._states(exchange, self._topology.reach(exchange, message), message)
+        reached = finished(self._topology.reaching(exchange, message))
+        return finished(self._states(exchange, reached, message))
 
     def beyond(
         self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
@@ -116,13 +133,14 @@ class Routing:
         message = RoutedMessage(keys, properties, published_to)
         return [each.engine for each in self.states_below(exchange, message)]
 
-    def route_due(
+    def routing_due(
         self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
-    ) -> list[Queue]:
+    ) -> StepsTo[list[Queue]]:
         """Return the queues for a message that waited in an exchange, and does not any more."""
         message = RoutedMessage(keys, properties, published_to)
-        reached = self._topology.reach(exchange, message)
-        return [each.engine for each in self._states(exchange, reached, message)]
+        reached = yield from self._topology.reaching(exchange, message)
+        found = yield from self._states(exchange, reached, message)
+        return [each.engine for each in found]
 
     def alternate(
         self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
@@ -140,24 +158,37 @@ class Routing:
         except Fault:
             return []
 
-    def _of_key(self, exchange: ExchangeState, key: str) -> Resolved:
+    def _of_key(self, exchange: ExchangeState, key: str) -> StepsTo[Resolved]:
         """Where all messages with one key go, as far as that is the same for all of them."""
         message = RoutedMessage((key,), None, exchange.name)
-        reached = self._topology.resolve(exchange, message)
+        changes = self._topology.changes
+        reached = yield from self._topology.resolving(exchange, message)
         if reached.by_message:
             return BY_MESSAGE
         if reached.deciding is not None:
-            return self._decision(reached.deciding)
-        queues = [each.engine for each in self._states(exchange, reached, message)]
-        if not reached.filtered:
+            return (yield from self._decision(reached.deciding))
+        found = yield from self._states(exchange, reached, message)
+        queues = [each.engine for each in found]
+        some = reached.filtered
+        if not some:
             return queues
-        filtered = [(wanted, self._engine_of(name)) for wanted, name in reached.filtered]
+        if changes != self._topology.changes:
+            some = [each for each in some if self._is_there(each[1])]
+        filtered = [(wanted, self._engine_of(name)) for wanted, name in some]
         made_of = tuple(map(id, queues)), tuple((id(one), id(queue)) for one, queue in filtered)
-        found = self._forks.get(made_of)
-        if found is None or found.amended:
+        fork = self._forks.get(made_of)
+        if fork is None or fork.amended:
             self._count(len(filtered))
-            found = self._forks[made_of] = self._engine.conditional_route(queues, filtered)
-        return found
+            fork = self._engine.conditional_route(queues, filtered[:FILTERS_A_STEP])
+            for at in range(FILTERS_A_STEP, len(filtered), FILTERS_A_STEP):
+                yield None
+                fork.extend(filtered[at : at + FILTERS_A_STEP])
+        if changes != self._topology.changes and (
+            any(queue.retired for queue in queues) or any(queue.retired for _, queue in filtered)
+        ):
+            return BY_MESSAGE  # this one: what has changed is not kept
+        self._forks[made_of] = fork
+        return fork
 
     def _count(self, members: int) -> None:
         """Forget all routes when too much was made, and so what was made for them."""
@@ -167,37 +198,51 @@ class Routing:
             for exchange in self._topology.exchanges.values():
                 exchange.routes.forget()
 
-    def _decision(self, filters: list[Filter]) -> FilterOutcomes:
+    def _decision(self, filters: list[Filter]) -> StepsTo[FilterOutcomes]:
         """One for the same filters, however many keys they matter to."""
         made_of = tuple(map(id, filters))
         found = self._decisions.get(made_of)
         if found is None:
             self._count(len(filters))
-            found = self._decisions[made_of] = self._engine.filter_outcomes(filters)
+            found = self._engine.filter_outcomes(filters[:FILTERS_A_STEP])
+            for at in range(FILTERS_A_STEP, len(filters), FILTERS_A_STEP):
+                yield None
+                found.extend(filters[at : at + FILTERS_A_STEP])
+            self._decisions[made_of] = found
         return found
 
     def _engine_of(self, name: str) -> Queue:
         """Return the engine's half of what the topology has among its queues."""
         return (self._verdict_queues.get(name) or self._queues[name]).engine
 
+    def _is_there(self, name: str) -> bool:
+        return name in self._verdict_queues or name in self._queues
+
     def _states(
         self, exchange: ExchangeState, reached: Reached, message: RoutedMessage
-    ) -> list[Target]:
+    ) -> StepsTo[list[Target]]:
+        """What a message comes to, without what was deleted while that was found."""
         answers = message.outcomes
         if answers:
             count, passed, failed = len(answers), answers.count(1), answers.count(-1)
             self._engine.publishing.filters.note(count, count, passed, failed)
             exchange.routes.counters.note(count, count, passed, failed)
-        kept = self._kept(reached.keepers)
-        held = map(self._held, reached.delaying)
-        return [*self._named(reached.queues), *kept, *held]
-
-    def _named(self, names: list[str]) -> list[QueueState | VerdictQueueState]:
-        """Queues by their names; one that has the message anyhow needs no verdict."""
-        if not self._verdict_queues:
-            return [self._queues[name] for name in names]
-        waiting = [self._verdict_queues[name] for name in names if name in self._verdict_queues]
-        return [
-            *(self._queues[name] for name in names if name not in self._verdict_queues),
-            *(each for each in waiting if each.name not in names),
-        ]
+        found: list[Target] = []
+        waiting: list[VerdictQueueState] = []
+        names = reached.queues
+        for at in range(0, len(names), NAMES_A_STEP):
+            if at:
+                yield None
+            for name in names[at : at + NAMES_A_STEP]:
+                queue = self._queues.get(name)
+                if queue is not None:
+                    found.append(queue)
+                elif name in self._verdict_queues:
+                    waiting.append(self._verdict_queues[name])
+        if waiting:
+            # One that has the message anyhow needs no verdict.
+            having = frozenset(names)
+            found += [each for each in waiting if each.name not in having]
+        found += self._kept(reached.keepers)
+        found += [self._held(each) for each in reached.delaying if not each.deleted]
+        return found

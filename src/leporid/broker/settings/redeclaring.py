@@ -179,6 +179,7 @@ def _warn(session: ConnectionState, title: str, differences: Iterable[Difference
         session.name,
         title,
         _listed(differences),
+        extra=session.log_extra,
     )
 
 
@@ -188,6 +189,7 @@ def _say_adopted(session: ConnectionState, title: str, differences: Iterable[Dif
         session.name,
         title,
         _listed(differences),
+        extra=session.log_extra,
     )
 
 

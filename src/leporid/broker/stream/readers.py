@@ -11,7 +11,7 @@ delivered again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +20,7 @@ from leporid.broker.queue.queue import QueueState
 from leporid.broker.queue.queue_types import check_consumer_arguments
 from leporid.broker.settings.values import READER
 from leporid.broker.stored import Recorder, StoredReaderOffset
+from leporid.broker.stream.offset_ranges import OffsetRanges, Range
 from leporid.broker.stream.stream_arguments import NUMBER_MAX
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ class Skips:
     """What a named reader missed since the broker's start: retention dropped it first."""
 
     messages: int = 0
-    end: int = 0
-    """Those below this offset are counted, so that none is counted twice."""
-    unreported: int = 0
-    """Of these messages, those that no delivery had reported when its last consumer ended."""
+    counted: OffsetRanges = field(default_factory=OffsetRanges)
+    """Those in `messages`, so that none is counted twice."""
+    untold: OffsetRanges = field(default_factory=OffsetRanges)
+    """Of these, those that no delivery had told of when the consumer ended that missed them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -56,6 +57,10 @@ class Bookmark:
     """As `consumer.settled_offset` was when it was stored last, or when the consumer began."""
     ended: bool = False
     """Whether the consumer was cancelled; it may still settle what it was sent."""
+    untold: OffsetRanges = field(default_factory=OffsetRanges)
+    """What the reader missed with this consumer, and its next delivery tells of."""
+    unreported: int = 0
+    """As `consumer.unreported` was then: if it is less, a delivery has told of it."""
 
     def __post_init__(self) -> None:
         self.settled = self.consumer.settled_offset
@@ -81,6 +86,8 @@ class Bookmarks:
         self._engine = engine
         self._open: dict[Bookmark, None] = {}
         self._by_queue: dict[QueueState, dict[Bookmark, None]] = {}
+        # Where retention moved consumers from and to, until that is counted.
+        self._skipped: dict[Bookmark, Range] = {}
         # Offsets that are told of when that generation is on disk.
         self._waiting: dict[tuple[QueueState, str], int] = {}
 
@@ -102,26 +109,52 @@ class Bookmarks:
         if stored is None or consumer.wanted != stored + 1 or stream is None:
             return
         known = queue.reader_skips.get(reader)
-        if known is not None:
-            consumer.unreported += known.unreported
-            known.unreported = 0
-        start = max(stored + 1, 0 if known is None else known.end)
-        if start < stream.first:
-            consumer.note_skipped(stream.first - start)
-            _count(queue, reader, start, stream.first)
-            _log(f"{queue.title}: reader '{reader}'", consumer, start, stream.first)
+        missed = [] if known is None else known.untold.take()
+        consumer.unreported += _size(missed)
+        start, end = stored + 1, stream.first
+        if start < end:
+            added = _count(queue, reader, start, end)
+            consumer.note_skipped(_size(added))
+            missed += added
+            _log(f"{queue.title}: reader '{reader}'", consumer, start, end)
+        for each in missed:
+            bookmark.untold.add(*each)
+        bookmark.unreported = consumer.unreported
 
     def skip(self, queue: QueueState, skips: Sequence[tuple[StreamConsumer, int, int]]) -> Steps:
-        """Tell of consumers that retention did not wait for: where each was, and now is."""
+        """Tell of consumers that retention did not wait for: where each was, and now is.
+
+        Who ends before its step is told of then.
+        """
         bookmarks = {each.consumer: each for each in self._by_queue.get(queue, ())}
+        for consumer, start, end in skips:
+            bookmark = bookmarks.get(consumer)
+            if bookmark is not None:
+                self._count_skip(bookmark)  # an earlier one
+                self._skipped[bookmark] = start, end
         for consumer, start, end in skips:
             bookmark = bookmarks.get(consumer)
             if bookmark is None:
                 _log(f"{queue.title}: consumer '{consumer.tag}'", consumer, start, end)
             else:
-                _count(queue, bookmark.reader, start, end)
+                self._count_skip(bookmark)
                 _log(f"{queue.title}: reader '{bookmark.reader}'", consumer, start, end)
             yield None
+
+    def _count_skip(self, bookmark: Bookmark) -> None:
+        """Count what a consumer passed over, unless that was done."""
+        found = self._skipped.pop(bookmark, None)
+        if found is None:
+            return
+        start, end = found
+        left = bookmark.consumer.unreported
+        if left < bookmark.unreported + end - start:
+            bookmark.untold.take()  # a delivery has told of what was before
+        missed = _count(bookmark.queue, bookmark.reader, start, end)
+        if left >= end - start:
+            for each in missed:
+                bookmark.untold.add(*each)
+        bookmark.unreported = left
 
     def save(self, bookmark: Bookmark) -> None:
         """Store where a consumer is, if it went on."""
@@ -149,9 +182,11 @@ class Bookmarks:
         """Store it and follow it no more: what it has not settled, it will not settle now."""
         if bookmark in self._open:
             self.save(bookmark)
+            self._count_skip(bookmark)
             known = bookmark.queue.reader_skips.get(bookmark.reader)
-            if known is not None:
-                known.unreported += bookmark.consumer.unreported
+            if known is not None and bookmark.consumer.unreported:
+                for each in bookmark.untold.take():
+                    known.untold.add(*each)
             del self._open[bookmark]
             others = self._by_queue[bookmark.queue]
             del others[bookmark]
@@ -169,7 +204,7 @@ class Bookmarks:
             raise PreconditionFailed(f"invalid offset {offset} for {queue.title}")
         check_room(queue, reader)
         if reader in queue.reader_skips:
-            queue.reader_skips[reader].end = 0  # it may have been moved back
+            queue.reader_skips[reader].counted.take()  # it may have been moved back
         self._move(queue, reader, offset)
 
     def drop(self, queue: QueueState, reader: str) -> bool:
@@ -222,15 +257,20 @@ def skipped_messages(queue: QueueState, reader: str) -> int:
     return 0 if known is None else known.messages
 
 
-def _count(queue: QueueState, reader: str, start: int, end: int) -> None:
-    """Count what a reader missed: the messages from `start` to below `end`."""
+def _count(queue: QueueState, reader: str, start: int, end: int) -> list[Range]:
+    """Count what a reader missed, from `start` to below `end`; returns what was not counted yet."""
     known = queue.reader_skips.get(reader)
     if known is None:
         if len(queue.reader_skips) >= READERS_MAX:
-            return
+            return [(start, end)]
         known = queue.reader_skips[reader] = Skips()
-    known.messages += max(0, end - max(start, known.end))
-    known.end = max(known.end, end)
+    added = known.counted.add(start, end)
+    known.messages += _size(added)
+    return added
+
+
+def _size(ranges: Iterable[Range]) -> int:
+    return sum(end - start for start, end in ranges)
 
 
 def _log(who: str, consumer: StreamConsumer, start: int, end: int) -> None:

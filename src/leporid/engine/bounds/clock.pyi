@@ -3,6 +3,9 @@
 
 from collections.abc import Callable
 
+class Party:
+    """Connections that share their part of each stage: those of a user, or of an address."""
+
 class Clock:
     """The time, as the server has set it, and the slices that work is cut into."""
 
@@ -19,6 +22,13 @@ class Clock:
     @property
     def stage_is_over(self) -> bool:
         """Whether the stage had used its time when the clock was last read."""
+
+    @property
+    def party(self) -> Party | None:
+        """Whose work is done."""
+
+    def has_slice(self, party: Party | None, /) -> bool:
+        """Whether a party may have one more slice of the stage."""
 
     def over(self) -> bool:
         """Whether the slice has used its time; the caller leaves the rest of its work for later."""

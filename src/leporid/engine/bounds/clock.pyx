@@ -9,6 +9,11 @@ A turn has stages (input, jobs, deliveries, …). Each has a length, and ends ev
 for it. Within a stage, one connection or one job has a slice. Both begin with the first reading, so
 that a turn with little to do reads nothing.
 
+Slices are counted for *parties*: a user with all connections, or before the login an address. A
+party gets one more slice of a stage as long as it has used less than is left, as keys get slots
+(`limits.shares`). So one party alone leaves a third of the input to others, whose connections are
+read in the same turn, however many connections the one has.
+
 Invariant: after `over` or `spend` has returned True, both do so until the next slice.
 """
 
@@ -20,12 +25,20 @@ cdef enum:
     SLICE_NS = 1_000_000
 
 
+cdef class Party:
+    """Connections that share their part of each stage."""
+
+    def __repr__(self):
+        return f"<Party used_ns={self.used_ns}>"
+
+
 cdef class Clock:
     """The time, as the server has set it."""
 
     def __cinit__(self):
         self.stage_length_ns = SLICE_NS
         self.units_a_reading = UNITS_A_READING
+        self.stage = 1
 
     def __repr__(self):
         return f"<Clock now_ms={self.now_ms}>"
@@ -39,6 +52,10 @@ cdef class Clock:
         now_ns = self.monotonic_ns()
         if not self.stage_end_ns:
             self.stage_end_ns = now_ns + self.stage_length_ns
+            self.read_ns = now_ns
+        if self.party is not None:
+            self.charge(self.party, now_ns - self.read_ns)
+        self.read_ns = now_ns
         if not self.slice_end_ns:
             self.slice_end_ns = min(now_ns + SLICE_NS, self.stage_end_ns)
         self.stage_is_over = now_ns >= self.stage_end_ns
@@ -47,12 +64,30 @@ cdef class Clock:
         self.units = self.units_a_reading   # so that `spend` says so to everybody further up
         return True
 
+    cdef int charge(self, Party party, uint64_t time_ns) except -1:
+        """A party has used time of the stage."""
+        if party.stage != self.stage:
+            party.stage, party.used_ns = self.stage, 0
+        party.used_ns += time_ns
+        return 0
+
+    cpdef bint has_slice(self, Party party) except -1:
+        """Whether a party may have one more slice of the stage; None: whoever has no party."""
+        if self.stage_is_over:
+            return False
+        if party is None or party.stage != self.stage:
+            return True
+        return party.used_ns < self.stage_end_ns - self.read_ns
+
     cdef void begin_stage(self, uint64_t length_ns) noexcept:
         """Another kind of work begins, which may take so long in all."""
+        self.stage += 1
+        self.party = None
         self.stage_length_ns = length_ns
         self.stage_end_ns = self.slice_end_ns = 0
         self.stage_is_over = False
 
-    cdef void begin_slice(self) noexcept:
-        """Somebody else's work of the same kind begins."""
+    cdef void begin_slice(self, Party party) noexcept:
+        """Somebody else's work of the same kind begins; None: it is nobody's in particular."""
+        self.party = party
         self.slice_end_ns = 0

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.bounds.lines cimport Lines
 
 cdef class Job:
     cdef object steps               # the iterator; None: it has ended
@@ -11,7 +12,7 @@ cdef class Job:
 
 cdef class Jobs:
     cdef readonly Clock clock
-    cdef readonly object waiting    # the jobs that have not ended, the next one first
+    cdef Lines lines                # the jobs that have not ended
     cdef public object on_defect    # (error): of a job whose end nobody asks for
     cpdef Job start(self, steps, done=*, failed=*)
     cdef bint advance(self, Job job) except -1

@@ -1,7 +1,6 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of jobs.pyx."""
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,8 +24,8 @@ class Jobs:
 
     def __init__(self, clock: Clock) -> None: ...
     @property
-    def waiting(self) -> deque[Job]:
-        """The jobs that have not ended, the next one first."""
+    def waiting(self) -> int:
+        """How many have not ended."""
 
     @property
     def clock(self) -> Clock:

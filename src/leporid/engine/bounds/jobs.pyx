@@ -1,15 +1,15 @@
 """Jobs: work that a peer causes and that may be too long for one turn, done piece by piece.
 
-Responsible for whose turn it is, and for the end of each. It must not know what the work is: a job
-is an iterator, and each of its steps leaves everything as others may find it. Invariant: a job that
-was started comes to its end, whatever becomes of the peer that caused it.
+Responsible for whose turn it is, and for the end of each. A job is work of the party that the clock
+has when it is started. It must not know what the work is: a job is an iterator, and each of its
+steps leaves everything as others may find it. Invariant: a job that was started comes to its end,
+whatever becomes of the peer that caused it.
 """
 
 from libc.stdint cimport uint64_t
 
 from leporid.engine.bounds.clock cimport Clock
-
-from collections import deque
+from leporid.engine.bounds.lines cimport Lines
 
 # Yielded by a job that can do nothing until somebody else has done something.
 AWAITS = object()
@@ -32,10 +32,15 @@ cdef class Jobs:
 
     def __cinit__(self, Clock clock not None):
         self.clock = clock
-        self.waiting = deque()
+        self.lines = Lines()
 
     def __repr__(self):
-        return f"<Jobs waiting={len(self.waiting)}>"
+        return f"<Jobs waiting={self.waiting}>"
+
+    @property
+    def waiting(self):
+        """How many have not ended."""
+        return self.lines.count
 
     cpdef Job start(self, steps, done=None, failed=None):
         """Do what the slice at hand leaves time for, now; the rest in later turns.
@@ -46,9 +51,10 @@ cdef class Jobs:
             failed: is called with the exception that ended it; None: `on_defect` is.
         """
         cdef Job job = Job()
+        party = self.clock.party
         job.steps, job.done, job.failed = iter(steps), done, failed
         if not self.advance(job):
-            self.waiting.append(job)
+            self.lines.add(party, job)
         return job
 
     cdef bint advance(self, Job job) except -1:
@@ -73,13 +79,16 @@ cdef class Jobs:
         return True
 
     cpdef int run(self, uint64_t length_ns) except -1:
-        """Go on with each job for a slice, in turn, for so long in all."""
-        cdef Py_ssize_t left = len(self.waiting)
+        """Go on with jobs for so long in all, a slice each: parties take turns, and their jobs."""
+        cdef Job job
+        cdef Py_ssize_t left = self.lines.count     # a job that awaits something takes no time
         self.clock.begin_stage(length_ns)
-        while left and not self.clock.stage_is_over:
+        while left:
             left -= 1
-            job = self.waiting.popleft()
-            self.clock.begin_slice()
+            job = self.lines.begin_slice(self.clock)
+            if job is None:
+                break
+            party = self.clock.party
             if not self.advance(job):
-                self.waiting.append(job)
+                self.lines.add(party, job)
         return 0

@@ -62,6 +62,7 @@ cdef class Channel:
     cdef bint unconfirmed           # is in connections.confirming
     cdef list tx_publishes
     cdef uint64_t tx_bytes
+    cdef uint64_t tx_entries        # what its commit costs, in publishes to one queue
     cdef list tx_settles
     cdef readonly bint tx_refused   # a full queue refused a message of the last transaction
     cdef list tx_letters            # refused messages, to be dead-lettered after COMMIT

@@ -115,11 +115,8 @@ class Channel:
     def get(self, queue: _Queue, no_ack: bool) -> bool:
         """Write basic.get-ok and the next message; returns False if the queue is empty."""
 
-    def recover(self) -> None:
-        """Requeue every unsettled delivery in its place."""
-
     def recovering(self) -> Generator[None]:
-        """The same, in steps."""
+        """Requeue every unsettled delivery in its place, in steps."""
 
     def settling(self) -> Iterator[None]:
         """The steps of a settle of many deliveries that has begun."""

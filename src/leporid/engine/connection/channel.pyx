@@ -71,6 +71,10 @@ cdef enum:
     TX_BYTES_MAX = 512 * 1024 * 1024
     # What a transaction takes for a publish or a settle beside the bytes of the message.
     TX_ENTRY_BYTES = 400
+    # Queues of one publish that cost a commit no more time than a publish or a settle does.
+    QUEUES_AN_ENTRY = 4
+    # The same of a route that is found again at the commit.
+    ROUTED_ANEW_ENTRIES = 16
     # A settle of more deliveries, in readings of the clock, is done in steps.
     SETTLED_AT_ONCE = 16
 
@@ -302,13 +306,8 @@ cdef class Channel:
         self.transactional = transactional
         return 0
 
-    def recover(self):
-        """basic.recover with requeue: requeue every unsettled delivery in its place."""
-        for _ in self.recovering():
-            pass
-
     def recovering(self):
-        """The same, in steps."""
+        """basic.recover with requeue: requeue every unsettled delivery in its place, in steps."""
         cdef uint64_t seen = 0, upto = 0
         if self.unacked.start < self.unacked.end:
             upto = self.unacked.entries[self.unacked.end - 1].tag
@@ -335,12 +334,25 @@ cdef class Channel:
         if not self.ending:
             self.settling_upto = 0
         del by_consumer
+        defect = None
         while order:
             *_, queue, consumer, numbers = heappop(order)
-            self.queues.offer()
-            queue.deliver()  # the messages of the consumer before
-            while self.requeue_some(queue, consumer, numbers, how):
-                yield
+            try:
+                self.queues.offer()
+                queue.deliver()  # the messages of the consumer before
+            except Exception as error:
+                defect = defect or error
+            while numbers:
+                # Nobody else knows of those that are left: a defect of one must not keep them.
+                over = True
+                try:
+                    over = self.requeue_some(queue, consumer, numbers, how)
+                except Exception as error:
+                    defect = defect or error
+                if over:
+                    yield
+        if defect is not None:
+            raise defect
 
     cdef bint collect_some(self, dict by_consumer, list order) except -1:
         """Take deliveries up to `settling_upto` out of `unacked`, until the slice is over; returns
@@ -385,10 +397,19 @@ cdef class Channel:
         return over
 
     cdef bint requeue_some(self, Queue queue, Consumer consumer, numbers, int how) except -1:
-        """Requeue deliveries that `collect_some` took, until the slice is over; returns whether
-        it is."""
+        """Requeue deliveries that `collect_some` took, until the slice is over; returns whether it
+        is. If that fails for one, it is ready again at least."""
+        cdef Slot *slot
+        cdef uint64_t seq
         while numbers:
-            self.settle_entry(queue, numbers.popleft(), consumer, how)
+            seq = numbers.popleft()
+            try:
+                self.settle_entry(queue, seq, consumer, how)
+            except Exception:
+                slot = queue.slot_of(seq)
+                if not queue.retired and slot != NULL and slot.state == UNACKED:
+                    queue.put_back(seq, slot)
+                raise
             if spend(self.logs.clock, 1):
                 return True
         return False
@@ -533,8 +554,8 @@ cdef class Channel:
             later = postponed(self.last.routes, &props, self.logs.clock.wall_ms)
         # A delayed message is routed when it is due: only then may an exchange remember or draw.
         if later is None and not props.marks & (HAS_CC | HAS_BCC):
-            route = (self.last.route_of(&message) if self.resolution is None
-                     else self.resumed_route(&message))
+            route = <Route> (self.last.route_of(&message) if self.resolution is None
+                             else self.resumed_route(&message))  # both return one: no test
             if route is None:
                 return self.await_route()
         if props.user_id != NULL and user_id:
@@ -560,8 +581,8 @@ cdef class Channel:
             self.last.routes.check(key + 1, key[0], keys or [])
             route = later
         if self.transactional:
-            self.charge_tx(
-                1, TX_ENTRY_BYTES + message.names_len + message.properties_len + body_len)
+            self.charge_tx(publish_entries(route), TX_ENTRY_BYTES + message.names_len
+                           + message.properties_len + body_len)
             self.tx_publishes.append((
                 route, names_bytes(&message), properties_bytes(&message), body_bytes(&message),
                 bits[0] & MANDATORY_BIT))
@@ -577,12 +598,13 @@ cdef class Channel:
         return 0
 
     cdef int charge_tx(self, size_t entries, uint64_t size) except -1:
-        """Count what the transaction at hand keeps until its end."""
+        """Count what the transaction at hand keeps until its end, and what its commit costs."""
         cdef Account refusing
         cdef uint64_t most = self.connections.transaction_entries_max
-        if len(self.tx_publishes) + len(self.tx_settles) + entries > most:
+        if self.tx_entries + entries > most:
             raise PreconditionFailed(
-                f"a transaction may have {most} publishes and settles "
+                f"a transaction may have {most} publishes and settles; a publish to several "
+                f"queues counts once more for each {QUEUES_AN_ENTRY} of them "
                 "(limits.transaction_entries_max); commit more often")
         if self.tx_bytes + size > TX_BYTES_MAX:
             raise ResourceError(f"a transaction may keep {TX_BYTES_MAX} bytes")
@@ -590,13 +612,14 @@ cdef class Channel:
         if refusing is not None:
             raise ResourceError(f"transaction: {refusing.text(size)}")
         self.account.add(size)
+        self.tx_entries += entries
         self.tx_bytes += size
         return 0
 
     cdef int forget_tx(self) except -1:
         """The transaction at hand has ended."""
         self.account.release(self.tx_bytes)
-        self.tx_publishes, self.tx_bytes = [], 0
+        self.tx_publishes, self.tx_entries, self.tx_bytes = [], 0, 0
         return 0
 
     cdef int await_route(self) except -1:
@@ -881,6 +904,17 @@ cdef class Channel:
                 yield
         self.unacked.walks -= 1
         self.unacked.trim()
+
+
+cdef size_t publish_entries(Route route):
+    """How many entries of a transaction a publish counts as: what it costs at the commit."""
+    cdef size_t queues = len(route.queues)
+    cdef size_t entries = 1 + queues // QUEUES_AN_ENTRY
+    if route.own_records is not None:
+        entries += len(route.own_records)   # each is a record
+    if route.caching:
+        entries += ROUTED_ANEW_ENTRIES + queues
+    return entries
 
 
 cdef int check_user_id(const Props *props, bytes user_id) except -1:

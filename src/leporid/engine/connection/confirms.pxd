@@ -13,4 +13,4 @@ cdef class Confirms:
     cdef Pending *pending
     cdef size_t start, end, capacity
     cdef bint add(self, uint64_t generation, bint refused) except -1
-    cdef bint next(self, uint64_t synced, Pending *found)
+    cdef bint next(self, uint64_t synced, Pending *found) noexcept

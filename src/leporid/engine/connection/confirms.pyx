@@ -49,7 +49,7 @@ cdef class Confirms:
         last.upto, last.generation, last.refused = self.published, generation, refused
         return True
 
-    cdef bint next(self, uint64_t synced, Pending *found):
+    cdef bint next(self, uint64_t synced, Pending *found) noexcept:
         """The next ack or nack to send; adjacent confirms are one. False: there is none."""
         if self.start == self.end or self.pending[self.start].generation > synced:
             return False

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from leporid.engine.bounds.accounts cimport Account
+from leporid.engine.bounds.clock cimport Party
 from leporid.engine.connection.assembly cimport Assembly
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.connections cimport Connections
@@ -15,6 +16,7 @@ cdef class Connection:
     cdef readonly Output output
     cdef public object session
     cdef public Account account     # what it makes the broker keep
+    cdef public Party party         # whose connection it is; None: nobody's in particular
     cdef public bytes user_id
     cdef readonly dict channels
     cdef readonly bint closing      # connection.close was sent or received: only class 10 counts
@@ -42,7 +44,7 @@ cdef class Connection:
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef bint paused                # input waits: for output, for dead letters, or for a slice
     cdef bint resuming              # is in connections.resuming
-    cdef uint32_t jobs              # of this connection that are under way: its input waits
+    cdef readonly uint32_t jobs     # of this connection that are under way: its input waits
     cdef uint64_t settles_before    # the first of them: `logs.settles`
     cdef Assembly unrouted          # a publish whose route is being found; None: there is none
     cdef Channel unrouted_on        # its channel
@@ -58,7 +60,6 @@ cdef class Connection:
     cdef bint greet(self, const uint8_t *p, size_t n) except -1
     cdef int on_method(self, uint8_t *p, size_t n, uint16_t number, Channel channel,
                        uint8_t *payload, uint32_t size) except -1
-    cdef Channel channel_of(self, uint16_t number)
     cdef int publish_ahead(self, uint8_t *p, size_t n, Channel channel, uint32_t size) except -1
     cdef int await_route(self, size_t start) except -1
     cdef int publish_assembled(self, Channel channel, Assembly whole) except -1

@@ -1,11 +1,12 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of connection.pyx."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from leporid.amqp.errors import Fault
 from leporid.engine.bounds.accounts import Account
+from leporid.engine.bounds.clock import Party
 from leporid.engine.connection.channel import Channel
 from leporid.engine.connection.connections import Connections
 from leporid.engine.connection.output import Output
@@ -30,15 +31,18 @@ class _Session(Protocol):
     def route_cache(self, exchange: str, /) -> object: ...
     def copies(
         self, routes: RouteCache, exchange: str, keys: list[str], properties: bytes, /
-    ) -> Sequence[object]: ...
+    ) -> Sequence[object] | Iterator[object]: ...
     def reply_address(self, channel: int, /) -> str: ...
 
 class Connection:
     """One peer; the server calls `read_view`, `received`, `output.outgoing` and `sent`."""
 
-    session: _Session
+    session: _Session | None
+    """None: the socket was closed, and everything released."""
     account: Account
     """What it makes the broker keep; set before the first channel is opened."""
+    party: Party | None
+    """Whose connection it is."""
     user_id: bytes
     """What the property user_id must be; empty: anything."""
     last_received_ms: int
@@ -126,6 +130,10 @@ class Connection:
 
     def shut(self) -> None:
         """connection.close was sent or received: close all channels, too."""
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs that methods have caused are under way."""
 
     def begin_work(self) -> None:
         """Handle no input until `end_work`: a job that a method has caused is under way."""

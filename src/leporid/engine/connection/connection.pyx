@@ -15,7 +15,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
 
 from leporid.engine.bounds.accounts cimport Account
-from leporid.engine.bounds.clock cimport spend
+from leporid.engine.bounds.clock cimport Clock, spend
 from leporid.engine.connection.assembly cimport (
     BASIC_PUBLISH_METHOD, FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, Assembly,
 )
@@ -52,9 +52,10 @@ cdef enum:
     OUTPUT_STOP_CLOSED_BYTES = 4096
     # No connection.close or close-ok is longer: class, method, code, text, class, method.
     CLOSE_SIZE_MAX = 2 + 2 + 2 + 256 + 2 + 2
-    # Of the clock's units: a read of the socket, and a method that Python handles.
+    # Of the clock's units: a read of the socket, a method that Python handles, and a socket's end.
     UNITS_A_READ = 8
     UNITS_A_METHOD = 32
+    UNITS_A_LOSS = 64
     WAIT = 2                        # for more input, or until what holds it is over
 
 PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
@@ -62,8 +63,7 @@ OWN_HEADER = b"AMQP\x00\x00\x09\x01"
 
 
 cdef class Connection:
-    """One peer. The server reads into `read_view`, calls `received`, sends what is in `output` and
-    calls `sent`."""
+    """One peer; the server calls `read_view`, `received`, `output.outgoing` and `sent`."""
 
     def __cinit__(self, Connections connections not None, session=None):
         self.connections = connections
@@ -117,13 +117,14 @@ cdef class Connection:
         if count:
             self.last_received_ms = self.connections.clock.now_ms
         self.connections.clock.units += UNITS_A_READ
-        self.connections.clock.begin_slice()
+        self.connections.clock.begin_slice(self.party)
         self.handle(self.connections.inbox, self.lead + count)
         if self.received_max and self.received_bytes > self.received_max and not self.paused:
             # Not before what came is handled: it may be what takes the limit away.
             self.session.on_fault(0, FrameError(
                 f"more than {self.received_max} bytes were received before the login"))
             self.finish()
+        self.connections.clock.begin_slice(None)    # what follows is not this party's work
 
     def feed(self, bytes data):
         """Handle bytes of any length that were not read to `read_view`."""
@@ -178,15 +179,6 @@ cdef class Connection:
         self.session.on_fault(number, fault)
         return 0
 
-    cdef Channel channel_of(self, uint16_t number):
-        cdef Channel channel = self.last_channel
-        if channel is not None and channel.number == number:
-            return channel
-        channel = self.channels.get(number)
-        if channel is not None:
-            self.last_channel = channel
-        return channel
-
     cdef bint scan(self, uint8_t *p, size_t n) except -1:
         """Handle frames from `at` on; returns True when no complete one is left or input is held.
 
@@ -198,6 +190,8 @@ cdef class Connection:
         cdef uint8_t *frame
         cdef uint8_t *payload
         cdef Channel channel
+        cdef Clock clock = self.connections.clock
+        cdef Output output = self.output
         if not self.greeted and not self.greet(p, n):
             return True
         if (self.unrouted is not None and not (self.held or self.jobs)
@@ -206,9 +200,9 @@ cdef class Connection:
         while n - self.at >= 7:
             if self.held or self.jobs or self.finished or self.broken:
                 return True
-            if spend(self.connections.clock, 1):
+            if spend(clock, 1):
                 return self.pause()
-            if pending(self.output) > OUTPUT_STOP_BYTES:
+            if pending(output) > OUTPUT_STOP_BYTES:
                 self.paused = True
                 return True
             frame = p + self.at
@@ -217,10 +211,10 @@ cdef class Connection:
             size = load32(frame + 3)
             # The payload alone may have `frame_max` octets: some clients (AMQPStorm, rabbitpy) read
             # it as the payload's limit, and RabbitMQ accepts that.
-            if size > self.output.frame_max:
+            if size > output.frame_max:
                 self.lose_track(n)
                 raise FrameError(f"type {kind}, all octets = <<>>: "
-                                 f"{{frame_too_large,{size},{self.output.frame_max - 8}}}")
+                                 f"{{frame_too_large,{size},{output.frame_max - 8}}}")
             if n - self.at < size + 8:
                 if self.closing and size > CLOSE_SIZE_MAX:
                     self.skip = size + 8 - (n - self.at)
@@ -231,9 +225,9 @@ cdef class Connection:
                 self.lose_track(n)
                 raise quoting(FrameError, kind, payload[:size], ": invalid_frame_end_marker",
                               f": {{invalid_frame_end_marker,{payload[size]}}}")
-            channel = self.channel_of(number) if number else None
-            if channel is None:
-                self.last_channel = None
+            channel = self.last_channel
+            if channel is None or channel.number != number:
+                channel = self.last_channel = self.channels.get(number)  # None: for 0
             if kind == FRAME_METHOD:
                 if self.on_method(p, n, number, channel, payload, size) == WAIT:
                     return True
@@ -540,7 +534,7 @@ cdef class Connection:
         """Have the rest of the input handled in the next turn."""
         if not self.resuming:
             self.resuming = True
-            self.connections.resuming.append(self)
+            self.connections.resuming.add(self.party, self)
         return 0
 
     cdef int resume_input(self) except -1:
@@ -594,11 +588,12 @@ cdef class Connection:
         frames, self.held_frames = self.held_frames, []
         for channel, method in frames:
             self.send(channel, method)
-        if self.connections.clock.stage_is_over or self.unrouted is not None:
+        if not self.connections.clock.has_slice(self.party) or self.unrouted is not None:
             self.resume_later()
         else:
-            self.connections.clock.begin_slice()
+            self.connections.clock.begin_slice(self.party)
             self.resume_input()
+            self.connections.clock.begin_slice(None)
         return self.output.touch()
 
     def begin_work(self):
@@ -663,11 +658,9 @@ cdef class Connection:
         self.connections.jobs.start(chain.from_iterable([each.end() for each in channels]))
 
     def await_eof(self):
-        """Both sides have closed the connection, and the peer is to close the socket (AMQP 0-9-1
-        4.2.2, RabbitMQ).
+        """Both sides have closed, and the peer is to close the socket (AMQP 0-9-1 4.2.2, RabbitMQ).
 
-        Meanwhile earlier frames arrive, and connection.close methods of a peer with several
-        threads, each of which is answered.
+        Meanwhile earlier frames arrive, and each connection.close of several threads is answered.
         """
         self.awaits_eof = True
         self.output.touch()
@@ -682,10 +675,13 @@ cdef class Connection:
         if self.is_lost:
             return
         self.is_lost = True
+        self.connections.clock.begin_slice(self.party)
+        spend(self.connections.clock, UNITS_A_LOSS)
         self.session.on_lost()  # first: it reads what was settled, which channels then forget
         self.shut()
+        self.connections.clock.begin_slice(None)
         self.held_frames = []
-        self.output.drop_buffers()
+        self.output.end()
         free(self.rest)
         self.rest = NULL
         self.rest_len = 0

@@ -11,6 +11,7 @@ cdef class Connections  # before the modules that know it, too
 
 from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.bounds.jobs cimport Jobs
+from leporid.engine.bounds.lines cimport Lines
 from leporid.engine.connection.timeouts cimport Timeouts
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing
@@ -38,7 +39,7 @@ cdef class Connections:
     cdef list touched                   # connections with output, or to be closed
     cdef list confirming                # channels with unconfirmed publishes
     cdef list held                      # connections that wait for a generation
-    cdef list resuming                  # connections that have input left to handle
+    cdef Lines resuming                 # connections that have input left to handle
     cdef uint8_t *inbox                 # the input buffer of all connections
     cdef readonly size_t inbox_bytes
     cdef uint8_t *outbox                # the next frames of a large body, of any connection

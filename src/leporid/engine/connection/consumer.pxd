@@ -21,6 +21,6 @@ cdef class Consumer(Taker):
     cdef bytes head                 # class, method and consumer tag of basic.deliver
     cdef Credit credit              # a limit shared with others, besides the channel's; or None
     cdef WaitingConsumers group     # waits with it for the channel's limit; None: it never waited
-    cdef bint has_credit(self)
+    cdef bint has_credit(self) except -1
 
 cdef bint has_room(Consumer consumer) except -1

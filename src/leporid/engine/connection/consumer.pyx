@@ -56,14 +56,14 @@ cdef class Consumer(Taker):
         """Messages that wait for its filter class, as far as it has searched."""
         return 0
 
-    cdef bint can_take(self):
+    cdef bint can_take(self) except -1:
         if not has_room(self):
             return False
         if self.credit is not None:
             return self.has_credit()
         return not self.channel.global_limit or has_channel_credit(self)
 
-    cdef bint has_credit(self):
+    cdef bint has_credit(self) except -1:
         """Whether the limits that it shares let it take; if not, it waits for the one that does
         not."""
         if self.credit is not None and not self.credit.grants(self.queue, self.priority):
@@ -116,7 +116,7 @@ cdef class Consumer(Taker):
         return self.queue.deliver()
 
 
-cdef bint has_channel_credit(Consumer consumer):
+cdef bint has_channel_credit(Consumer consumer) except -1:
     """Whether the channel's limit lets a consumer take; if not, it waits for credit.
 
     As in RabbitMQ, deliveries to consumers without acknowledgements do not count against the limit,

@@ -215,7 +215,7 @@ cdef class WaitingQueue(Taker):
 cdef class WaitingConsumers(Taker):
     """Consumers with the same credit, queue, filter and priority, some of which wait."""
 
-    cdef bint can_take(self):
+    cdef bint can_take(self) except -1:
         """Never itself; while there is credit, one that waits takes its place in the ring."""
         cdef Output out = self.credit.channel.out
         cdef Taker first

@@ -33,7 +33,7 @@ cdef class Output:
     cdef int free_out(self) noexcept
     cdef int shrink(self) except -1
     cdef int resume_stalled(self) except -1
-    cdef int drop_buffers(self) except -1
+    cdef int end(self) except -1
     cdef uint8_t *room(self, size_t size) except NULL
     cdef int write_delivery(self, uint16_t channel, const uint8_t *head, size_t head_len,
                             uint64_t tag, bint redelivered, const Record *record) except -1

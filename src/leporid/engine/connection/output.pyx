@@ -82,7 +82,7 @@ cdef class Output:
 
     cdef int touch(self) except -1:
         """Have the server look at this connection after the turn."""
-        if not self.touched:
+        if not self.touched and self.owner is not None:
             self.touched = True
             self.connections.touched.append(self.owner)
         return 0
@@ -212,12 +212,13 @@ cdef class Output:
                 taker.resume()
         return 0
 
-    cdef int drop_buffers(self) except -1:
-        """Free the buffers; nothing is sent any more.
+    cdef int end(self) except -1:
+        """Free the buffers: nothing is sent any more.
 
-        Not only when the object dies: connection, channels and consumers refer to each other, and
-        stay until the garbage collector runs.
+        The connection is forgotten, too: as long as both knew each other, only a full garbage
+        collection would free them.
         """
+        self.owner = None
         self.connections.output_bytes -= self.out_capacity + self.scratch_len
         free(self.out)
         free(self.scratch)

@@ -17,11 +17,11 @@ cdef class UnackedDeliveries:
     cdef int add(self, uint64_t tag, uint64_t seq, object queue, object consumer,
                  uint64_t since_ms) except -1
     cdef int put_back(self, list taken) except -1
-    cdef ssize_t find(self, uint64_t tag)
+    cdef ssize_t find(self, uint64_t tag) noexcept
     cdef ssize_t upto(self, uint64_t tag)
     cdef size_t above(self, uint64_t tag) noexcept
-    cdef UnackedDelivery take(self, size_t at)
-    cdef void trim(self)
+    cdef UnackedDelivery take(self, size_t at) noexcept
+    cdef void trim(self) noexcept
     cdef void forget(self)
 
 cdef class LateAcks:

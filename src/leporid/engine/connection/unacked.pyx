@@ -110,7 +110,7 @@ cdef class UnackedDeliveries:
         self.capacity = self.end
         return 0
 
-    cdef ssize_t find(self, uint64_t tag):
+    cdef ssize_t find(self, uint64_t tag) noexcept:
         """The index of the unsettled delivery with a tag; -1: there is none."""
         cdef size_t low = self.start, high = self.end, middle
         if low == high or tag < self.entries[low].tag:
@@ -140,7 +140,7 @@ cdef class UnackedDeliveries:
                 high = middle
         return low
 
-    cdef UnackedDelivery take(self, size_t at):
+    cdef UnackedDelivery take(self, size_t at) noexcept:
         """Take an entry out, leaving a hole; the caller owns the entry's references."""
         cdef UnackedDelivery taken = self.entries[at]
         self.entries[at].queue = NULL
@@ -148,7 +148,7 @@ cdef class UnackedDeliveries:
         self.holes += 1
         return taken
 
-    cdef void trim(self):
+    cdef void trim(self) noexcept:
         """Remove the holes before the oldest unsettled delivery."""
         while self.start < self.end and self.entries[self.start].queue == NULL:
             self.start += 1

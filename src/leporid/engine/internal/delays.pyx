@@ -278,6 +278,8 @@ cdef class Delays(TimedQueue):
     def retire(self):
         """The exchange was deleted: drop every message; returns how many there were."""
         self.due = Timers()
+        # They know the exchange, whose cache knows this queue, or the queue itself.
+        self.routed = self.elsewhere = self.on_unroutable = self.route = None
         return TimedQueue.retire(self)
 
     # ------------------------------------------------------------- called by the control plane

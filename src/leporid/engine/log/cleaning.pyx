@@ -29,6 +29,8 @@ cdef enum:
     COMPACT_EVERY_MS = 100
     COMPACT_SEGMENTS = 16
     COMPACT_SHARE = 16
+    # The most that follows a large record in a segment of its own: a settle and a COMMIT.
+    FACTS_BYTES = 256
 
 
 cdef bint droppable(Logs logs, Segment segment) except -1:
@@ -43,6 +45,25 @@ cdef bint droppable(Logs logs, Segment segment) except -1:
         if number != segment.number and logs.durable.find(number) is not None:
             return False
     return True
+
+
+cdef bint is_single(Log log, Segment segment) noexcept:
+    """Whether a segment has one large record alone, of which a copy would save nothing.
+
+    A transaction may have a segment of its own, too, with any number of records.
+    """
+    cdef const Record *first = <const Record *> (segment.base + SEGMENT_HEADER_BYTES)
+    return (segment.capacity > log.segment_bytes
+            and SEGMENT_HEADER_BYTES + first.size + FACTS_BYTES >= segment.used)
+
+
+cdef size_t live_bytes(Log log, Segment segment) noexcept:
+    """About how many bytes of a segment entries refer to."""
+    if not segment.total:
+        return 0
+    if is_single(log, segment):
+        return segment.used if segment.live else 0
+    return segment.used * segment.live // segment.total
 
 
 cdef int clean(Logs logs) except -1:
@@ -61,9 +82,9 @@ cdef int clean(Logs logs) except -1:
                 progress = True
     for segment in logs.segments:
         total += segment.used
-        if segment.total:
-            live += segment.used * segment.live // segment.total
-        if (oldest is None and segment.sealed and not segment.drop_after and not segment.readers
+        live += live_bytes(logs.durable, segment)
+        if (oldest is None and not is_single(logs.durable, segment)
+                and segment.sealed and not segment.drop_after and not segment.readers
                 and segment.written == segment.used and segment.live * 2 < segment.total + 1):
             oldest = segment
     if oldest is not None and (
@@ -92,8 +113,9 @@ cdef int compact(Logs logs) except -1:
         if segment is None or not segment.total:
             continue
         total += segment.capacity
-        live += segment.used * segment.live // segment.total
-        if segment.sealed and segment.live and segment.live * 4 < segment.total:
+        live += live_bytes(log, segment)
+        if (segment.sealed and segment.live and segment.live * 4 < segment.total
+                and not is_single(log, segment)):
             sparse.append(segment)
     if total <= 2 * live + slack:
         return 0

@@ -77,9 +77,9 @@ cdef class Log:
     cdef Record *begin(self, size_t size) except NULL
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL
-    cdef uint64_t finish(self, Record *record)
+    cdef uint64_t finish(self, Record *record) noexcept
     cdef void free_spare(self)
-    cdef void amend(self, uint8_t flags)
+    cdef void amend(self, uint8_t flags) noexcept
     cdef int resize(self, size_t segment_bytes) except -1
     cdef list unwritten(self)
     cdef int mark_written(self, list writes) except -1

@@ -25,6 +25,7 @@ FORMAT_VERSION = 1
 cdef enum:
     SPARE_MAX = 4
     SPARE_MEMORY_MAX = 2            # of durable segments, for the same reason
+    SHORT_FACT_BYTES = 48           # SYNCED or COMMIT; no message is that short
 
 
 cdef class Segment:
@@ -163,7 +164,7 @@ cdef class Log:
         record.body_len = <uint32_t> content
         return record
 
-    cdef uint64_t finish(self, Record *record):
+    cdef uint64_t finish(self, Record *record) noexcept:
         """Append the record that `begin` returned and the caller filled; returns its position."""
         cdef Segment segment = self.active
         cdef uint64_t position = <uint64_t> segment.number << 32 | segment.used
@@ -178,7 +179,7 @@ cdef class Log:
         self.appended += 1
         return position
 
-    cdef void amend(self, uint8_t flags):
+    cdef void amend(self, uint8_t flags) noexcept:
         """Set flags of the durable record that was appended last, within the same turn."""
         cdef Segment segment = self.active
         cdef uint32_t seed = segment.salt ^ <uint32_t> self.newest
@@ -197,7 +198,9 @@ cdef class Log:
             if segment.live == 0 and not self.durable:
                 self.drop(segment)
         if size + SEGMENT_HEADER_BYTES > capacity:
-            capacity = (size + SEGMENT_HEADER_BYTES + 4095) & ~<size_t> 4095
+            # For this record alone: others would make it look mostly dead once they are settled.
+            # A stream's next sync needs a short fact, which is no reason for one more file.
+            capacity = size + SEGMENT_HEADER_BYTES + (SHORT_FACT_BYTES if self.durable else 0)
         elif self.spare:
             segment = self.spare.pop()
             segment.sealed = False

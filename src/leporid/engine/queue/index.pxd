@@ -38,27 +38,33 @@ cdef inline bint is_over(const Slot *slot, uint64_t now_ms) noexcept nogil:
     return slot.expires_at_ms != 0 and slot.expires_at_ms < now_ms
 
 
+cdef inline bint is_deliverable(const Slot *slot, uint64_t now_ms) noexcept nogil:
+    """Whether an entry is ready, and not late to be dropped; NULL is none."""
+    return slot != NULL and slot.state == READY and not is_over(slot, now_ms)
+
+
 cdef class BlockPool:
     cdef void *blocks
     cdef uint32_t count
     cdef Block *take(self) except NULL
-    cdef void give(self, Block *block)
+    cdef void give(self, Block *block) noexcept
 
 cdef class Index:
     cdef BlockPool pool
     cdef BlockEntry *places
     cdef size_t place_start, place_end, place_capacity, place_holes
     cdef Block *tail
-    cdef Block *block_of(self, uint64_t seq)
-    cdef Slot *slot_of(self, uint64_t seq)
+    cdef Block *block_of(self, uint64_t seq) noexcept
+    cdef Slot *slot_of(self, uint64_t seq) noexcept
     cdef size_t place_from(self, uint64_t number) noexcept
-    cdef Block *block_from(self, uint64_t number)
-    cdef uint64_t there_from(self, uint64_t seq, uint64_t end)
+    cdef Block *block_from(self, uint64_t number) noexcept
+    cdef uint64_t there_from(self, uint64_t seq, uint64_t end) noexcept
     cdef Slot *append(self, uint64_t seq) except NULL
     cdef Slot *insert(self, uint64_t seq) except NULL
     cdef int enter(self, uint64_t seq) except -1
     cdef int leave(self, uint64_t seq) except -1
     cdef int end_restore(self, uint64_t next_seq) except -1
+    cdef bint reserve(self, uint64_t seq) except -1
     cdef Block *new_tail(self, uint64_t number) except NULL
     cdef Block *insert_block(self, uint64_t number) except NULL
     cdef int free_block(self, Block *block) except -1

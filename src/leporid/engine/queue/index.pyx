@@ -34,7 +34,7 @@ cdef class BlockPool:
         memset(block, 0, sizeof(Block))
         return block
 
-    cdef void give(self, Block *block):
+    cdef void give(self, Block *block) noexcept:
         if self.count < POOL_BLOCKS_MAX:
             (<void **> block)[0] = self.blocks
             self.blocks = block
@@ -55,7 +55,7 @@ cdef class Index:
             free(self.places[i].block)
         free(self.places)
 
-    cdef Block *block_of(self, uint64_t seq):
+    cdef Block *block_of(self, uint64_t seq) noexcept:
         cdef uint64_t number = seq // BLOCK_SLOTS, guess
         cdef size_t low = self.place_start, high = self.place_end
         if self.tail != NULL and self.tail.number == number:
@@ -70,7 +70,7 @@ cdef class Index:
             return self.places[low].block
         return NULL
 
-    cdef Slot *slot_of(self, uint64_t seq):
+    cdef Slot *slot_of(self, uint64_t seq) noexcept:
         cdef Block *block = self.block_of(seq)
         if block == NULL:
             return NULL
@@ -87,14 +87,14 @@ cdef class Index:
                 high = middle
         return low
 
-    cdef Block *block_from(self, uint64_t number):
+    cdef Block *block_from(self, uint64_t number) noexcept:
         """The first block of that number or a higher one; NULL when there is none."""
         cdef size_t low = self.place_from(number)
         while low < self.place_end and self.places[low].block == NULL:
             low += 1
         return self.places[low].block if low < self.place_end else NULL
 
-    cdef uint64_t there_from(self, uint64_t seq, uint64_t end):
+    cdef uint64_t there_from(self, uint64_t seq, uint64_t end) noexcept:
         """The first number from `seq` on, below `end`, that may have an entry; `end` without one.
 
         A message may be older than the next one by any number of others, which came and went.
@@ -136,6 +136,13 @@ cdef class Index:
                 and self.places[self.place_end - 1].number == next_seq // BLOCK_SLOTS):
             self.tail = self.places[self.place_end - 1].block
         return 0
+
+    cdef bint reserve(self, uint64_t seq) except -1:
+        """Make the block that `append` will need; returns whether it was not there."""
+        if self.tail != NULL and self.tail.number == seq // BLOCK_SLOTS:
+            return False
+        self.new_tail(seq // BLOCK_SLOTS)
+        return True
 
     cdef Block *new_tail(self, uint64_t number) except NULL:
         cdef Block *previous = self.tail

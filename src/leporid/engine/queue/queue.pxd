@@ -73,7 +73,7 @@ cdef class Queue:
     cdef uint64_t head_seq              # without priorities: later entries were never delivered
     cdef SequenceHeap returned          # requeued entries, before head_seq
     cdef list lanes                     # with priorities: a SequenceHeap for each
-    cdef Slot *slot_of(self, uint64_t seq)
+    cdef Slot *slot_of(self, uint64_t seq) noexcept
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1
     cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
                             Producer producer, uint64_t sequence) except -1
@@ -96,9 +96,9 @@ cdef class Queue:
     cdef int drop_fleeting(self) except -1
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
     cdef bint shorten(self, Timer *due)
-    cdef bint over_limit(self)
+    cdef bint over_limit(self) noexcept
     cdef bint refuses(self, uint32_t body_len) except -1
-    cdef bint is_full(self, uint32_t body_len)
+    cdef bint is_full(self, uint32_t body_len) noexcept
     cdef bint admits(self, uint32_t body_len) except -1
     cdef int drop_excess(self) except -1
     cdef int deliver(self) except -1

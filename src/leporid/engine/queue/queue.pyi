@@ -171,11 +171,11 @@ class Queue:
     def set_single_active_consumer(self, single: bool) -> None:
         """One consumer at a time gets messages."""
 
-    def purge(self) -> int:
-        """Drop every ready or held message; returns how many there were."""
-
     def purging(self) -> Generator[None, None, int]:
-        """The same, in steps; returns how many were dropped. What comes meanwhile stays."""
+        """Drop every ready or held message, in steps; returns how many were dropped.
+
+        What comes meanwhile stays.
+        """
 
     def retire(self) -> int:
         """The queue was deleted, and is empty from now on; returns how many were ready or held."""

@@ -43,13 +43,14 @@ RETRIES = {"disabled": 0, "returned": HOLD_RETURNED, "failed": HOLD_FAILED,
            "all": HOLD_RETURNED | HOLD_FAILED}
 
 
-cdef inline void take_ready(Queue queue, Slot *slot):
+cdef inline int take_ready(Queue queue, Slot *slot) except -1:
     slot.state = UNACKED
     queue.ready_count -= 1
     queue.unacked_count += 1
     queue.totals.ready -= 1
     queue.totals.unacked += 1
     queue.ready_bytes -= record_at(queue.logs, slot.position).body_len
+    return 0
 
 
 cdef inline Slot *first_of(Queue queue, SequenceHeap order, uint64_t *seq,
@@ -222,7 +223,7 @@ cdef class Queue:
 
     # ------------------------------------------------------------- entries
 
-    cdef Slot *slot_of(self, uint64_t seq):
+    cdef Slot *slot_of(self, uint64_t seq) noexcept:
         return self.index.slot_of(seq)
 
     cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
@@ -421,6 +422,8 @@ cdef class Queue:
         and has such a time to live itself waits until its queue has delivered.
         """
         cdef Py_ssize_t left = len(self.fleeting)
+        if self.selection is not None and self.selection.searching:
+            return 0    # the search goes on, and comes back here
         while left and not self.listed:
             left -= 1
             self.queues.expired += self.expire(self.fleeting.popleft())
@@ -446,7 +449,7 @@ cdef class Queue:
             due.count -= step
         return False
 
-    cdef bint over_limit(self):
+    cdef bint over_limit(self) noexcept:
         return (self.ready_count + self.held_count > self.length_limit
                 or self.ready_bytes + self.held_bytes > self.bytes_limit)
 
@@ -465,7 +468,7 @@ cdef class Queue:
         """Whether there is room for one more message."""
         return not self.is_full(body_len)
 
-    cdef bint is_full(self, uint32_t body_len):
+    cdef bint is_full(self, uint32_t body_len) noexcept:
         """Whether one more message would exceed a limit that refuses it."""
         return (self.overflow != DROP_HEAD and self.limited
                 and (self.ready_count + self.held_count >= self.length_limit
@@ -513,16 +516,8 @@ cdef class Queue:
             self.backlog.wake()
         return seq
 
-    def purge(self):
-        """Drop every ready or held message; returns how many there were."""
-        cdef uint64_t count = self.ready_count + self.held_count, at = 0, end = self.next_seq
-        while at < end:
-            at = self.drop_some(at, end)
-        self.purged()
-        return count
-
     def purging(self):
-        """The same, in steps; returns how many were dropped.
+        """Drop every ready or held message, in steps; returns how many were dropped.
 
         What comes meanwhile stays. An older message that is returned meanwhile goes if the purge
         has not passed its place yet.
@@ -569,6 +564,7 @@ cdef class Queue:
         if self.backlog is not None:
             self.backlog.retire()
             self.backlog = None
+        self.given_up = None        # it knows the control plane's half, which knows this one
         self.queues.retire(self)
         return count
 

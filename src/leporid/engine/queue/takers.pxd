@@ -16,7 +16,7 @@ cdef class Taker(Ranked):
     cdef Taker next
     cdef Taker previous
     cdef Level level                # the ring it stands in; None: it stands in none
-    cdef bint can_take(self)
+    cdef bint can_take(self) except -1
     cdef int take(self, uint64_t seq, Slot *slot) except -1
     cdef int resume(self) except -1
     cdef int offered(self) except -1
@@ -46,6 +46,7 @@ cdef class Takers:
 
 cdef class Selection:
     cdef uint64_t ends[256]             # with priorities: one beyond the last entry of each
+    cdef bint searching                 # the queue is served again in the next turn, for a search
     cdef int attach(self, Taker taker) except -1
     cdef bint detach(self, Taker taker) except -1
     cdef int deliver(self) except -1

@@ -24,7 +24,7 @@ cdef enum:
 cdef class Taker(Ranked):
     """A consumer of a queue, as the queue sees it."""
 
-    cdef bint can_take(self):
+    cdef bint can_take(self) except -1:
         """Whether it has credit and room for a delivery."""
         return False
 

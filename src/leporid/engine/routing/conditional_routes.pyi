@@ -20,6 +20,9 @@ class ConditionalRoute:
     def amended(self) -> bool:
         """Whether its filters have changed since it was made."""
 
+    def extend(self, filtered: Iterable[tuple[Filter, Queue]]) -> None:
+        """Add more of what it is made of, before it is used; `filtered` as in the beginning."""
+
     def add(self, wanted: Filter, queue: Queue) -> int:
         """Add a filter of a queue."""
 
@@ -30,6 +33,8 @@ class FilterOutcomes:
     """The filters that decide about the route of a key; made by `Engine.filter_outcomes`."""
 
     def __init__(self, totals: FilterCounters, filters: Iterable[Filter]) -> None: ...
+    def extend(self, filters: Iterable[Filter]) -> None:
+        """Add more of them, before it is used."""
 
 class UnfinishedRoute:
     """What is left of asking the filters of a conditional route; used by the engine only."""

@@ -41,9 +41,7 @@ cdef class ConditionalRoute:
         self.users = []
         self.single = []
         self.vacant = []
-        for filter, queue in filtered:
-            self.add(filter, queue)
-        self.amended = False
+        self.extend(filtered)
         self.otherwise = make_route(self.always)
 
     def __dealloc__(self):
@@ -52,6 +50,12 @@ cdef class ConditionalRoute:
 
     def __repr__(self):
         return f"<ConditionalRoute always={len(self.always)} filtered={len(self.members)}>"
+
+    def extend(self, filtered):
+        """Add more of what it is made of, before it is used; `filtered` as at first."""
+        for filter, queue in filtered:
+            self.add(filter, queue)
+        self.amended = False
 
     cpdef int add(self, Filter wanted, Queue queue) except -1:
         """Add a filter of a queue."""
@@ -194,6 +198,10 @@ cdef class FilterOutcomes:
     def __cinit__(self, FilterCounters totals not None, filters):
         self.totals = totals
         self.members = SelectorSet()
+        self.extend(filters)
+
+    def extend(self, filters):
+        """Add more of them, before it is used."""
         for each in filters:
             self.members.add(each)
 

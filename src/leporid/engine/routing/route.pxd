@@ -9,6 +9,7 @@ cdef class Route:
     cdef list own_records           # queues with a record of their own; None: there are none
     cdef bint durable               # a queue is durable
     cdef bint unroutable            # there is no queue, or there are private ones only
+    cdef bint wide                  # to more queues than get room for a message in one go
     cdef bint refusing              # a queue may refuse a publish when it is full
     cdef bint deduplicates          # a queue takes no duplicates
     cdef bint duplicate             # a queue was left out because it has the message

@@ -45,6 +45,7 @@ cdef class RouteCache:
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size)
     cdef Resolution take_unfinished(self)
     cdef Route route_by(self, Route route, const Message *message)
+    cdef Route with_room(self, Route route)
     cdef Route cached(self, const uint8_t *key, size_t size)
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1
     cdef int keep_outcome(self, dict outcomes, bytes passed, Route outcome) except -1
@@ -67,7 +68,11 @@ cdef class Resolution:
     cdef bytes passed               # those that the message passes, as far as is known
     cdef uint64_t evaluated, failed
     cdef dict outcomes              # where messages go by the filters that they pass
+    cdef Route found                # whose queues get room for an entry; None: it is not found
+    cdef Py_ssize_t roomy           # how many of these have room
     cdef Route go_on(self, const Message *message)
+    cdef Route find(self, const Message *message)
+    cdef Route with_room(self)
     cdef Route go_by(self, Route route, const Message *message)
     cdef Route decided(self, const Message *message)
     cdef Route of_message(self, const Message *message)
@@ -81,6 +86,6 @@ cdef class LastRoute:
     cdef RouteCache routes          # of its exchange; None: there was no message yet
     cdef Route route                # of the last message; None: it must be looked up
     cdef uint64_t epoch             # of `routes` when it was looked up
-    cdef bint is_to(self, const Message *message)
+    cdef bint is_to(self, const Message *message) noexcept
     cdef Route route_of(self, const Message *message)
     cdef int keep(self, Route route) except -1

@@ -80,6 +80,9 @@ class RouteCache:
     ) -> None:
         """Update the routes for a binding with a filter, to a queue, that came or went."""
 
+    def end(self) -> None:
+        """The deleted exchange is gone; call it last."""
+
     def retire(self) -> None:
         """The exchange was deleted."""
 

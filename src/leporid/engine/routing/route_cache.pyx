@@ -1,10 +1,11 @@
 """The cache of an exchange's routes by routing key, valid until the topology changes.
 
 Responsible for finding the route of a key in one probe, and for finding that of a message in as
-many slices of time as it takes (`Resolution`). It must not know bindings, exchange types or
-alternate exchanges: the control plane's resolver does. Invariant: a cached route is what the
-resolver would return now; whoever changes a binding calls `forget` on every exchange it concerns.
-What was found in slices, and something has changed meanwhile, is not cached.
+many slices of time as it takes (`Resolution`), and giving its queues room for an entry in the same
+way. It must not know bindings, exchange types or alternate exchanges: the control plane's resolver
+does. Invariant: a cached route is what the resolver would return now; whoever changes a binding
+calls `forget` on every exchange it concerns. What was found in slices, and something has changed
+meanwhile, is not cached.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -12,10 +13,10 @@ from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.iterator cimport PyIter_Check
 
-from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.bounds.clock cimport Clock, spend
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterOutcomes
-from leporid.engine.routing.route cimport Route, make_route
+from leporid.engine.routing.route cimport Route, all_queues, make_route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
 from leporid.engine.wire.record cimport Message, exchange_name, key_in, properties_bytes
@@ -40,6 +41,10 @@ cdef enum:
     OUTCOMES_BYTES_MAX = 32 * 1024 * 1024
     OUTCOME_BYTES = 500
     UNITS_A_QUESTION = 16       # of the clock: what the resolver takes at least
+    UNITS_A_BLOCK = 4           # likewise, of a queue's index
+
+# In the slot of a route that was forgotten; equals no key.
+cdef Route FORGOTTEN = Route()
 
 # What a resolver returns for a key whose messages it must be asked about one by one.
 BY_MESSAGE = object()
@@ -118,11 +123,8 @@ cdef class RouteCache:
             if route is None:
                 break
             if route.hash == h and route.key == raw:
-                # It stays in its slot, so that probing past it still works, but equals no key.
-                route.key = None
-                route.hash = 0
-                route.conditional = route.by_filters = route.outcomes = None
-                route.by_message = False
+                # The slot stays in use, so that probing past it still works, but knows no queue.
+                self.table[at] = FORGOTTEN
                 break
             at = (at + 1) & self.mask
         self.epoch += 1
@@ -141,6 +143,7 @@ cdef class RouteCache:
         if self.count > AMENDED_MAX:
             self.clear()
             return
+        self.epoch += 1     # a route that is being found is not amended
         # Several keys may share a conditional route, and the binding may match only some of them.
         met, unmet = {}, set()
         for route in self.table:
@@ -166,6 +169,15 @@ cdef class RouteCache:
         self.retired = True
         self.clear()
 
+    def end(self):
+        """The deleted exchange is gone: nothing leads anywhere, and nobody is asked any more.
+
+        What is asked knows the exchange, which knows this cache: all of them would stay until a
+        full garbage collection.
+        """
+        self.resolver = _nowhere
+        self.make_delays = self.check_key = self.delays = None
+
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size):
         """The route of a message with a routing key.
 
@@ -176,7 +188,9 @@ cdef class RouteCache:
         if self.cacheable:
             route = self.cached(key, size)
             if route is not None:
-                return self.route_by(route, message) if route.by_message else route
+                if route.by_message:
+                    return self.route_by(route, message)
+                return self.with_room(route) if route.wide else route
         resolution = Resolution(self, key[:size])
         route = resolution.go_on(message)
         if route is None:
@@ -200,9 +214,23 @@ cdef class RouteCache:
                 resolution = self.unfinished = Resolution(self, route.key)
                 resolution.was_cut = True
                 resolution.filters, conditional.unfinished = conditional.unfinished, None
+            elif found.wide:
+                return self.with_room(found)
             return found
         resolution = Resolution(self, route.key)
         found = resolution.go_by(route, message)
+        if found is None:
+            self.unfinished = resolution
+        elif found.wide:
+            return self.with_room(found)
+        return found
+
+    cdef Route with_room(self, Route route):
+        """A route, once each of its queues has room for an entry; None as above."""
+        cdef Resolution resolution = Resolution(self, route.key)
+        cdef Route found
+        resolution.found = route
+        found = resolution.with_room()
         if found is None:
             self.unfinished = resolution
         return found
@@ -277,6 +305,40 @@ cdef class Resolution:
 
     cdef Route go_on(self, const Message *message):
         """The route; None: the slice is over. The message must be the same each time."""
+        cdef Route route
+        if self.found is None:
+            route = self.find(message)
+            if route is None or not route.wide:
+                return route
+            self.found = route
+        return self.with_room()
+
+    cdef Route with_room(self):
+        """The route that was found, once each of its queues has room for an entry.
+
+        Else as many queues would make room in one piece as there are: all are at the end of a block
+        of their index at once if they get the same messages.
+        """
+        cdef Route route = self.found, left
+        cdef Queue queue
+        cdef bint cut = self.roomy > 0
+        while self.roomy < len(route.queues):
+            queue = <Queue> route.queues[self.roomy]
+            self.roomy += 1
+            if not queue.retired and queue.index.reserve(queue.next_seq):
+                if spend(self.routes.clock, UNITS_A_BLOCK):
+                    return None
+        if not cut:
+            return route
+        # Some may have been deleted. The epoch says nothing of it where each message is resolved.
+        there = [queue for queue in all_queues(route) if not queue.retired]
+        if self.epoch == self.routes.epoch and len(there) == len(all_queues(route)):
+            return route
+        left = make_route(there)        # that of this message only
+        left.keys = route.keys
+        return left
+
+    cdef Route find(self, const Message *message):
         cdef Route route
         if self.filters is not None:
             return self.filters.go_on(message, self.routes.clock)
@@ -410,6 +472,11 @@ cdef Resolution resolution_of_keys(RouteCache routes, list keys, object steps):
     return resolution
 
 
+def _nowhere(key, properties):
+    """The resolver of an exchange that is gone."""
+    return ()
+
+
 cdef object resolved_now(object steps):
     """What a resolver comes to, however long it takes."""
     if not PyIter_Check(steps):
@@ -424,7 +491,7 @@ cdef object resolved_now(object steps):
 cdef class LastRoute:
     """The exchange and the route of a publisher's last message: most publishers repeat both."""
 
-    cdef bint is_to(self, const Message *message):
+    cdef bint is_to(self, const Message *message) noexcept:
         """Whether a message goes to the same exchange, which still exists."""
         return (self.routes is not None and not self.routes.retired
                 and PyBytes_GET_SIZE(self.routes.raw_name) == message.names[0]
@@ -438,7 +505,7 @@ cdef class LastRoute:
         if (self.route is not None and self.epoch == self.routes.epoch
                 and PyBytes_GET_SIZE(self.route.key) == key[0]
                 and memcmp(PyBytes_AS_STRING(self.route.key), key + 1, key[0]) == 0):
-            return self.route
+            return self.routes.with_room(self.route) if self.route.wide else self.route
         route = self.routes.route_of(message, key + 1, key[0])
         if route is not None and route.key is not None:
             self.route = route

@@ -17,7 +17,7 @@ for those that passed by `AHEAD_MAX` and a batch; those that did not pass are fo
 from libc.stdint cimport uint8_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.queue.index cimport READY, Slot
+from leporid.engine.queue.index cimport READY, Slot, is_deliverable
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, SelectorGroup
@@ -129,12 +129,12 @@ cdef class ConsumerVerdicts:
         return 0
 
     cdef int clean(self, SequenceHeap order) except -1:
-        """Pop numbers from a heap until the first is a ready message's; returns how many."""
+        """Pop numbers from a heap until the first may be delivered; returns how many."""
         cdef Slot *slot
         cdef int gone = 0
         while order.count:
             slot = self.selection.queue.index.slot_of(order.heap[0])
-            if slot != NULL and slot.state == READY:
+            if is_deliverable(slot, self.selection.queue.queues.clock.now_ms):
                 break
             order.pop()
             gone += 1

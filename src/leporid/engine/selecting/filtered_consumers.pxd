@@ -48,10 +48,10 @@ cdef class FilteredConsumers(Selection):
     cdef SequenceHeap again         # requeued entries that were not evaluated again yet
     cdef int lanes                  # number of the queue's priorities
     cdef int64_t budget, share      # work left for this turn, and granted to the next
-    cdef bint searching             # is in searches.queues
     cdef int begin(self, SelectorGroup group) except -1
     cdef int forget(self, SelectorGroup group) except -1
     cdef int deliver_to_others(self) except -1
+    cdef int wake_later(self) except -1
     cdef Slot *claim(self, SelectorGroup group, uint64_t *seq) except NULL
     cdef int take_turns(self, SelectorGroup group) except -1
     cdef int rouse(self, SelectorGroup group) except -1
@@ -62,6 +62,7 @@ cdef class FilteredConsumers(Selection):
     cdef int search(self) except -1
     cdef ScanGroup waiting(self, bint newest)
     cdef int look_again(self) except -1
+    cdef bint evaluate_again(self, uint64_t seq, const Slot *slot) except -1
     cdef int postpone(self) except -1
 
 cdef FilteredConsumers selection_of(Queue queue, Searches searches)

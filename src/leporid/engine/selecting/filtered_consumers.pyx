@@ -19,7 +19,7 @@ a filter class and its `verdicts` has messages to ask about.
 from libc.stdint cimport int64_t, uint64_t
 
 from leporid.engine.bounds.clock cimport spend
-from leporid.engine.queue.index cimport READY, Slot
+from leporid.engine.queue.index cimport READY, Slot, is_deliverable
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.queue.takers cimport Level, Selection, Taker, Takers, leave_ring
@@ -189,7 +189,10 @@ cdef class FilteredConsumers(Selection):
         group.count -= 1
         if not group.count:
             self.forget(group)
-        return not self.by_key
+        if self.by_key:
+            return False
+        leave_ring(self.everything)     # in which it refers to itself
+        return True
 
     cdef int forget(self, SelectorGroup group) except -1:
         cdef GroupConsumers members = <GroupConsumers> group.takers
@@ -218,6 +221,7 @@ cdef class FilteredConsumers(Selection):
         self.again.count = 0
         for scan_group in self.scan_groups:
             scan_group.fresh = False
+            scan_group.pending.clear()
             for lane in range(self.lanes):
                 scan_group.cursors[lane] = self.queue.next_seq
         for group in self.by_key.values():
@@ -265,6 +269,7 @@ cdef class FilteredConsumers(Selection):
             slot = queue.pop(&seq) if group is self.everything else self.claim(group, &seq)
             if slot == NULL:
                 taker.level.head = taker    # both keep their turns
+                self.wake_later()
                 break
             group.level.head = group.next
             queue.delivered += 1
@@ -290,12 +295,19 @@ cdef class FilteredConsumers(Selection):
             slot = queue.pop(&seq)
             if slot == NULL:
                 taker.level.head = taker    # it keeps its turn
+                self.wake_later()
                 break
             queue.delivered += 1
             taker.take(seq, slot)
             if spend(queue.queues.clock, 1):
                 queue.wake()
                 break
+        return 0
+
+    cdef int wake_later(self) except -1:
+        """No message was found: unless there is none, there was no time."""
+        if self.queue.queues.clock.over():
+            self.queue.wake()
         return 0
 
     cdef Slot *claim(self, SelectorGroup group, uint64_t *seq) except NULL:
@@ -373,7 +385,7 @@ cdef class FilteredConsumers(Selection):
             order = <SequenceHeap> group.found[lane]
             while order.count:
                 slot = self.queue.index.slot_of(order.heap[0])
-                if slot != NULL and slot.state == READY:
+                if is_deliverable(slot, self.queue.queues.clock.now_ms):
                     return lane
                 self.budget -= 1
                 order.pop()
@@ -432,25 +444,36 @@ cdef class FilteredConsumers(Selection):
 
     cdef int look_again(self) except -1:
         """Evaluate requeued entries, lowest first, within the turn's budget."""
-        cdef ScanGroup scan_group
         cdef Slot *slot
         cdef uint64_t seq
         while self.again.count:
             if self.budget <= 0:
                 return self.postpone()
-            seq = self.again.pop()
+            seq = self.again.heap[0]
             slot = self.queue.index.slot_of(seq)
             self.budget -= 1
-            if slot == NULL or slot.state != READY:
-                continue
-            for scan_group in tuple(self.scan_groups):
-                if scan_group.cursors[slot.priority] <= seq:
-                    continue
-                if scan_group.is_full():
-                    scan_group.recede(seq, slot.priority)
-                else:
-                    scan_group.look(seq, slot.priority, slot)
+            if slot != NULL and slot.state == READY:
+                if not self.evaluate_again(seq, slot):
+                    return self.postpone()
+            while self.again.count and self.again.heap[0] == seq:
+                self.again.pop()
         return 0
+
+    cdef bint evaluate_again(self, uint64_t seq, const Slot *slot) except -1:
+        """Have those scan groups evaluate a requeued entry that are beyond it; returns whether all
+        have. Only then are matches noted: it may be taken, and be requeued again, meanwhile."""
+        cdef ScanGroup scan_group
+        cdef list beyond = [scan_group for scan_group in self.scan_groups
+                            if scan_group.cursors[slot.priority] > seq]
+        for scan_group in beyond:
+            if not scan_group.is_full() and not scan_group.evaluate(seq, slot):
+                return False
+        for scan_group in beyond:
+            if scan_group.has_evaluated(seq):
+                scan_group.note(seq, slot.priority)
+            else:
+                scan_group.recede(seq, slot.priority)
+        return True
 
     cdef int postpone(self) except -1:
         """Go on with the search in the next turn."""

@@ -3,6 +3,9 @@
 
 from leporid.engine.selecting.filtered_consumers import FilteredConsumers
 
+class PendingMatch:
+    """A message that is being evaluated; used by the engine only."""
+
 class ScanGroup:
     """Selector groups that share a scan; used by the engine only."""
 

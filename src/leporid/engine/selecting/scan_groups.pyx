@@ -7,11 +7,16 @@ A new filter scans the queue in a scan group of its own, until it reaches anothe
 both merge. A filter whose match buffer is full leaves its scan group and keeps its own cursor.
 Messages requeued behind that cursor are evaluated again when its consumers have credit.
 
+One message may take many filters long. What a slice has no time for is *pending*, and goes on in
+the next turn. Its matches are noted all at once, when every member has evaluated it: meanwhile the
+message may be taken and come back, and members may leave. None joins.
+
 Invariant: for each ready entry before the cursor of its priority, every member has evaluated
-whether it matches, unless the entry is in `FilteredConsumers.again`.
+whether it matches, unless the entry is in `FilteredConsumers.again`. Each pending message was, or
+is, at a cursor or in `again`, and its members are those that were there when it came.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
@@ -22,6 +27,7 @@ from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, Sele
 from leporid.engine.selectors.conjunction cimport Conjunction
 from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.selector_set cimport SelectorSet
+from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 from leporid.engine.wire.record cimport Message, message_in
 
 cdef enum:
@@ -43,10 +49,16 @@ cdef enum:
     # For checking a match that was found, and for comparing with another scan group.
     PRUNE_WORK = 16
     SCAN_GROUP_WORK = 4
+    # Pending messages: some for each priority's cursor, and for entries that were requeued.
+    PENDING_MAX = 512
     # Bytes of headers that a pattern's work is for.
     WORK_BYTES = 256
     INSTRUCTION_BYTES = 4
     OP_LIKE = 29
+
+cdef extern from *:
+    """#define NO_BUDGET (-(1LL << 62))"""
+    int64_t NO_BUDGET               # whatever others have left is added: no more in this turn
 
 
 cdef uint64_t weight_of(object filter):
@@ -72,13 +84,19 @@ cdef uint64_t found_most(FilteredConsumers selection):
     return max(FOUND_MIN, min(FOUND_MAX, FOUND_TOTAL // max(1, len(selection.by_key))))
 
 
+cdef class PendingMatch:
+    """A message that is being evaluated, and who it matches so far."""
+
+
 cdef class ScanGroup:
     """Groups that go on together."""
 
     def __cinit__(self, FilteredConsumers selection not None):
         self.selection = selection
+        self.clock = selection.queue.queues.clock
         self.set = SelectorSet()
         self.members = []
+        self.pending = {}
         self.fresh = True
         memset(self.cursors, 0, sizeof(self.cursors))
 
@@ -124,6 +142,7 @@ cdef class ScanGroup:
         cdef uint64_t seq = self.cursors[lane], stop, end
         cdef Block *block
         cdef Slot *slot
+        cdef int found
         end = queue.next_seq if selection.lanes == 1 else selection.ends[lane]
         if ahead is not None:
             end = min(end, ahead.cursors[lane])
@@ -142,7 +161,11 @@ cdef class ScanGroup:
                 if slot.state != READY or slot.priority != lane:
                     continue
                 self.cursors[lane] = seq
-                if self.look(seq - 1, lane, slot) and self.served(wanted, lane):
+                found = self.look(seq - 1, lane, slot)
+                if found == UNFINISHED:
+                    self.cursors[lane] = seq - 1
+                    return 0
+                if found and self.served(wanted, lane):
                     return self.meet(ahead)
             selection.budget -= BLOCK_WORK
         self.cursors[lane] = seq
@@ -155,24 +178,88 @@ cdef class ScanGroup:
             return not wanted.idle
         return (<SequenceHeap> wanted.found[lane]).count > 0
 
-    cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -1:
-        """Evaluate one message; returns how many members it matches."""
-        cdef Message message = message_in(self.selection.queue.logs.record(slot.position))
-        cdef uint64_t evaluated = self.set.evaluated, failed = self.set.failed
-        cdef uint64_t bulk = 1 + message.properties_len // WORK_BYTES
+    cdef int look(self, uint64_t seq, int lane, const Slot *slot) except -2:
+        """Evaluate one message; returns how many members it matches, or UNFINISHED."""
         cdef uint32_t at, count
-        count = self.set.match(message.names, message.names_len, message.properties,
-                               message.properties_len)
-        evaluated = self.set.evaluated - evaluated
-        self.selection.budget -= (MESSAGE_WORK + message.properties_len // 4 + FOUND_WORK * count
-                                  + bulk * min(evaluated * self.heaviest, self.weight))
-        failed = self.set.failed - failed
-        self.selection.searches.filters.note(self.set.count, evaluated, count, failed)
-        self.selection.counters.note(self.set.count, evaluated, count, failed)
+        if self.pending and seq in self.pending:
+            return self.note(seq, lane) if self.evaluate(seq, slot) else UNFINISHED
+        count = self.match(slot, None)
+        if self.set.unfinished is not None:
+            self.keep(seq, count)
+            return UNFINISHED
         for at in range(count):
             self.find(<SelectorGroup> self.members[self.set.matched[at]], seq, lane)
         if self.crowded:
             self.make_room()
+        return count
+
+    cdef bint evaluate(self, uint64_t seq, const Slot *slot) except -1:
+        """Evaluate one message, which is pending until `note`; returns whether all members have."""
+        cdef PendingMatch pending = self.pending.get(seq)
+        cdef uint32_t at
+        if pending is None:
+            pending = self.keep(seq, self.match(slot, None))
+        elif pending.rest is not None:
+            for at in range(self.match(slot, pending.rest)):
+                pending.matched.append(self.members[self.set.matched[at]])
+            if pending.rest.is_done():
+                pending.rest = None
+        return pending.rest is None
+
+    cdef bint has_evaluated(self, uint64_t seq) except -1:
+        """Whether a pending message is one that all members have evaluated."""
+        cdef PendingMatch pending = self.pending.get(seq)
+        return pending is not None and pending.rest is None
+
+    cdef int note(self, uint64_t seq, int lane) except -1:
+        """Note the matches of a pending message that all members have evaluated; returns how many
+        there are."""
+        cdef PendingMatch pending = self.pending.pop(seq)
+        cdef SelectorGroup group
+        cdef int count = 0
+        for group in pending.matched:
+            if group.scan_group is self:    # else it has left, and evaluates it itself
+                self.find(group, seq, lane)
+                count += 1
+        if self.crowded:
+            self.make_room()
+        return count
+
+    cdef PendingMatch keep(self, uint64_t seq, uint32_t count):
+        """Make a message pending that the set was just asked about."""
+        cdef PendingMatch pending = PendingMatch()
+        cdef uint32_t at
+        pending.rest, self.set.unfinished = self.set.unfinished, None
+        pending.matched = [self.members[self.set.matched[at]] for at in range(count)]
+        if len(self.pending) >= PENDING_MAX:
+            self.pending.popitem()          # it is evaluated from the start again
+        self.pending[seq] = pending
+        return pending
+
+    cdef uint32_t match(self, const Slot *slot, UnfinishedMatch rest) except? 0xffffffff:
+        """Ask the members about a message, or those who are left, in a slice; returns how many
+        more it matches."""
+        cdef Message message = message_in(self.selection.queue.logs.record(slot.position))
+        cdef uint64_t evaluated = self.set.evaluated, failed = self.set.failed
+        cdef uint64_t bulk = 1 + message.properties_len // WORK_BYTES
+        cdef uint64_t asked = 0
+        cdef uint32_t count
+        if rest is None:
+            asked = self.set.count
+            count = self.set.match_in_time(message.names, message.names_len, message.properties,
+                                           message.properties_len, self.clock)
+        else:
+            self.set.matched_count = 0
+            count = self.set.go_on(rest, message.names, message.names_len, message.properties,
+                                   message.properties_len, self.clock)
+        evaluated = self.set.evaluated - evaluated
+        self.selection.budget -= (MESSAGE_WORK + message.properties_len // 4 + FOUND_WORK * count
+                                  + bulk * min(evaluated * self.heaviest, self.weight))
+        failed = self.set.failed - failed
+        self.selection.searches.filters.note(asked, evaluated, count, failed)
+        self.selection.counters.note(asked, evaluated, count, failed)
+        if self.set.unfinished is not None or rest is not None and not rest.is_done():
+            self.selection.budget = NO_BUDGET
         return count
 
     cdef int find(self, SelectorGroup group, uint64_t seq, int lane) except -1:
@@ -200,12 +287,14 @@ cdef class ScanGroup:
         return nearest
 
     cdef int meet(self, ScanGroup other) except -1:
-        """Merge with another scan group if all cursors are equal."""
+        """Merge with another scan group if all cursors are equal, and nothing is pending."""
         cdef ScanGroup fewer = self, more = other
         cdef SelectorGroup group
         self.selection.budget -= SCAN_GROUP_WORK * len(self.selection.scan_groups)  # for `ahead`
         if other is None or memcmp(self.cursors, other.cursors, sizeof(self.cursors)):
             return 0
+        if self.has_pending() or other.has_pending():
+            return 0        # later: they meet again as soon as one goes on
         if self.set.count > other.set.count:
             fewer, more = other, self
         for group in list(fewer.members):
@@ -213,6 +302,17 @@ cdef class ScanGroup:
                 fewer.leave(group)
                 more.join(group)
         return 0
+
+    cdef bint has_pending(self) except -1:
+        """Whether a message is pending; forgets those that are gone."""
+        cdef Slot *slot
+        if not self.pending:
+            return False
+        for seq in list(self.pending):
+            slot = self.selection.queue.index.slot_of(seq)
+            if slot == NULL or slot.state != READY:
+                del self.pending[seq]
+        return bool(self.pending)
 
     cdef int make_room(self) except -1:
         """Let one group leave whose match buffer is still full after pruning; others come later."""

@@ -65,7 +65,6 @@ cdef class SelectorSet:
     cdef uint32_t go_on(self, UnfinishedMatch rest, const uint8_t *names, size_t names_len,
                         const uint8_t *properties, size_t properties_len,
                         Clock clock) except? 0xffffffff
-    cdef int begin_slice(self, Clock clock) except -1
     cdef bint ask_once_more(self, UnfinishedMatch rest, uint32_t number,
                             const Asked *asked) except -1
     cdef list numbers_matched(self)

@@ -435,7 +435,7 @@ cdef class SelectorSet:
             self.unfinished = None
         if not self.count:
             return 0
-        self.begin_slice(clock)
+        begin_slice(self, clock)
         if properties_len > LONG_BYTES:
             self.limit, self.is_over = 0, True  # all programs are left to `go_on`
         begin_message(self, &asked)
@@ -463,7 +463,7 @@ cdef class SelectorSet:
         cdef Asked asked = [names, properties, names_len, properties_len]
         cdef uint32_t number, before = self.matched_count
         cdef uint64_t steps = self.seen.work
-        self.begin_slice(clock)
+        begin_slice(self, clock)
         if see_message(self, &asked):
             rest.at = rest.words    # it was refused when it came
         try:
@@ -477,13 +477,6 @@ cdef class SelectorSet:
             self.passed += self.matched_count - before
             clock.units += <uint32_t> ((self.seen.work - steps) // STEPS_A_UNIT)
         return self.matched_count
-
-    cdef int begin_slice(self, Clock clock) except -1:
-        if self.clock is not clock:
-            self.clock = clock
-        self.is_over = False
-        self.limit = self.seen.work + STEPS
-        return 0
 
     cdef bint ask_once_more(self, UnfinishedMatch rest, uint32_t number,
                             const Asked *asked) except -1:
@@ -649,6 +642,13 @@ cdef int forget_message(SelectorSet s) noexcept:
     return 0
 
 
+cdef inline void begin_slice(SelectorSet s, Clock clock) noexcept:
+    if s.clock is not clock:
+        s.clock = clock
+    s.is_over = False
+    s.limit = s.seen.work + STEPS
+
+
 cdef bint slice_is_over(SelectorSet s) noexcept:
     """Whether what takes long is left for later; read only after `STEPS` steps."""
     if not s.is_over:
@@ -688,7 +688,7 @@ cdef inline int note_outcome(SelectorSet s, uint32_t number, int outcome) noexce
     return 0
 
 
-cdef int begin_message(SelectorSet s, const Asked *asked) noexcept:
+cdef inline int begin_message(SelectorSet s, const Asked *asked) noexcept:
     """Ask all members about a message; those that there is no time for are `left`."""
     s.asked += s.count
     s.message += 1

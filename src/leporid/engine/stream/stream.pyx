@@ -449,13 +449,14 @@ cdef class Stream(Queue):
             reader.fill()
         return 0
 
-    def purge(self):
+    def purging(self):
         """A stream cannot be purged; the control plane refuses it."""
         raise AssertionError(f"stream {self.name!r} was to be purged")
 
     def retire(self):
         """The stream was deleted; returns how many messages it had."""
         self.retired = True
+        self.on_skipped = None      # it knows the stream
         self.uncount()
         self.queues.by_id.pop(self.id, None)
         self.streams.by_id.pop(self.id, None)

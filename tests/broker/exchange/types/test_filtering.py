@@ -9,6 +9,8 @@ from leporid.amqp.tables import Value
 from leporid.broker.exchange.types import Binding
 from leporid.broker.exchange.types.filtering import ONE_BY_ONE, BindingFilters
 from leporid.broker.filter.filter_arguments import filter_of
+from leporid.broker.registry import finished
+from leporid.engine.bounds.clock import Clock
 
 
 def binding(sql: str, queue: str = "q", kind: str = "queue") -> Binding:
@@ -35,10 +37,10 @@ def test_what_a_message_meets_is_what_passes(others):
     bound = [PLAIN, ONE, TWO]
     for n, met, outcomes in ((1, [PLAIN, ONE], [0, 1]), (5, [PLAIN, TWO], [0, 1])):
         asked = message("k", headers={"n": n})
-        assert filters.met(bound, asked) == met
+        assert finished(filters.met(bound, asked, Clock(), bound)) == met
         assert sorted(asked.outcomes) == outcomes
     asked = message("k", headers={"n": "text"})
-    assert filters.met(bound, asked) == [PLAIN]
+    assert finished(filters.met(bound, asked, Clock(), bound)) == [PLAIN]
     assert asked.outcomes.count(-1) == 2
     assert filters.split(bound)[0] == [PLAIN]
     assert [each for each, _ in filters.split(bound)[1]] == [ONE, TWO]
@@ -47,7 +49,7 @@ def test_what_a_message_meets_is_what_passes(others):
 def test_some_of_few_filters():
     filters = made_of(ONE, TWO, binding("n < 3"))
     asked = message("k", headers={"n": 1})
-    assert filters.met([TWO, ONE], asked) == [ONE]
+    assert finished(filters.met([TWO, ONE], asked, Clock(), ())) == [ONE]
     assert sorted(asked.outcomes) == [0, 1]
 
 
@@ -59,17 +61,19 @@ def test_what_is_removed_is_not_asked():
     assert (len(filters), filters.ways) == (1, 0)
     asked = message("k", headers={"n": 5})
     # Without a filter here, it is met whatever its arguments are.
-    assert filters.met([ONE, TWO], asked) == [TWO]
+    assert finished(filters.met([ONE, TWO], asked, Clock(), ())) == [TWO]
 
 
 def test_a_filter_for_every_message_is_none():
     everything = Binding("x", "q", "queue", "k", {"x-filter-tags": "*"})
     assert everything.filtered
     filters = made_of(everything, ONE)
-    assert filters.met([everything, ONE], message("k")) == [everything]
+    assert finished(filters.met([everything, ONE], message("k"), Clock(), ())) == [everything]
 
 
 def test_the_order_is_that_of_the_bindings():
     bound = [binding(f"n > {n}", f"q{n}") for n in range(40)]
     filters = made_of(*bound)
-    assert filters.met(bound, message("k", headers={"n": 30})) == bound[:30]
+    assert (
+        finished(filters.met(bound, message("k", headers={"n": 30}), Clock(), bound)) == bound[:30]
+    )

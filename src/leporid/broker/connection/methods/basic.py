@@ -32,7 +32,7 @@ from leporid.amqp.methods import (
 )
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.filter.filter_arguments import check_names, class_of, filter_of
-from leporid.broker.memory import CONSUMER_BYTES, size_of
+from leporid.broker.memory import consumer_bytes
 from leporid.broker.names import GENERATED_TAG_PREFIX, REPLY_QUEUE, queue_in
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.queue.queue_types import QUORUM, STREAM, check_consumer_arguments
@@ -170,7 +170,7 @@ def _consume_in_group(channel: ChannelState, name: str, method: BasicConsume) ->
     prefetch = _reading_prefetch(channel, title, method)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
     check_dead_letter_exchange(session, name, title, method.arguments)
-    size = size_of(CONSUMER_BYTES, tag, method.arguments)
+    size = consumer_bytes(tag, method.arguments)
     session.broker.memory.check_consumer(session.account, title, size)
     recorded = session.broker.recorded_count
     member = session.vhost.groups.admit(channel, tag, name, prefetch, method.arguments)

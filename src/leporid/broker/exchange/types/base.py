@@ -3,8 +3,9 @@
 A `Router` holds the bindings of one exchange and says which of them a message meets. It must not
 know other exchanges, queues, alternate exchanges or caches; that is `topology`'s business.
 
-Invariant: unless a type is `per_message`, `match` depends on nothing but the bindings held and the
-keys, so its answer may be kept until one of the bindings changes.
+Invariants: unless a type is `per_message`, `match` depends on nothing but the bindings held and the
+keys, so its answer may be kept until one of the bindings changes. What `matching` does between two
+steps takes about 0.1 ms at most, whatever the message and the bindings are, but for copying a list.
 """
 
 from abc import ABC, abstractmethod
@@ -13,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
 from leporid.amqp.tables import Value
-from leporid.amqp.values import typed
+from leporid.amqp.values import comparable_table
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.strict_keys import check_pattern, check_plain_key
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
+from leporid.broker.registry import StepsTo
 
 DestinationKind = Literal["queue", "exchange"]
 
@@ -47,7 +49,7 @@ class Binding:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        arguments = tuple([(name, *typed(self.arguments[name])) for name in sorted(self.arguments)])
+        arguments = comparable_table(self.arguments)
         identity = (self.source, self.destination_kind, self.destination, self.key, arguments)
         object.__setattr__(self, "_identity", identity)
         object.__setattr__(self, "_hash", hash(identity))
@@ -110,6 +112,8 @@ class Router(ABC):
         per_message: Whether more than the routing keys matters: the message's properties, or
             chance. Then no route may be cached.
         takes_patterns: Whether binding keys are patterns and not plain keys.
+        keys_a_step: How many routing keys of a message are gone through in one step. 0: a message
+            may meet something else than messages with one of its keys each.
         strict_keys: Whether the exchange was declared with `x-strict-keys`.
         history_length: How many messages the exchange keeps for those who are bound later.
         cache_size: How many messages it remembers, to take none of them twice.
@@ -119,6 +123,7 @@ class Router(ABC):
     history_length: int = 0
     cache_size: int = 0
     takes_patterns: ClassVar[bool] = False
+    keys_a_step: ClassVar[int] = 0
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         self.strict_keys = strict_keys
@@ -171,6 +176,17 @@ class Router(ABC):
 
         Of those without a filter to one destination, it may return one.
         """
+
+    def matching(self, message: RoutedMessage) -> StepsTo[Iterable[Binding]]:
+        """The same, in steps; bindings may come and go in between, and are met or not."""
+        keys, some = message.keys, self.keys_a_step
+        if not some or len(keys) <= some:
+            return self.match(message)
+        met: dict[Binding, None] = {}
+        for at in range(0, len(keys), some):
+            met.update(dict.fromkeys(self.match(RoutedMessage(keys[at : at + some]))))
+            yield None
+        return met
 
     def spread_keys(self) -> Sequence[str]:
         """Returns keys, one for each partition, for messages that have no key of their own.

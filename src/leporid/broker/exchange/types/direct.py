@@ -12,6 +12,8 @@ from leporid.broker.exchange.types.message import RoutedMessage
 class DirectRouter(Router):
     """Bindings by key."""
 
+    keys_a_step = 256  # each takes 0.1 microseconds
+
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
         # Most keys have one binding.

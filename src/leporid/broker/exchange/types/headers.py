@@ -23,6 +23,7 @@ from leporid.amqp.values import comparable, erlang_text, type_name
 from leporid.broker.exchange.types.base import Binding, DistinctDestinations, Router
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
+from leporid.broker.registry import StepsTo, finished
 
 X_MATCH: Final = "x-match"
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
@@ -30,16 +31,24 @@ _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 _PRESENT: Final = object()
 """Stands for the value of a void argument; equal to nothing that a header can hold."""
 
+TERMS_A_STEP: Final = 64
+"""Headers of a message, of which each takes a microsecond."""
+
+RULES_A_STEP: Final = 64
+"""Bindings that are compared with a message, of which each takes a microsecond or two."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """A binding's arguments, read once.
 
     Attributes:
+        binding: The binding.
         any: Whether one term is enough.
         terms: Name and value wanted. The first is the one an `all` is looked up by.
     """
 
+    binding: Binding
     any: bool
     terms: tuple[tuple[str, Hashable], ...]
 
@@ -58,6 +67,9 @@ class _Rule:
             name in headers and (wanted is _PRESENT or headers[name] == wanted)
             for name, wanted in self.terms
         )
+
+
+_NO_RULES: Final[Mapping[Binding, _Rule]] = {}
 
 
 class HeadersRouter(Router):
@@ -93,7 +105,7 @@ class HeadersRouter(Router):
 
     def add(self, binding: Binding) -> None:
         """Files the binding under what it waits for."""
-        rule = _rule(binding.arguments)
+        rule = _rule(binding)
         for name, wanted in rule.lookups():
             self._waiting.setdefault(name, {}).setdefault(wanted, {})[binding] = rule
         if rule.unconditional:
@@ -101,7 +113,7 @@ class HeadersRouter(Router):
 
     def remove(self, binding: Binding) -> None:
         """Takes it out wherever it was filed."""
-        rule = _rule(binding.arguments)
+        rule = _rule(binding)
         if rule.unconditional:
             self._unconditional.remove(binding)
         for name, wanted in rule.lookups():
@@ -114,19 +126,40 @@ class HeadersRouter(Router):
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings whose terms the headers meet."""
+        return finished(self.matching(message))
+
+    def matching(self, message: RoutedMessage) -> StepsTo[Iterable[Binding]]:
+        """The same, in steps of so many headers and bindings."""
         matched = dict.fromkeys(self._unconditional)
-        if self._waiting:
-            terms = {name: comparable(value) for name, value in message.headers.items()}
-            for name, term in terms.items():
-                by_value = self._waiting.get(name, {})
-                for wanted in (term, _PRESENT):
-                    for binding, rule in by_value.get(wanted, {}).items():
+        if not self._waiting:
+            return matched
+        terms: dict[str, Hashable] = {}
+        for name, value in message.headers.items():
+            terms[name] = comparable(value)
+            if not len(terms) % TERMS_A_STEP:
+                yield None
+        looked_up = 0
+        for name, term in terms.items():
+            looked_up += 1
+            if not looked_up % TERMS_A_STEP:
+                yield None
+            by_value = self._waiting.get(name)
+            if by_value is None:
+                continue
+            for wanted in (term, _PRESENT):
+                # A copy: bindings may come and go between two steps.
+                rules = [*by_value.get(wanted, _NO_RULES).values()]
+                for at in range(0, len(rules), RULES_A_STEP):
+                    for rule in rules[at : at + RULES_A_STEP]:
                         if rule.any or rule.holds(terms):
-                            matched[binding] = None
+                            matched[rule.binding] = None
+                    if at + RULES_A_STEP < len(rules):
+                        yield None
         return matched
 
 
-def _rule(arguments: Mapping[str, Value]) -> _Rule:
+def _rule(binding: Binding) -> _Rule:
+    arguments = binding.arguments
     mode = arguments.get(X_MATCH, "all")
     with_x = mode in ("all-with-x", "any-with-x")
     terms = [
@@ -138,4 +171,4 @@ def _rule(arguments: Mapping[str, Value]) -> _Rule:
     ]
     # A value narrows the look-up down more than mere presence does.
     terms.sort(key=lambda term: (term[1] is _PRESENT, term[0]))
-    return _Rule(mode in ("any", "any-with-x"), tuple(terms))
+    return _Rule(binding, mode in ("any", "any-with-x"), tuple(terms))

@@ -27,16 +27,18 @@ class RoutedMessage:
         known: Whether they are. If not, it stands for all messages with these keys, and what
             filters would say is not known.
         exchange: What it was published to, which may be an exchange above.
+        keys_hash: Of all keys together, for all modulus-hash exchanges; None until one asks.
         outcomes: What filters said that were asked: 1 yes, 0 no, -1 no for a type error.
     """
 
-    __slots__ = ("_properties", "exchange", "keys", "known", "outcomes", "raw")
+    __slots__ = ("_properties", "exchange", "keys", "keys_hash", "known", "outcomes", "raw")
 
     def __init__(self, keys: Sequence[str], raw: bytes | None = b"", exchange: str = "") -> None:
         self.keys = tuple(dict.fromkeys(keys))
         self.raw = raw or b""
         self.known = raw is not None
         self.exchange = exchange
+        self.keys_hash: int | None = None
         self.outcomes: list[int] = []
         self._properties: Properties | None = None
 

@@ -19,6 +19,7 @@ from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.order_statistics import OrderStatisticTree
 from leporid.broker.exchange.types.phash2 import phash2_of_binaries
+from leporid.broker.registry import StepsTo, finished
 
 _Place: TypeAlias = tuple[str, bytes, int]
 
@@ -45,7 +46,7 @@ class ModulusHashRouter(Router):
         self._made += 1
         name = binding.destination.encode("utf-8", "surrogateescape")
         place = self._places[binding] = binding.destination_kind, name, self._made
-        # Not the binding's own hash: clients can choose arguments that have the same one.
+        # Clients cannot know it, nor choose bindings that have the same one.
         self._bindings.add(place, binding, hash((self._seed, self._made)))
 
     def remove(self, binding: Binding) -> None:
@@ -54,8 +55,14 @@ class ModulusHashRouter(Router):
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding that the message's keys choose."""
-        if not self._places:
+        return finished(self.matching(message))
+
+    def matching(self, message: RoutedMessage) -> StepsTo[Iterable[Binding]]:
+        """The same, in steps of one key."""
+        if self._places and message.keys_hash is None:
+            # The engine gives octets that are no UTF-8 as surrogates; here they are octets again.
+            keys = (key.encode("utf-8", "surrogateescape") for key in message.keys)
+            message.keys_hash = yield from phash2_of_binaries(keys)
+        if not self._places or message.keys_hash is None:
             return ()
-        # The engine gives octets that are no UTF-8 as surrogates; here they are octets again.
-        hashed = phash2_of_binaries(key.encode("utf-8", "surrogateescape") for key in message.keys)
-        return (self._bindings[hashed % len(self._bindings)],)
+        return (self._bindings[message.keys_hash % len(self._bindings)],)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from leporid.broker.registry import StepsTo
+
 _BITS: Final = 0xFFFFFFFF
 _GOLDEN: Final = 0x9E3779B9
 _RANGE: Final = 1 << 27
@@ -24,11 +26,12 @@ _END_OF_LIST: Final = 2
 _BLOCK_BYTES: Final = 12
 
 
-def phash2_of_binaries(binaries: Iterable[bytes]) -> int:
-    """Return the hash of a list that is not empty."""
+def phash2_of_binaries(binaries: Iterable[bytes]) -> StepsTo[int]:
+    """Return the hash of a list that is not empty, in steps of one binary."""
     value = 0
     for each in binaries:
         value = _binary(each, _BINARY + value & _BITS)
+        yield None
     return _mixed(_LIST_END + _END_OF_LIST & _BITS, _LIST_END, value)[2] % _RANGE
 
 

@@ -48,6 +48,8 @@ def _hash_of_number(number: int) -> int:
 class SuperStreamRouter(Router):
     """Bindings by the number of their partition."""
 
+    keys_a_step = 4  # each takes up to 30 microseconds
+
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
         # Ordered, as a dict that loses its oldest entries takes ever longer to find the next one.

@@ -1,0 +1,98 @@
+"""Readiness: which peers have sent something that can be read.
+
+Responsible for asking the operating system, and for telling the links, as many in a round of the
+loop as there is time for. It must not know what is read. Invariant: a socket that is watched, and
+can be read, is told of in this round or in a later one, however many there are.
+
+One `epoll` object watches all of them, beside the loop's own. The loop's would tell of up to 49,152
+sockets before anything else had its turn, such as of ten thousand peers that leave at once: others
+waited a second. Where there is no `epoll`, the loop is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from leporid.engine.bounds.clock import Clock
+
+# Sockets asked for at a time, and how often in a round. Those of a party that has had its part of
+# the round are passed over, so that there may be many.
+EVENTS_MAX: Final = 256
+ASKED_MAX: Final = 8
+AVAILABLE: Final = hasattr(select, "epoll")
+
+
+class Readiness:
+    """Watches the sockets of links; made, and used, on a running loop.
+
+    Args:
+        clock: the engine's, whose stage of input says when a round has read enough.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told: dict[int, Callable[[], None]] = {}
+        # Found and not told of yet, the next one last: the system would begin with others.
+        self._ready: list[int] = []
+        self._loop = asyncio.get_running_loop()
+        self._epoll = select.epoll() if AVAILABLE else None
+        if self._epoll is not None:
+            self._loop.add_reader(self._epoll.fileno(), self._on_ready)
+
+    def __repr__(self) -> str:
+        return f"<Readiness sockets={len(self._told)}>"
+
+    def watch(self, sock: socket.socket, told: Callable[[], None]) -> None:
+        """Call `told` from now on, instead of what was called before, when it can be read.
+
+        Also when the peer has ended its sending, or the connection: then a read says so. After
+        `stop` it is not.
+        """
+        number = sock.fileno()
+        if self._epoll is None:
+            self._loop.add_reader(number, told)
+        elif self._epoll.closed:
+            return
+        elif number not in self._told:
+            self._epoll.register(number, select.EPOLLIN)
+        self._told[number] = told
+
+    def forget(self, sock: socket.socket) -> None:
+        """Watch it no more; before it is closed."""
+        number = sock.fileno()
+        if self._told.pop(number, None) is None:
+            return
+        if self._epoll is None:
+            self._loop.remove_reader(number)
+        else:
+            self._epoll.unregister(number)
+
+    def stop(self) -> None:
+        """Watch nothing any more; a second time does nothing."""
+        if self._epoll is not None and not self._epoll.closed:
+            self._loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._told.clear()
+
+    def _on_ready(self) -> None:
+        assert self._epoll is not None
+        for _ in range(ASKED_MAX):
+            # With fewer, all that can be read were told of; each is told once in a round.
+            last = False
+            if not self._ready:
+                events = self._epoll.poll(0, EVENTS_MAX)
+                last = len(events) < EVENTS_MAX
+                self._ready = [number for number, _ in reversed(events)]
+            while self._ready:
+                if self._clock.stage_is_over:
+                    return
+                # One told before it may have closed another.
+                told = self._told.get(self._ready.pop())
+                if told is not None:
+                    told()
+            if last:
+                return

@@ -1,0 +1,118 @@
+"""Readiness: who can be read is told of, and as many in a round as there is time for."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+from tests.server.client import PATIENCE_S
+
+from leporid.engine.engine import Engine
+from leporid.server.readiness import AVAILABLE, Readiness
+
+MANY = 600
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+async def readiness(engine: Engine) -> AsyncIterator[Readiness]:
+    readiness = Readiness(engine.clock)
+    yield readiness
+    readiness.stop()
+
+
+async def round_of_the_loop() -> None:
+    """Return when the loop has asked the operating system once more."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    asked = asyncio.Event()
+    with ours, theirs:
+        loop.add_reader(ours, asked.set)
+        theirs.send(b"x")
+        async with asyncio.timeout(PATIENCE_S):
+            await asked.wait()
+        loop.remove_reader(ours)
+
+
+async def test_each_is_told_until_it_is_read_and_none_that_is_forgotten(readiness: Readiness):
+    told: list[str] = []
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(3)]
+        for name, (ours, theirs) in zip("abc", pairs, strict=True):
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            readiness.watch(ours, partial(told.append, name))
+            theirs.send(b"x")
+        readiness.forget(pairs[1][0])
+        readiness.watch(pairs[2][0], lambda: told.append("instead of c"))
+        while len(told) < 4:
+            await round_of_the_loop()
+        assert set(told) == {"a", "instead of c"}
+        pairs[0][0].recv(1)
+        told.clear()
+        while len(told) < 3:
+            await round_of_the_loop()
+        assert "a" not in told
+        for ours, _ in pairs:
+            readiness.forget(ours)
+
+
+async def test_the_end_of_a_peer_is_told(readiness: Readiness):
+    ours, theirs = socket.socketpair()
+    ended = asyncio.Event()
+    with ours:
+        readiness.watch(ours, ended.set)
+        theirs.close()
+        async with asyncio.timeout(PATIENCE_S):
+            await ended.wait()
+        readiness.forget(ours)
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
+async def test_a_round_ends_with_its_time_and_the_next_goes_on_with_others(
+    engine: Engine, readiness: Readiness
+):
+    times = iter(range(0, 10**12, 500_000))
+    engine.clock.monotonic_ns = times.__next__
+    told: list[int] = []
+    rounds: list[int] = []
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(MANY)]
+
+        def read(number: int) -> None:
+            """Take half a millisecond, and leave everything unread."""
+            engine.clock.over()
+            told.append(number)
+
+        for number, (ours, theirs) in enumerate(pairs):
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            theirs.send(b"x")
+            readiness.watch(ours, partial(read, number))
+        while len(set(told)) < MANY:
+            before = len(told)
+            engine.run()
+            await round_of_the_loop()
+            rounds.append(len(told) - before)
+        assert max(rounds) < 20
+        for ours, _ in pairs:
+            readiness.forget(ours)
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
+async def test_after_the_stop_nobody_is_told(readiness: Readiness):
+    told: list[str] = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"x")
+        readiness.stop()
+        readiness.watch(ours, partial(told.append, "late"))
+        await round_of_the_loop()
+        readiness.forget(ours)
+    assert told == []

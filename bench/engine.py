@@ -45,8 +45,10 @@ FRAME_BYTES_MAX = 131072
 TURN_MESSAGES = 400
 TURNS = 2000
 REPEATS = 5
-# Instructions: what start-up costs is the same in both runs, so it is not in their difference.
-FEW_TURNS, MANY_TURNS = 5, 30
+# Instructions: of so many turns, after some that fill caches.
+WARM_TURNS, COUNTED_TURNS = 5, 25
+# A function of the C library that nobody else calls: it tells valgrind where they begin and end.
+MARK = "getppid"
 HOT_FUNCTIONS = 25
 # What a stream keeps at most: it is dropped from memory, since no file is written here.
 STREAM_BYTES = 32 * 1024 * 1024
@@ -266,8 +268,8 @@ def rate(case: Case, turns: int, repeats: int) -> float:
 # ------------------------------------------------------------------ instructions
 
 
-def count(name: str, turns: int) -> Counter[str]:
-    """Instructions by function of a process that lets so many turns pass."""
+def instructions(name: str) -> dict[str, float]:
+    """What a message costs, by function, costliest first."""
     # A repeated string instruction would count once for each byte it moves.
     tunables = "glibc.cpu.x86_rep_movsb_threshold=1000000000:"
     tunables += "glibc.cpu.x86_rep_stosb_threshold=1000000000"
@@ -275,35 +277,53 @@ def count(name: str, turns: int) -> Counter[str]:
     with tempfile.TemporaryDirectory(prefix="leporid-bench-") as directory:
         output = Path(directory, "callgrind")
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}"]
-        command += [sys.executable, __file__, "--turns", str(turns), "--once", name]
+        command += [f"--dump-before={MARK}", sys.executable, __file__, "--once", name]
         subprocess.run(command, check=True, capture_output=True, env=environment)
-        annotated = subprocess.run(
-            ["callgrind_annotate", "--threshold=100", "--auto=no", str(output)],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
+        # Each file has what was counted since the one before; the last one ends with the process.
+        functions = by_function(Path(f"{output}.2").read_text(encoding="utf-8"))
+    each = {name: count / (COUNTED_TURNS * TURN_MESSAGES) for name, count in functions.items()}
+    return dict(sorted(each.items(), key=lambda item: -item[1]))
+
+
+def by_function(text: str) -> Counter[str]:
+    """Instructions by function, of what callgrind has written.
+
+    Not of what callgrind_annotate makes of it: that takes what functions have called that began
+    earlier for their own.
+    """
     functions: Counter[str] = Counter()
-    # `1,234 ( 5.67%)  file:function [library]`
-    for line in re.finditer(r"^ *([\d,]+) \([^)]*\)  \S*?:(\S+)", annotated, re.MULTILINE):
-        plain = re.sub(r"^__pyx_f_7leporid_6engine_(\d+[a-z]+_)?\d+|'\d+$", "", line.group(2))
-        functions[plain] += int(line.group(1).replace(",", ""))
+    names: dict[str, str] = {}
+    function = ""
+    lines = iter(text.splitlines())
+    for line in lines:
+        if named := re.match(r"(c?)fn=(\(\d+\))(?: (\S+))?", line):
+            called, number, name = named.groups()
+            if name:  # only the first time
+                name = re.sub(r"^__pyx_f_7leporid_6engine_(\d+[a-z]+_)?\d+|'\d+$", "", name)
+                names[number] = name
+            if not called:
+                function = names[number]
+        elif line.startswith("calls="):
+            next(lines)  # what the called function cost
+        elif spent := re.match(r"(?:[+-]?\d+|\*) (\d+)", line):
+            functions[function] += int(spent[1])
     return functions
 
 
-def instructions(name: str) -> dict[str, float]:
-    """What one more message costs, by function, costliest first."""
-    few, many = count(name, FEW_TURNS), count(name, MANY_TURNS)
-    messages = (MANY_TURNS - FEW_TURNS) * TURN_MESSAGES
-    each = {function: (many[function] - few[function]) / messages for function in many}
-    return dict(sorted(each.items(), key=lambda item: -item[1]))
+def count_turns(case: Case) -> None:
+    """Let the turns pass that `instructions` counts, between two marks."""
+    rig = Rig(case)
+    rig.run(WARM_TURNS)
+    os.getppid()  # MARK
+    rig.run(COUNTED_TURNS)
+    os.getppid()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure each case and print one line for it."""
     options = _parser().parse_args(arguments)
     if options.once:
-        Rig(CASES[options.once]).run(options.turns)
+        count_turns(CASES[options.once])
         return 0
     if (options.instructions or options.hot) and shutil.which("valgrind") is None:
         print("instructions are counted by valgrind, which is not installed", file=sys.stderr)

@@ -21,6 +21,8 @@ from bench.attacks.peer import (
 from bench.client import ack, short
 
 MILLION = 1_000_000
+# One less than the default of limits.transaction_entries_max.
+ALLOWED = 9_999
 BLOCK = 1_000
 # Messages for finding out how fast the broker takes them.
 TRIAL = 20_000
@@ -62,13 +64,19 @@ def wait_for(moment: float) -> None:
 
 @attack("commit")
 def commit(ground: Ground) -> Steps:
-    """A transaction of a million messages is committed."""
+    """A transaction of a million messages is committed; if that is refused, many of 9,999."""
     with ground.peer() as peer:
         peer.push(queue_declare("q"))
         peer.ask(TX_SELECT)
         yield
         fill(peer, "q", ground.count(MILLION))
-        peer.ask(TX_COMMIT)
+        if peer.ask(TX_COMMIT):
+            return
+    with ground.peer() as peer:
+        peer.ask(TX_SELECT)
+        for _ in range(ground.count(MILLION // ALLOWED)):
+            fill(peer, "q", ALLOWED)
+            peer.ask(TX_COMMIT)
 
 
 @attack("expiry")

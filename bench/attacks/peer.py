@@ -278,8 +278,11 @@ class Peer(Client):
         return self.ask(BASIC_QOS, struct.pack(">IH?", 0, 0, False))
 
     def ask(self, ids: Ids, arguments: bytes = b"") -> bool:
-        """Send a method and wait for its -ok; False: the broker refused it, or has gone."""
-        if self.gone:
+        """Send a method and wait for its -ok; False: the broker refused it, or has gone.
+
+        Also False if it has closed a channel before, since it may have been this one.
+        """
+        if self.gone or self.received[CHANNEL_CLOSE]:
             return False
         try:
             self.request(ids, arguments)

@@ -27,6 +27,8 @@ BUSY = 2_000
 BUSY_PER_SECOND = 4_000
 TICK_SECONDS = 0.01
 CONSUMED_PER_SECOND = 1_000
+FLOODING = 500
+FLOOD_BLOCK = 1000
 TIMES = 20
 PREFETCH = 1_000
 
@@ -63,6 +65,25 @@ def busy_connections(ground: Ground) -> Steps:
                 sent += 1
             for key, _ in selector.select(TICK_SECONDS):
                 key.fileobj.recv(65536)  # type: ignore[union-attr]
+
+
+@attack("flooding-connections")
+def flooding_connections(ground: Ground) -> Steps:
+    """500 connections of one user declare the same queue without end, and without waiting."""
+    block = queue_declare("flood") * FLOOD_BLOCK
+    with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for _ in range(ground.count(FLOODING)):
+            peer = stack.enter_context(ground.peer())
+            peer.sock.setblocking(False)
+            selector.register(peer.sock, selectors.EVENT_WRITE)
+        yield
+        began = time.monotonic()
+        while time.monotonic() < began + ground.plan.seconds:
+            for key, _ in selector.select(TICK_SECONDS):
+                left = memoryview(key.data or block)
+                with contextlib.suppress(BlockingIOError):
+                    left = left[key.fileobj.send(left) :]  # type: ignore[union-attr]
+                selector.modify(key.fileobj, selectors.EVENT_WRITE, left)
 
 
 def monitor(ground: Ground) -> None:

@@ -90,13 +90,16 @@ def run(attack: Attack, target: Target, plan: Plan) -> Outcome:
             outcome.skipped = watcher.ended or attacker.trouble or "its preparation took too long"
             return outcome
         outcome.setup_seconds = time.monotonic() - began
+        probe = ending.enter_context(_prober(attack, target, plan))
+        if probe is not None and not watcher.until(probe.is_ready, READY_SECONDS):
+            outcome.skipped = watcher.ended or "its probe does not come to an end"
+            return outcome
         canary = Canary(target, attack.bounds.stall_ms)
         ending.callback(canary.close)
         canary.ready(READY_SECONDS)
         canary.begin(IDLE)
         watcher.until(lambda: False, IDLE_SECONDS)
         outcome.memory_before_bytes = watcher.sample()
-        probe = ending.enter_context(_prober(attack, target, plan))
         watcher.begin()
         canary.begin(ATTACK)
         _attack(outcome, attacker, watcher, plan)
@@ -242,6 +245,10 @@ class _Probe:
         self._last_bad = last_bad
         self.every_seconds = every_seconds
 
+    def is_ready(self) -> bool:
+        """Whether it has loaded what it needs; asked until it says so."""
+        return self._process.take("ready") is not None
+
     @property
     def last_bad(self) -> float:
         """The last moment (monotonic, seconds) at which it failed or took too long."""
@@ -279,7 +286,12 @@ def _prober(attack: Attack, target: Target, plan: Plan) -> Iterator[_Probe | Non
 
 def _probe(attack: Attack, ground: Ground, last_bad: Shared, pipe: Connection) -> None:
     assert attack.probe is not None
+    # The first time imports what it needs: at the priority of what is measured, that would take
+    # the processor from the broker.
+    with contextlib.suppress(Exception):
+        attack.probe(ground)
     prefer()
+    pipe.send(("ready", True))
     worst = 0.0
     failures: list[str] = []
     while not pipe.poll(attack.probe_every_seconds):

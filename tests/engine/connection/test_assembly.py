@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
+from random import Random
 
 import pytest
 from tests.engine import frames
+from tests.engine.disk_fake import Disk
 from tests.engine.frames import (
     basic_publish,
     bodies,
@@ -15,10 +19,15 @@ from tests.engine.frames import (
     method,
     publish,
 )
+from tests.engine.restarts import Broker
 from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
+from tests.engine.slices import ended
+from tests.engine.stream_world import World
 
 from leporid.amqp.errors import AccessRefused
 from leporid.engine.bounds.accounts import Account
+from leporid.engine.engine import Engine
+from leporid.engine.queue.queue import Queue
 
 
 @pytest.mark.parametrize("size", [1, 3, 4087, 4088, 4089, 8176, 20_000, 300_000])
@@ -166,3 +175,142 @@ def test_users_and_the_broker_have_limits_of_their_own(engine, queue):
     peer.feed(begun(1, 8000))
     assert peer.faults == [(1, 506)]
     assert user.bytes == 0
+
+
+# ------------------------------------------------------------- large bodies, in their place
+
+LARGE = 5 * 2**20 + 3
+
+
+def random_body(size: int = LARGE, seed: int = 1) -> bytes:
+    return Random(seed).randbytes(size)
+
+
+def fan(engine: Engine, peer: Peer, durable: tuple[bool, ...]) -> list[Queue]:
+    """An exchange `fan` with so many queues."""
+    queues = [engine.queue(at if kept else 0, f"q{at}", kept) for at, kept in enumerate(durable, 1)]
+    peer.session.caches["fan"] = engine.route_cache("fan", lambda _key, _raw: queues, True)
+    return queues
+
+
+def page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def mapped_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize("raw", [frames.NO_PROPERTIES, frames.PERSISTENT])
+def test_the_last_frame_of_a_large_body_copies_nothing(raw):
+    """A copy takes new pages: a fault for each 4 KiB."""
+    engine = make_engine()
+    queue = engine.queue(1, "q", True)
+    disk = Disk()
+    disk.attach(engine)
+    peer = Peer(engine, {"q": queue})
+    body = random_body(40 * 2**20)
+    data = publish(1, "q", body, raw=raw, step=100_000)
+    peer.feed(data[:-100_008])
+    before = page_faults()
+    peer.feed(data[-100_008:])
+    assert page_faults() - before < len(body) // 4096 // 10
+    disk.sync(engine)
+    got = peer.get(queue)
+    assert got is not None
+    assert got.body == body
+
+
+@pytest.mark.parametrize("size", [4 * 2**20, LARGE, 17 * 2**20 + 1])
+@pytest.mark.parametrize(
+    "durable",
+    [(False,), (True,), (False, False), (True,) * 2, (True,) * 3, (True, False), (True,) * 400],
+    ids=lambda kept: f"{len(kept)} queues, {sum(kept)} durable",
+)
+@pytest.mark.parametrize("key", ["", "kk"])
+def test_a_large_body_comes_whole_wherever_it_goes(size, durable, key):
+    engine = make_engine()
+    disk = Disk()
+    disk.attach(engine)
+    peer = Peer(engine)
+    queues = fan(engine, peer, durable)
+    body = random_body(size)
+    peer.feed(publish(1, key, body, exchange="fan", raw=frames.PERSISTENT, step=100_000))
+    disk.settle(engine)
+    for queue in dict.fromkeys((queues[0], queues[-1])):
+        got = peer.get(queue)
+        assert got is not None
+        assert got.body == body
+    for queue in queues:
+        ended(queue.purging())
+    disk.settle(engine)
+    assert engine.logs.transient.bytes <= 2 * 2**20
+
+
+def test_a_large_body_is_there_after_a_restart_beside_others():
+    broker = Broker("qs", segment_bytes=2**16)
+    body = random_body()
+    for name, part in (("q", b"1"), ("s", body), ("q", b"2"), ("q", body), ("s", b"3")):
+        broker.peer.feed(publish(1, name, part, raw=frames.PERSISTENT, step=100_000))
+    broker.disk.sync(broker.engine)
+    broker.restart()
+    assert broker.bodies("q") == [b"1", b"2", body]
+    assert broker.bodies("s") == [body, b"3"]
+
+
+def test_a_large_body_goes_into_a_stream_and_a_queue():
+    world = World(segment_bytes=2**16)
+    queue = world.engine.queue(1, "q", True)
+    world.peer.session.caches["fan"] = world.engine.route_cache(
+        "fan", lambda _key, _raw: [world.stream, queue], True
+    )
+    body = random_body()
+    world.peer.feed(
+        publish(1, "", body, exchange="fan", raw=frames.PERSISTENT, step=100_000),
+        publish(1, "", b"next", exchange="fan", raw=frames.PERSISTENT),
+    )
+    world.sync()
+    assert world.read(0)[0] == body
+    assert world.read(1) == {1: b"next"}
+    got = world.peer.get(queue)
+    assert got is not None
+    assert got.body == body
+    world.restart()
+    assert world.read(0)[0] == body
+    assert world.read(1) == {1: b"next"}
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_large_body_that_no_queue_takes_comes_back(transactional):
+    peer = Peer(make_engine())
+    body = random_body()
+    if transactional:
+        peer.channel.select_tx()
+    peer.feed(publish(1, "nowhere", body, mandatory=True, step=100_000))
+    if transactional:
+        peer.channel.commit()
+    assert [event.body for event in peer.events() if isinstance(event, frames.Returned)] == [body]
+
+
+@pytest.mark.parametrize("overflow", ["drop-head", "reject-publish-dlx"])
+def test_a_large_body_that_has_no_room_becomes_a_dead_letter(
+    engine, queue, peer, dead_letters, overflow
+):
+    queue.set_limits(max_length=0, overflow=overflow)
+    body = random_body()
+    peer.feed(publish(1, "q", body, step=100_000))
+    engine.run()
+    assert dead_letters.bodies == [body]
+    assert engine.logs.transient.bytes <= 2 * 2**20
+
+
+def test_a_large_body_that_is_not_sent_on_leaves_nothing():
+    engine = make_engine()
+    before = mapped_bytes()
+    for _ in range(5):
+        peer = Peer(engine, {"q": engine.queue(0, "q", False)})
+        peer.feed(publish(1, "q", random_body(), step=100_000)[:-10])
+        assert mapped_bytes() > before + LARGE // 2
+        peer.connection.lost()
+        engine.run()
+    assert mapped_bytes() < before + LARGE

@@ -6,13 +6,22 @@ that exceeds the limit, nor for content that will be refused.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from cpython.bytearray cimport PyByteArray_AS_STRING
 
+from leporid.engine.log.log cimport record_memory
 from leporid.engine.wire.codec cimport load16, load64
 
 from leporid.amqp.errors import FrameError, PreconditionFailed, SyntaxFault, UnexpectedFrame
 
 
 SNIPPET_BYTES = 16
+
+cdef enum:
+    # A body gets memory of its own when so much has come and so much is left, so that nobody is
+    # given more for little. A log copies what is small.
+    LARGE_RECEIVED_BYTES = 1024 * 1024
+    LARGE_LEFT_BYTES = 3 * 1024 * 1024
+    BITS_BYTES = 1                  # of basic.publish, after the names
 
 
 cdef class Assembly:
@@ -36,7 +45,7 @@ cdef class Assembly:
                 raise self.fault(UnexpectedFrame(
                     "expected content body, got non content body frame instead"))
             if self.method_id == BASIC_PUBLISH_METHOD:
-                self.body += payload[:size]
+                self.append(payload, size)
             self.left -= size
         return self.left == 0
 
@@ -62,6 +71,21 @@ cdef class Assembly:
         self.properties = payload[12:size]
         self.left = length
         return 0
+
+    cdef int append(self, const uint8_t *data, uint32_t size) except -1:
+        if self.memory is None:
+            if len(self.body) < LARGE_RECEIVED_BYTES or self.left < LARGE_LEFT_BYTES:
+                self.body += data[:size]
+                return 0
+            self.memory = record_memory(
+                len(self.method) - BITS_BYTES + len(self.properties), len(self.body) + self.left)
+            self.memory.append(<const uint8_t *> PyByteArray_AS_STRING(self.body), len(self.body))
+            self.body.clear()
+        return self.memory.append(data, size)
+
+    cdef size_t received(self) noexcept:
+        """Bytes of the body that have come."""
+        return self.memory.size if self.memory is not None else len(self.body)
 
     cdef object fault(self, object fault):
         return basic_fault(self.method_id, fault)

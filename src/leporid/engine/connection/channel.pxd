@@ -72,6 +72,7 @@ cdef class Channel:
     cdef LateAcks late_acks
     cdef Assembly assembly          # the message that is being assembled; None: there is none
     cdef object body                # bytes of the message that is published; None: of the input
+    cdef void *memory               # `body` if it is a RecordMemory, else NULL
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef int intercept(self, Message *message) except -1
     cdef int charge_tx(self, size_t entries, uint64_t size) except -1

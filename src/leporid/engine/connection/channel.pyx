@@ -544,7 +544,7 @@ cdef class Channel:
             raise NotImplementedFault("immediate=true")
         message.names, message.names_len = method, bits - method
         message.properties, message.properties_len = properties, properties_len
-        message.body, message.body_len = body, body_len
+        message.body, message.body_len, message.memory = body, body_len, self.memory
         self.deepest = 0
         if self.publishing.interceptor is not None:
             self.intercept(&message)

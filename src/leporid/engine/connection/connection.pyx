@@ -11,6 +11,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
 
@@ -420,15 +421,18 @@ cdef class Connection:
 
     cdef int publish_assembled(self, Channel channel, Assembly whole) except -1:
         """Publish a message of several frames; returns WAIT if its route is not found yet."""
-        cdef const uint8_t[::1] body = whole.body
+        cdef const uint8_t *body = <const uint8_t *> PyByteArray_AS_STRING(whole.body)
         channel.body = whole.body
+        if whole.memory is not None:
+            channel.body, channel.memory = whole.memory, <void *> whole.memory
+            body = whole.memory.body
         try:
             waits = channel.publish(
                 <const uint8_t *> PyBytes_AS_STRING(whole.method), len(whole.method),
                 <const uint8_t *> PyBytes_AS_STRING(whole.properties), len(whole.properties),
-                &body[0] if len(whole.body) else NULL, len(whole.body), self.user_id)
+                body, whole.received(), self.user_id)
         finally:
-            channel.body = None
+            channel.body, channel.memory = None, NULL
         if waits:
             self.unrouted, self.unrouted_on = whole, channel
             self.pause()
@@ -458,11 +462,11 @@ cdef class Connection:
         own limit is `message_bytes_max`. Its length is looked at when it is announced, and counts
         as it comes.
         """
-        cdef uint64_t kept = len(whole.method) + len(whole.body), more, announced = 0
+        cdef uint64_t kept = len(whole.method) + whole.received(), more, announced = 0
         cdef Account refusing
         if whole.properties is not None:
             kept += len(whole.properties)
-            if whole.method_id == BASIC_PUBLISH_METHOD and not whole.body:
+            if whole.method_id == BASIC_PUBLISH_METHOD and not whole.received():
                 announced = whole.left
         more = kept - whole.kept
         refusing = self.account.over(more + announced)

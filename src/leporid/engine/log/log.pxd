@@ -38,6 +38,17 @@ cdef inline bint is_durable(uint64_t position) noexcept nogil:
 
 cdef class Log
 
+cdef class RecordMemory:
+    cdef uint8_t *base
+    cdef size_t bytes
+    cdef uint8_t *body
+    cdef readonly size_t size           # bytes of the body that have come
+    cdef bint used                      # it is a segment's
+    cdef int append(self, const uint8_t *data, size_t size) except -1
+    cdef uint8_t *segment_around(self, size_t ahead) noexcept
+
+cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes)
+
 cdef class Segment:
     cdef readonly uint32_t number
     cdef uint8_t *base
@@ -49,6 +60,7 @@ cdef class Segment:
     cdef readonly uint64_t total        # entries that ever did
     cdef readonly bint sealed
     cdef readonly bint mapped           # `base` is a mapping of the file
+    cdef RecordMemory memory            # what `base` is part of; None: it is the segment's own
     cdef int readers                    # open windows, which need the bytes where they are
     cdef int pinned                     # large bodies in outputs; the bytes may move, not go
     cdef uint64_t drop_after            # when this generation is synced the file may go; 0: unset
@@ -75,6 +87,8 @@ cdef class Log:
     cdef int spare_memory_count
     cdef uint32_t seed
     cdef Record *begin(self, size_t size) except NULL
+    cdef Record *begin_around(self, const Message *message, size_t targets,
+                              size_t size) except? NULL
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL
     cdef uint64_t finish(self, Record *record) noexcept
@@ -83,7 +97,7 @@ cdef class Log:
     cdef int resize(self, size_t segment_bytes) except -1
     cdef list unwritten(self)
     cdef int mark_written(self, list writes) except -1
-    cdef int roll(self, size_t size) except -1
+    cdef int roll(self, size_t size, uint8_t *base, RecordMemory memory) except -1
     cdef Segment find(self, uint32_t number)
     cdef Record *at(self, uint64_t position)
     cdef int hold(self, uint64_t position, uint32_t entries) except -1
@@ -103,9 +117,16 @@ cdef inline Record *begin_message(Log log, const Message *message, size_t target
     """A record of a message; the caller fills in its targets, and flags if it has some."""
     cdef size_t size = record_bytes(
         targets, message.names_len + message.properties_len + message.body_len)
-    cdef Record *record = log.begin(size)
-    cdef uint8_t *p = <uint8_t *> record + sizeof(Record) + targets * sizeof(Target)
-    memset(<uint8_t *> record + size - 8, 0, 8)
+    cdef Record *record = NULL
+    cdef uint8_t *p
+    cdef bint elsewhere
+    if message.memory != NULL:
+        record = log.begin_around(message, targets, size)
+    elsewhere = record == NULL
+    if elsewhere:
+        record = log.begin(size)
+        memset(<uint8_t *> record + size - 8, 0, 8)
+    p = <uint8_t *> record + sizeof(Record) + targets * sizeof(Target)
     record.size = <uint32_t> size
     record.kind = KIND_PUBLISH
     record.flags = 0
@@ -117,5 +138,6 @@ cdef inline Record *begin_message(Log log, const Message *message, size_t target
     memcpy(p, message.names, message.names_len)
     p += message.names_len
     memcpy(p, message.properties, message.properties_len)
-    memcpy(p + message.properties_len, message.body, message.body_len)
+    if elsewhere:
+        memcpy(p + message.properties_len, message.body, message.body_len)
     return record

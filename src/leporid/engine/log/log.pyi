@@ -10,6 +10,13 @@ FORMAT_VERSION: Final[int]
 def segment_header(number: int, salt: int, previous: int, previous_used: int) -> bytes:
     """The first bytes of a segment's file; `previous` is the segment before, 0 for none."""
 
+class RecordMemory:
+    """Memory in which the body of a large message is assembled; used by the engine only."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body that have come."""
+
 class Segment:
     """One part of a log."""
 

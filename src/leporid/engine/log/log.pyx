@@ -9,11 +9,15 @@ to it is released. A pinned segment may leave the log: its bytes then go with th
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
-from cpython.buffer cimport PyObject_GetBuffer, PyBuffer_Release, PyBUF_SIMPLE
-from posix.mman cimport mmap, munmap, MAP_ANONYMOUS, MAP_PRIVATE, MAP_FAILED, PROT_READ, PROT_WRITE
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+)
+from posix.mman cimport (
+    MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap,
+)
 
 from leporid.engine.wire.crc cimport crc32c
-from leporid.engine.wire.record cimport Record, header_check, record_bytes
+from leporid.engine.wire.record cimport Message, Record, Target, header_check, record_bytes
 
 
 MAGIC = b"LEPSEG1\n"
@@ -26,6 +30,69 @@ cdef enum:
     SPARE_MAX = 4
     SPARE_MEMORY_MAX = 2            # of durable segments, for the same reason
     SHORT_FACT_BYTES = 48           # SYNCED or COMMIT; no message is that short
+    # Around a body in its memory: before it, what more targets than one take; after it, what makes
+    # the record's size a multiple of 8, and a short fact.
+    TARGETS_ROOM = 4096
+    AFTER_BODY_BYTES = 8 + SHORT_FACT_BYTES
+
+
+cdef class RecordMemory:
+    """Memory in which the body of a large message is assembled, and which becomes its segment.
+
+    A copy of 128 MiB takes 60 ms, most of it for pages that the kernel has to give; here each frame
+    of the body pays for its own. The body never moves, and is there for as long as anybody refers
+    to its memory. Made by `record_memory`.
+    """
+
+    def __dealloc__(self):
+        if self.base != NULL:
+            munmap(self.base, self.bytes)
+
+    def __repr__(self):
+        return f"<RecordMemory of {self.bytes} bytes size={self.size}>"
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.body, self.size, 1, flags)
+
+    cdef int append(self, const uint8_t *data, size_t size) except -1:
+        """The next part of the body has come."""
+        if size > self.bytes - (self.body - self.base) - self.size - AFTER_BODY_BYTES:
+            raise ValueError(f"no room for {size} bytes more in {self!r}")
+        memcpy(self.body + self.size, data, size)
+        self.size += size
+        return 0
+
+    cdef uint8_t *segment_around(self, size_t ahead) noexcept:
+        """Where a segment begins whose first record has so many bytes before its body.
+
+        NULL: there is no room for that, or the record would not be aligned. An even number of
+        targets shifts it by 4 octets.
+        """
+        cdef size_t before = self.body - self.base
+        if before < ahead + SEGMENT_HEADER_BYTES or (before - ahead) % 8:
+            return NULL
+        return self.body - ahead - SEGMENT_HEADER_BYTES
+
+
+cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes):
+    """Reserve memory; its pages come with the body.
+
+    Args:
+        head_bytes: of the message's names and properties.
+        body_bytes: of its body, once it is whole.
+    """
+    cdef RecordMemory made = RecordMemory()
+    cdef size_t before = (
+        TARGETS_ROOM + SEGMENT_HEADER_BYTES + sizeof(Record) + sizeof(Target) + head_bytes)
+    cdef size_t count = before + body_bytes + AFTER_BODY_BYTES
+    cdef void *memory = mmap(NULL, count, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+    if memory == MAP_FAILED:
+        raise MemoryError(f"no {count} bytes of memory for a message")
+    made.base = <uint8_t *> memory
+    made.bytes = count
+    made.body = made.base + before
+    return made
 
 
 cdef class Segment:
@@ -64,7 +131,8 @@ cdef class Segment:
 
     cdef int give_memory(self, Log log) except -1:
         """Let the log reuse this memory: its pages exist, and each fresh one costs a page fault."""
-        if (self.base != NULL and not self.mapped and self.capacity == log.segment_bytes
+        if (self.base != NULL and not self.mapped and self.memory is None
+                and self.capacity == log.segment_bytes
                 and log.spare_memory_count < SPARE_MEMORY_MAX):
             log.spare_memory[log.spare_memory_count] = self.base
             log.spare_memory_count += 1
@@ -93,6 +161,8 @@ cdef class Segment:
                 PyBuffer_Release(&self.view)
                 self.mapping = None
                 self.mapped = False
+            elif self.memory is not None:
+                self.memory = None
             else:
                 munmap(self.base, self.capacity)
             self.base = NULL
@@ -147,9 +217,28 @@ cdef class Log:
         """Reserve room for one record of `size` bytes (a multiple of 8) at the end of the log."""
         cdef Segment segment = self.active
         if segment is None or segment.sealed or segment.used + size > segment.capacity:
-            self.roll(size)
+            self.roll(size, NULL, None)
             segment = self.active
         return <Record *> (segment.base + segment.used)
+
+    cdef Record *begin_around(self, const Message *message, size_t targets,
+                              size_t size) except? NULL:
+        """Reserve a record around the body of a message, where that was assembled.
+
+        NULL: the record goes where others are, or its body is in another record already.
+        """
+        cdef RecordMemory memory = <RecordMemory> message.memory
+        cdef size_t ahead = (sizeof(Record) + targets * sizeof(Target) + message.names_len
+                             + message.properties_len)
+        cdef uint8_t *base
+        if size + SEGMENT_HEADER_BYTES <= self.segment_bytes or memory.used:
+            return NULL
+        base = memory.segment_around(ahead)
+        if base == NULL:
+            return NULL
+        self.roll(size, base, memory)
+        memory.used = True
+        return <Record *> (base + SEGMENT_HEADER_BYTES)
 
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL:
@@ -188,8 +277,11 @@ cdef class Log:
         record.check = header_check(record, seed)
         record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
 
-    cdef int roll(self, size_t size) except -1:
-        """Seal the active segment and open another one that has room for `size` bytes."""
+    cdef int roll(self, size_t size, uint8_t *base, RecordMemory memory) except -1:
+        """Seal the active segment and open another one that has room for `size` bytes.
+
+        Where `base` says, which is in `memory`; NULL: wherever there is room.
+        """
         cdef Segment segment = self.active
         cdef size_t capacity = self.segment_bytes
         cdef uint32_t number
@@ -208,7 +300,9 @@ cdef class Log:
             return 0
         number = self.first + <uint32_t> len(self.segments)
         segment = Segment(number, capacity, crc32c(self.seed, <uint8_t *> &number, 4))
-        if capacity == self.segment_bytes and self.spare_memory_count:
+        if base != NULL:
+            segment.base, segment.memory = base, memory
+        elif capacity == self.segment_bytes and self.spare_memory_count:
             self.spare_memory_count -= 1
             segment.base = self.spare_memory[self.spare_memory_count]
         else:

@@ -64,6 +64,7 @@ cdef Route cache_transiently(Publishing self, Route route, const Message *messag
     cdef list queues = without_caches(route.queues)
     passing.delivery_mode = 1
     known.body_len = 0
+    known.memory = NULL
     self.queues.append([queue for queue in route.queues if queue not in queues], False, &known,
                        &passing, 0, None, 0)
     return narrowed(route, queues)

@@ -75,6 +75,7 @@ cdef class Publisher:
         cdef int outcome
         cdef Message message
         cdef Clock clock = self.publishing.logs.clock
+        message.memory = NULL
         clock.begin_stage(SLICE_NS)
         for at in range(start, end):
             row = &rows.rows[at]

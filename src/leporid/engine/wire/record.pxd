@@ -44,6 +44,7 @@ cdef struct Message:
     const uint8_t *properties       # encoded
     const uint8_t *body
     size_t names_len, properties_len, body_len
+    void *memory                    # a RecordMemory that has the body; NULL: it is elsewhere
 
 
 cdef inline uint16_t header_check(const Record *record, uint32_t seed) noexcept nogil:
@@ -74,6 +75,7 @@ cdef inline Message message_in(const Record *record) noexcept nogil:
     message.properties_len = record.properties_len
     message.body = message.properties + record.properties_len
     message.body_len = record.body_len
+    message.memory = NULL
     return message
 
 
@@ -135,4 +137,5 @@ cdef inline Message message_of(bytes names, bytes properties, bytes body):
     message.properties_len = len(properties)
     message.body = <const uint8_t *> <const char *> body
     message.body_len = len(body)
+    message.memory = NULL
     return message

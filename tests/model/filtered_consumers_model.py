@@ -115,10 +115,13 @@ class FilteredConsumersModel(ModelQueue):
         return WANTS[wants][1](group)
 
     def wanted(self, consumer: FilteredConsumer) -> list[Entry]:
+        """What it could have; what came back too late is left to `expire`."""
         return [
             entry
             for entry in self.ready()
-            if isinstance(entry, FilteredEntry) and self.is_wanted(consumer.wants, entry.group)
+            if isinstance(entry, FilteredEntry)
+            and self.is_wanted(consumer.wants, entry.group)
+            and not self.is_due(entry, self.now_ms - 1)
         ]
 
     def next_for(self, consumer: FilteredConsumer) -> list[int]:

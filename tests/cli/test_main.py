@@ -1,18 +1,17 @@
 """The command line: what it hands on, and its exit codes."""
 
 import argparse
-import logging
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
 import pytest
 
 from leporid.cli import main as command_line
-from leporid.cli.main import LOG_FORMAT, OneLineFormatter, main
+from leporid.cli.main import main
 from leporid.server.config import Config
 
 
@@ -22,7 +21,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     seen: list[Config] = []
     node = types.ModuleType("leporid.server.node")
 
-    def run(config: Config) -> int:
+    def run(config: Config, reread: Callable[[], Config]) -> int:
+        assert reread() == config
         seen.append(config)
         return 7
 
@@ -54,6 +54,38 @@ def test_options_win_over_the_file(runs: list[Config], tmp_path: Path):
     assert main(["serve", "--config", str(file), "--amqp-port", "3333"]) == 7
     assert (runs[0].amqp_port, runs[0].http_port) == (3333, 2222)
     assert runs[0].data_dir == Path("/x")
+
+
+def test_the_environment_wins_over_the_file_and_names_it(
+    runs: list[Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "leporid.toml").write_text("heartbeat = 1\nchannel_max = 1")
+    monkeypatch.setenv("LEPORID_CONFIG", str(tmp_path))
+    monkeypatch.setenv("LEPORID_HEARTBEAT", "2")
+    assert main(["serve", "--amqp-port", "3"]) == 7
+    assert (runs[0].channel_max, runs[0].heartbeat, runs[0].amqp_port) == (1, 2, 3)
+
+
+def test_the_level_of_the_command_line_wins(runs: list[Config], tmp_path: Path):
+    file = tmp_path / "leporid.toml"
+    file.write_text('log_level = "error"')
+    assert main(["--log-level", "debug", "serve", "--config", str(file)]) == 7
+    assert main(["serve", "--config", str(file)]) == 7
+    assert [config.log_level for config in runs] == ["debug", "error"]
+
+
+def test_variables_of_rabbitmq_without_a_meaning_are_named_and_not_shown(
+    runs: list[Config], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("RABBITMQ_ERLANG_COOKIE", "tasty")
+    monkeypatch.setenv("RABBITMQ_DEFAULT_USER", "app")
+    with caplog.at_level("INFO"):
+        assert main(["serve"]) == 7
+    assert "RABBITMQ_ERLANG_COOKIE" in caplog.text
+    assert "RABBITMQ_DEFAULT_USER" not in caplog.text
+    assert "tasty" not in caplog.text
+    assert runs[0].users is not None
+    assert list(runs[0].users) == ["app"]
 
 
 def test_a_relative_data_directory_counts_from_here(
@@ -112,41 +144,6 @@ def test_check_hands_directory_and_output_on(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "leporid.server.check", module)
     assert main(["check", str(tmp_path)]) == 1
     assert seen == [tmp_path]
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.handler.setFormatter(OneLineFormatter(LOG_FORMAT))
-    return caplog
-
-
-FORGED = "2026-01-01 00:00:00,000 INFO leporid.broker.access.access: all is well"
-
-
-@pytest.mark.parametrize(
-    "end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\0", "\x1b[1A"]
-)
-def test_a_peer_cannot_write_log_lines(log: pytest.LogCaptureFixture, end: str):
-    logging.getLogger("leporid").warning("no queue '%s'", f"q{end}{FORGED}")
-    (line,) = log.text.splitlines()
-    assert line.endswith(f"leporid: no queue 'q{ascii(end)[1:-1]}{FORGED}'")
-
-
-def test_texts_in_the_log_stay_readable(log: pytest.LogCaptureFixture):
-    logging.getLogger("leporid").warning("no queue 'Schnürsenkel \\n 靴紐'")
-    assert log.text.endswith("leporid: no queue 'Schnürsenkel \\n 靴紐'\n")
-
-
-def test_tracebacks_are_indented(log: pytest.LogCaptureFixture):
-    try:
-        raise ValueError(f"q\n{FORGED}\x1b[2K")
-    except ValueError:
-        logging.getLogger("leporid").exception("a defect", stack_info=True)
-    first, *rest = log.text.split("\n")
-    assert first.endswith("leporid: a defect")
-    assert f"    {FORGED}\\x1b[2K" in rest
-    assert rest.pop() == ""
-    assert {line[:4] for line in rest} == {"    "}
 
 
 def test_version_as_a_process():

@@ -56,7 +56,7 @@ SPARK: Final = ("pipelines.md", "spark.md")
 RUN: Final = ("python", "sh")
 SHOWN: Final = ("json", "text", "toml")
 # What is in the Markdown for other tools, and says nothing of a block.
-OTHER_COMMENTS: Final = ("figures:",)
+OTHER_COMMENTS: Final = ("figures:", "settings:")
 BLOCK_SECONDS: Final = 30
 SPARK_SECONDS: Final = 400
 NOT_RUN: Final = "not run"

@@ -1,26 +1,25 @@
 """The configuration: defaults, the file, the command line, and what is refused."""
 
 import dataclasses
-import json
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools import configuration_page
 
 from leporid.broker.access.access import Access
 from leporid.broker.access.passwords import hash_password
 from leporid.server.config import (
     Config,
     ConfigError,
-    Http,
     Interceptors,
-    Limits,
-    UserSettings,
     access_users,
     default_data_dir,
     load,
 )
-from leporid.server.filter_class_settings import FilterServer
+from leporid.server.settings import Named, Section, about
 
 SECRET = b"0123456789abcdef"
 
@@ -225,7 +224,7 @@ def test_no_secret_is_in_the_repr(file: Path):
 def test_what_is_refused(file: Path, text: str, message: str):
     with pytest.raises(ConfigError) as refused:
         loaded(file, text)
-    assert str(refused.value).startswith(f"{file}: ")
+    assert re.match(rf"{re.escape(str(file))}:\d+: ", str(refused.value))
     assert message in str(refused.value)
 
 
@@ -248,6 +247,56 @@ def test_a_file_that_is_not_there_or_no_text(file: Path):
         load(file)
 
 
+def test_every_problem_is_told_with_its_line(file: Path):
+    with pytest.raises(ConfigError) as refused:
+        loaded(
+            file,
+            "heartbeet = 6\n[limits]\n\nhandshake_seconds = 0\n[users.ann]\ntags = []\n"
+            '[[policies]]\nname = "p"\npattern = "^q"\n[policies.definition]\nmax-lenght = 1\n',
+        )
+    lines = [line.removeprefix(f"{file}:") for line in str(refused.value).splitlines()]
+    assert lines == [
+        '1: heartbeet: unknown setting; did you mean "heartbeat"?',
+        "4: limits.handshake_seconds = 0: must be a whole number from 1 to 3600",
+        '11: policies[0].definition.max-lenght: unknown setting; did you mean "max-length"?',
+    ]
+
+
+def test_what_concerns_several_settings_has_a_line_too(file: Path):
+    with pytest.raises(ConfigError) as refused:
+        loaded(file, "\n[users.ann]\ntags = []\n")
+    assert str(refused.value).startswith(f"{file}:2: users.ann: must have exactly one of")
+
+
+def test_a_mistake_is_told_of_the_file_that_it_is_in(file: Path):
+    part = file.parent / "conf.d" / "10-heartbeat.toml"
+    part.parent.mkdir()
+    part.write_text("\nheartbeat = -1")
+    with pytest.raises(ConfigError) as refused:
+        loaded(file, "heartbeat = 10\n")
+    assert str(refused.value).startswith(f"{part}:2: heartbeat = -1: must be")
+
+
+def test_a_mistake_in_the_environment_is_told_with_the_variable():
+    with pytest.raises(ConfigError) as refused:
+        load(None, {}, {"LEPORID_HEARTBEAT": "often"})
+    assert str(refused.value) == (
+        'LEPORID_HEARTBEAT: heartbeat = "often": must be a whole number from 0 to 65535'
+    )
+
+
+def test_the_order_of_sources(file: Path):
+    (file.parent / "conf.d").mkdir()
+    (file.parent / "conf.d" / "20.toml").write_text("channel_max = 3\nframe_max = 8192\n")
+    file.write_text("heartbeat = 1\nchannel_max = 1\nframe_max = 4096\n[limits]\n"
+                    "handshake_seconds = 3\nconnections_max = 9")  # fmt: skip
+    environment = {"LEPORID_FRAME_MAX": "16384", "LEPORID_LIMITS__CONNECTIONS_MAX": "10"}
+    config = load(file, {"heartbeat": 7}, environment)
+    assert (config.channel_max, config.frame_max, config.heartbeat) == (3, 16384, 7)
+    # Tables merge.
+    assert (config.limits.handshake_seconds, config.limits.connections_max) == (3, 10)
+
+
 def test_what_the_command_line_says_is_checked_too():
     with pytest.raises(ConfigError) as refused:
         load(None, {"amqp_port": 70000})
@@ -256,60 +305,72 @@ def test_what_the_command_line_says_is_checked_too():
 
 # ---------------------------------------------------------------- the page about it
 
-PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = configuration_page.PAGE.read_text(encoding="utf-8")
 
 
-PAGE_SECTIONS = (Config, FilterServer, Http, Interceptors, Limits, UserSettings)
+def tables() -> Iterator[type]:
+    """Every section that a key can be in."""
+
+    def below(check: object) -> Iterator[type]:
+        if isinstance(check, Section):
+            yield check.into
+            for field in dataclasses.fields(check.into):
+                yield from below(about(field).check)
+        elif isinstance(check, Named):
+            yield from below(check.each)
+
+    return below(Section(Config))
 
 
-def rows() -> dict[str, str]:
-    """What the page's tables say of a setting: its default, as it is written there."""
-    return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, flags=re.M))
+SETTINGS = [
+    pytest.param(section, field, id=f"{section.__name__}.{field.name}")
+    for section in tables()
+    for field in dataclasses.fields(section)
+]
 
 
-@pytest.mark.parametrize("section", PAGE_SECTIONS)
-def test_every_setting_stands_on_the_page(section: type):
-    elsewhere = {"users", "filter_server", "http", "interceptors", "limits", "permissions"}
-    names = {field.name for field in dataclasses.fields(section)} - elsewhere
-    assert names - rows().keys() == set()
+def rows(section: type) -> dict[str, list[str]]:
+    """The cells of the table of one section of the page, by setting."""
+    (name,) = (name for name, one in configuration_page.SECTIONS.items() if one is section)
+    (lines,) = re.findall(rf"<!-- settings: {name} -->\n((?:\|.*\n)+)", PAGE)
+    cells = [line.strip("| \n").split(" | ") for line in lines.splitlines()]
+    return {row[0].strip("`"): [each.strip() for each in row[1:]] for row in cells[2:]}
 
 
-def test_no_setting_of_the_page_is_invented():
-    known = {field.name for section in PAGE_SECTIONS for field in dataclasses.fields(section)}
-    assert rows().keys() - known == set()
+def test_the_tables_of_the_page_are_those_of_the_code():
+    assert configuration_page.page_of(PAGE) == PAGE, "run tools/configuration_page.py"
 
 
-SECTIONS = {
-    "users",
-    "filter_server",
-    "http",
-    "interceptors",
-    "limits",
-    "redeclare_by_vhost",
-    "unknown_arguments_by_vhost",
-}
-PLAIN = {field.name for field in dataclasses.fields(Config)} - {"data_dir"} - SECTIONS
+def test_every_section_has_its_table_on_the_page():
+    assert set(tables()) == set(configuration_page.SECTIONS.values())
+    assert all(f"<!-- settings: {name} -->\n| Set" in PAGE for name in configuration_page.SECTIONS)
 
 
-@pytest.mark.parametrize("key", sorted(PLAIN))
-def test_defaults_of_the_page_are_the_defaults(key: str, file: Path):
-    said = loaded(file, f"{key} = {rows()[key].strip('`')}")
-    assert getattr(said, key) == getattr(load(None, {}, {}), key)
+@pytest.mark.parametrize(("section", "field"), SETTINGS)
+def test_every_setting_is_documented(section: type, field: dataclasses.Field[object]):
+    if isinstance(about(field).check, Section):
+        return
+    assert about(field).doc
+    row = rows(section)[field.name]
+    assert about(field).doc in row
+    # The unit of a size is bytes, that of a time stands in its name.
+    ending = re.search(r"_(ms|seconds|percent)$", field.name)
+    units = {"ms": "milliseconds", "seconds": "seconds", "percent": "per cent"}
+    if ending:
+        assert about(field).unit == units[ending[1]]
+        assert about(field).unit in row
 
 
-@pytest.mark.parametrize(
-    "field",
-    [*dataclasses.fields(Limits), *dataclasses.fields(FilterServer), *dataclasses.fields(Http)],
-    ids=lambda field: field.name,
-)
-def test_default_limits_of_the_page_are_the_defaults(field: dataclasses.Field[object]):
-    said = json.loads(rows()[field.name].strip("`"))
-    assert (tuple(said) if isinstance(said, list) else said) == field.default
-
-
-@pytest.mark.parametrize("field", dataclasses.fields(Interceptors), ids=lambda field: field.name)
-def test_interceptors_are_off_as_the_page_says(field: dataclasses.Field[str]):
-    assert rows()[field.name].strip("`") == f'"{field.default}"'
+@pytest.mark.parametrize(("section", "field"), SETTINGS)
+def test_the_default_of_the_page_is_the_default(section: type, field: dataclasses.Field[object]):
+    said = rows(section).get(field.name, [""])[0]
+    if not re.fullmatch("`[^`]*`", said) or field.default is None:
+        assert field.default in (None, dataclasses.MISSING) or isinstance(
+            about(field).check, Section
+        )
+        return
+    value = tomllib.loads(f"value = {said.strip('`')}")["value"]
+    assert about(field).check("key", value) == field.default
 
 
 def test_the_example_of_the_page_can_be_used(file: Path):

@@ -212,6 +212,14 @@ def test_messages_of_queues_that_were_deleted_are_not_kept(tmp_path: Path):
     assert len(run.files.numbers()) < 4
 
 
+def test_each_segment_that_was_read_is_told_of(log: WrittenLog):
+    files = SegmentFiles(log.directory / "log")
+    read: list[None] = []
+    found = replay(Engine(1), files, progress=lambda: read.append(None))
+    files.close()
+    assert len(read) == found.segments == 3
+
+
 def test_an_empty_log_goes_with_any_definitions(tmp_path: Path):
     files = SegmentFiles(tmp_path / "log")
     found = replay(Engine(1), files, next_queue_id=1)

@@ -241,6 +241,27 @@ class Broker:
         """Return the policies that the configuration file has for a virtual host."""
         return self._configured_policies.get(vhost, ())
 
+    def set_declaring(
+        self, redeclare: Callable[[str], Redeclare], unknown_arguments: Callable[[str], OnUnknown]
+    ) -> None:
+        """Have other answers to declarations that differ, and to arguments that nothing reads."""
+        self._redeclare, self._unknown_arguments = redeclare, unknown_arguments
+        for vhost in self.vhosts.values():
+            vhost.governor.redeclare = redeclare(vhost.name)
+            vhost.unknown_arguments.mode = unknown_arguments(vhost.name)
+
+    def configuring_policies(self, policies: Mapping[str, Sequence[Policy]]) -> Steps:
+        """Have other policies of the configuration file, in steps."""
+        self._configured_policies = policies
+        for vhost in tuple(self.vhosts.values()):
+            vhost.governor.policies.configure(policies.get(vhost.name, ()))
+            yield from vhost.governor.following()
+
+    def setting_memory_bytes_max(self, memory_bytes_max: int) -> Steps:
+        """Have another memory watermark, in steps."""
+        accounts = [session.connection.account for session in self.sessions]
+        return self.memory.set_watermark(memory_bytes_max, accounts)
+
     def random_number(self) -> int:
         """Return any number of 64 bits."""
         return int.from_bytes(self._random_bytes(8))

@@ -8,7 +8,7 @@ goes, so that an account is empty when all is gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import PreconditionFailed
@@ -18,6 +18,7 @@ from leporid.engine.bounds.accounts import Account
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value
     from leporid.broker.exchange.types import Binding
+    from leporid.broker.registry import Steps
     from leporid.limits.refusals import Refusals
 
 CONNECTION_SHARE: Final = 1 / 4
@@ -64,6 +65,22 @@ class Memory:
 
     def __repr__(self) -> str:
         return f"<Memory {self.total!r}>"
+
+    def set_watermark(self, watermark: int, connections: Iterable[Account]) -> Steps:
+        """Have another watermark for all accounts, in steps; what is kept already stays.
+
+        Args:
+            watermark: as for the class.
+            connections: the accounts of those that there are.
+        """
+        self._watermark = self.total.limit = watermark
+        self.definitions.limit = int(watermark * DEFINITIONS_SHARE)
+        for account in tuple(self._users.values()):
+            account.limit = int(watermark * USER_SHARE)
+            yield
+        for account in connections:
+            account.limit = int(watermark * CONNECTION_SHARE)
+            yield
 
     def connection(self) -> Account:
         """Return an account for a connection that has not logged in."""

@@ -1,4 +1,4 @@
-"""The command line: `leporid serve`, `check DIR`, `pipeline run NAME`, `delays ladder`.
+"""The command line: `leporid serve`, `check DIR`, `config show`, `pipeline run NAME` and others.
 
 Composition only: reads the arguments, hands them on, turns the outcome into an exit code: 0 done,
 1 failed, 2 asked for wrongly. What does the work is imported by the command that needs it, so
@@ -16,47 +16,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leporid.cli import delays, pipeline
+from leporid.cli import config as config_command
+from leporid.cli import delays, ping, pipeline
 from leporid.cli import filter_command as filters
+from leporid.cli.config import config_path, tell
+from leporid.server.logs import set_up
+
+logger = logging.getLogger(__name__)
 
 EXIT_WRONG_USE = 2
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-class OneLineFormatter(logging.Formatter):
-    """Keeps what peers say within the line that quotes them.
-
-    Names and texts in the log come from peers. With line feeds in them a peer could write lines of
-    its own, with escape sequences it could move the cursor of whoever reads them: so everything
-    that cannot be printed is shown as Python would write it, and only the lines of a traceback,
-    which are indented, follow the first one.
-    """
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the first line."""
-        return _printable(super().formatMessage(record))
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the first line and, if there is one, the traceback."""
-        first, *rest = super().format(record).split("\n")
-        return "\n".join([first, *(f"    {_printable(line)}" for line in rest)])
-
-
-def _printable(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; `arguments` defaults to the process's own."""
     options = _parser().parse_args(arguments)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLineFormatter(LOG_FORMAT))
-    logging.basicConfig(handlers=[handler], level=options.log_level.upper())
     if options.command == "serve":
         return _serve(options)
+    if options.command == "config":
+        return config_command.run(options)
+    if options.command == "ping":
+        return ping.run(options)
+    set_up(options.log_level or "info")
     if options.command == "pipeline":
         return pipeline.run(options)
     if options.command == "filter":
@@ -67,24 +47,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from leporid.server.config import ConfigError, load
+    from leporid.server.config import Config, ConfigError, build, values_of
+    from leporid.server.rabbitmq_environment import ignored
 
     overrides: dict[str, Any] = {
         "data_dir": options.data_dir and str(options.data_dir.expanduser().absolute()),
         "bind": options.bind,
         "amqp_port": options.amqp_port,
         "http_port": options.http_port,
+        "log_level": options.log_level,
     }
-    given = {key: value for key, value in overrides.items() if value is not None}
+    given = {name: value for name, value in overrides.items() if value is not None}
+
+    def read() -> Config:
+        return build(values_of(config_path(options.config, os.environ), given, os.environ))
+
     try:
-        config = load(options.config, given, os.environ)
+        config = read()
     except ConfigError as error:
-        print(f"leporid: {error}", file=sys.stderr)
+        tell(error)
         return EXIT_WRONG_USE
+    set_up(config.log_level, config.log_format)
+    for name in ignored(os.environ):
+        logger.info("the variable %s means nothing here and is ignored", name)
 
     from leporid.server.node import run
 
-    return run(config)
+    return run(config, read)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -101,8 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="how much to write to standard error (default: %(default)s)",
+        help="how much to write to standard error (info)",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -110,7 +98,8 @@ def _parser() -> argparse.ArgumentParser:
         "serve",
         help="run a broker in the foreground",
         description="Run a broker. When clients may connect, one line is written to standard "
-        "output: ready amqp=HOST:PORT http=HOST:PORT pid=PID. Options win over the file.",
+        "output: ready amqp=HOST:PORT http=HOST:PORT pid=PID. Options win over the environment, "
+        "and that over the file. SIGHUP has the configuration read again.",
     )
     serve.add_argument(
         "--data-dir",
@@ -128,8 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--config",
         type=Path,
-        metavar="FILE",
-        help="TOML file with settings; docs/configuration.md lists them",
+        metavar="PATH",
+        help="TOML file with settings, or the directory of a leporid.toml (LEPORID_CONFIG); "
+        "docs/configuration.md lists them",
     )
 
     check = commands.add_parser(
@@ -139,6 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("directory", type=Path, metavar="DIR")
 
+    config_command.add_parser(commands)
+    ping.add_parser(commands)
     filters.add_parser(commands)
     pipeline.add_parser(commands)
     delays.add_parser(commands)

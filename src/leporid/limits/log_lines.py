@@ -46,14 +46,19 @@ PLACE: Final = Budget(1000, 10.0)
 _PEERS_KEY: Final = "all peers"
 
 
-def caused_by(connection: str, peer: Hashable) -> dict[str, object]:
+def caused_by(
+    connection: str, peer: Hashable, *, user: str | None = None, vhost: str | None = None
+) -> dict[str, object]:
     """Return the `extra` of a line that a peer caused.
 
     Args:
         connection: the name of its connection.
         peer: its user if it has logged in, else its address.
+        user: its user's name, for logs with fields; None: it has not logged in.
+        vhost: the virtual host that it is in, likewise.
     """
-    return {"caused_by": (connection, peer)}
+    about = {"connection": connection, "vhost": vhost, "user": user}
+    return {"caused_by": (connection, peer), "about": about}
 
 
 class _Bucket:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -98,7 +98,8 @@ class Surroundings:
         alarm_limits: the limits of memory and disk in bytes, by the alarm's name.
         body_bytes: for bodies of requests, of all together; 0 for what `admission` has.
         admission: what requests share.
-        http_hosts: what the broker is called in requests, beside its addresses and localhost.
+        http_hosts: what the broker is called in requests, beside its addresses and localhost; may
+            change.
         guest_registers: whether the user guest may register filter classes.
     """
 
@@ -114,7 +115,7 @@ class Surroundings:
     look: Callable[[], None] = lambda: None
     alarm_limits: Mapping[str, int] = field(default_factory=dict)
     body_bytes: int = 0
-    http_hosts: frozenset[str] = frozenset()
+    http_hosts: Collection[str] = frozenset()
     guest_registers: bool = False
     leases: dict[str, Holding] = field(default_factory=dict)
     admission: Admission = field(init=False)

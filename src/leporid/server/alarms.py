@@ -39,6 +39,9 @@ class Alarms:
         memory_bytes_max: anonymous memory of this process above which the memory alarm is on.
         disk_free_min: free bytes below which the disk alarm is on.
         tell: called with ("memory" | "disk", on) when one changes.
+
+    Attributes:
+        memory_bytes_max: may be changed; so may `disk_free_min`.
     """
 
     def __init__(
@@ -50,8 +53,8 @@ class Alarms:
         tell: Callable[[str, bool], None],
     ) -> None:
         self._directory = directory
-        self._memory_bytes_max = memory_bytes_max
-        self._disk_free_min = disk_free_min
+        self.memory_bytes_max = memory_bytes_max
+        self.disk_free_min = disk_free_min
         self._tell = tell
         self._on: set[str] = set()
         self._disk_full = False
@@ -67,7 +70,7 @@ class Alarms:
     def disk_full(self, full: bool) -> None:
         """A write found no room, or found it again."""
         self._disk_full = full
-        self._set("disk", full or disk_free(self._directory) < self._disk_free_min)
+        self._set("disk", full or disk_free(self._directory) < self.disk_free_min)
 
     def stop(self) -> None:
         """Look no more."""
@@ -89,9 +92,9 @@ class Alarms:
 
     def look(self) -> None:
         """Compare memory and disk with their limits; a tenth of a millisecond."""
-        low = memory_used() > self._memory_bytes_max
+        low = memory_used() > self.memory_bytes_max
         self._set("memory", low)
-        self._set("disk", self._disk_full or disk_free(self._directory) < self._disk_free_min)
+        self._set("disk", self._disk_full or disk_free(self._directory) < self.disk_free_min)
         if self._stopped:
             return
         if low and not self._giving_back and self._loop.time() >= self._give_back_at:
@@ -102,7 +105,7 @@ class Alarms:
         self._giving_back = False
         self._give_back_at = self._loop.time() + GIVE_BACK_SHARE * done.result()
         if not self._stopped and "memory" in self._on:
-            self._set("memory", memory_used() > self._memory_bytes_max)
+            self._set("memory", memory_used() > self.memory_bytes_max)
 
     def _set(self, reason: str, on: bool) -> None:
         if on == (reason in self._on):

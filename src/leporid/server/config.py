@@ -1,7 +1,8 @@
 """The settings of a broker: what there is, what is allowed, and what holds when nothing is said.
 
-Responsible for the TOML file and the command line's overrides, as frozen dataclasses. Must not
-open sockets or data directories, and keeps nothing global: a Config is made once and handed on.
+Responsible for the table of all settings, as frozen dataclasses, from which docs/configuration.md
+has its tables (`tools/configuration_page.py`), and for what concerns several settings at once. Must
+not open sockets or data directories, and keeps nothing global: a Config is made and handed on.
 
 Invariant: a Config that exists is whole and consistent; every part may be used without looking
 at it again.
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ from leporid.broker.settings.redeclaring import Redeclare
 from leporid.broker.settings.unknown_arguments import OnUnknown
 from leporid.broker.settings.values import EXPIRY_MS_MAX
 from leporid.filterserver.filter_class import FilterClass
+from leporid.server import rabbitmq_environment
 from leporid.server.filter_class_settings import FilterServer, filter_classes, filter_server
 from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
 from leporid.server.settings import (
@@ -51,6 +52,7 @@ from leporid.server.settings import (
     size,
     whole,
 )
+from leporid.server.sources import COMMAND_LINE, DEFAULT, Values, from_environment, from_files
 
 __all__ = [
     "Config",
@@ -60,7 +62,9 @@ __all__ = [
     "Limits",
     "UserSettings",
     "access_users",
+    "build",
     "load",
+    "values_of",
 ]
 
 # AMQP's own minimum. RabbitMQ 4 wants 8192; clients that ask for 4096 exist and are let in.
@@ -71,6 +75,7 @@ FRAME_MAX_MOST = 128 * 2**10
 # RabbitMQ's ceiling for max_message_size.
 MESSAGE_BYTES_MOST = 512 * 2**20
 SIZE_MOST = 2**60
+CHANNEL_MAX_MOST = 65535
 
 # As in RFC 1123, 2.1, but that underscores are common in names of containers.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
@@ -128,7 +133,7 @@ def _vhosts(path: str, value: Any) -> tuple[str, ...]:
 
 def _password(path: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"{path}: must be a text that is not empty")
+        raise ConfigError(f"{path}: must be a text that is not empty", path)
     return value
 
 
@@ -136,7 +141,7 @@ def _password_hash(path: str, value: Any) -> Argon2Hash | SaltedSha256:
     try:
         return parse_hash(value if isinstance(value, str) else "")
     except PasswordHashError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {error}", path) from None
 
 
 def _pattern(path: str, value: Any) -> Pattern:
@@ -158,40 +163,106 @@ def _host(path: str, value: Any) -> str:
 class Rights:
     """`[users.NAME.permissions.VHOST]`: patterns; the empty one grants nothing."""
 
-    configure: Pattern = setting(_pattern, Pattern(""))
-    write: Pattern = setting(_pattern, Pattern(""))
-    read: Pattern = setting(_pattern, Pattern(""))
+    configure: Pattern = setting(
+        _pattern, Pattern(""), "what the user may declare and delete", default_doc='`""`'
+    )
+    write: Pattern = setting(
+        _pattern, Pattern(""), "where the user may publish", default_doc='`""`'
+    )
+    read: Pattern = setting(
+        _pattern, Pattern(""), "from where the user may consume", default_doc='`""`'
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class UserSettings:
     """`[users.NAME]`: exactly one of `password` and `password_hash`, and what the user may do."""
 
-    password: str | None = setting(_password, None, secret=True)
-    password_hash: Argon2Hash | SaltedSha256 | None = setting(_password_hash, None, secret=True)
-    tags: tuple[str, ...] = setting(many(name), ())
+    password: str | None = setting(
+        _password, None, "in clear. Each user has this or `password_hash`", secret=True
+    )
+    password_hash: Argon2Hash | SaltedSha256 | None = setting(
+        _password_hash,
+        None,
+        "argon2id, or RabbitMQ's salted SHA-256 as `rabbitmqctl export_definitions` writes it",
+        secret=True,
+    )
     # None: true for guest, false for everybody else, as in RabbitMQ.
-    loopback_only: bool | None = setting(flag, None)
-    # By virtual host. None: the user may enter none.
-    permissions: Mapping[str, Rights] | None = setting(named(section(Rights)), None)
+    loopback_only: bool | None = setting(
+        flag,
+        None,
+        "may connect from this machine only",
+        default_doc="`true` for `guest`, else `false`",
+        rabbitmq="`loopback_users`",
+    )
+    tags: tuple[str, ...] = setting(
+        many(name),
+        (),
+        "`impersonator` lets the user publish with another `user_id`; `administrator`, "
+        "`policymaker`, `management` and `monitoring` are RabbitMQ's for "
+        "[policies over HTTP](policies.md#over-http); `administrator` may register "
+        "[filter classes](filter-classes.md)",
+        rabbitmq="`default_user_tags`",
+    )
+    # None: the user may enter none.
+    permissions: Mapping[str, Rights] | None = setting(
+        named(section(Rights)),
+        None,
+        "by virtual host, each a table `[users.NAME.permissions.VHOST]`",
+        default_doc="`{}`",
+        rabbitmq="`default_permissions`",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """`[limits]`: what one broker or one peer may ask for."""
 
+    transaction_entries_max: int = setting(
+        whole(1, 10_000_000),
+        10_000,
+        "publishes and settles of one transaction; a publish to *n* queues counts as 1 + *n*/4, "
+        "and once more for each stream among them. Others wait while it is committed: 0.5 ms for "
+        "1000, and 1 to 3 ms for each megabyte",
+        live=True,
+    )
     # RabbitMQ 3.13's default; 4 allows 16 MiB.
-    message_bytes_max: int = setting(size(1, MESSAGE_BYTES_MOST), 128 * 2**20)
+    message_bytes_max: int = setting(
+        size(1, MESSAGE_BYTES_MOST),
+        128 * 2**20,
+        "largest body",
+        unit="bytes",
+        live=True,
+        rabbitmq="`max_message_size`",
+    )
+    reader_hold_percent: int = setting(
+        whole(0, 1000),
+        50,
+        "by how much a stream may be over its limit of size or age while [a consumer has not read "
+        "what would be dropped](streams-http.md#retention-and-slow-consumers); at most 1000. 0: by "
+        "any size and age",
+        unit="per cent",
+        live=True,
+    )
     # Above what file descriptors usually allow, so that the operating system's limit decides
     # (node.links_max).
-    connections_max: int = setting(whole(1, 10_000_000), 1_000_000)
-    # Publishes and settles of one transaction: others wait while it is committed, for about a
-    # millisecond per thousand.
-    transaction_entries_max: int = setting(whole(1, 10_000_000), 10_000)
-    # By how much of its limit a stream may be over it because a consumer is slow; 0: by any size.
-    reader_hold_percent: int = setting(whole(0, 1000), 50)
-    # From accept to connection.open.
-    handshake_seconds: int = setting(whole(1, 3600), 10)
+    connections_max: int = setting(
+        whole(1, 10_000_000),
+        1_000_000,
+        "connections together, of whose last tenth one user gets half at most; the operating "
+        "system's limit of open files, less 768 that stay for the log and HTTP, usually comes "
+        "first. A lower one closes nobody",
+        live=True,
+        rabbitmq="`connection_max`",
+    )
+    handshake_seconds: int = setting(
+        whole(1, 3600),
+        10,
+        "from connecting until the virtual host is open",
+        unit="seconds",
+        live=True,
+        rabbitmq="`handshake_timeout`, in milliseconds",
+    )
 
 
 # What may be done with a property: nothing, set it where the publisher did not, set it always.
@@ -202,10 +273,13 @@ _intercepting = choice("off", "keep", "overwrite")
 class Interceptors:
     """`[interceptors]`: what is set in the properties of every message that clients publish."""
 
-    # The time, in seconds, as RabbitMQ's set_header_timestamp.
-    timestamp: str = setting(_intercepting, "off")
-    # "M-" and a UUID.
-    message_id: str = setting(_intercepting, "off")
+    timestamp: str = setting(
+        _intercepting,
+        "off",
+        "sets the time, in seconds",
+        rabbitmq="`message_interceptors.incoming.set_header_timestamp`",
+    )
+    message_id: str = setting(_intercepting, "off", "sets `M-` and a random UUID")
 
     @property
     def used(self) -> bool:
@@ -217,50 +291,186 @@ class Interceptors:
 class Http:
     """`[http]`: what concerns requests over HTTP."""
 
-    # What the broker is called in requests, beside its addresses and localhost.
-    hosts: tuple[str, ...] = setting(many(_host), ())
+    hosts: tuple[str, ...] = setting(
+        many(_host),
+        (),
+        'names that the broker has in requests, such as `"mq.example.org"`, without a port. Its '
+        "addresses and `localhost` need not stand here. Requests for `/api/…` with another `Host` "
+        "are refused, see [below](#pages-in-a-browser)",
+        live=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """Everything a broker is told at its start."""
 
-    # Where state lives; the default depends on the user, so `load` fills it in.
-    data_dir: Path = setting(_directory)
-    # The addresses that both ports listen on; port 0 means any free one.
-    bind: tuple[str, ...] = setting(_addresses, ("127.0.0.1",))
-    amqp_port: int = setting(whole(0, 65535), 5672)
-    http_port: int = setting(whole(0, 65535), 15672)
-    # When a publish is confirmed: once on disk, or once handed to the operating system.
-    durability: str = setting(choice("synced", "written"), "synced")
-    # What we propose in connection.tune, RabbitMQ's values. Heartbeat in seconds, 0 means none.
-    heartbeat: int = setting(whole(0, 65535), 60)
-    frame_max: int = setting(size(FRAME_MAX_LEAST, FRAME_MAX_MOST), 131072)
-    channel_max: int = setting(whole(1, 65535), 2047)
-    # How long a delivery may be unsettled before its channel is closed; 0: for ever.
-    consumer_timeout_ms: int = setting(whole(0, EXPIRY_MS_MAX), 1_800_000)
-    # How long a group of readers of a stream is kept without a member (x-group).
-    group_expires_ms: int = setting(whole(1, EXPIRY_MS_MAX), GROUP_EXPIRES_MS)
-    # Above: publishers are not read. A share of the memory there is, or bytes.
-    memory_watermark: int | float = setting(_watermark, 0.6)
-    # Below: publishers are not read.
-    disk_free_min: int = setting(size(0, SIZE_MOST), 50 * 10**6)
-    # "/" is always among them.
-    vhosts: tuple[str, ...] = setting(_vhosts, (DEFAULT_VHOST,))
+    # The default depends on the user, so `load` fills it in.
+    data_dir: Path = setting(
+        _directory,
+        doc="where state lives; made if it is not there. Absolute, or beginning with `~/`. At each "
+        "start all rights on it, and on all in it, are taken from everybody but its owner",
+        default_doc="`$XDG_STATE_HOME/leporid`, or `~/.local/state/leporid`",
+        rabbitmq="`RABBITMQ_MNESIA_BASE`",
+    )
+    bind: tuple[str, ...] = setting(
+        _addresses,
+        ("127.0.0.1",),
+        "IP addresses that both ports listen on, one or a list",
+        rabbitmq="`listeners.tcp.*`",
+    )
+    amqp_port: int = setting(
+        whole(0, 65535), 5672, "port for clients; 0: any free one", rabbitmq="`listeners.tcp.*`"
+    )
+    http_port: int = setting(
+        whole(0, 65535),
+        15672,
+        "port for `/health`, `/metrics`, [streams](streams-http.md) and [queues](queues-http.md); "
+        "0: any free one",
+        rabbitmq="`management.tcp.port`, `prometheus.tcp.port`",
+    )
+    log_level: str = setting(
+        choice("debug", "info", "warning", "error"),
+        "info",
+        'how much is [logged](operations.md#log): `"debug"`, `"info"`, `"warning"` or `"error"`',
+        live=True,
+        rabbitmq="`log.console.level`",
+    )
+    log_format: str = setting(
+        choice("console", "json"),
+        "console",
+        'lines for people (`"console"`) or, each an object, for programs (`"json"`)',
+        live=True,
+        rabbitmq="`log.console.formatter`",
+    )
+    durability: str = setting(
+        choice("synced", "written"),
+        "synced",
+        'when a publish is confirmed: `"synced"`, on disk; `"written"`, handed to the operating '
+        "system, so that a power cut can lose it",
+    )
+    # What we propose in connection.tune, RabbitMQ's values.
+    heartbeat: int = setting(
+        whole(0, 65535),
+        60,
+        "proposed to clients; 0: none",
+        unit="seconds",
+        live=True,
+        rabbitmq="`heartbeat`",
+    )
+    frame_max: int = setting(
+        size(FRAME_MAX_LEAST, FRAME_MAX_MOST),
+        131072,
+        "largest frame proposed to clients",
+        unit="bytes",
+        live=True,
+        rabbitmq="`frame_max`",
+    )
+    channel_max: int = setting(
+        whole(1, CHANNEL_MAX_MOST),
+        2047,
+        "channels of one connection",
+        live=True,
+        rabbitmq="`channel_max`",
+    )
+    consumer_timeout_ms: int = setting(
+        whole(0, EXPIRY_MS_MAX),
+        1_800_000,
+        "how long a delivery may be unsettled before its channel is closed; 0: for ever. "
+        "[Queues and consumers](returned-messages.md#how-long-x-consumer-timeout) can have times "
+        "of their own",
+        unit="milliseconds",
+        live=True,
+        rabbitmq="`consumer_timeout`",
+    )
+    group_expires_ms: int = setting(
+        whole(1, EXPIRY_MS_MAX),
+        GROUP_EXPIRES_MS,
+        "how long a [group of readers](groups.md) of a stream is kept without a member",
+        unit="milliseconds",
+        live=True,
+    )
+    memory_watermark: int | float = setting(
+        _watermark,
+        0.6,
+        "above this share of the memory, or size, publishers are not read",
+        unit="share, or bytes",
+        live=True,
+        rabbitmq="`vm_memory_high_watermark`",
+    )
+    disk_free_min: int = setting(
+        size(0, SIZE_MOST),
+        50 * 10**6,
+        "below this much free disk publishers are not read",
+        unit="bytes",
+        live=True,
+        rabbitmq="`disk_free_limit`",
+    )
+    vhosts: tuple[str, ...] = setting(
+        _vhosts,
+        (DEFAULT_VHOST,),
+        "virtual hosts; `/` is always one. One that is taken out of the list stays on disk with "
+        "what it holds",
+        live=True,
+        rabbitmq="`default_vhost`, `rabbitmqctl add_vhost`",
+    )
     # None: only RabbitMQ's guest. Whoever names users has to name guest to keep it.
-    users: Mapping[str, UserSettings] | None = setting(named(section(UserSettings)), None)
+    users: Mapping[str, UserSettings] | None = setting(
+        named(section(UserSettings)),
+        None,
+        "[users](#users), each a table `[users.NAME]`",
+        default_doc="only `guest`",
+        rabbitmq="`default_user`",
+    )
     limits: Limits = setting(section(Limits), Limits())
     interceptors: Interceptors = setting(section(Interceptors), Interceptors())
     http: Http = setting(section(Http), Http())
-    # What becomes of a declaration that differs from what is there; and the same by virtual host.
-    redeclare: str = setting(REDECLARE, "strict")
-    redeclare_by_vhost: Mapping[str, str] | None = setting(named(REDECLARE), None)
-    # What becomes of arguments that nothing reads; and the same by virtual host.
-    unknown_arguments: str = setting(UNKNOWN_ARGUMENTS, "warn")
-    unknown_arguments_by_vhost: Mapping[str, str] | None = setting(named(UNKNOWN_ARGUMENTS), None)
-    policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=False), ())
-    operator_policies: tuple[ConfiguredPolicy, ...] = setting(policy_tables(operator=True), ())
-    filter_classes: tuple[FilterClass, ...] = setting(filter_classes, ())
+    redeclare: str = setting(
+        REDECLARE,
+        "strict",
+        "what becomes of a [declaration that differs](policies.md#declarations-that-differ) from "
+        'the queue or exchange that is there: `"strict"`, refused; `"warn"`, it gets what is '
+        'there; `"adopt"`, it changes what is there',
+        live=True,
+    )
+    redeclare_by_vhost: Mapping[str, str] | None = setting(
+        named(REDECLARE),
+        None,
+        "the same by virtual host, where it is another",
+        live=True,
+        default_doc="`{}`",
+    )
+    unknown_arguments: str = setting(
+        UNKNOWN_ARGUMENTS,
+        "warn",
+        "what becomes of [arguments that nothing reads](queue-arguments.md#unknown-arguments): "
+        '`"warn"`, they are logged, counted and listed; `"refuse"`, they are refused',
+        live=True,
+    )
+    unknown_arguments_by_vhost: Mapping[str, str] | None = setting(
+        named(UNKNOWN_ARGUMENTS),
+        None,
+        "the same by virtual host, where it is another",
+        live=True,
+        default_doc="`{}`",
+    )
+    policies: tuple[ConfiguredPolicy, ...] = setting(
+        policy_tables(operator=False),
+        (),
+        "[policies](policies.md), each a table `[[policies]]`",
+        live=True,
+    )
+    operator_policies: tuple[ConfiguredPolicy, ...] = setting(
+        policy_tables(operator=True),
+        (),
+        "operator policies, each a table `[[operator_policies]]`",
+        live=True,
+    )
+    filter_classes: tuple[FilterClass, ...] = setting(
+        filter_classes,
+        (),
+        "[filter classes](filter-classes.md), each a table `[[filter_classes]]`",
+    )
     filter_server: FilterServer = setting(filter_server, FilterServer())
 
     def redeclare_in(self, vhost: str) -> Redeclare:
@@ -285,21 +495,45 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read the configuration.
-
-    Args:
-        path: the TOML file, None for the defaults.
-        overrides: settings from the command line; they win and are checked the same way.
-        environment: the process's environment, for the default data directory.
+    """Read the configuration; `values_of` and `build` in one.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it is not allowed.
+        ConfigError: a file cannot be read, or something in it is not allowed.
     """
-    values = {"data_dir": str(default_data_dir(environment or {}))}
+    return build(values_of(path, overrides or {}, environment or {}))
+
+
+def values_of(
+    path: Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str]
+) -> Values:
+    """Read all that is said of settings, and where.
+
+    Args:
+        path: the TOML file or the directory with it, None for the defaults.
+        overrides: settings from the command line; they win and are checked the same way.
+        environment: the process's environment.
+
+    Raises:
+        ConfigError: a file cannot be read, or a variable is no setting.
+    """
+    values = Values()
+    values.set(["data_dir"], str(default_data_dir(environment)), DEFAULT)
+    values.add(from_files(path))
+    rabbitmq_environment.add_default_user(values, environment)
+    values.add(from_environment(Config, environment))
+    values.add(Values(dict(overrides), dict.fromkeys(overrides, COMMAND_LINE)))
+    rabbitmq_environment.add_default_vhost(values, environment)
+    return values
+
+
+def build(values: Values) -> Config:
+    """Make the configuration of what was said.
+
+    Raises:
+        ConfigError: something is not allowed; it says where that stands.
+    """
     try:
-        values |= _parse(path) if path is not None else {}
-        values |= overrides or {}
-        config = read(Config, values)
+        config = read(Config, values.tables)
         _check_users(config)
         for setting_name in ("redeclare_by_vhost", "unknown_arguments_by_vhost"):
             for vhost in getattr(config, setting_name) or ():
@@ -307,9 +541,7 @@ def load(
         _check_policies(config, "policies", config.policies)
         _check_policies(config, "operator_policies", config.operator_policies)
     except ConfigError as error:
-        if path is None:
-            raise
-        raise ConfigError(f"{path}: {error}") from None
+        raise values.located(error) from None
     return config
 
 
@@ -343,34 +575,24 @@ def _user(name: str, settings: UserSettings, secret: bytes) -> User:
     )
 
 
-def _parse(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ConfigError("is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"is not TOML: {error}") from None
-
-
 def _check_users(config: Config) -> None:
     """Check what concerns several settings at once."""
     for user, settings in (config.users or {}).items():
         path = join("users", user)
         if (settings.password is None) == (settings.password_hash is None):
-            raise ConfigError(f"{path}: must have exactly one of password and password_hash")
+            raise ConfigError(f"{path}: must have exactly one of password and password_hash", path)
         for vhost in settings.permissions or {}:
             _check_vhost(config, join(f"{path}.permissions", vhost), vhost)
 
 
 def _check_policies(config: Config, path: str, policies: Iterable[ConfiguredPolicy]) -> None:
     for at, one in enumerate(policies):
-        _check_vhost(config, f'{path}[{at}].vhost = "{one.vhost}"', one.vhost)
+        path_of_one = f"{path}[{at}].vhost"
+        _check_vhost(config, path_of_one, one.vhost, f'{path_of_one} = "{one.vhost}"')
 
 
-def _check_vhost(config: Config, path: str, vhost: str) -> None:
+def _check_vhost(config: Config, path: str, vhost: str, shown: str = "") -> None:
     if vhost not in config.vhosts:
         known = ", ".join(f'"{one}"' for one in config.vhosts)
         hint = nearest(vhost, config.vhosts) or ";"
-        raise ConfigError(f"{path}: no such virtual host{hint} vhosts has {known}")
+        raise ConfigError(f"{shown or path}: no such virtual host{hint} vhosts has {known}", path)

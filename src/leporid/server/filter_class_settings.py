@@ -60,13 +60,25 @@ class _Settings:
 class FilterServer:
     """`[filter_server]`: what the process of each filter class may use, and who registers them."""
 
-    memory_max: int = setting(size(MEMORY_LEAST, MEMORY_MOST), 512 * 2**20)
-    # For the verdicts of one batch, which has a few hundred messages.
-    batch_seconds: int = setting(whole(1, 3600), 5)
-    # Until the class is there, with all that it imports.
-    load_seconds: int = setting(whole(1, 3600), 10)
-    # Whether guest may register classes: everybody knows its password.
-    allow_guest: bool = setting(flag, False)
+    memory_max: int = setting(
+        size(MEMORY_LEAST, MEMORY_MOST),
+        512 * 2**20,
+        "memory (address space); above it the filter gets a `MemoryError`. A filter that reads "
+        "bodies needs three times the size of the largest",
+        unit="bytes",
+    )
+    # A batch has a few hundred messages.
+    batch_seconds: int = setting(
+        whole(1, 3600), 5, "time to judge one batch of messages", unit="seconds"
+    )
+    load_seconds: int = setting(
+        whole(1, 3600), 10, "time to import the class and make an object of it", unit="seconds"
+    )
+    allow_guest: bool = setting(
+        flag,
+        False,
+        "whether the user `guest`, whose password everybody knows, may register classes over HTTP",
+    )
 
     @property
     def limits(self) -> ProcessLimits:
@@ -82,7 +94,8 @@ def filter_classes(path: str, value: Any) -> tuple[FilterClass, ...]:
     found = many(_class)(path, value)
     for at, one in enumerate(found):
         if one.name in (each.name for each in found[:at]):
-            raise ConfigError(f"{path}[{at}]: there is a filter class '{one.name}' already")
+            there = f"there is a filter class '{one.name}' already"
+            raise ConfigError(f"{path}[{at}]: {there}", f"{path}[{at}]")
     return found
 
 
@@ -90,13 +103,15 @@ def _class(path: str, value: Any) -> FilterClass:
     if not isinstance(value, dict):
         raise refusal(path, value, "must be a table of settings")
     if "class_name" in value:
-        raise ConfigError(f'{path}.class_name: unknown setting; did you mean "class"?')
+        key = f"{path}.class_name"
+        raise ConfigError(f'{key}: unknown setting; did you mean "class"?', key)
     values = {"class_name" if key == "class" else key: each for key, each in value.items()}
     given = read(_Settings, values, path)
     try:
         return FilterClass(given.name, given.version, given.class_name, given.file.read_bytes())
     except OSError as error:
         reason = error.strerror or error
-        raise ConfigError(f"{path}.file: {given.file} cannot be read: {reason}") from None
+        key = f"{path}.file"
+        raise ConfigError(f"{key}: {given.file} cannot be read: {reason}", key) from None
     except FilterClassError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {error}", path) from None

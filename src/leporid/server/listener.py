@@ -82,7 +82,7 @@ class Listener:
 
     Args:
         sockets: bound, non-blocking.
-        handshake_ms: from accept to connection.open.
+        handshake_ms: from accept to connection.open; may be changed.
         connections_max: links at a time; beyond it a peer is closed at once.
         handshakes_max: links at a time whose peers have not logged in; beyond it the oldest goes of
             the address that has most.
@@ -101,14 +101,13 @@ class Listener:
         self._sockets = sockets
         self._broker = broker
         self._turns = turns
-        self._handshake_ms = handshake_ms
-        self._connections_max = connections_max
+        self.handshake_ms = handshake_ms
+        self._connections_max = 0
         self._handshakes_max = handshakes_max
         self._last: Share | None = None
-        if connections_max >= SHARED_PART:
-            self._last = Share(USER_CONNECTIONS, connections_max // SHARED_PART, broker.refusals)
         # Of the last part, the oldest first; some may be released.
         self._last_slots: deque[Slot] = deque()
+        self.set_connections_max(connections_max)
         self._ending_handshakes = False
         for kind in (CONNECTIONS, HANDSHAKES):
             broker.refusals.expect(kind)
@@ -117,6 +116,18 @@ class Listener:
         self._looking: Job | None = None
         self._loop = asyncio.get_running_loop()
         self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    def set_connections_max(self, connections_max: int) -> None:
+        """Have another number of links at a time; nobody is closed for a lower one.
+
+        Who has what of the last part is counted from now on.
+        """
+        self._connections_max = connections_max
+        self._last = None
+        self._last_slots.clear()
+        if connections_max >= SHARED_PART:
+            share = connections_max // SHARED_PART
+            self._last = Share(USER_CONNECTIONS, share, self._broker.refusals)
 
     def start(self) -> None:
         """Accept peers from now on."""
@@ -281,7 +292,7 @@ class Listener:
             link.heed_end()
             if connection.is_lost:
                 return
-        if not session.opened and now - link.accepted_ms > self._handshake_ms:
+        if not session.opened and now - link.accepted_ms > self.handshake_ms:
             self._end(link, "the handshake took too long")
             return
         interval = session.heartbeat_s * 1000

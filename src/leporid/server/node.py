@@ -16,6 +16,7 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Final
 
 import uvloop
@@ -23,7 +24,7 @@ import uvloop
 from leporid import __version__
 from leporid.amqp.errors import ConnectionForced
 from leporid.broker.access.access import Access
-from leporid.broker.broker import Broker, TuneLimits
+from leporid.broker.broker import Broker
 from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.engine import Engine
 from leporid.engine.publishing.interceptor import Interceptor
@@ -40,8 +41,10 @@ from leporid.server.garbage import bounded_collections
 from leporid.server.http import HttpServer, application
 from leporid.server.judging import Judging
 from leporid.server.listener import Listener, hashing_threads, on_thread
+from leporid.server.notify import ServiceManager
 from leporid.server.policy_settings import by_vhost
 from leporid.server.recovery import replay
+from leporid.server.reload import Effects, Reload, tune_limits
 from leporid.server.repeating import Repeating
 from leporid.server.stream_recovery import StreamRecovery
 from leporid.server.turns import Turns
@@ -82,9 +85,16 @@ REMEDIES: Final = {
 }
 
 
-def run(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
+def run(config: Config, reread: Callable[[], Config]) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code.
+
+    Args:
+        config: whole and checked.
+        reread: reads it again, at SIGHUP; raises ConfigError.
+    """
     os.umask(UMASK)
+    # Until there is something to change. A reload must never end the broker.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
     # A descriptor for each client: as many as we may have, not as many as a shell thinks usual.
@@ -111,7 +121,7 @@ def run(config: Config) -> int:
         try:
             for trouble in make_private(config.data_dir):
                 logger.warning("%s", trouble)
-            return uvloop.run(_serve(config, log_lines))
+            return uvloop.run(_serve(config, reread, log_lines))
         except OSError as error:
             logger.error("cannot start: %s%s", _reason(error), REMEDIES.get(error.errno or 0, ""))
         except DefinitionsError as error:
@@ -145,8 +155,8 @@ def stream_files_max(most: int) -> int:
     return max(1, min(OPEN_MAX, most // STREAM_FILES_SHARE))
 
 
-async def _serve(config: Config, log_lines: LogLines) -> int:
-    return await Node(config, log_lines).serve()
+async def _serve(config: Config, reread: Callable[[], Config], log_lines: LogLines) -> int:
+    return await Node(config, reread, log_lines).serve()
 
 
 def _engine(config: Config) -> Engine:
@@ -170,14 +180,19 @@ class Node:
 
     Args:
         config: whole and checked.
+        reread: reads it again.
 
     Raises:
         DefinitionsError: the definitions cannot be read.
         OSError: a port or the data directory cannot be had.
     """
 
-    def __init__(self, config: Config, log_lines: LogLines) -> None:
+    def __init__(self, config: Config, reread: Callable[[], Config], log_lines: LogLines) -> None:
         self._config = config
+        self._reread = reread
+        self._reload: Reload | None = None
+        self._service_manager = ServiceManager(os.environ)
+        self._watchdog: Repeating | None = None
         self._log_lines = log_lines
         self._stop = asyncio.Event()
         self._draining = False
@@ -223,6 +238,7 @@ class Node:
             judged=self._verdicts_came,
             renewed=self._class_renewed,
         )
+        self._http_hosts = set(config.http.hosts)
         self._around = Surroundings(
             broker=self._broker,
             engine=self._engine,
@@ -233,7 +249,7 @@ class Node:
             monotonic=time.monotonic,
             try_filter_class=self._judging.try_out,
             filter_class_status=self._judging.status,
-            http_hosts=frozenset(config.http.hosts),
+            http_hosts=self._http_hosts,
             guest_registers=config.filter_server.allow_guest,
             look=self._alarms.look,
         )
@@ -261,6 +277,7 @@ class Node:
             await self._stop.wait()
             self._draining = True
             logger.info("stopping")
+            self._service_manager.stopping()
             listener.stop()
             return await self._shut_down()
 
@@ -280,7 +297,7 @@ class Node:
             policies=by_vhost((*config.policies, *config.operator_policies)),
             group_expires_ms=config.group_expires_ms,
             memory_bytes_max=config.memory_bytes_max(memory_there_is()),
-            limits=TuneLimits(config.channel_max, config.frame_max, config.heartbeat),
+            limits=tune_limits(config),
             identity={
                 "product": "Leporid",
                 "version": __version__,
@@ -301,15 +318,22 @@ class Node:
         if trouble is not None:
             logger.warning("damaged: %s", trouble)
         snapshot = self._definitions.load()
+        self._service_manager.still_starting()
         self._broker.restore(snapshot)
+        self._service_manager.still_starting()
         streams = StreamRecovery(
             self._streams,
             self._engine.streams.by_id.values(),
             defined={queue.id for queue in snapshot.of(StoredQueue)},
             next_queue_id=snapshot.next_queue_id,
+            progress=self._service_manager.still_starting,
         )
         recovered = replay(
-            self._engine, self._files, next_queue_id=snapshot.next_queue_id, beside=streams
+            self._engine,
+            self._files,
+            next_queue_id=snapshot.next_queue_id,
+            beside=streams,
+            progress=self._service_manager.still_starting,
         )
         logger.info(
             "log: %d segments with %d records read%s",
@@ -340,11 +364,31 @@ class Node:
         listener.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+        self._follow_configuration(listener)
+        self._service_manager.ready()
+        seconds = self._service_manager.watchdog_seconds
+        if seconds is not None:
+            # Half of the time, as sd_watchdog_enabled(3) recommends.
+            self._watchdog = Repeating(seconds / 2, self._service_manager.alive)
         amqp = addresses.host_and_port(self._sockets[0].getsockname())
         http = addresses.host_and_port(self._http.address)
         sys.stdout.write(f"ready amqp={amqp} http={http} pid={os.getpid()}\n")
         sys.stdout.flush()
         return listener
+
+    def _follow_configuration(self, listener: Listener) -> None:
+        """Have the configuration read again at SIGHUP."""
+        effects = Effects(
+            self._engine,
+            self._broker,
+            self._turns,
+            self._alarms,
+            listener,
+            http_hosts=self._http_hosts,
+            connections_max=lambda configured: links_max(configured, descriptors()),
+        )
+        self._reload = Reload(self._config, self._reread, effects.apply, self._service_manager)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.ask)
 
     # ------------------------------------------------------------- told by the parts
 
@@ -391,6 +435,8 @@ class Node:
 
     async def _shut_down(self) -> int:
         """End everything in order; returns the exit code."""
+        if self._reload is not None:
+            await self._reload.stop()
         await self._judging.stop()
         if self._failure is None:
             await self._end_connections()
@@ -407,6 +453,8 @@ class Node:
         self._alarms.stop()
         self._readers.stop()
         self._left_out_lines.stop()
+        if self._watchdog is not None:
+            self._watchdog.stop()
         self._log_lines.report()
         await self._http.stop()
         self._around.stop()

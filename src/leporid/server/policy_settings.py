@@ -40,7 +40,8 @@ def _definition(path: str, value: Any) -> Mapping[str, Any]:
         raise refusal(path, value, "must be a table with at least one setting of policies")
     for key in value:
         if key not in KEYS:
-            raise ConfigError(f"{join(path, key)}: unknown setting{nearest(key, KEYS)}")
+            full = join(path, key)
+            raise ConfigError(f"{full}: unknown setting{nearest(key, KEYS)}", full)
     return value
 
 
@@ -81,7 +82,7 @@ def policy_tables(*, operator: bool) -> Check[tuple[ConfiguredPolicy, ...]]:
                 operator=operator,
             )
         except PolicyError as error:
-            raise ConfigError(f"{path}: {error}") from None
+            raise ConfigError(f"{path}: {error}", path) from None
         return ConfiguredPolicy(given.vhost, policy)
 
     def check_all(path: str, value: Any) -> tuple[ConfiguredPolicy, ...]:
@@ -92,7 +93,8 @@ def policy_tables(*, operator: bool) -> Check[tuple[ConfiguredPolicy, ...]]:
             if key in known:
                 raise ConfigError(
                     f"{path}[{at}]: there is a policy '{one.policy.name}' in vhost '{one.vhost}' "
-                    "already"
+                    "already",
+                    f"{path}[{at}]",
                 )
             known.add(key)
         return found

@@ -10,6 +10,7 @@ off.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -56,6 +57,7 @@ def replay(
     *,
     next_queue_id: int | None = None,
     beside: Beside | None = None,
+    progress: Callable[[], None] = lambda: None,
 ) -> Recovered:
     """Apply the whole log to the engine, whose durable queues exist already.
 
@@ -64,6 +66,7 @@ def replay(
         files: of the log.
         next_queue_id: the lowest id that no queue of the definitions ever had, if that is known.
         beside: other logs, which are read after this one and before anything is changed.
+        progress: called when one more segment was read.
 
     Raises:
         LogRefused: a newer version wrote it, or it cannot belong to these definitions.
@@ -71,7 +74,10 @@ def replay(
     """
     work = Replay(engine.logs)
     found = Recovered()
-    outcomes = {number: read_segment(work, files, number) for number in files.numbers()}
+    outcomes: dict[int, SegmentReport | SegmentUnreadable] = {}
+    for number in files.numbers():
+        outcomes[number] = read_segment(work, files, number)
+        progress()
     for outcome in outcomes.values():
         if isinstance(outcome, SegmentReport):
             found.segments += 1

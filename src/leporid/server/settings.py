@@ -1,7 +1,8 @@
 """Reading a table of settings into a frozen dataclass, with messages an administrator can act on.
 
-Responsible for the mechanism: a field declares what values it takes, `read` checks a table
-against the fields. Must not know any particular setting; those are in `config`.
+Responsible for the mechanism: a field declares what values it takes and what its page of the
+documentation says, `read` checks a table against the fields. Must not know any particular setting,
+which are in `config`, nor where a value comes from, which `sources` does.
 
 Invariant: a value is never silently dropped or replaced. It is taken as declared, or refused by
 a sentence with the key, the value and what is allowed; an unknown key is refused with the nearest
@@ -13,8 +14,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -39,20 +40,104 @@ SIZE_UNITS = {
 }
 
 
+class Problem(NamedTuple):
+    """One thing that is wrong: the key that it is about ("" for none), and the sentence."""
+
+    key: str
+    message: str
+
+
 class ConfigError(Exception):
-    """The configuration cannot be used; the message is for its author."""
-
-
-def setting(check: Check[T], default: Any = dataclasses.MISSING, *, secret: bool = False) -> Any:
-    """Declare a field: how its value is checked, and what it is when the file is silent.
+    """The configuration cannot be used; the message is for its author, one line for each problem.
 
     Args:
-        check: what turns the file's value into the field's.
+        message: what is wrong, with the key in front.
+        key: the key alone, so that the line can be found where it stands.
+    """
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.problems: tuple[Problem, ...] = (Problem(key, message),)
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> Self:
+        """Make one error of several problems."""
+        found = tuple(problems)
+        error = cls("\n".join(each.message for each in found))
+        error.problems = found
+        return error
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class About:
+    """What a setting says of itself; `setting` makes it.
+
+    Attributes:
+        check: turns the file's value into the field's.
+        doc: what it means, for the page, in Markdown.
+        unit: of its number; "" for none.
+        live: whether a reload changes it in a running broker.
+        rabbitmq: RabbitMQ's name for it, for the page, in Markdown; "" for none.
+        secret: the value is shown nowhere.
+        default_doc: the default, for the page, where the field's own does not say it.
+    """
+
+    check: Check[Any]
+    doc: str
+    unit: str
+    live: bool
+    rabbitmq: str
+    secret: bool
+    default_doc: str
+
+
+def setting(
+    check: Check[T],
+    default: Any = dataclasses.MISSING,
+    doc: str = "",
+    *,
+    unit: str = "",
+    live: bool = False,
+    rabbitmq: str = "",
+    secret: bool = False,
+    default_doc: str = "",
+) -> Any:
+    """Declare a field: how its value is checked, and what it is when nothing is said.
+
+    Args:
+        check: as in `About`. That of a secret must leave the value out of its messages.
         default: the field's value (not the file's); without one the key must be there. Never a
             dict or list, which would be shared.
-        secret: the value is left out of the repr. The check must leave it out of its messages.
+        doc: as in `About`, as are the others.
+        unit: likewise.
+        live: likewise.
+        rabbitmq: likewise.
+        secret: likewise; the value is left out of the repr, too.
+        default_doc: likewise.
     """
-    return dataclasses.field(default=default, repr=not secret, metadata={"check": check})
+    about = About(check, doc, unit, live, rabbitmq, secret, default_doc)
+    return dataclasses.field(default=default, repr=not secret, metadata={"about": about})
+
+
+def about(field: dataclasses.Field[Any]) -> About:
+    """Return what a field says of itself."""
+    found: About = field.metadata["about"]
+    return found
+
+
+def fields_of(into: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+    """Return the settings of a section by name."""
+    return {field.name: field for field in dataclasses.fields(into)}
+
+
+def settings_of(into: type[Any], path: str = "") -> Iterator[tuple[str, About]]:
+    """Go through all settings, those of sections with the section in front; none of a name's."""
+    for name, field in fields_of(into).items():
+        check = about(field).check
+        if isinstance(check, Section):
+            yield from settings_of(check.into, join(path, name))
+        else:
+            yield join(path, name), about(field)
 
 
 def read(into: type[T], values: Mapping[str, Any], path: str = "") -> T:
@@ -64,17 +149,26 @@ def read(into: type[T], values: Mapping[str, Any], path: str = "") -> T:
         path: the table's own key, for messages.
 
     Raises:
-        ConfigError: a key is unknown or missing, or a value is not allowed.
+        ConfigError: keys are unknown or missing, or values are not allowed; all that are.
     """
-    fields = {field.name: field for field in dataclasses.fields(into)}  # type: ignore[arg-type]
+    fields = fields_of(into)
     checked: dict[str, Any] = {}
+    problems: list[Problem] = []
     for key, value in values.items():
+        full = join(path, key)
         if key not in fields:
-            raise ConfigError(f"{join(path, key)}: unknown setting{nearest(key, fields)}")
-        checked[key] = fields[key].metadata["check"](join(path, key), value)
+            problems.append(Problem(full, f"{full}: unknown setting{nearest(key, fields)}"))
+            continue
+        try:
+            checked[key] = about(fields[key]).check(full, value)
+        except ConfigError as error:
+            problems += error.problems
     for key, field in fields.items():
-        if key not in checked and field.default is dataclasses.MISSING:
-            raise ConfigError(f"{join(path, key)}: missing; it has no default")
+        if key not in values and field.default is dataclasses.MISSING:
+            full = join(path, key)
+            problems.append(Problem(full, f"{full}: missing; it has no default"))
+    if problems:
+        raise ConfigError.of(problems)
     return into(**checked)
 
 
@@ -88,7 +182,7 @@ def refusal(path: str, value: Any, allowed: str) -> ConfigError:
         shown = str(value)
     if len(shown) > QUOTED_CHARACTERS_MAX:
         shown = shown[:QUOTED_CHARACTERS_MAX] + "…"
-    return ConfigError(f"{path} = {shown}: {allowed}")
+    return ConfigError(f"{path} = {shown}: {allowed}", path)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -100,8 +194,22 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def join(path: str, key: str) -> str:
     """Append a key to a path as TOML would write it."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
-        key = '"' + key.encode("unicode_escape").decode("ascii") + '"'
+        key = quoted(key)
     return f"{path}.{key}" if path else key
+
+
+def quoted(text: str) -> str:
+    """Write a text as TOML has it, with escapes for what cannot be printed."""
+    return '"' + "".join(_escaped(one) for one in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable():
+        return character
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 2**16 else f"\\U{number:08x}"
 
 
 # ---------------------------------------------------------------- checks
@@ -170,34 +278,138 @@ def flag(path: str, value: Any) -> bool:
     return value
 
 
-def many(check: Check[T]) -> Check[tuple[T, ...]]:
-    """Allow a list of what `check` allows."""
+class Many(Generic[T]):
+    """Allows a list of what `each` allows."""
 
-    def check_all(path: str, value: Any) -> tuple[T, ...]:
+    def __init__(self, each: Check[T]) -> None:
+        self.each = each
+
+    def __call__(self, path: str, value: Any) -> tuple[T, ...]:
+        """Check a list."""
         if not isinstance(value, list):
             raise refusal(path, value, "must be a list, in square brackets")
-        return tuple(check(f"{path}[{at}]", one) for at, one in enumerate(value))
+        return tuple(_all(self.each, ((f"{path}[{at}]", one) for at, one in enumerate(value))))
 
-    return check_all
+
+class Section(Generic[T]):
+    """Allows a table that `into` describes."""
+
+    def __init__(self, into: type[T]) -> None:
+        self.into = into
+
+    def __call__(self, path: str, value: Any) -> T:
+        """Check a table."""
+        return read(self.into, _table(path, value), path)
+
+
+class Named(Generic[T]):
+    """Allows a table whose keys are names and whose values are what `each` allows."""
+
+    def __init__(self, each: Check[T]) -> None:
+        self.each = each
+
+    def __call__(self, path: str, value: Any) -> Mapping[str, T]:
+        """Check a table."""
+        values = _table(path, value)
+        names = [name(path, key) for key in values]
+        checked = _all(self.each, ((join(path, key), one) for key, one in values.items()))
+        return dict(zip(names, checked, strict=True))
+
+
+def many(check: Check[T]) -> Check[tuple[T, ...]]:
+    """Allow a list of what `check` allows."""
+    return Many(check)
 
 
 def section(into: type[T]) -> Check[T]:
     """Allow a table that `into` describes."""
-    return lambda path, value: read(into, _table(path, value), path)
+    return Section(into)
 
 
 def named(check: Check[T]) -> Check[Mapping[str, T]]:
     """Allow a table whose keys are names and whose values are what `check` allows."""
+    return Named(check)
 
-    def check_all(path: str, value: Any) -> Mapping[str, T]:
-        values = _table(path, value)
-        return {name(path, key): check(join(path, key), one) for key, one in values.items()}
 
-    return check_all
+def _all(check: Check[T], values: Iterable[tuple[str, Any]]) -> list[T]:
+    """Check all of several values, each with its key, before any is refused."""
+    checked: list[T] = []
+    problems: list[Problem] = []
+    for path, value in values:
+        try:
+            checked.append(check(path, value))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError.of(problems)
+    return checked
 
 
 def _table(path: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         # Not quoted: what should have been a table may hold a password.
-        raise ConfigError(f"{path}: must be a table of settings")
+        raise ConfigError(f"{path}: must be a table of settings", path)
     return value
+
+
+# ---------------------------------------------------------------- showing
+
+HIDDEN: Final = "***"
+
+
+def to_toml(value: Any) -> str:
+    """Write a value of a setting as TOML has it, on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{join('', key)} = {to_toml(one)}" for key, one in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(to_toml(one) for one in value) + "]"
+    return quoted(str(value))
+
+
+def hide(check: Check[Any], value: Any) -> Any:
+    """Return what may be shown of a value: all but its secrets."""
+    if isinstance(check, Section) and isinstance(value, Mapping):
+        fields = fields_of(check.into)
+        return {key: _hidden(fields.get(key), one) for key, one in value.items()}
+    if isinstance(check, Named) and isinstance(value, Mapping):
+        return {key: hide(check.each, one) for key, one in value.items()}
+    if isinstance(check, Many) and isinstance(value, Sequence) and not isinstance(value, str):
+        return [hide(check.each, one) for one in value]
+    return value
+
+
+def _hidden(field: dataclasses.Field[Any] | None, value: Any) -> Any:
+    if field is None:
+        return value
+    return HIDDEN if about(field).secret else hide(about(field).check, value)
+
+
+def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Go through the values of nested tables, each with its key; a table without any is one."""
+    for key, value in values.items():
+        full = join(path, key)
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, full)
+        else:
+            yield full, value
+
+
+def with_defaults(into: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with the defaults of those that nobody said, in the order of the table."""
+    found: dict[str, Any] = {}
+    for key, field in fields_of(into).items():
+        check = about(field).check
+        if isinstance(check, Section):
+            found[key] = with_defaults(check.into, values.get(key, {}))
+        elif key in values:
+            found[key] = values[key]
+        elif isinstance(check, Named):
+            found[key] = {}
+        elif field.default is not None:
+            found[key] = list(field.default) if isinstance(field.default, tuple) else field.default
+    return found

@@ -8,7 +8,7 @@ own for ever, so what is damaged stays in its place and the messages after it ke
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -51,6 +51,7 @@ class StreamRecovery:
         streams: those that exist, new and without messages.
         defined: ids of all queues of the definitions, those included that could not be made.
         next_queue_id: the lowest id that no queue of the definitions ever had.
+        progress: called when the log of one more stream was read.
 
     Attributes:
         segments, messages: what was read.
@@ -63,11 +64,13 @@ class StreamRecovery:
         *,
         defined: Collection[int],
         next_queue_id: int,
+        progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._logs = logs
         self._streams = {stream.id: stream for stream in streams}
         self._defined = defined
         self._next_queue_id = next_queue_id
+        self._progress = progress
         self._found: list[_Found] = []
         self.segments = 0
         self.messages = 0
@@ -95,6 +98,7 @@ class StreamRecovery:
             files = self._logs.files(stream_id)
             outcomes = {number: read_segment(work, files, number) for number in files.numbers()}
             self._found.append(_Found(stream, files, work, outcomes))
+            self._progress()
             reports = [one for one in outcomes.values() if isinstance(one, SegmentReport)]
             self.segments += len(reports)
             self.messages += sum(report.publishes for report in reports)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from leporid.broker.access.access import User
     from leporid.broker.access.logins import Login
     from leporid.broker.access.permissions import Kind
-    from leporid.broker.broker import Broker
+    from leporid.broker.broker import Broker, TuneLimits
     from leporid.broker.connection.methods.channel import Handler
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.registry import Steps, StepsTo
@@ -97,6 +97,7 @@ class ConnectionState:
         "heartbeat_s",
         "login",
         "name",
+        "offered",
         "peer_is_loopback",
         "phase",
         "user",
@@ -105,6 +106,7 @@ class ConnectionState:
 
     # Set by the handshake, before anything asks for them.
     user: User
+    offered: TuneLimits
     vhost: VirtualHost
 
     def __init__(
@@ -172,8 +174,10 @@ class ConnectionState:
     @property
     def log_extra(self) -> dict[str, object]:
         """The `extra` of a line of the log that the peer has caused."""
-        peer = f"user {self.user.name}" if self.authenticated else f"address {self.address}"
-        return caused_by(self.name, peer)
+        if not self.authenticated:
+            return caused_by(self.name, f"address {self.address}")
+        user, vhost = self.user.name, self.vhost.name if self.opened else None
+        return caused_by(self.name, f"user {user}", user=user, vhost=vhost)
 
     def close_for(self, fault: Fault) -> None:
         """End the connection for reasons of the broker's own, such as ConnectionForced."""

@@ -148,6 +148,11 @@ class Policies:
         self._pairs: dict[tuple[int, int], Governed] = {}
         self._kinds: dict[bool, _Kind] = {}
 
+    def configure(self, configured: Iterable[Policy]) -> None:
+        """Have other policies of the configuration file, in place of those that there were."""
+        self._configured = {(each.operator, each.name): each for each in configured}
+        self._forget()
+
     def __iter__(self) -> Iterator[Policy]:
         """Go through those that are in force."""
         return iter((self._recorded | self._configured).values())

@@ -100,13 +100,14 @@ class UnknownArguments:
         engine: knows the time.
 
     Attributes:
+        mode: as given; may be changed.
         counts: how many were given, by place.
     """
 
     def __init__(self, vhost: str, mode: OnUnknown, engine: Engine) -> None:
         self.counts: Counter[str] = Counter()
         self._vhost = vhost
-        self._mode = mode
+        self.mode = mode
         self._engine = engine
         self._listed: dict[tuple[Place, str, str], UnknownArgument] = {}
         self._minute_ms = engine.clock.now_ms
@@ -232,7 +233,7 @@ class UnknownArguments:
         kept.count += 1
         kept.last_ms = self._engine.clock.wall_ms
         kept.by = by
-        if self._mode == "refuse":
+        if self.mode == "refuse":
             raise PreconditionFailed(
                 f"{adjective} arg '{found.argument}' ({found.reason}) for {title}"
             )

@@ -38,5 +38,8 @@ class Connections:
     def inbox_bytes(self) -> int:
         """Size of the input buffer of all connections."""
 
+    def set_consumer_timeout(self, timeout_ms: int) -> None:
+        """Set `consumer_timeout_ms`, for deliveries that are there, too."""
+
     def take_touched(self) -> list[Connection]:
         """Connections that have output or want to be closed, since the last call."""

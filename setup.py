@@ -10,6 +10,7 @@ LEPORID_SANITIZE=KINDS  build with these sanitizers of the compiler, into build/
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -17,7 +18,11 @@ from setuptools import Extension, setup
 ENGINE = Path("src/leporid/engine")
 TRACE = os.environ.get("LEPORID_TRACE", "") not in ("", "0")
 SANITIZE = os.environ.get("LEPORID_SANITIZE", "")
-SKIP = os.environ.get("LEPORID_SKIP_ENGINE", "") not in ("", "0")
+# What lists files only needs no C.
+LISTS_FILES = {"dist_info", "egg_info", "sdist"}
+SKIP = os.environ.get("LEPORID_SKIP_ENGINE", "") not in ("", "0") or not LISTS_FILES.isdisjoint(
+    sys.argv
+)
 
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 BUILD = Path("build", "sanitized" if SANITIZE else "traced" if TRACE else "plain")

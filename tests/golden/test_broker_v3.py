@@ -86,12 +86,13 @@ async def live(directory: Path, meanwhile: Callable[[int, int], Any] | None = No
     configuration = directory.with_name("leporid.toml")
     configuration.write_text(CONFIGURATION)
     given = {"data_dir": str(directory), "amqp_port": 0, "http_port": 0}
+    config = load(configuration, given)
     ready = asyncio.Event()
     output = Output(ready)
     with contextlib.redirect_stdout(output):
         async with asyncio.timeout(PATIENCE_S):
             node = asyncio.create_task(
-                Node(load(configuration, given), LogLines(time.monotonic)).serve()
+                Node(config, lambda: config, LogLines(time.monotonic)).serve()
             )
             node.add_done_callback(lambda _: ready.set())
             await ready.wait()

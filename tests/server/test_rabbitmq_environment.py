@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pika
+import pika.exceptions
 import pytest
 
 from leporid.server.config import Config, ConfigError, UserSettings, access_users, load
 from leporid.server.rabbitmq_environment import ignored
+from leporid.testing import BrokerProcess
 
 
 def loaded(environment: dict[str, str], text: str = "", directory: Path | None = None) -> Config:
@@ -112,3 +115,34 @@ def test_an_empty_variable_is_none():
 def test_what_means_nothing_is_named():
     environment = {"RABBITMQ_NODENAME": "x", "RABBITMQ_DEFAULT_PASS": "x", "PATH": "x"}
     assert ignored(environment) == ["RABBITMQ_NODENAME"]
+
+
+@pytest.mark.slow
+def test_a_broker_with_variables_of_rabbitmq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "password").write_text("secret\n")
+    monkeypatch.setenv("RABBITMQ_DEFAULT_USER", "app")
+    monkeypatch.setenv("RABBITMQ_DEFAULT_PASS_FILE", str(tmp_path / "password"))
+    monkeypatch.setenv("RABBITMQ_DEFAULT_VHOST", "shop")
+    monkeypatch.setenv("RABBITMQ_ERLANG_COOKIE", "tasty")
+    with BrokerProcess(tmp_path / "data") as broker:
+
+        def connect(user: str, password: str, vhost: str) -> pika.BlockingConnection:
+            credentials = pika.PlainCredentials(user, password)
+            return pika.BlockingConnection(
+                pika.ConnectionParameters("127.0.0.1", broker.amqp_port, vhost, credentials)
+            )
+
+        with connect("app", "secret", "shop") as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("q")
+            channel.basic_publish("", "q", b"x")
+            assert channel.basic_get("q", auto_ack=True)[2] == b"x"
+        with pytest.raises(pika.exceptions.ProbableAccessDeniedError):
+            connect("app", "secret", "/")
+        with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+            connect("guest", "guest", "shop")
+        log = broker.log_path.read_text()
+        assert "RABBITMQ_ERLANG_COOKIE means nothing here" in log
+        assert "tasty" not in log
+        assert "secret" not in log

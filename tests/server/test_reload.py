@@ -153,7 +153,8 @@ class Reloaded:
             said = ("configuration reloaded", "the configuration stays")
             return next((each for each in lines if any(text in each for text in said)), "")
 
-        return self.until(line)
+        found: str = self.until(line)
+        return found
 
     def log(self) -> str:
         return self.broker.log_path.read_text()

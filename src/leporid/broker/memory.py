@@ -77,10 +77,10 @@ class Memory:
         self.definitions.limit = int(watermark * DEFINITIONS_SHARE)
         for account in tuple(self._users.values()):
             account.limit = int(watermark * USER_SHARE)
-            yield
+            yield None
         for account in connections:
             account.limit = int(watermark * CONNECTION_SHARE)
-            yield
+            yield None
 
     def connection(self) -> Account:
         """Return an account for a connection that has not logged in."""

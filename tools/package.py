@@ -124,9 +124,11 @@ def check_wheel(wheel: Path) -> None:
 
 
 def repaired(wheel: Path) -> Path:
-    """Give the wheel the tag of the oldest Linux that it runs on."""
+    """Strip the wheel, and give it the tag of the oldest Linux that it runs on."""
     directory = wheel.parent / "repaired"
-    run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(directory), str(wheel)])
+    # Without symbols, which an eighth of the engine is, and which only profilers look at.
+    repair = [sys.executable, "-m", "auditwheel", "repair", "--strip"]
+    run([*repair, "--wheel-dir", str(directory), str(wheel)])
     (found,) = directory.glob("*.whl")
     wheel.unlink()
     moved = Path(shutil.move(found, wheel.parent / found.name))

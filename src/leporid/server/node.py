@@ -14,9 +14,10 @@ import os
 import resource
 import secrets
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import uvloop
@@ -253,14 +254,7 @@ class Node:
             guest_registers=config.filter_server.allow_guest,
             look=self._alarms.look,
         )
-        counts = Counts(
-            self._broker, self._engine, self._around.leases.values(), self._judging.statuses
-        )
-        self._http = HttpServer(
-            application(counts.now, self._troubles, routes(self._around)),
-            http_sockets,
-            self._broker.refusals,
-        )
+        self._http = self._make_http(http_sockets)
 
     async def serve(self) -> int:
         """Start, serve until told to stop, stop in order."""
@@ -306,6 +300,16 @@ class Node:
                 "information": "Licensed under the Apache License 2.0",
                 "cluster_name": f"leporid@{os.uname().nodename}",
             },
+        )
+
+    def _make_http(self, sockets: Sequence[socket.socket]) -> HttpServer:
+        counts = Counts(
+            self._broker, self._engine, self._around.leases.values(), self._judging.statuses
+        )
+        return HttpServer(
+            application(counts.now, self._troubles, routes(self._around)),
+            sockets,
+            self._broker.refusals,
         )
 
     def _recover(self) -> None:

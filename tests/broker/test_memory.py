@@ -21,6 +21,7 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.broker.memory import table_bytes
+from leporid.broker.registry import finished
 
 WATERMARK = 4_000_000
 BIG: dict[str, Value] = {f"key {at}": "x" * 1000 for at in range(100)}
@@ -164,3 +165,14 @@ def test_a_binding_is_charged_for_its_filter(world: World) -> None:
     method = QueueBind(queue="q", exchange="amq.fanout", arguments=arguments)
     assert peer.call(method) == QueueBindOk()
     assert world.broker.memory.definitions.bytes - before >= 5474  # as measured
+
+
+def test_another_watermark_holds_for_accounts_that_are_there(world: World) -> None:
+    peer = world.peer()
+    assert peer.session.account.limit == WATERMARK // 4
+    finished(world.broker.setting_memory_bytes_max(WATERMARK * 2))
+    user = world.broker.memory.user(peer.session.user.name)
+    found = (peer.session.account.limit, user.limit, world.broker.memory.total.limit)
+    assert found == (WATERMARK // 2, WATERMARK, WATERMARK * 2)
+    assert world.peer().session.account.limit == WATERMARK // 2
+    assert f"may keep {WATERMARK}" in flood(world)

@@ -377,6 +377,22 @@ async def test_too_many_are_refused_until_one_leaves(
     assert (await (await stack.client()).declare("q2")) == "q2"
 
 
+async def test_another_limit_holds_for_who_comes(make_stack: Callable[..., Stack]):
+    stack = make_stack(connections_max=40)
+    mine = [await stack.client() for _ in range(38)]
+    stack.listener.set_connections_max(20)
+    refused = await stack.connect()
+    await refused.ends()
+    # Nobody was closed; and those that had slots of the last part end as others do.
+    assert len(stack.turns.links) == 38
+    for client in mine[10:]:
+        client.close()
+    await stack.until(lambda: len(stack.turns.links) == 10)
+    assert (await (await stack.client()).declare("q")) == "q"
+    stack.listener.set_connections_max(5)
+    await (await stack.connect()).ends()
+
+
 async def test_one_user_leaves_some_connections_to_others(make_stack: Callable[..., Stack]):
     stack = make_stack(connections_max=40)
     # 36 by who comes first, and half of the last 4.

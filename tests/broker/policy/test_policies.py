@@ -149,6 +149,14 @@ def test_policies_of_the_configuration_hide_recorded_ones():
     assert governor(made, "recorded") is None
 
 
+def test_other_policies_of_the_configuration_take_their_place():
+    made = Policies([make_policy("p", "^a$", TTL)])
+    made.put(make_policy("p", "^b$", TTL))
+    assert (governor(made, "a"), governor(made, "b")) == ("p", None)
+    made.configure([make_policy("other", "^c$", TTL)])
+    assert [governor(made, name) for name in "abc"] == [None, "p", "other"]
+
+
 def test_there_is_room_for_so_many_of_each_kind():
     made = policies(*(make_policy(f"p{number}", "", TTL) for number in range(POLICIES_MAX)))
     assert not made.has_room(make_policy("new", "", TTL))

@@ -51,6 +51,21 @@ def test_an_overdue_delivery_closes_its_channel(engine, queue, peer, reader):
     assert engine.next_due_ms == 0
 
 
+@pytest.mark.parametrize("before", [0, 10**9])
+def test_another_default_holds_for_deliveries_that_are_there(engine, queue, peer, reader, before):
+    engine.connections.consumer_timeout_ms = before
+    reader.channel.consume(queue, "c", False, 0, 0)
+    send(peer, "a")
+    deliver(engine, reader)
+    deliver(engine, reader, 5000)
+    engine.connections.set_consumer_timeout(6000)
+    deliver(engine, reader)
+    deliver(engine, reader, 999)
+    assert reader.faults == []
+    deliver(engine, reader, 1)
+    assert reader.faults == [(1, 406)]
+
+
 def test_the_time_of_each_delivery_begins_when_it_is_sent(engine, queue, peer, reader):
     engine.connections.consumer_timeout_ms = 1000
     reader.channel.consume(queue, "c", False, 0, 0)

@@ -9,6 +9,7 @@ has received and not used yet lies in `inbox`.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -126,6 +127,8 @@ class Client:
         source: the address to connect from, if not the one that the kernel chooses.
         capabilities: what the broker is told that this client understands.
         receive_bytes: of the kernel's buffer for what is not read yet; 0: as the kernel likes.
+        tls: encrypts, and knows whom to trust; None: nothing is encrypted.
+        tls_name: the host name that the broker's certificate must have.
     """
 
     def __init__(
@@ -135,6 +138,8 @@ class Client:
         source: str = "",
         capabilities: Sequence[str] = (),
         receive_bytes: int = 0,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str = "",
     ) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "amqp":
@@ -146,6 +151,8 @@ class Client:
         self.sock = connect(address, source, receive_bytes)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            if tls is not None:
+                self.sock = tls.wrap_socket(self.sock, server_hostname=tls_name)
             self._log_in(
                 urllib.parse.unquote(parts.username or "guest"),
                 urllib.parse.unquote(parts.password or "guest"),

@@ -18,6 +18,7 @@ from typing import Any, Final
 from leporid.server.config import Config, Http, Interceptors, Limits, Rights, UserSettings
 from leporid.server.filter_class_settings import FilterServer
 from leporid.server.settings import Named, Section, about, to_toml
+from leporid.server.tls import KeyPair, Tls
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
 SECTIONS: Final[dict[str, type[Any]]] = {
@@ -26,6 +27,8 @@ SECTIONS: Final[dict[str, type[Any]]] = {
     "interceptors": Interceptors,
     "filter_server": FilterServer,
     "http": Http,
+    "tls": Tls,
+    "tls_names": KeyPair,
     "users": UserSettings,
     "permissions": Rights,
 }

@@ -430,3 +430,34 @@ def test_hosts_are_names(file: Path):
 def test_what_is_no_name_of_a_host_is_refused(file: Path, host: str):
     with pytest.raises(ConfigError, match="without a port"):
         loaded(file, f"http.hosts = [{host!r}]")
+
+
+# ---------------------------------------------------------------- TLS
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('tls.certificate = "/c.pem"', "tls: certificate and key belong together"),
+        ('tls.key = "/c.key"', "tls: certificate and key belong together"),
+        ('tls.client_ca = "/ca.pem"', "tls: without certificate and key, nothing is encrypted"),
+        ('tls.certificate = "c.pem"', "tls.certificate = .*must be an absolute path"),
+        (
+            'tls.certificat = "/c.pem"',
+            'tls.certificat: unknown setting; did you mean "certificate"',
+        ),
+        (
+            'tls = {certificate = "/c", key = "/k", client_ca = "/a"}',
+            "client_ca and client_certificates",
+        ),
+        (
+            'tls = {certificate = "/c", key = "/k", client_certificates = "required"}',
+            "client_ca and client_certificates",
+        ),
+        ('tls.client_certificates = "yes"', 'must be one of "off", "optional", "required"'),
+        ('tls.names."a" = {certificate = "/c"}', "tls.names.a.key: missing"),
+    ],
+)
+def test_tls_settings_that_do_not_belong_together(file: Path, text: str, said: str):
+    with pytest.raises(ConfigError, match=said):
+        loaded(file, text)

@@ -38,6 +38,7 @@ from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
 from leporid.server.settings import (
     ConfigError,
     choice,
+    file,
     flag,
     join,
     many,
@@ -53,6 +54,7 @@ from leporid.server.settings import (
     whole,
 )
 from leporid.server.sources import COMMAND_LINE, DEFAULT, Values, from_environment, from_files
+from leporid.server.tls import Tls, check_tls
 
 __all__ = [
     "Config",
@@ -102,16 +104,6 @@ def _addresses(path: str, value: Any) -> tuple[str, ...]:
     if not addresses or len(set(addresses)) != len(addresses):
         raise refusal(path, value, "must name at least one address, and none twice")
     return addresses
-
-
-def _directory(path: str, value: Any) -> Path:
-    allowed = 'must be an absolute path, or one that begins with "~/"'
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise refusal(path, value, allowed)
-    directory = Path.home() / value[2:] if value.startswith("~/") else Path(value)
-    if not directory.is_absolute():
-        raise refusal(path, value, allowed)
-    return directory
 
 
 def _watermark(path: str, value: Any) -> int | float:
@@ -307,7 +299,7 @@ class Config:
 
     # The default depends on the user, so `load` fills it in.
     data_dir: Path = setting(
-        _directory,
+        file,
         doc="where state lives; made if it is not there. Absolute, or beginning with `~/`. At each "
         "start all rights on it, and on all in it, are taken from everybody but its owner",
         default_doc="`$XDG_STATE_HOME/leporid`, or `~/.local/state/leporid`",
@@ -328,6 +320,13 @@ class Config:
         "port for `/health`, `/metrics`, [streams](streams-http.md) and [queues](queues-http.md); "
         "0: any free one",
         rabbitmq="`management.tcp.port`, `prometheus.tcp.port`",
+    )
+    amqps_port: int = setting(
+        whole(0, 65535),
+        5671,
+        "port for clients that speak [TLS](tls.md), listened on if there is a certificate; 0: any "
+        "free one",
+        rabbitmq="`listeners.ssl.*`",
     )
     log_level: str = setting(
         choice("debug", "info", "warning", "error"),
@@ -425,6 +424,7 @@ class Config:
     limits: Limits = setting(section(Limits), Limits())
     interceptors: Interceptors = setting(section(Interceptors), Interceptors())
     http: Http = setting(section(Http), Http())
+    tls: Tls = setting(section(Tls), Tls())
     redeclare: str = setting(
         REDECLARE,
         "strict",
@@ -535,6 +535,7 @@ def build(values: Values) -> Config:
     try:
         config = read(Config, values.tables)
         _check_users(config)
+        check_tls(config.tls)
         for setting_name in ("redeclare_by_vhost", "unknown_arguments_by_vhost"):
             for vhost in getattr(config, setting_name) or ():
                 _check_vhost(config, join(setting_name, vhost), vhost)

@@ -12,7 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from typing import TYPE_CHECKING, Final
+
+from leporid.server.tls import TlsSocket
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -42,9 +45,10 @@ class Link:
     """One accepted socket.
 
     Args:
-        sock: connected and non-blocking.
+        sock: connected and non-blocking, plain or with TLS.
 
     Attributes:
+        sock: the plain one.
         accepted_ms: the engine's time when it was made.
         listening_ms: since when the peer is read from, if it is; before, it could not be heard.
         unread_ms: since when it is not, if it is not.
@@ -62,6 +66,8 @@ class Link:
         "_loop",
         "_reading",
         "_shut",
+        "_stream",
+        "_tls",
         "_turns",
         "_unacknowledged_ms",
         "_writing",
@@ -77,9 +83,15 @@ class Link:
     )
 
     def __init__(
-        self, sock: socket.socket, connection: Connection, session: ConnectionState, turns: Turns
+        self,
+        sock: socket.socket | TlsSocket,
+        connection: Connection,
+        session: ConnectionState,
+        turns: Turns,
     ) -> None:
-        self.sock = sock
+        self._stream = sock
+        self._tls = sock if isinstance(sock, TlsSocket) else None
+        self.sock = sock.plain if isinstance(sock, TlsSocket) else sock
         self.connection = connection
         self.session = session
         self.accepted_ms = turns.engine.clock.now_ms
@@ -111,6 +123,7 @@ class Link:
         wanted = self.connection.reading and not self._closed
         if wanted and not self._reading:
             self._turns.readiness.watch(self.sock, self._on_readable)
+            self._look_at_tls()
             self.listening_ms = self._turns.engine.clock.now_ms
         elif not wanted and self._reading and not self._shut:
             self._turns.readiness.forget(self.sock)
@@ -125,16 +138,27 @@ class Link:
             self.update_reading()
             return
         if not self._turns.engine.clock.has_slice(connection.party):
+            if self._tls is not None and self._tls.has_more:
+                self._turns.readiness.again(self.sock)
+                self._turns.wake()  # only a turn begins the next round
             return  # it has had its part of this round: the loop says so again in the next
         view = connection.read_view()
         try:
-            count = self.sock.recv_into(view)
+            count = self._stream.recv_into(view)
         except (BlockingIOError, InterruptedError):
             connection.received(0)
             # If that was the last look at the clock in this stage, only a turn begins the next.
             self._turns.wake()
+            self._look_at_tls()
             return
-        except OSError:
+        except OSError as error:
+            if isinstance(error, ssl.SSLError):
+                logger.info(
+                    "%s: tls: %s",
+                    self.session.name,
+                    error.reason or error,
+                    extra=self.session.log_extra,
+                )
             self.close()
             return
         if not count:
@@ -143,6 +167,17 @@ class Link:
         self._turns.set_clock()  # a time to live counts from now, not from the last turn
         connection.received(count)
         self._turns.wake()
+        self._look_at_tls()
+
+    def _look_at_tls(self) -> None:
+        """See what the operating system cannot know: what was decrypted, and what is to be sent."""
+        tls = self._tls
+        if tls is None or self._closed:
+            return
+        if tls.has_more:
+            self._turns.readiness.again(self.sock)
+        if tls.unsent:
+            self._write_later()
 
     # ------------------------------------------------------------- sending
 
@@ -166,7 +201,7 @@ class Link:
         left = SEND_BYTES
         while (view := connection.output.outgoing()) is not None:
             try:
-                count = self.sock.send(view)
+                count = self._stream.send(view)
             except (BlockingIOError, InterruptedError):
                 count = 0
             except OSError:
@@ -177,16 +212,29 @@ class Link:
             if count:
                 connection.sent(count)
             left -= count
-            if rest or (left <= 0 and connection.output.pending_bytes):
-                self._writing = True
-                self._loop.add_writer(self.sock, self._on_writable)
+            unsent = self._tls is not None and self._tls.unsent
+            if rest or unsent or (left <= 0 and connection.output.pending_bytes):
+                self._write_later()
                 return
             if not connection.output.pending_bytes:
                 return
 
+    def _write_later(self) -> None:
+        """Go on when the socket has room."""
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self.sock, self._on_writable)
+
     def _on_writable(self) -> None:
         self._loop.remove_writer(self.sock)
         self._writing = False
+        if self._tls is not None:
+            try:
+                self._tls.flush()
+            except OSError:
+                self.close()
+                return
+            self._look_at_tls()
         self.flush()
         self._turns.wake()
 
@@ -253,7 +301,7 @@ class Link:
             return
         self._shut = True
         try:
-            self.sock.shutdown(socket.SHUT_WR)
+            self._stream.shutdown(socket.SHUT_WR)
         except OSError:
             self.close()
             return

@@ -29,6 +29,7 @@ from leporid.management.surroundings import yield_to_messages
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.hangups import Hangups
 from leporid.server.link import Link
+from leporid.server.tls import Certificates, TlsSocket
 from leporid.server.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ class Listener:
 
     Args:
         sockets: bound, non-blocking.
+        tls_sockets: the same, for peers that speak TLS.
+        certificates: which these are shown.
         handshake_ms: from accept to connection.open; may be changed.
         connections_max: links at a time; beyond it a peer is closed at once.
         handshakes_max: links at a time whose peers have not logged in; beyond it the oldest goes of
@@ -97,8 +100,12 @@ class Listener:
         handshake_ms: int,
         connections_max: int,
         handshakes_max: int = HANDSHAKES_MAX,
+        tls_sockets: Sequence[socket.socket] = (),
+        certificates: Certificates | None = None,
     ) -> None:
-        self._sockets = sockets
+        self._sockets = [*sockets, *tls_sockets]
+        self._tls_sockets = frozenset(tls_sockets)
+        self._certificates = certificates
         self._broker = broker
         self._turns = turns
         self.handshake_ms = handshake_ms
@@ -167,9 +174,12 @@ class Listener:
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(peer)
-            self._join(peer, address)
+            if self._certificates is not None and sock in self._tls_sockets:
+                self._join(TlsSocket(peer, self._certificates.context), address)
+            else:
+                self._join(peer, address)
 
-    def _join(self, peer: socket.socket, address: tuple[str, int]) -> None:
+    def _join(self, peer: socket.socket | TlsSocket, address: tuple[str, int]) -> None:
         connection = self._turns.engine.connection()
         connection.received_max = HANDSHAKE_BYTES_MAX
         key = address_key(address[0])
@@ -266,6 +276,8 @@ class Listener:
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK_S, self._tick)
+        if self._certificates is not None:
+            self._certificates.reload()
         self.look()
 
     def look(self) -> None:

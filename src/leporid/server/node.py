@@ -35,7 +35,7 @@ from leporid.management.surroundings import Surroundings
 from leporid.server import addresses
 from leporid.server.alarms import Alarms, memory_there_is
 from leporid.server.allocator import keep_freed_memory
-from leporid.server.config import Config, access_users
+from leporid.server.config import Config, ConfigError, access_users
 from leporid.server.counts import Counts
 from leporid.server.durability import Durability
 from leporid.server.garbage import bounded_collections
@@ -48,6 +48,7 @@ from leporid.server.recovery import replay
 from leporid.server.reload import Effects, Reload, tune_limits
 from leporid.server.repeating import Repeating
 from leporid.server.stream_recovery import StreamRecovery
+from leporid.server.tls import Certificates
 from leporid.server.turns import Turns
 from leporid.storage.definitions import Definitions, DefinitionsError
 from leporid.storage.incarnation import incarnation
@@ -125,7 +126,7 @@ def run(config: Config, reread: Callable[[], Config]) -> int:
             return uvloop.run(_serve(config, reread, log_lines))
         except OSError as error:
             logger.error("cannot start: %s%s", _reason(error), REMEDIES.get(error.errno or 0, ""))
-        except DefinitionsError as error:
+        except (DefinitionsError, ConfigError) as error:
             logger.error("cannot start: %s", error)
     return EXIT_FAILED
 
@@ -176,6 +177,15 @@ def _engine(config: Config) -> Engine:
     return engine
 
 
+def _amqp_ports(
+    config: Config,
+) -> tuple[list[socket.socket], list[socket.socket], Certificates | None]:
+    """Bind the port for AMQP, and with a certificate the one for AMQP over TLS."""
+    certificates = Certificates(config.tls) if config.tls.certificate else None
+    encrypted = addresses.bind(config.bind, config.amqps_port) if certificates else []
+    return addresses.bind(config.bind, config.amqp_port), encrypted, certificates
+
+
 class Node:
     """One broker process; made, and used, on a running loop.
 
@@ -184,6 +194,7 @@ class Node:
         reread: reads it again.
 
     Raises:
+        ConfigError: the certificate or its key cannot be used.
         DefinitionsError: the definitions cannot be read.
         OSError: a port or the data directory cannot be had.
     """
@@ -199,7 +210,7 @@ class Node:
         self._draining = False
         self._failure: BaseException | None = None
         # The ports first: whoever cannot have them touches no data.
-        self._sockets = addresses.bind(config.bind, config.amqp_port)
+        self._sockets, self._tls_sockets, self._certificates = _amqp_ports(config)
         http_sockets = addresses.bind(config.bind, config.http_port)
         self._definitions = Definitions(config.data_dir / "definitions.db", KINDS)
         self._files = SegmentFiles(config.data_dir / "log")
@@ -363,6 +374,8 @@ class Node:
             self._turns,
             handshake_ms=self._config.limits.handshake_seconds * 1000,
             connections_max=links_max(self._config.limits.connections_max, descriptors()),
+            tls_sockets=self._tls_sockets,
+            certificates=self._certificates,
         )
         await self._http.start()
         listener.start()
@@ -376,7 +389,10 @@ class Node:
             self._watchdog = Repeating(seconds / 2, self._service_manager.alive)
         amqp = addresses.host_and_port(self._sockets[0].getsockname())
         http = addresses.host_and_port(self._http.address)
-        sys.stdout.write(f"ready amqp={amqp} http={http} pid={os.getpid()}\n")
+        tls = ""
+        if self._tls_sockets:
+            tls = f" amqps={addresses.host_and_port(self._tls_sockets[0].getsockname())}"
+        sys.stdout.write(f"ready amqp={amqp}{tls} http={http} pid={os.getpid()}\n")
         sys.stdout.flush()
         return listener
 

@@ -38,6 +38,9 @@ class Readiness:
         self._told: dict[int, Callable[[], None]] = {}
         # Found and not told of yet, the next one last: the system would begin with others.
         self._ready: list[int] = []
+        # Those that can be read although the system does not say so.
+        self._held: dict[int, None] = {}
+        self._tells_held = False
         self._loop = asyncio.get_running_loop()
         self._epoll = select.epoll() if AVAILABLE else None
         if self._epoll is not None:
@@ -61,9 +64,32 @@ class Readiness:
             self._epoll.register(number, select.EPOLLIN)
         self._told[number] = told
 
+    def again(self, sock: socket.socket) -> None:
+        """Tell of a socket once more, from the loop: some of what was received is not read."""
+        self._held[sock.fileno()] = None
+        self._tell_held_later()
+
+    def _tell_held_later(self) -> None:
+        if self._held and not self._tells_held:
+            self._tells_held = True
+            self._loop.call_soon(self._tell_held)
+
+    def _tell_held(self) -> None:
+        """Tell of them as long as the clock allows; of the rest in the next round."""
+        self._tells_held = False
+        for number in tuple(self._held):
+            if self._clock.stage_is_over:
+                break
+            del self._held[number]
+            told = self._told.get(number)
+            if told is not None:
+                told()
+        self._tell_held_later()
+
     def forget(self, sock: socket.socket) -> None:
         """Watch it no more; before it is closed."""
         number = sock.fileno()
+        self._held.pop(number, None)
         if self._told.pop(number, None) is None:
             return
         if self._epoll is None:
@@ -77,6 +103,7 @@ class Readiness:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
             self._told.clear()
+            self._held.clear()
 
     def _on_ready(self) -> None:
         assert self._epoll is not None

@@ -15,6 +15,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 T = TypeVar("T")
@@ -269,6 +270,17 @@ def name(path: str, value: Any) -> str:
     if not isinstance(value, str) or not 1 <= len(value.encode()) <= NAME_BYTES_MAX:
         raise refusal(path, value, f"must be a text of 1 to {NAME_BYTES_MAX} bytes")
     return value
+
+
+def file(path: str, value: Any) -> Path:
+    """Allow an absolute path, or one that begins with "~/"."""
+    allowed = 'must be an absolute path, or one that begins with "~/"'
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise refusal(path, value, allowed)
+    found = Path.home() / value[2:] if value.startswith("~/") else Path(value)
+    if not found.is_absolute():
+        raise refusal(path, value, allowed)
+    return found
 
 
 def flag(path: str, value: Any) -> bool:

@@ -97,7 +97,7 @@ class BrokerProcess:
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log")
         self.amqp_port = amqp_port
-        self.http_port = 0
+        self.http_port = self.amqps_port = 0
         self._asked_port = amqp_port
         self._options = list(options)
         self._config = config
@@ -277,3 +277,4 @@ class BrokerProcess:
             raise BrokerError(message)
         self.amqp_port = int(fields["amqp"].rpartition(":")[2])
         self.http_port = int(fields["http"].rpartition(":")[2])
+        self.amqps_port = int(fields.get("amqps", ":0").rpartition(":")[2])

@@ -1,0 +1,117 @@
+"""Messages a second over TLS beside those over plain sockets, turn about.
+
+    python bench/tls.py
+    python bench/tls.py --seconds 5 --runs 3 --size 4096
+
+One publisher and one consumer, each a process; transient messages, acknowledged automatically. What
+they encrypt and decrypt is theirs: of two cores, the broker has less than one. Responsible for one
+figure: the share of the plain rate that TLS leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import ssl
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import trustme
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.client import Client, message
+from bench.report import machine
+
+from leporid.testing.process import BrokerProcess
+
+NAME = "localhost"
+BLOCK_MESSAGES = 64
+RECEIVE_BYTES = 256 * 1024
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--size", type=int, default=4096, help="body bytes")
+    options = parser.parse_args(arguments)
+    print(machine())
+    rates: dict[str, list[float]] = {"plain": [], "tls": []}
+    with tempfile.TemporaryDirectory(prefix="leporid-tls-") as name:
+        folder = Path(name)
+        with BrokerProcess(folder / "data", config=_config(folder)) as broker:
+            for _ in range(options.runs):
+                for kind, found in rates.items():
+                    port = broker.amqps_port if kind == "tls" else broker.amqp_port
+                    ca = folder / "ca.pem" if kind == "tls" else None
+                    found.append(_rate(port, ca, options.size, options.seconds))
+    for kind, found in rates.items():
+        print(f"{kind:5} {statistics.median(found):10,.0f} messages/s of {options.size} bytes")
+    share = statistics.median(rates["tls"]) / statistics.median(rates["plain"])
+    print(f"share {share:10.0%}")
+    return 0
+
+
+def _config(folder: Path) -> str:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    issued = authority.issue_cert(NAME)
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    return f'amqps_port = 0\n[tls]\ncertificate = "{folder}/cert.pem"\nkey = "{folder}/key.pem"\n'
+
+
+def _connect(port: int, ca: Path | None) -> Client:
+    context = None if ca is None else ssl.create_default_context(cafile=ca)
+    return Client(f"amqp://127.0.0.1:{port}/%2F", tls=context, tls_name=NAME)
+
+
+def _rate(port: int, ca: Path | None, size: int, seconds: float) -> float:
+    """Messages a second that the consumer gets, the first second left out."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    consumer = context.Process(target=_consume, args=(port, ca, size, seconds, theirs), daemon=True)
+    consumer.start()
+    ours.recv()
+    publisher = context.Process(target=_publish, args=(port, ca, size), daemon=True)
+    publisher.start()
+    rate: float = ours.recv()
+    for process in (publisher, consumer):
+        process.kill()
+        process.join()
+    return rate
+
+
+def _publish(port: int, ca: Path | None, size: int) -> None:
+    client = _connect(port, ca)
+    one = message("", "rate", bytes(size), persistent=False, frame_bytes_max=client.frame_bytes_max)
+    block = one * BLOCK_MESSAGES
+    while True:
+        client.sock.sendall(block)
+
+
+def _consume(port: int, ca: Path | None, size: int, seconds: float, pipe: Connection) -> None:
+    client = _connect(port, ca)
+    client.declare_queue("rate", kind="classic")
+    client.consume("rate", no_ack=True)
+    pipe.send("ready")
+    buffer = bytearray(RECEIVE_BYTES)
+    counted, begun = 0, time.monotonic() + 1.0
+    while (now := time.monotonic()) < begun + seconds:
+        count = client.sock.recv_into(buffer)
+        if now > begun:
+            counted += count
+    # As a delivery is written: of its octets all but some 60 are its body.
+    frames = len(message("", "rate", bytes(size), persistent=False, frame_bytes_max=131072))
+    pipe.send(counted / frames / seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,403 @@
+"""TLS with real processes and clients: openssl's own, and pika over Python's."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+import trustme
+from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+
+from leporid.server.settings import ConfigError
+from leporid.server.tls import Certificates, KeyPair, Tls, TlsSocket
+from leporid.testing.process import BrokerProcess
+
+pytestmark = pytest.mark.slow
+
+NAME = "mq.example.org"
+OTHER_NAME = "other.example.org"
+PATIENCE_S = 20.0
+
+
+@dataclass
+class Files:
+    """A certificate authority, and certificates that it signed."""
+
+    folder: Path
+    authority: trustme.CA
+
+    @property
+    def trusted(self) -> Path:
+        return self.folder / "ca.pem"
+
+    def issue(
+        self, name: str, file: str, *, authority: trustme.CA | None = None, days: int = 1
+    ) -> KeyPair:
+        """Make a certificate; one of -1 days expired yesterday."""
+        made = (authority or self.authority).issue_cert(
+            name,
+            common_name=name,
+            not_before=datetime.now(UTC) - timedelta(days=3),
+            not_after=datetime.now(UTC) + timedelta(days=days),
+        )
+        pair = KeyPair(self.folder / f"{file}.pem", self.folder / f"{file}.key")
+        for path, blobs in (
+            (pair.key, [made.private_key_pem]),
+            (pair.certificate, made.cert_chain_pems),
+        ):
+            new = path.with_suffix(".new")
+            new.write_bytes(b"".join(blob.bytes() for blob in blobs))
+            new.replace(path)
+        return pair
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    return Files(folder, authority)
+
+
+def configured(pair: KeyPair, *more: str) -> str:
+    lines = [f'certificate = "{pair.certificate}"', f'key = "{pair.key}"', *more]
+    return "\n".join(["amqps_port = 0", "[tls]", *lines, ""])
+
+
+@contextlib.contextmanager
+def running(folder: Path, config: str) -> Iterator[BrokerProcess]:
+    with BrokerProcess(folder / "data", config=config) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def broker(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    other = files.issue(OTHER_NAME, "other")
+    names = f'names."{OTHER_NAME}" = {{certificate="{other.certificate}", key="{other.key}"}}'
+    pair = files.issue(NAME, "server")
+    with running(tmp_path_factory.mktemp("tls"), configured(pair, names)) as started:
+        yield started
+
+
+def client_context(files: Files, *, own: KeyPair | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=files.trusted)
+    if own is not None:
+        context.load_cert_chain(own.certificate, own.key)
+    return context
+
+
+def connect(
+    broker: BrokerProcess, context: ssl.SSLContext, *, name: str = NAME, **options: int
+) -> BlockingConnection:
+    return BlockingConnection(
+        pika.ConnectionParameters(
+            "127.0.0.1",
+            broker.amqps_port,
+            ssl_options=pika.SSLOptions(context, name),
+            connection_attempts=1,
+            socket_timeout=PATIENCE_S,
+            **options,
+        )
+    )
+
+
+@contextlib.contextmanager
+def opened(broker: BrokerProcess, context: ssl.SSLContext) -> Iterator[BlockingChannel]:
+    connection = connect(broker, context)
+    yield connection.channel()
+    connection.close()
+
+
+def shown(broker: BrokerProcess, context: ssl.SSLContext, name: str = NAME) -> str:
+    """The name in the certificate that a client is shown."""
+    with (
+        socket.create_connection(("127.0.0.1", broker.amqps_port), PATIENCE_S) as plain,
+        context.wrap_socket(plain, server_hostname=name) as sock,
+    ):
+        found: Any = sock.getpeercert()
+    return str(dict(found["subjectAltName"])["DNS"])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# ------------------------------------------------------------------ messages
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_messages_of_all_sizes_come_as_they_were_sent(broker, files, version):
+    context = client_context(files)
+    context.minimum_version = context.maximum_version = version
+    sizes = [0, 1, 16_000, 16_384, 131_064, 131_065, 1_000_000, 5_000_000]
+    bodies = [bytes(range(256)) * (size // 256) + bytes(size % 256) for size in sizes]
+    with opened(broker, context) as channel:
+        channel.queue_declare("sizes", durable=True)
+        channel.confirm_delivery()
+        for body in bodies:
+            channel.basic_publish("", "sizes", body, pika.BasicProperties(delivery_mode=2))
+        for body in bodies:
+            method, _, found = channel.basic_get("sizes", auto_ack=True)
+            assert method is not None
+            assert found == body
+        channel.queue_delete("sizes")
+
+
+def test_many_connections_that_read_slowly_get_everything(broker, files):
+    body = bytes(100_000)
+    with opened(broker, client_context(files)) as channel:
+        channel.queue_declare("slow")
+        connections = [connect(broker, client_context(files)) for _ in range(10)]
+        channels = [connection.channel() for connection in connections]
+        for at, each in enumerate(channels):
+            each.basic_consume("slow", lambda *_: None, auto_ack=True, consumer_tag=str(at))
+        for _ in range(300):
+            channel.basic_publish("", "slow", body)
+        until(lambda: channel.queue_declare("slow", passive=True).method.message_count == 0)
+        for connection in connections:
+            connection.close()
+        channel.queue_delete("slow")
+
+
+def test_frames_in_pieces_of_every_kind(broker, files):
+    """Records are as the client likes: one octet each, or many frames in one."""
+    plain = socket.create_connection(("127.0.0.1", broker.amqps_port), PATIENCE_S)
+    with client_context(files).wrap_socket(plain, server_hostname=NAME) as sock:
+        for octet in b"AMQP\0\0\x09\x01":
+            sock.sendall(bytes([octet]))
+        assert sock.recv(7)[:1] == b"\x01"
+
+
+def test_heartbeats_and_a_broker_that_ends_the_connection(broker, files):
+    connection = connect(broker, client_context(files), heartbeat=1)
+    channel = connection.channel()
+    connection.process_data_events(2.5)
+    assert connection.is_open
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        channel.queue_declare("nowhere", passive=True)
+    connection.close()
+
+
+# ------------------------------------------------------------------ who is refused
+
+
+def test_a_client_sees_what_is_wrong_with_a_certificate(broker, files):
+    stranger = Files(files.folder, trustme.CA())
+    stranger.authority.cert_pem.write_to_path(files.folder / "stranger.pem")
+    mistrusting = ssl.create_default_context(cafile=files.folder / "stranger.pem")
+    with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer"):
+        shown(broker, mistrusting)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shown(broker, client_context(files), "third.example.org")
+
+
+def test_who_speaks_no_tls_is_refused_alone(broker, files):
+    with opened(broker, client_context(files)) as channel:
+        with socket.create_connection(("127.0.0.1", broker.amqps_port), PATIENCE_S) as plain:
+            plain.sendall(b"AMQP\0\0\x09\x01")
+            said = plain.recv(100)
+            assert not said or said[0] == 21  # an alert
+        with pytest.raises(pika.exceptions.AMQPError):
+            BlockingConnection(
+                pika.ConnectionParameters(
+                    "127.0.0.1", broker.amqps_port, connection_attempts=1, socket_timeout=5
+                )
+            )
+        assert channel.queue_declare("", exclusive=True).method.queue
+    until(lambda: "tls: " in broker.log_path.read_text())
+
+
+def test_a_name_has_its_own_certificate(broker, files):
+    context = client_context(files)
+    assert shown(broker, context) == NAME
+    assert shown(broker, context, OTHER_NAME) == OTHER_NAME
+    assert shown(broker, context, OTHER_NAME.upper()) == OTHER_NAME
+
+
+def openssl(
+    broker: BrokerProcess, files: Files, *options: str, said: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl")
+    return subprocess.run(
+        [
+            *("openssl", "s_client", "-connect", f"127.0.0.1:{broker.amqps_port}", *options),
+            *("-CAfile", files.trusted, "-servername", NAME, "-verify_hostname", NAME),
+            "-verify_return_error",
+        ],
+        input=said,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
+def test_openssl_is_content(broker, files, version):
+    assert b"Verify return code: 0 (ok)" in openssl(broker, files, version).stdout
+
+
+def test_openssl_may_not_renegotiate(broker, files):
+    assert b"no renegotiation" in openssl(broker, files, "-tls1_2", said=b"R\n").stderr
+
+
+def test_old_versions_are_refused(broker, files):
+    old = openssl(broker, files, "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0")
+    assert old.returncode == 1
+    assert b"alert protocol version" in old.stderr
+
+
+def test_a_handshake_that_does_not_end_is_ended(files, tmp_path):
+    config = "limits.handshake_seconds = 1\n" + configured(files.issue(NAME, "hurried"))
+    with (
+        running(tmp_path, config) as broker,
+        socket.create_connection(("127.0.0.1", broker.amqps_port), PATIENCE_S) as plain,
+    ):
+        plain.sendall(b"\x16\x03\x01\x02\x00\x01")
+        assert plain.recv(100) == b""
+
+
+# ------------------------------------------------------------------ certificates of clients
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_clients_show_certificates(files, tmp_path, required):
+    word = "required" if required else "optional"
+    config = configured(
+        files.issue(NAME, "mutual"),
+        f'client_ca = "{files.trusted}"',
+        f'client_certificates = "{word}"',
+    )
+    strange = files.issue("client", "strange", authority=trustme.CA())
+    expired = files.issue("client", "expired", days=-1)
+    with running(tmp_path, config) as broker:
+        connect(broker, client_context(files, own=files.issue("client", "client"))).close()
+        for bad in (strange, expired):
+            with pytest.raises((pika.exceptions.AMQPError, ssl.SSLError, OSError)):
+                connect(broker, client_context(files, own=bad))
+        if required:
+            with pytest.raises((pika.exceptions.AMQPError, ssl.SSLError, OSError)):
+                connect(broker, client_context(files))
+        else:
+            connect(broker, client_context(files)).close()
+
+
+# ------------------------------------------------------------------ files
+
+
+def test_a_new_certificate_counts_for_new_connections(files, tmp_path):
+    pair = files.issue(NAME, "renewed")
+    context = client_context(files)
+    with running(tmp_path, configured(pair)) as broker, opened(broker, context) as channel:
+        files.issue(OTHER_NAME, "renewed")
+        context.check_hostname = False
+        until(lambda: shown(broker, context) == OTHER_NAME)
+        pair.key.write_text("no key")
+        until(lambda: "certificates that were read before stay" in broker.log_path.read_text())
+        assert shown(broker, context) == OTHER_NAME
+        assert channel.queue_declare("", exclusive=True).method.queue
+
+
+def test_files_that_cannot_be_used_end_the_start(files, tmp_path):
+    pair = files.issue(NAME, "good")
+    other = files.issue(NAME, "wrong")
+    empty = files.folder / "empty.pem"
+    empty.touch()
+    for certificate, key, said in (
+        (files.folder / "none.pem", pair.key, "none.pem: cannot be read: No such file"),
+        (empty, pair.key, "are no certificate and its key"),
+        (pair.certificate, other.key, "are no certificate and its key"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            Certificates(Tls(certificate=certificate, key=key))
+    with pytest.raises(ConfigError, match="has no certificates"):
+        Certificates(Tls(pair.certificate, pair.key, None, empty, "optional"))
+    broker = BrokerProcess(tmp_path / "data", config=configured(KeyPair(empty, empty)))
+    code, log = broker.start_refused()
+    assert code == 1
+    assert "are no certificate and its key" in log
+
+
+# ------------------------------------------------------------------ one socket
+
+
+def pair_of_sockets(files: Files) -> tuple[TlsSocket, ssl.SSLSocket]:
+    """Ours, and a client's after the handshake."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    own = files.issue(NAME, "socket")
+    context = Certificates(Tls(own.certificate, own.key)).context
+    tls = TlsSocket(ours, context)
+    theirs.setblocking(False)
+    client = client_context(files).wrap_socket(
+        theirs, server_hostname=NAME, do_handshake_on_connect=False
+    )
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            tls.recv_into(memoryview(bytearray(10)))
+        try:
+            client.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        break
+    with contextlib.suppress(BlockingIOError):
+        tls.recv_into(memoryview(bytearray(10)))
+    assert tls.established
+    return tls, client
+
+
+def test_what_does_not_fit_is_read_next(files):
+    tls, client = pair_of_sockets(files)
+    sent = b"".join(struct.pack(">I", number) for number in range(10_000))
+    client.sendall(sent)
+    found = b""
+    view = memoryview(bytearray(777))
+    while len(found) < len(sent):
+        count = tls.recv_into(view)
+        found += view[:count]
+        assert tls.has_more or len(found) == len(sent) or count < 777
+    assert found == sent
+    with pytest.raises(BlockingIOError):
+        tls.recv_into(view)
+    assert not tls.has_more
+    with pytest.raises(ssl.SSLWantReadError):
+        client.unwrap()
+    assert tls.recv_into(view) == 0
+    tls.close()
+    client.close()
+
+
+def test_what_the_system_does_not_take_is_kept_and_sent(files):
+    tls, client = pair_of_sockets(files)
+    data = memoryview(bytes(range(256)) * 40_000)
+    at = 0
+    found = b""
+    while at < len(data) or tls.unsent:
+        try:
+            at += tls.send(data[at:]) if at < len(data) else 0
+            tls.flush()
+            assert len(tls.unsent) < 100_000
+        except BlockingIOError:
+            pass
+        with contextlib.suppress(ssl.SSLWantReadError):
+            found += client.recv(30_000)
+    while len(found) < len(data):
+        found += client.recv(30_000)
+    assert found == data
+    tls.close()
+    client.close()

@@ -64,6 +64,8 @@ class FakeQueue:
 
     def uncount(self) -> None: ...
 
+    def count_as(self, kind: str) -> None: ...
+
     def set_limits(self, *, max_length: int | None, max_bytes: int | None, overflow: str) -> None:
         self.limits |= {"max_length": max_length, "max_bytes": max_bytes, "overflow": overflow}
 

@@ -1,9 +1,17 @@
 from tests.broker.exchange.test_delays import Here
-from tests.broker.peer import World
+from tests.broker.peer import Peer, World
 from tests.engine.frames import longstr, properties, table
 
-from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
-from leporid.broker.statistics import VirtualHostStatistics
+from leporid.amqp.methods import (
+    ChannelClose,
+    ChannelOpen,
+    ConnectionClose,
+    ExchangeDeclare,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+)
+from leporid.broker.statistics import Churn, VirtualHostStatistics
 
 
 def test_a_virtual_host_fills_them_in():
@@ -29,3 +37,36 @@ def test_what_exchanges_remember_is_counted():
         headers = table(**{"x-deduplication-header": longstr(value)})
         here.send("once", value, properties(headers=headers))
     assert here.vhost.statistics().remembered == 2
+
+
+def test_what_comes_and_goes_is_counted():
+    world = World()
+    peer, other = world.peer(), world.peer()
+    stranger = Peer(world.broker)  # whose handshake is not over
+    other.call(ChannelOpen(), channel=2)
+    assert world.broker.churn == Churn(connections_opened=2, channels_opened=3)
+
+    peer.call(QueueDeclare(queue="q"))
+    peer.call(QueueDeclare(queue="q"))
+    peer.call(QueueDeclare(queue="q", passive=True))
+    other.call(QueueDeclare(queue="own", exclusive=True))
+    peer.call(QueueDelete(queue="q"))
+    peer.call(QueueDelete(queue="q"))
+    churn = world.broker.statistics().churn
+    assert (churn.queues_declared, churn.queues_created, churn.queues_deleted) == (3, 2, 1)
+
+    peer.call(ChannelClose())
+    other.refused(QueueDeclare(queue="none", passive=True), channel=2)
+    assert world.broker.churn.channels_closed == 2
+    other.call(ConnectionClose(), channel=0)
+    stranger.session.on_lost()
+    assert world.broker.churn == Churn(
+        connections_opened=2,
+        connections_closed=1,
+        channels_opened=3,
+        channels_closed=3,
+        queues_declared=3,
+        queues_created=2,
+        queues_deleted=2,
+    )
+    assert churn.connections_closed == 0, "what was counted stays as it was"

@@ -151,7 +151,8 @@ class ConfirmsMachine(RuleBasedStateMachine):
         self.disk.sync(self.engine)
         self.turn()
         assert not any(publisher.waiting for publisher in self.publishers)
-        assert self.engine.queues.confirmed == sum(each.published for each in self.publishers)
+        queues, published = self.engine.queues, sum(each.published for each in self.publishers)
+        assert queues.confirmed + queues.nacked == queues.received_confirm == published
 
 
 class TestConfirms(ConfirmsMachine.TestCase):  # type: ignore[misc, valid-type]

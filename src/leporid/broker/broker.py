@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -27,7 +27,7 @@ from leporid.broker.queue.dead_letters import DeadLetterCounts
 from leporid.broker.queue.unused import UnusedQueues
 from leporid.broker.restore import restore
 from leporid.broker.settings.effects import expires_ms
-from leporid.broker.statistics import VirtualHostStatistics
+from leporid.broker.statistics import Churn, VirtualHostStatistics
 from leporid.broker.stored import StoredVhost
 from leporid.broker.vhost import VirtualHost
 from leporid.durable import Change, DefinitionsSnapshot, Drop, Put
@@ -73,6 +73,7 @@ class BrokerStatistics:
 
     connection_count: int
     channel_count: int
+    churn: Churn
     alarms: tuple[str, ...]
     vhosts: tuple[VirtualHostStatistics, ...]
 
@@ -131,6 +132,7 @@ class Broker:
         self.sessions: dict[ConnectionState, None] = {}
         # Of these sessions.
         self.channel_count = 0
+        self.churn = Churn()
         self.refusals = Refusals()
         self.memory = Memory(memory_bytes_max, self.refusals)
         # Those that have connections; of users, and of addresses before the login.
@@ -348,6 +350,7 @@ class Broker:
         return BrokerStatistics(
             connection_count=len(self.sessions),
             channel_count=self.channel_count,
+            churn=replace(self.churn),
             alarms=tuple(sorted(self.alarms)),
             vhosts=tuple(vhost.statistics() for vhost in self.vhosts.values()),
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leporid.broker.queue.unused import UnusedQueues
     from leporid.broker.settings.redeclaring import Redeclare
     from leporid.broker.settings.unknown_arguments import OnUnknown
+    from leporid.broker.statistics import Churn
     from leporid.durable import Change
     from leporid.engine.engine import Engine
 
@@ -52,6 +53,7 @@ class Registry(Protocol):
     cancels: Cancels
     recorded_generation: int
     memory: Memory
+    churn: Churn
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""

@@ -1,8 +1,8 @@
-"""What there is to know about one virtual host at one moment.
+"""What there is to know about one virtual host at one moment, and what came and went in all.
 
 Responsible for naming the figures only; who has them fills them in, from running totals: nobody
 goes through queues, bindings or consumers for them. Invariant: plain values, so that they stay as
-they were counted.
+they were counted; those of `Churn` only grow.
 """
 
 from __future__ import annotations
@@ -11,6 +11,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leporid.broker.exchange.delays import DelayStatistics
+
+
+@dataclass(slots=True)
+class Churn:
+    """What came and went since the start, as RabbitMQ counts it.
+
+    Attributes:
+        connections_opened: those whose handshake was completed.
+        queues_declared: by queue.declare that is not passive, whether they were there already.
+        queues_created: those that were not there, but for those that a start finds on disk.
+    """
+
+    connections_opened: int = 0
+    connections_closed: int = 0
+    channels_opened: int = 0
+    channels_closed: int = 0
+    queues_declared: int = 0
+    queues_created: int = 0
+    queues_deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

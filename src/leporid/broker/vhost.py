@@ -368,6 +368,7 @@ class VirtualHost:
             owner=owner,
         )
         self._recorder.put(StoredQueue.of(self.name, queue))
+        self._registry.churn.queues_created += 1
         return queue
 
     def check_queue(
@@ -434,6 +435,7 @@ class VirtualHost:
         if not name.startswith(REPLY_PREFIX):
             self._queue_count += 1
             queue.engine.count_in(self._totals)
+            queue.engine.count_as(kind.name)
         return queue
 
     def remove_queue(self, queue: QueueState) -> None:
@@ -461,6 +463,7 @@ class VirtualHost:
             return 0
         queue.deleted = True
         self._queue_count -= 1
+        self._registry.churn.queues_deleted += 1
         queue.engine.uncount()
         for subscription in tuple(queue.subscriptions):
             if subscription in queue.subscriptions:  # its channel may have ended meanwhile

@@ -148,6 +148,7 @@ cdef class Engine:
         """Make the queue of messages that members of a group returned: with the group's first
         option, or before replay."""
         cdef GroupRetries retries = GroupRetries(self.queues, queue_id, name, True)
+        retries.count_as("stream")
         retries.publishing = self.publishing
         return self.queues.add(retries)
 

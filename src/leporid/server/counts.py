@@ -96,7 +96,7 @@ class Counts:
             messages_ready=sum(vhost.ready_count for vhost in found.vhosts),
             messages_unacked=sum(vhost.unacked_count for vhost in found.vhosts),
             messages_held=sum(vhost.held_count for vhost in found.vhosts),
-            messages_received_total=engine.queues.published + engine.queues.unroutable,
+            messages_received_total=engine.publishing.received,
             messages_confirmed_total=engine.queues.confirmed,
             messages_delivered_total=engine.queues.delivered + engine.queues.got,
             messages_redelivered_total=engine.queues.redelivered,

@@ -70,3 +70,15 @@ def test_a_connection_handles_nothing_while_a_job_of_it_is_under_way(engine, que
     engine.run()
     assert queue.ready_count == 1
     assert peer.connection.reading
+
+
+def test_publishers_are_open_channels_that_have_published(engine, queue, peer):
+    peer.channel.consume(queue, "c", True, 0, 0)
+    assert engine.connections.publishers == 0
+    peer.feed(publish(1, "q") * 2 + publish(2, "q") + publish(1, "nowhere"))
+    assert engine.connections.publishers == 2
+    peer.connection.close_channel(1)
+    assert engine.connections.publishers == 1
+    peer.connection.lost()
+    peer.connection.mute()
+    assert engine.connections.publishers == 0

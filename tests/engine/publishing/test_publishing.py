@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.frames import PERSISTENT, Delivery, properties
+from tests.engine.frames import PERSISTENT, Delivery, properties, publish
 from tests.engine.verdict_world import World
+
+from leporid.engine.publishing.publishing import SIZE_LIMITS
 
 NONE = properties()
 
@@ -53,3 +55,43 @@ def test_messages_of_the_brokers_own(engine, disk, queue, peer):
     assert durable.ready_count == 1
     with pytest.raises(ValueError, match="properties"):
         engine.publish([queue], "", "k", b"\x80", b"")
+
+
+def test_messages_of_clients_are_counted_by_size(engine, queue, peer):
+    for size in (0, 100, 101, 1000, 1001, 10_001):
+        peer.feed(publish(1, "q", bytes(size)))
+    peer.feed(publish(1, "nowhere", b"x"))
+    engine.publish([queue], "", "q", NONE, b"the broker's own")
+    assert engine.publishing.received_sizes == (3, 2, 1, 1, 0, 0, 0, 0, 0)
+    assert engine.publishing.received == 7
+    assert engine.publishing.received_body_bytes == 100 + 101 + 1000 + 1001 + 10_001 + 1
+    assert len(engine.publishing.received_sizes) == len(SIZE_LIMITS) + 1
+    assert peer.channel.published == 7
+
+
+def test_a_message_is_received_also_when_no_queue_takes_it(engine, queue, peer):
+    queue.set_limits(max_length=1, overflow="reject-publish")
+    peer.channel.select_confirm()
+    peer.feed(publish(1, "q", b"x") * 3)
+    peer.feed(publish(2, "q", b"x"))
+    engine.run()
+    assert (engine.publishing.received, engine.queues.published) == (4, 1)
+    assert engine.queues.routed == 1
+    assert engine.queues.received_confirm == 3
+    assert (engine.queues.confirmed, engine.queues.nacked) == (1, 2)
+
+
+def test_what_is_routed_counts_once_for_each_queue(engine, queue, peer):
+    queues = [queue, engine.queue(0, "other", False)]
+    routes = engine.route_cache("x", lambda *_: queues, True)
+    peer.session.caches["x"] = routes
+    peer.feed(publish(1, "k", b"", exchange="x") * 3)
+    assert (engine.queues.published, engine.queues.routed) == (3, 6)
+    assert (routes.published, routes.routed) == (3, 6)
+    peer.feed(publish(1, "nowhere", b""))
+    assert engine.queues.routed == 6
+    peer.channel.select_tx()
+    peer.feed(publish(1, "k", b"", exchange="x"))
+    assert (engine.queues.routed, routes.routed) == (6, 8)
+    peer.channel.commit()
+    assert (engine.queues.routed, routes.published) == (8, 4)

@@ -344,6 +344,8 @@ class ConnectionState:
         self.connection.mute()
         self._refused.clear()
         self.broker.channel_count -= len(self.channels)
+        self.broker.churn.channels_closed += len(self.channels)
+        self.broker.churn.connections_closed += self.opened
         channels, self.channels = (*self.channels.values(), *self._ending), {}
         for channel in channels:
             yield from channel.end()
@@ -421,6 +423,7 @@ class ConnectionState:
                     self, number, self.connection.open_channel(number)
                 )
                 self.broker.channel_count += 1
+                self.broker.churn.channels_opened += 1
                 self.send(number, ChannelOpenOk())
             else:
                 raise ChannelFault("expected 'channel.open'")
@@ -555,6 +558,7 @@ class ConnectionState:
         """A channel is none of those any more that are open."""
         del self.channels[channel.number]
         self.broker.channel_count -= 1
+        self.broker.churn.channels_closed += 1
 
 
 def _nothing() -> None:

@@ -39,6 +39,10 @@ cdef class Channel:
     cdef readonly bint transactional
     cdef public uint32_t prefetch_count
     cdef readonly uint32_t unacked_count
+    cdef readonly uint64_t published    # messages, since it was opened; in transactions, committed
+    cdef readonly uint64_t acked        # deliveries
+    cdef uint64_t counted               # of `confirms.published`, in queues.received_confirm
+    cdef bint publishes                 # it is one of connections.publishers until it is closed
     cdef uint32_t global_limit
     cdef readonly ChannelCredit global_credit   # None: there never was a global limit
     cdef uint32_t outstanding       # unsettled deliveries to consumers, for the global limit
@@ -53,12 +57,12 @@ cdef class Channel:
     cdef object session
     cdef Account account            # of the connection
     cdef dict consumers             # as keys, in order of arrival
-    cdef uint64_t delivery_tag
+    cdef readonly uint64_t delivery_tag
     cdef UnackedDeliveries unacked
     # What is being settled in steps: deliveries up to this tag (0: none), and how.
     cdef uint64_t settling_upto
     cdef int settling_how
-    cdef Confirms confirms
+    cdef readonly Confirms confirms
     cdef bint unconfirmed           # is in connections.confirming
     cdef list tx_publishes
     cdef uint64_t tx_bytes

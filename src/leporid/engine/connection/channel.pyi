@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, TypeAlias
 
 from leporid.engine.bounds.accounts import Account
+from leporid.engine.connection.confirms import Confirms
 from leporid.engine.connection.connections import Connections
 from leporid.engine.connection.consumer import Consumer
 from leporid.engine.connection.credit import ChannelCredit, Credit
@@ -50,6 +51,24 @@ class Channel:
     @property
     def unacked_count(self) -> int:
         """Unsettled deliveries, to consumers or by basic.get."""
+
+    @property
+    def published(self) -> int:
+        """Messages that were sent here; those of transactions once they are committed."""
+
+    @property
+    def acked(self) -> int:
+        """Deliveries that were acknowledged."""
+
+    @property
+    def delivery_tag(self) -> int:
+        """The last one; so many deliveries there were to its consumers and by basic.get."""
+
+    @property
+    def confirms(self) -> Confirms: ...
+    @property
+    def uncommitted(self) -> tuple[int, int]:
+        """How many publishes, and how many settles, the transaction at hand has."""
 
     @property
     def global_credit(self) -> ChannelCredit | None:

@@ -39,7 +39,9 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport (
     Route, all_queues, make_route, reserve, without_duplicates,
 )
-from leporid.engine.routing.route_cache cimport LastRoute, resolution_of_keys, resolved_now
+from leporid.engine.routing.route_cache cimport (
+    LastRoute, RouteCache, resolution_of_keys, resolved_now,
+)
 from leporid.engine.selecting.filtered_consumers cimport selection_of
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.choice cimport Choice
@@ -79,6 +81,17 @@ cdef enum:
     SETTLED_AT_ONCE = 16
 
 
+cdef inline void count_acked(Channel channel, Queue queue) noexcept:
+    channel.acked += 1
+    queue.counts.acked += 1
+    queue.type_counts.acked += 1
+
+
+cdef inline void count_published(RouteCache routes, Route route) noexcept:
+    routes.published += 1
+    routes.routed += route.targets
+
+
 cdef class Channel:
     """One channel of a connection; made by `Connection.open_channel`."""
 
@@ -104,6 +117,11 @@ cdef class Channel:
     def __repr__(self):
         return (f"<Channel {self.number} consumers={len(self.consumers)} "
                 f"unacked={self.unacked_count}>")
+
+    @property
+    def uncommitted(self):
+        """How many publishes, and how many settles, the transaction at hand has."""
+        return len(self.tx_publishes), len(self.tx_settles)
 
     # ------------------------------------------------------------- consuming
 
@@ -194,22 +212,28 @@ cdef class Channel:
         self.queues.work()
         slot = queue.pop(&seq)
         if slot == NULL:
+            queue.counts.get_empty += 1
+            queue.type_counts.get_empty += 1
             return False
         record = self.logs.record(slot.position)
         if record.body_len > BODY_COPIED_MAX:
             self.out.source = segment_of(self.logs, slot.position)
         self.delivery_tag += 1
-        self.queues.got += 1
         if slot.deliveries:
-            self.queues.redelivered += 1
+            queue.counts.redelivered += 1
+            queue.type_counts.redelivered += 1
         self.out.write_got(self.number, self.delivery_tag, slot.deliveries > 0,
                            <uint32_t> queue.ready_count, record, queue.counted,
                            slot.deliveries & DELIVERIES_MAX)
         if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
         if no_ack:
+            queue.counts.got_no_ack += 1
+            queue.type_counts.got_no_ack += 1
             queue.settle(seq, slot)
         else:
+            queue.counts.got += 1
+            queue.type_counts.got += 1
             self.unacked_count += 1
             self.unacked.add(self.delivery_tag, seq, queue, None, self.logs.clock.now_ms)
             self.connections.timeouts.watch(
@@ -501,15 +525,15 @@ cdef class Channel:
         if slot == NULL or slot.state != UNACKED:
             if type(queue) is Stream:
                 if how == SETTLE_ACK:
-                    self.queues.acked += 1
+                    count_acked(self, queue)
                 elif taker is not None and (<StreamConsumer> taker).retries is not None:
                     return (<StreamConsumer> taker).retries.take_back(taker, seq, how)
             return 0
         if how >= SETTLE_REQUEUE:
             return queue.requeue(seq, slot, how == SETTLE_FAIL)
-        self.queues.acked += 1
         if how == SETTLE_DROP:
             return queue.drop(seq, slot, "rejected")
+        count_acked(self, queue)
         return queue.settle(seq, slot)
 
     # ------------------------------------------------------------- publishing
@@ -536,8 +560,7 @@ cdef class Channel:
         cdef Route route = None, later = None
         cdef uint64_t ttl_ms = 0
         cdef list keys = None  # routing keys with those of CC and BCC; None: neither is there
-        # Each keeps the bytes alive that the message points to from there on.
-        cdef bytes changed, copied, before
+        cdef bytes changed, copied, before  # each keeps alive what the message points to then
         if walk_properties(properties, properties_len, &props):
             raise SyntaxFault("malformed content header: properties or headers do not parse")
         if bits[0] & IMMEDIATE_BIT:
@@ -586,6 +609,7 @@ cdef class Channel:
             self.tx_publishes.append((
                 route, names_bytes(&message), properties_bytes(&message), body_bytes(&message),
                 bits[0] & MANDATORY_BIT))
+            count_published(self.last.routes, route)
             return 0
         return self.accept(route, &message, &props, bits[0] & MANDATORY_BIT, 0)
 
@@ -663,6 +687,9 @@ cdef class Channel:
             raise SyntaxFault("the exchange's name is not valid UTF-8") from None
         self.last.routes = self.session.route_cache(name)
         self.last.route = self.resolution = None
+        if not self.publishes:
+            self.publishes = True
+            self.connections.publishers += 1
         return 0
 
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
@@ -676,9 +703,13 @@ cdef class Channel:
                              or props.delivery_mode == 2 and route.durable)
         if route.refusing and not flags and self.queues.dead_lettering.refused:
             return UNROUTED
+        self.published += 1
         route = self.publishing.publish(route, message, props, flags, None, 0,
                                         self.tx_letters if flags else None)
         self.deepest = self.publishing.deepest
+        self.queues.routed += route.targets
+        if not flags:
+            count_published(self.last.routes, route)
         if route.refused:
             self.tx_refused = self.tx_refused or flags
         elif mandatory and route.unroutable and not route.duplicate:
@@ -705,13 +736,16 @@ cdef class Channel:
     cdef bint confirm(self) except -1:
         """Confirm what is synced to the publisher; returns whether publishes are left."""
         cdef Pending found
+        self.queues.received_confirm += self.confirms.published - self.counted
+        self.counted = self.confirms.published
         while self.confirms.next(self.logs.synced, &found):
             if self.closing or self.closed:
                 continue
-            self.queues.confirmed += found.upto - self.confirms.settled
             if found.refused:
+                self.queues.nacked += 1
                 self.out.write_settled(self.number, 120, found.upto, False)
             else:
+                self.queues.confirmed += found.upto - self.confirms.settled
                 self.out.write_settled(self.number, 80, found.upto,
                                        found.upto > self.confirms.settled + 1)
             self.confirms.settled = found.upto
@@ -873,6 +907,7 @@ cdef class Channel:
         if self.closed:
             return
         self.closed = True
+        self.connections.publishers -= self.publishes
         self.connections.timeouts.forget(self)
         self.assembly = self.resolution = None
         self.last = None

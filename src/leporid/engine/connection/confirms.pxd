@@ -8,8 +8,8 @@ ctypedef struct Pending:
     bint refused                    # this one publish is nacked instead
 
 cdef class Confirms:
-    cdef uint64_t published         # the newest publish's number
-    cdef uint64_t settled           # publishes up to this number are confirmed or refused
+    cdef readonly uint64_t published         # the newest publish's number
+    cdef readonly uint64_t settled           # publishes up to this number are confirmed or refused
     cdef Pending *pending
     cdef size_t start, end, capacity
     cdef bint add(self, uint64_t generation, bint refused) except -1

@@ -5,4 +5,12 @@ from typing import final
 
 @final
 class Confirms:
-    """Unconfirmed publishes; used by the engine only."""
+    """Unconfirmed publishes; made by the engine."""
+
+    @property
+    def published(self) -> int:
+        """How many publishes there were."""
+
+    @property
+    def settled(self) -> int:
+        """How many of them were confirmed or refused."""

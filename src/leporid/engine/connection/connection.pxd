@@ -30,7 +30,7 @@ cdef class Connection:
     cdef readonly bint broken       # framing was lost: all further input is ignored
     cdef readonly bint published    # at least once
     cdef public uint64_t last_received_ms
-    cdef readonly uint64_t received_bytes
+    cdef readonly uint64_t received_bytes, sent_bytes
     cdef public uint64_t received_max   # more may not be received; 0: any number
     # Of messages whose frames have not all come: how many there are, what is kept of them.
     cdef readonly uint32_t content_count

@@ -66,6 +66,8 @@ class Connection:
     @property
     def received_bytes(self) -> int: ...
     @property
+    def sent_bytes(self) -> int: ...
+    @property
     def content_count(self) -> int:
         """Messages whose frames have not all come."""
 

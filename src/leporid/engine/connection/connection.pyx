@@ -522,6 +522,7 @@ cdef class Connection:
     def sent(self, size_t count):
         """The first `count` bytes of the output were sent."""
         self.output.sent(count)
+        self.sent_bytes += count
         if pending(self.output) < OUTPUT_LOW_BYTES:
             if self.paused:
                 self.paused = False

@@ -35,6 +35,7 @@ cdef class Connections:
     cdef public uint64_t transaction_entries_max
     cdef public uint64_t consumer_timeout_ms    # the default; 0: none
     cdef readonly uint64_t received_bytes, sent_bytes
+    cdef readonly uint64_t publishers       # open channels that have published
     cdef readonly uint64_t output_bytes     # of the buffers of all outputs
     cdef list touched                   # connections with output, or to be closed
     cdef list confirming                # channels with unconfirmed publishes

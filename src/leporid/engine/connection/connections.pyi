@@ -31,6 +31,10 @@ class Connections:
     @property
     def sent_bytes(self) -> int: ...
     @property
+    def publishers(self) -> int:
+        """Open channels that have published."""
+
+    @property
     def output_bytes(self) -> int:
         """Bytes of the output buffers of all connections, whatever is in them."""
 

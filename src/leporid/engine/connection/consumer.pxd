@@ -15,6 +15,8 @@ cdef class Consumer(Taker):
     cdef readonly Channel channel
     cdef readonly bint no_ack
     cdef readonly uint32_t prefetch
+    cdef uint64_t *delivered        # counts its deliveries, of its queue
+    cdef uint64_t *type_delivered   # and of all queues of this type
     cdef uint64_t timeout_ms        # NO_LIMIT: its queue's
     cdef int timeout_requeues       # -1: its queue's
     cdef bint replies               # to direct reply-to: deliveries use up no tag

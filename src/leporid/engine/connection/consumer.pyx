@@ -42,6 +42,12 @@ cdef class Consumer(Taker):
         self.no_ack = no_ack
         self.priority = priority
         self.prefetch = 0 if no_ack else prefetch
+        if no_ack:
+            self.delivered = &queue.counts.delivered_no_ack
+            self.type_delivered = &queue.type_counts.delivered_no_ack
+        else:
+            self.delivered = &queue.counts.delivered
+            self.type_delivered = &queue.type_counts.delivered
         self.active = True
         self.timeout_ms = NO_LIMIT
         self.timeout_requeues = -1
@@ -77,9 +83,11 @@ cdef class Consumer(Taker):
         cdef uint64_t tag = channel.delivery_tag + 1
         if not self.replies:
             channel.delivery_tag = tag
-        channel.queues.delivered += 1
+        self.delivered[0] += 1
+        self.type_delivered[0] += 1
         if slot.deliveries:
-            channel.queues.redelivered += 1
+            self.queue.counts.redelivered += 1
+            self.queue.type_counts.redelivered += 1
         if record.body_len > BODY_COPIED_MAX:
             channel.out.source = segment_of(channel.logs, slot.position)
         # As in RabbitMQ, the first delivery has no x-delivery-count; basic.get has 0.

@@ -253,7 +253,6 @@ cdef class GroupRetries(TimedQueue):
                     self.make_due()
                     return 0
                 continue
-            self.delivered += 1
             taker.take(seq, slot)
         return 0
 

@@ -183,8 +183,8 @@ cdef inline int give(StreamConsumer self, Stream stream, const Record *record) e
     """Deliver the message at the cursor."""
     cdef Channel channel = self.channel
     channel.delivery_tag += 1
-    channel.queues.delivered += 1
-    stream.delivered += 1
+    self.delivered[0] += 1
+    self.type_delivered[0] += 1
     if record.body_len > BODY_COPIED_MAX:
         channel.out.source = stream.log.find(self.cursor.segment)
     if self.unreported:

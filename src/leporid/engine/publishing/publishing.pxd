@@ -16,6 +16,9 @@ cdef class Publishing:
     cdef Queues queues
     cdef public Interceptor interceptor     # of clients' publishes; None: there is none
     cdef readonly FilterCounters filters    # of all bindings
+    # Clients' messages by the length of their body: up to SIZE_LIMITS[i], and longer ones.
+    cdef uint64_t sizes[9]
+    cdef readonly uint64_t received_body_bytes
     cdef uint64_t deepest           # ready messages of the longest consumed queue just published to
     cdef bint fresh                 # the last message of a producer was new to some log
     cdef Route publish(self, Route route, const Message *message, const Props *props,

@@ -30,6 +30,13 @@ from leporid.engine.wire.record cimport (
 
 from functools import partial
 
+cdef enum:
+    SIZES = 8
+
+# The limits of RabbitMQ 4's histogram of message sizes, in bytes.
+SIZE_LIMITS = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
+cdef size_t[8] size_limits = SIZE_LIMITS
+
 
 cdef Route split_full(Route route, size_t body_len, list refusing, list full):
     """The queues of a route that take a message.
@@ -94,6 +101,17 @@ cdef inline int store(Publishing self, Route route, const Message *message, cons
     return 0
 
 
+cdef inline void note_received(Publishing self, size_t body_len) noexcept:
+    """Count a message; most are small, so that the first comparison is the last one."""
+    cdef size_t at = 0
+    if body_len > 100:
+        at = 1
+        while at < SIZES and body_len > size_limits[at]:
+            at += 1
+    self.sizes[at] += 1
+    self.received_body_bytes += body_len
+
+
 cdef class Publishing:
     """What all publishers share."""
 
@@ -101,6 +119,19 @@ cdef class Publishing:
         self.logs = queues.logs
         self.queues = queues
         self.filters = FilterCounters()
+
+    # ------------------------------------------------------------- counters
+
+    @property
+    def received(self):
+        """Messages of clients."""
+        return sum(self.received_sizes)
+
+    @property
+    def received_sizes(self):
+        """Messages of clients by the length of their body: a count for each of SIZE_LIMITS, and one
+        for longer ones."""
+        return tuple([self.sizes[at] for at in range(SIZES + 1)])
 
     # ------------------------------------------------------------- publishing
 
@@ -125,6 +156,7 @@ cdef class Publishing:
         cdef list refusing = None
         cdef uint64_t deepest
         cdef bint fresh
+        note_received(self, message.body_len)
         if route.deduplicates:
             route = without_duplicates(route, props)
         if route.unroutable:

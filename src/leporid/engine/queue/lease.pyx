@@ -42,11 +42,12 @@ cdef class Lease:
         """Add an entry that was taken."""
         cdef Queue queue = self.queue
         if slot.deliveries:
-            queue.queues.redelivered += 1
+            queue.counts.redelivered += 1
+            queue.type_counts.redelivered += 1
         if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
-        queue.delivered += 1
-        queue.queues.delivered += 1
+        queue.counts.got += 1
+        queue.type_counts.got += 1
         self.numbers[self.count] = seq
         self.count += 1
 
@@ -131,6 +132,7 @@ cdef class Lease:
             if requeue:
                 self.queue.requeue(number, slot, False)
             else:
-                self.queue.queues.acked += 1
+                self.queue.counts.acked += 1
+                self.queue.type_counts.acked += 1
                 self.queue.settle(number, slot)
         return self.settled < self.count

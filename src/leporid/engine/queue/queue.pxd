@@ -7,6 +7,7 @@ cdef class Queue    # before the modules that know it, too
 from leporid.engine.log.facts cimport SettledRanges
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
+from leporid.engine.queue.delivery_counts cimport DeliveryCounts
 from leporid.engine.queue.index cimport Index, Slot
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
@@ -43,7 +44,9 @@ cdef class Queue:
     cdef readonly uint64_t held_count
     cdef uint64_t held_bytes
     cdef readonly uint64_t next_seq
-    cdef readonly uint64_t published, delivered
+    cdef readonly uint64_t published
+    cdef readonly DeliveryCounts counts         # of its deliveries
+    cdef readonly DeliveryCounts type_counts    # the same of all queues of its type
     cdef readonly int consumer_count
     # Set by the control plane, from arguments.
     cdef uint64_t length_limit, bytes_limit, ttl

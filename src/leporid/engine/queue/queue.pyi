@@ -4,6 +4,7 @@
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
+from leporid.engine.queue.delivery_counts import DeliveryCounts
 from leporid.engine.queue.queues import Queues
 from leporid.engine.selectors.filter_counters import FilterCounters
 
@@ -108,6 +109,17 @@ class Queue:
     @property
     def delivered(self) -> int:
         """Deliveries to consumers, those of the same message included."""
+
+    @property
+    def counts(self) -> DeliveryCounts:
+        """Of its deliveries."""
+
+    @property
+    def type_counts(self) -> DeliveryCounts:
+        """Of the deliveries of all queues of its type."""
+
+    def count_as(self, kind: str) -> None:
+        """Count its deliveries among those of all queues of a type; before its first consumer."""
 
     @property
     def consumer_count(self) -> int: ...

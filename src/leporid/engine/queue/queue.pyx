@@ -20,6 +20,7 @@ from leporid.engine.log.facts cimport SettledRanges
 from leporid.engine.log.log cimport is_durable
 from leporid.engine.log.logs cimport record_at
 from leporid.engine.log.producers cimport Producer
+from leporid.engine.queue.delivery_counts cimport DeliveryCounts
 from leporid.engine.queue.index cimport (
     AT_ONCE, BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Index, Slot, is_over,
 )
@@ -132,6 +133,8 @@ cdef class Queue:
     def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
         self.queues = queues
         self.totals = queues.uncounted
+        self.counts = DeliveryCounts()
+        self.type_counts = queues.counts_of("")
         self.logs = queues.logs
         self.id = queue_id
         self.name = name
@@ -170,6 +173,17 @@ cdef class Queue:
         self.totals = totals
         if self.backlog is not None:
             self.backlog.count_in(totals.behind or self.queues.uncounted)
+
+    def count_as(self, str kind not None):
+        """Count its deliveries among those of all queues of a type; before its first consumer."""
+        if self.consumer_count:
+            raise ValueError("the type is set before the first consumer")
+        self.type_counts = self.queues.counts_of(kind)
+
+    @property
+    def delivered(self):
+        """Deliveries to consumers."""
+        return self.counts.delivered + self.counts.delivered_no_ack
 
     def uncount(self):
         """Have its counts among none from now on."""
@@ -617,7 +631,6 @@ cdef class Queue:
                 if clock.over():
                     self.wake()
                 break
-            self.delivered += 1
             taker.take(seq, slot)
             if spend(clock, <uint32_t> (1 + ((ready_bytes - self.ready_bytes) >> UNIT_BYTES_BITS))):
                 self.wake()

@@ -9,6 +9,7 @@ from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.log.logs cimport Entries, Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
+from leporid.engine.queue.delivery_counts cimport DeliveryCounts
 from leporid.engine.queue.index cimport BlockPool, Index
 from leporid.engine.queue.queue cimport Queue, Totals
 from leporid.engine.queue.timers cimport Timer, Timers
@@ -36,11 +37,13 @@ cdef class Queues(Entries):
     cdef Timers held                    # of held entries
     cdef uint64_t held_count            # how many of them are current: not of settled entries
     cdef bint timeouts_changed          # a queue's consumer timeout: all channels are checked once
+    cdef readonly dict counts_by_type   # type -> DeliveryCounts; "" is that of hidden queues
     # Messages, since the start.
-    cdef readonly uint64_t published, delivered, got, acked, confirmed, returned, redelivered
+    cdef readonly uint64_t published, routed, received_confirm, confirmed, nacked, returned
     cdef readonly uint64_t unroutable, requeued, expired, timed_out
     cdef uint32_t id_of(self, uint32_t queue_id)
     cdef Queue add(self, Queue queue)
+    cdef DeliveryCounts counts_of(self, str kind)
     cdef int retire(self, Queue queue) except -1
     cdef Queue backlog_of(self, Queue queue)
     cdef Queue restored(self, uint32_t number)

@@ -5,6 +5,7 @@ from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.log.logs import Entries, Logs
 from leporid.engine.queue.dead_lettering import DeadLettering
+from leporid.engine.queue.delivery_counts import DeliveryCounts
 from leporid.engine.queue.queue import Totals
 
 class Queues(Entries):
@@ -30,8 +31,16 @@ class Queues(Entries):
         """A turn had no time for all timers that were due."""
 
     @property
+    def counts_by_type(self) -> dict[str, DeliveryCounts]:
+        """Of the deliveries of all queues of a type; the type of queues that are hidden is ""."""
+
+    @property
     def published(self) -> int:
         """Messages routed to a queue."""
+
+    @property
+    def routed(self) -> int:
+        """Queues that took messages of clients; a message that two take counts twice."""
 
     @property
     def delivered(self) -> int:
@@ -39,18 +48,30 @@ class Queues(Entries):
 
     @property
     def got(self) -> int:
-        """Deliveries by basic.get."""
+        """Deliveries by basic.get, and into leases."""
 
     @property
     def acked(self) -> int:
-        """Deliveries settled for good."""
+        """Deliveries that were acknowledged."""
 
     @property
-    def confirmed(self) -> int: ...
-    @property
-    def returned(self) -> int: ...
-    @property
     def redelivered(self) -> int: ...
+    @property
+    def received_confirm(self) -> int:
+        """Messages that channels in confirm mode have sent, as of the last turn."""
+
+    @property
+    def confirmed(self) -> int:
+        """Messages that were confirmed by basic.ack."""
+
+    @property
+    def nacked(self) -> int:
+        """Messages that were refused, by basic.nack."""
+
+    @property
+    def returned(self) -> int:
+        """Messages returned as unroutable; they are among the unroutable."""
+
     @property
     def unroutable(self) -> int:
         """Messages that were routed to no queue."""

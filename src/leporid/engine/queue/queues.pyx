@@ -15,6 +15,7 @@ from leporid.engine.log.log cimport BACKLOG_BIT, FLAG_PRODUCED, TRANSIENT_IDS, L
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
+from leporid.engine.queue.delivery_counts cimport DeliveryCounts
 from leporid.engine.queue.index cimport BLOCK_SLOTS, GONE, HELD, BlockPool, Index, Slot
 from leporid.engine.queue.queue cimport Queue, Totals
 from leporid.engine.queue.restore cimport (
@@ -40,6 +41,7 @@ cdef class Queues(Entries):
         self.next_transient_id = TRANSIENT_IDS
         self.blocks = BlockPool()
         self.uncounted = Totals()
+        self.counts_by_type = {}
         self.dead_lettering = DeadLettering(self)
         self.ready_queues = deque()
         self.offers = deque()
@@ -69,6 +71,31 @@ cdef class Queues(Entries):
             queue.backlog = self.add(self.make_backlog(queue))
             queue.backlog.count_in(queue.totals.behind or self.uncounted)
         return queue.backlog
+
+    # ------------------------------------------------------------- counters
+
+    cdef DeliveryCounts counts_of(self, str kind):
+        """The counters of all queues of a type."""
+        cdef DeliveryCounts counts = self.counts_by_type.get(kind)
+        if counts is None:
+            counts = self.counts_by_type[kind] = DeliveryCounts()
+        return counts
+
+    @property
+    def delivered(self):
+        return sum(each.delivered + each.delivered_no_ack for each in self.counts_by_type.values())
+
+    @property
+    def got(self):
+        return sum(each.got + each.got_no_ack for each in self.counts_by_type.values())
+
+    @property
+    def acked(self):
+        return sum(each.acked for each in self.counts_by_type.values())
+
+    @property
+    def redelivered(self):
+        return sum(each.redelivered for each in self.counts_by_type.values())
 
     # ------------------------------------------------------------- deleted queues
 

@@ -1,12 +1,13 @@
 """Routes."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.wire.codec cimport Props
 
 cdef class Route:
     cdef list queues
     cdef list own_records           # queues with a record of their own; None: there are none
+    cdef uint32_t targets           # queues that are not private
     cdef bint durable               # a queue is durable
     cdef bint unroutable            # there is no queue, or there are private ones only
     cdef bint wide                  # to more queues than get room for a message in one go

@@ -36,6 +36,7 @@ cdef Route make_route(object queues):
     for queue in queues:
         if not queue.private:
             route.unroutable = False
+            route.targets += 1
         if queue.own_record:
             if route.own_records is None:
                 route.own_records = []

@@ -24,6 +24,8 @@ cdef class RouteCache:
     cdef bytes raw_name
     cdef public bint cacheable
     cdef readonly bint retired
+    # Messages that clients published here, and the queues that took them, since it was made.
+    cdef readonly uint64_t published, routed
     cdef readonly uint64_t epoch    # changes when a cached route may be outdated
     cdef public object make_delays  # () sets `delays`; None: messages cannot be delayed here
     cdef public bint delaying       # x-delay counts here, not only x-deliver-at

@@ -54,6 +54,14 @@ class RouteCache:
     @property
     def name(self) -> str: ...
     @property
+    def published(self) -> int:
+        """Messages that clients published to the exchange."""
+
+    @property
+    def routed(self) -> int:
+        """How many queues took them; a message that two take counts twice."""
+
+    @property
     def retired(self) -> bool:
         """The exchange was deleted."""
 

@@ -272,7 +272,6 @@ cdef class FilteredConsumers(Selection):
                 self.wake_later()
                 break
             group.level.head = group.next
-            queue.delivered += 1
             taker.take(seq, slot)
             if spend(queue.queues.clock, 1):
                 queue.wake()
@@ -297,7 +296,6 @@ cdef class FilteredConsumers(Selection):
                 taker.level.head = taker    # it keeps its turn
                 self.wake_later()
                 break
-            queue.delivered += 1
             taker.take(seq, slot)
             if spend(queue.queues.clock, 1):
                 queue.wake()

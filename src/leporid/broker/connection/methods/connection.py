@@ -199,6 +199,7 @@ def open_vhost(session: ConnectionState, method: ConnectionOpen) -> None:
     session.admit()
     session.vhost = vhost
     session.phase = Phase.RUNNING
+    session.broker.churn.connections_opened += 1
     session.send(0, ConnectionOpenOk())
 
 

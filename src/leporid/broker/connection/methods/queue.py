@@ -68,6 +68,7 @@ def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueSta
         name = session.broker.new_name(GENERATED_QUEUE_PREFIX)
     session.check("configure", "queue", name)
     session.vhost.unknown_arguments.check_queue(name, method.arguments, session.name)
+    session.broker.churn.queues_declared += 1
     queue = session.vhost.find_queue(name)
     if queue is not None:
         redeclare_queue(session, queue, method)

@@ -1,0 +1,37 @@
+# ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
+"""Types of delivery_counts.pyx."""
+
+class DeliveryCounts:
+    """Those of one queue, or of all queues of one type, since the start."""
+
+    @property
+    def delivered(self) -> int:
+        """To consumers that acknowledge."""
+
+    @property
+    def delivered_no_ack(self) -> int:
+        """To consumers that do not."""
+
+    @property
+    def got(self) -> int:
+        """By basic.get with acknowledgement, or into a lease."""
+
+    @property
+    def got_no_ack(self) -> int:
+        """By basic.get without."""
+
+    @property
+    def get_empty(self) -> int:
+        """How often basic.get found no message."""
+
+    @property
+    def redelivered(self) -> int:
+        """Deliveries of any way that were not the message's first."""
+
+    @property
+    def acked(self) -> int:
+        """Deliveries that were acknowledged; not those that were rejected."""
+
+    @property
+    def total(self) -> int:
+        """Deliveries in all four ways."""

@@ -20,6 +20,7 @@ import selectors
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -34,15 +35,20 @@ from leporid.amqp.methods import ChannelOpen
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import LongString
 from leporid.broker.exchange.types import DELAYED_MESSAGE
+from leporid.engine.queue.lease import Lease
 from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.management.application import routes
 from leporid.management.browsing import PARAMETERS as BROWSE_PARAMETERS
 from leporid.management.delays import CANCELLING, LISTING
 from leporid.management.leases import SHOWING, TAKING
+from leporid.management.paths import CostedRoute
 from leporid.management.records import PARAMETERS as RECORD_PARAMETERS
 from leporid.management.surroundings import Surroundings
 from leporid.server.counts import Counts
 from leporid.server.http import application
+from leporid.server.metrics import Identity, Metrics
+from leporid.server.metrics_pages import MetricsPages, Scrapes
+from leporid.server.resources import Resources
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -115,10 +121,20 @@ class Interface:
             filter_class_status=lambda _: FilterClassStatus(),
             encoders=_InlineExecutor(),  # type: ignore[arg-type]
         )
-        counts = Counts(world.broker, world.engine, self.around.leases.values())
-        self.app = application(counts.now, list, routes(self.around))
+        self.app = application(self._metrics(), list, routes(self.around))
         self._fill()
         self._connect()
+
+    def _metrics(self) -> list[CostedRoute]:
+        world = self.world
+        counts = Counts(world.broker, world.engine, self._leases)
+        identity = Identity("node", "cluster", lambda: "id", "0", "Python")
+        resources = Resources(Path.cwd(), memory_bytes_max=1, disk_free_min=1)
+        scrapes = Scrapes(Metrics(counts.now, identity, resources.now))
+        return MetricsPages(scrapes, world.broker, self.around.admission).routes()
+
+    def _leases(self) -> list[Lease]:
+        return [each.lease for each in self.around.leases.values()]
 
     async def _until_synced(self, generation: int) -> None:
         self.world.turn()

@@ -33,11 +33,11 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
 def test_serve_hands_the_options_on(runs: list[Config], tmp_path: Path):
     options = ["--data-dir", str(tmp_path), "--bind", "127.0.0.2", "--amqp-port", "0"]
-    assert main(["serve", *options, "--http-port", "8080"]) == 7
+    assert main(["serve", *options, "--http-port", "8080", "--metrics-port", "-1"]) == 7
     (config,) = runs
     assert config.data_dir == tmp_path
     assert config.bind == ("127.0.0.2",)
-    assert (config.amqp_port, config.http_port) == (0, 8080)
+    assert (config.amqp_port, config.http_port, config.metrics_port) == (0, 8080, -1)
 
 
 def test_serve_without_options_takes_the_defaults(

@@ -85,7 +85,7 @@ async def live(directory: Path, meanwhile: Callable[[int, int], Any] | None = No
     """One life of a broker: it starts, clients do something, it stops in order."""
     configuration = directory.with_name("leporid.toml")
     configuration.write_text(CONFIGURATION)
-    given = {"data_dir": str(directory), "amqp_port": 0, "http_port": 0}
+    given = {"data_dir": str(directory), "amqp_port": 0, "http_port": 0, "metrics_port": -1}
     config = load(configuration, given)
     ready = asyncio.Event()
     output = Output(ready)

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from tests.engine.disk_fake import Disk
 from tests.server.client import PATIENCE_S
-from tests.server.test_metrics import Counted
+from tests.server.test_http import TOTALS
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.broker.access.access import Access, User, guest
@@ -148,7 +148,7 @@ def world() -> Iterator[World]:
 @contextlib.asynccontextmanager
 async def serving(world: World) -> AsyncIterator[httpx.AsyncClient]:
     """Serve a world; gives a client that is guest."""
-    app = application(Counted, list, routes(world.around))
+    app = application(TOTALS, list, routes(world.around))
     server = HttpServer(app, bind(["127.0.0.1"], 0))
     await server.start()
     host, port = server.address

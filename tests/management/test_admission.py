@@ -11,7 +11,7 @@ from tests.filterserver.asked import GREATER
 from tests.management.arrows import table_of
 from tests.management.conftest import World
 from tests.management.queues import fill, queue_of
-from tests.server.test_metrics import Counted
+from tests.server.test_http import TOTALS
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.broker.policy.policies import make_policy
@@ -105,7 +105,7 @@ class FilledWorld(World):
                 make_policy("p", POLICY["pattern"], POLICY["definition"], operator=operator)
             )
         self.shares = self.around.admission.shares
-        self.app = application(Counted, list, routes(self.around))
+        self.app = application(TOTALS, list, routes(self.around))
         self.lease = ""
 
     async def try_filter_class(self, filter_class: FilterClass) -> None:

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 from tests.management.conftest import World, serving
-from tests.server.test_metrics import Counted
+from tests.server.test_http import TOTALS
 
 from leporid.broker.access.access import guest
 from leporid.limits.refusals import Refusals
@@ -56,7 +56,7 @@ async def answer(given: Given) -> httpx.Response:
         return TableAnswer(admission, guest(b"s" * 32), given)
 
     route = RawRoute("/api/numbers", handler, "GET", TABLE, admission)
-    app = application(Counted, list, [route])
+    app = application(TOTALS, list, [route])
     server = HttpServer(app, bind(["127.0.0.1"], 0))
     await server.start()
     host, port = server.address

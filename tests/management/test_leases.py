@@ -68,7 +68,8 @@ async def test_what_to_take_does_not_stand_in_a_body(world: World, client: httpx
 async def test_leases_are_counted_as_long_as_they_hold_something(
     world: World, client: httpx.AsyncClient
 ):
-    counts = Counts(world.broker, world.engine, world.around.leases.values())
+    held = world.around.leases
+    counts = Counts(world.broker, world.engine, lambda: [each.lease for each in held.values()])
     fill(world, queue_of(world), 5)
     lease = await lease_of(client, max=3)
     await lease_of(client, max=1)

@@ -81,7 +81,7 @@ def test_the_defaults():
     config = load(None, {}, {"XDG_STATE_HOME": "/state"})
     assert config == Config(data_dir=Path("/state/leporid"))
     assert config.bind == ("127.0.0.1",)
-    assert (config.amqp_port, config.http_port) == (5672, 15672)
+    assert (config.amqp_port, config.http_port, config.metrics_port) == (5672, 15672, 15692)
     assert (config.heartbeat, config.frame_max, config.channel_max) == (60, 131072, 2047)
     assert config.durability == "synced"
     assert config.vhosts == ("/",)

@@ -10,15 +10,16 @@ import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
-from tests.server.test_metrics import Counted
+from tests.server.test_metrics import metrics
 
 from leporid.management.admission import LOOK
 from leporid.management.paths import CostedRoute
 from leporid.server import http as module
 from leporid.server.addresses import bind
-from leporid.server.http import HttpServer, Scrapes, application
-from leporid.server.metrics import Metrics
+from leporid.server.http import HttpServer, application, metrics_application
+from leporid.server.metrics_pages import Scrapes, totals_route
 
+TOTALS = [totals_route(Scrapes(metrics()))]
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
@@ -29,7 +30,7 @@ def troubles() -> list[str]:
 
 @pytest.fixture
 async def server(troubles: list[str]) -> AsyncIterator[HttpServer]:
-    server = HttpServer(application(Counted, lambda: troubles), bind(["127.0.0.1"], 0))
+    server = HttpServer(application(TOTALS, lambda: troubles), bind(["127.0.0.1"], 0))
     await server.start()
     yield server
     await server.stop()
@@ -75,39 +76,12 @@ async def test_metrics(client: httpx.AsyncClient):
     assert "server" not in answer.headers
 
 
-async def test_who_asks_for_metrics_in_one_round_gets_one_page():
-    made: list[Counted] = []
-
-    def counted() -> Counted:
-        made.append(Counted(connections=len(made)))
-        return made[-1]
-
-    app = application(counted, list)
-    transport = httpx.ASGITransport(app)
+async def test_the_port_for_metrics_has_nothing_else():
+    transport = httpx.ASGITransport(metrics_application(TOTALS))
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-        answers = await asyncio.gather(*(client.get("/metrics") for _ in range(20)))
-        assert len(made) < 20
-        assert all("rabbitmq_connections 0.0" in each.text for each in answers[:1])
-        before = len(made)
-        assert f"rabbitmq_connections {before}.0" in (await client.get("/metrics")).text
-
-
-async def test_a_page_that_cannot_be_made_is_made_the_next_time():
-    broken = [True]
-
-    def counted() -> Counted:
-        if broken:
-            broken.pop()
-            raise ZeroDivisionError
-        return Counted()
-
-    scrapes = Scrapes(Metrics(counted))
-    caught: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, facts: caught.append(facts))
-    with pytest.raises(ZeroDivisionError):
-        await scrapes.next()
-    assert b"rabbitmq_connections 1.0" in await scrapes.next()
-    assert len(caught) == 1
+        assert (await client.get("/metrics")).status_code == 200
+        answer = await client.get("/health")
+        assert (answer.status_code, answer.text.splitlines()[1:]) == (404, ["/metrics"])
 
 
 async def test_other_pages_and_methods(client: httpx.AsyncClient):
@@ -122,7 +96,7 @@ async def test_a_page_that_is_not_there_names_those_that_are():
         return Response()
 
     routes = [CostedRoute("/api/x/{one}", answer, verb, LOOK) for verb in ("GET", "PUT")]
-    app = application(Counted, list, routes)
+    app = application(TOTALS, list, routes)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
         text = (await client.get("/api/overview")).text
@@ -147,7 +121,7 @@ async def test_signals_are_left_alone(server: HttpServer):
 
 async def test_stop_closes_everything_soon_whatever_peers_do(troubles: list[str]):
     sockets = bind(["127.0.0.1", "127.0.0.2"], 0)
-    server = HttpServer(application(Counted, lambda: troubles), sockets)
+    server = HttpServer(application(TOTALS, lambda: troubles), sockets)
     await server.start()
     silent, silent_writer = await asyncio.open_connection(*server.address)
     half, half_writer = await asyncio.open_connection(*server.address)
@@ -181,7 +155,7 @@ async def test_stop_waits_for_a_request_in_flight_but_not_for_ever(
     monkeypatch.setattr(module, "STOP_SECONDS", 10 if answered else 0.01)
     routes = [CostedRoute("/wait", wait, "GET", LOOK)]
     sockets = bind(["127.0.0.1"], 0)
-    server = HttpServer(application(Counted, list, routes), sockets)
+    server = HttpServer(application(TOTALS, list, routes), sockets)
     await server.start()
     reader, writer = await asyncio.open_connection(*server.address)
     writer.write(b"GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -201,13 +175,13 @@ async def test_stop_waits_for_a_request_in_flight_but_not_for_ever(
 
 async def test_stop_before_start_closes_the_sockets():
     sockets = bind(["127.0.0.1"], 0)
-    await HttpServer(application(Counted, tuple), sockets).stop()
+    await HttpServer(application(TOTALS, tuple), sockets).stop()
     assert sockets[0].fileno() == -1
 
 
 async def test_a_start_that_fails_says_why():
     sockets = bind(["127.0.0.1"], 0)
-    server = HttpServer(application(Counted, tuple), sockets)
+    server = HttpServer(application(TOTALS, tuple), sockets)
     sockets[0].close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         await server.start()

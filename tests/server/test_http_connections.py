@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from tests.server.test_metrics import Counted
+from tests.server.test_http import TOTALS
 
 from leporid.limits.refusals import Refusals
 from leporid.management.admission import LOOK, Admission
@@ -74,8 +74,8 @@ async def serve(
     clients: list[Client] = []
 
     async def serve(routes: list[CostedRoute]) -> Client:
-        app = application(Counted, list, routes)
-        server = HttpServer(app, bind([ADDRESSES[0]], 0), refusals)
+        app = application(TOTALS, list, routes)
+        server = HttpServer(app, bind([ADDRESSES[0]], 0), Connections(refusals))
         await server.start()
         clients.append(Client(server))
         return clients[-1]

@@ -4,6 +4,7 @@ import asyncio
 import re
 import resource
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -117,7 +118,9 @@ def test_a_data_directory_keeps_its_id(tmp_path: Path):
 @slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_the_ready_line_is_all_of_standard_output(tmp_path: Path, number: signal.Signals):
-    options = ("--data-dir", str(tmp_path), "--amqp-port", "0", "--http-port", "0")
+    options = ["--data-dir", str(tmp_path)]
+    for port in ("amqp", "http", "metrics"):
+        options += [f"--{port}-port", "0"]
     process = await asyncio.create_subprocess_exec(
         *default_command(), *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -125,10 +128,12 @@ async def test_the_ready_line_is_all_of_standard_output(tmp_path: Path, number: 
     async with asyncio.timeout(PATIENCE_S):
         line = (await process.stdout.readline()).decode()
         found = re.fullmatch(
-            r"ready amqp=127\.0\.0\.1:(\d+) http=127\.0\.0\.1:(\d+) pid=(\d+)\n", line
+            r"ready amqp=127\.0\.0\.1:(\d+) http=127\.0\.0\.1:(\d+) "
+            r"metrics=127\.0\.0\.1:(\d+) pid=(\d+)\n",
+            line,
         )
         assert found is not None, line
-        assert int(found[3]) == process.pid
+        assert int(found[4]) == process.pid
         client = await (await Client.connect(int(found[1]))).log_in()
         client.close()
         process.send_signal(number)
@@ -163,6 +168,56 @@ def test_a_data_directory_that_cannot_be_had_is_named(tmp_path: Path):
     assert code == 1
     (line,) = log.splitlines()
     assert f"cannot use the data directory {file}: Not a directory: {file}; --data-dir" in line
+
+
+SERVE_AND_LIST_MODULES = """
+import sys
+from leporid.cli.main import main
+code = main(["serve", *sys.argv[1:]])
+packages = {name.partition(".")[0] for name in sys.modules}
+sys.stderr.write(f"loaded: {' '.join(sorted(packages))}\\n")
+sys.exit(code)
+"""
+
+
+@slow
+@pytest.mark.parametrize("port", ["none", "metrics"])
+async def test_a_broker_without_http_loads_none_of_it(tmp_path: Path, port: str):
+    """Likewise with a port for metrics, which shows that the test can see what is loaded."""
+    options = ["--http-port", "-1", "--metrics-port", "0" if port == "metrics" else "-1"]
+    command = [sys.executable, "-c", SERVE_AND_LIST_MODULES]
+    broker = BrokerProcess(tmp_path / "data", options=options, command=command)
+    with broker:
+        assert broker.http_port == 0
+        assert (broker.metrics_port != 0) == (port == "metrics")
+        client = await (await Client.connect(broker.amqp_port)).log_in()
+        await client.declare("q")
+        client.close()
+        assert broker.stop() == 0
+    loaded = broker.log_tail().splitlines()[-1].split()
+    assert loaded[0] == "loaded:"
+    web = {"starlette", "uvicorn", "h11", "prometheus_client", "pyarrow"} & set(loaded)
+    expected = {"starlette", "uvicorn", "h11", "prometheus_client"} if port == "metrics" else set()
+    assert web == expected
+
+
+@slow
+async def test_the_port_for_metrics(tmp_path: Path, http: httpx.AsyncClient):
+    with BrokerProcess(tmp_path / "data", options=["--metrics-port", "0"]) as broker:
+        client = await (await Client.connect(broker.amqp_port)).log_in()
+        await client.declare("q")
+        for number in (broker.http_port, broker.metrics_port):
+            url = f"http://127.0.0.1:{number}/metrics"
+            text = (await http.get(url)).text
+            assert "rabbitmq_queues 1.0\n" in text
+            assert "leporid_sync_seconds_count" in text
+            queue = 'queue_consumers{vhost="/",queue="q"} 0\n'
+            assert f"rabbitmq_{queue}" in (await http.get(f"{url}/per-object")).text
+            detailed = f"{url}/detailed?family=queue_consumer_count"
+            assert f"rabbitmq_detailed_{queue}" in (await http.get(detailed)).text
+        health = f"http://127.0.0.1:{broker.metrics_port}/health"
+        assert (await http.get(health)).status_code == 404
+        client.close()
 
 
 @slow

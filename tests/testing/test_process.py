@@ -26,10 +26,17 @@ def test_addresses_come_from_the_ready_line(tmp_path):
     assert "not running" in repr(broker)
 
 
+def test_ports_that_there_are_not_are_0(tmp_path):
+    script = "echo ready amqp=127.0.0.1:1234 metrics=127.0.0.1:5678 pid=$$; exec sleep 60"
+    with play(tmp_path, script) as broker:
+        assert (broker.http_port, broker.metrics_port) == (0, 5678)
+
+
 def test_options_of_the_command_line(tmp_path):
     script = f'echo "$0 $@" >&2; {READY}; exec sleep 60'
     with play(tmp_path, script, amqp_port=99) as broker:
-        asked = f"--data-dir {tmp_path}/data --bind 127.0.0.1 --amqp-port 99 --http-port 0"
+        ports = "--amqp-port 99 --http-port 0 --metrics-port -1"
+        asked = f"--data-dir {tmp_path}/data --bind 127.0.0.1 {ports}"
         assert broker.log_tail().strip() == asked
 
 

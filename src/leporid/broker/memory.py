@@ -94,6 +94,10 @@ class Memory:
             found = self._users[name] = Account(f"user '{name}'", share, self.total)
         return found
 
+    def by_user(self) -> list[tuple[str, int]]:
+        """Return what the connections of each user keep, of those who have had any."""
+        return [(name, account.bytes) for name, account in self._users.items()]
+
     def check_definition(self, title: str, size: int) -> None:
         """Check that there is room for a definition that a client asks for.
 

@@ -56,6 +56,7 @@ def _serve(options: argparse.Namespace) -> int:
         "amqp_port": options.amqp_port,
         "http_port": options.http_port,
         "log_level": options.log_level,
+        "metrics_port": options.metrics_port,
     }
     given = {name: value for name, value in overrides.items() if value is not None}
 
@@ -98,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
         "serve",
         help="run a broker in the foreground",
         description="Run a broker. When clients may connect, one line is written to standard "
-        "output: ready amqp=HOST:PORT http=HOST:PORT pid=PID. Options win over the environment, "
-        "and that over the file. SIGHUP has the configuration read again.",
+        "output: ready amqp=HOST:PORT http=HOST:PORT metrics=HOST:PORT pid=PID. Options win over "
+        "the environment, and that over the file. SIGHUP has the configuration read again.",
     )
     serve.add_argument(
         "--data-dir",
@@ -112,7 +113,16 @@ def _parser() -> argparse.ArgumentParser:
         "--amqp-port", type=int, metavar="N", help="port for AMQP clients; 0: any free one (5672)"
     )
     serve.add_argument(
-        "--http-port", type=int, metavar="N", help="port for HTTP; 0: any free one (15672)"
+        "--http-port",
+        type=int,
+        metavar="N",
+        help="port for HTTP; 0: any free one, -1: none (15672)",
+    )
+    serve.add_argument(
+        "--metrics-port",
+        type=int,
+        metavar="N",
+        help="port for Prometheus; 0: any free one, -1: none (15692)",
     )
     serve.add_argument(
         "--config",

@@ -35,6 +35,8 @@ TABLES_MAX: Final = 32
 # Memory of batches that are being made, or sent to readers. A message of 128 MiB, which is there
 # twice until it is encoded, has room while another one is sent.
 TABLES_BYTES_MAX: Final = 448 * 1024 * 1024
+# Pages of metrics of single objects, which nobody logs in for: each keeps a list of all of them.
+SCRAPES_MAX: Final = 8
 # Threads that encode tables. One core stays with the broker's own thread.
 ENCODERS_MAX: Final = max(1, min(4, (os.cpu_count() or 1) - 1))
 # Pieces of work that these threads have: twice as many, so that one user alone, who gets half,
@@ -81,6 +83,8 @@ class Cost:
 PROBE: Final = Cost("probe")
 # A bounded number of things is looked up, or of lists pieces are made.
 LOOK: Final = Cost("look")
+# A page that is made in pieces, for whoever asks.
+SCRAPE: Final = Cost("scrape", limits=("http_scrapes",))
 # One message, in memory while it is shown.
 SHOW: Final = Cost("show", limits=("http_body_bytes",))
 WAIT: Final = Cost("wait", limits=("http_long_polls",))
@@ -126,6 +130,7 @@ class Shares:
         self.publishing_memory = Share(
             "http_publishing_memory", PUBLISHING_BYTES_MAX, refusals, WAITING_MAX
         )
+        self.scrapes = Share("http_scrapes", SCRAPES_MAX, refusals)
         self.trials = Share("http_trials", TRIALS_MAX, refusals, WAITING_MAX)
 
 

@@ -40,6 +40,7 @@ class Listing(Response):
         value: what to list.
         monotonic: seconds.
         ended: called once the answer has ended, in whatever way.
+        content_type: what the texts are, if they are `Written`.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class Listing(Response):
         value: Any,
         monotonic: Callable[[], float] = time.monotonic,
         ended: Callable[[], None] = lambda: None,
+        content_type: str = "application/json",
     ) -> None:
+        self._content_type = content_type.encode()
         self._turns = turns
         self._key = key
         self._texts = texts_of(value)
@@ -67,7 +70,7 @@ class Listing(Response):
     async def _send(self, scope: Any, send: Any) -> None:
         gone = scope.get("state", {}).get("gone")
         piece, more = self._piece()
-        head = [(b"content-type", b"application/json")]
+        head = [(b"content-type", self._content_type)]
         if not more:
             head.append((b"content-length", b"%d" % len(piece)))
         await send({"type": "http.response.start", "status": 200, "headers": head})

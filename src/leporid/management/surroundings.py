@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,6 +30,7 @@ from leporid.management import hosts
 from leporid.management.admission import ENCODERS_MAX, Admission, waited_for
 from leporid.management.listings import Listing
 from leporid.management.login import BasicLogin
+from leporid.management.niceness import yield_to_messages
 from leporid.management.paths import name_of, visit_of
 from leporid.management.refusals import Refusal
 
@@ -40,26 +39,10 @@ if TYPE_CHECKING:
     from leporid.engine.queue.lease import Lease
     from leporid.engine.stream.stream import Stream
 
-# Of threads that encode tables, beside the broker's own, as `nice` counts: somebody waits for each
-# message, while tables want throughput.
-ENCODERS_NICENESS: Final = 10
-NICENESS_MAX: Final = 19
-
 T = TypeVar("T")
 
 PIP_COMMAND: Final = "pip install 'leporid[arrow]'"
 ARROW_USER: Final = "leporid.management.tables"
-
-
-def yield_to_messages(niceness: int = ENCODERS_NICENESS) -> None:
-    """Let the broker's own thread go first where both want a core; of Linux alone, by thread.
-
-    Threads that this one makes, as argon2 does for its lanes, do so, too.
-    """
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        niceness += os.getpriority(os.PRIO_PROCESS, thread)
-        os.setpriority(os.PRIO_PROCESS, thread, min(niceness, NICENESS_MAX))
 
 
 def _encoders() -> ThreadPoolExecutor:

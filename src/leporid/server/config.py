@@ -308,18 +308,25 @@ class Config:
     bind: tuple[str, ...] = setting(
         _addresses,
         ("127.0.0.1",),
-        "IP addresses that both ports listen on, one or a list",
+        "IP addresses that all ports listen on, one or a list",
         rabbitmq="`listeners.tcp.*`",
     )
     amqp_port: int = setting(
         whole(0, 65535), 5672, "port for clients; 0: any free one", rabbitmq="`listeners.tcp.*`"
     )
     http_port: int = setting(
-        whole(0, 65535),
+        whole(-1, 65535),
         15672,
         "port for `/health`, `/metrics`, [streams](streams-http.md) and [queues](queues-http.md); "
-        "0: any free one",
-        rabbitmq="`management.tcp.port`, `prometheus.tcp.port`",
+        "0: any free one, -1: none",
+        rabbitmq="`management.tcp.port`",
+    )
+    metrics_port: int = setting(
+        whole(-1, 65535),
+        15692,
+        "port for [metrics](monitoring.md) alone; 0: any free one, -1: none. With -1 for both, the "
+        "broker loads no HTTP server",
+        rabbitmq="`prometheus.tcp.port`",
     )
     amqps_port: int = setting(
         whole(0, 65535),

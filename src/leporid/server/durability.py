@@ -13,6 +13,7 @@ from typing import Final
 
 from leporid.durable import Change
 from leporid.engine.engine import Engine
+from leporid.server.histograms import BYTES, SYNC_SECONDS, Histogram
 from leporid.storage.definitions import Definitions
 from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs
@@ -29,6 +30,10 @@ class Durability:
         synced: called on the loop after each generation; deliveries and confirms may be due.
         no_room: called on the loop when the disk gets full (True) or has room again (False).
         failed: called on the loop when nothing can be written any more.
+
+    Attributes:
+        seconds: how long generations took.
+        bytes: how large they were.
     """
 
     def __init__(
@@ -48,6 +53,9 @@ class Durability:
         self._synced = synced
         self._changes: list[Change] = []
         self._job: Job | None = None
+        self._began = 0.0
+        self.seconds = Histogram("From closing a generation to knowing it on disk", SYNC_SECONDS)
+        self.bytes = Histogram("Bytes of the logs that one sync wrote", BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -96,10 +104,13 @@ class Durability:
         self._job = Job(generation, self._changes, writes, drops, streams)
         self._changes = []
         self._idle.clear()
+        self._began = self._loop.time()
         self._syncer.submit(self._job)
 
     def _finish(self, job: Job) -> None:
         self._job = None
+        self.seconds.note(self._loop.time() - self._began)
+        self.bytes.note(job.log_bytes)
         self._engine.end_sync(job.generation, job.writes, job.streams)
         self._idle.set()
         self._release()

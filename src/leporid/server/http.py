@@ -1,12 +1,11 @@
 """The HTTP side, by Starlette under uvicorn in the broker's own event loop.
 
-Responsible for the HTTP server's life, for what /health and /metrics say, and for mounting the
-routes it is given. Must not know the broker, which is behind callables, nor connections
-(`http_connections`). Handlers are coroutines, always: Starlette would run plain functions in a
-thread, and the broker's state belongs to the loop's thread.
+Responsible for the HTTP server's life, for what /health says, and for mounting the routes it is
+given. Must not know the broker, which is behind callables, nor connections (`http_connections`).
+Handlers are coroutines, always: Starlette would run plain functions in a thread, and the broker's
+state belongs to the loop's thread.
 
-Invariant: /health and /metrics are always answered, and a round of the loop makes one page of
-metrics at most, however many ask for it.
+Invariant: /health is always answered.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from starlette.routing import Route
 from leporid.limits.refusals import Refusals
 from leporid.management.paths import CostedRoute, ProbeRoute
 from leporid.server.http_connections import Acceptor, Connections, PatientProtocol
-from leporid.server.metrics import CONTENT_TYPE, Metrics, Statistics
 
 # Request line and headers together.
 HEADER_BYTES_MAX = 16 * 1024
@@ -42,19 +40,18 @@ NOT_FOUND = (
 
 
 def application(
-    statistics: Callable[[], Statistics],
+    metrics: Sequence[CostedRoute],
     troubles: Callable[[], Sequence[str]],
     routes: Sequence[CostedRoute] = (),
 ) -> Starlette:
     """Make the ASGI application.
 
     Args:
-        statistics: the broker's counts, asked at each scrape.
+        metrics: the pages of metrics.
         troubles: why clients should not come here now, such as "draining" or "memory alarm";
             empty when all is well.
         routes: what else is answered.
     """
-    scrapes = Scrapes(Metrics(statistics))
 
     async def health(_: Request) -> Response:
         reasons = list(troubles())
@@ -62,45 +59,21 @@ def application(
             return JSONResponse({"status": "unavailable", "reasons": reasons}, status_code=503)
         return JSONResponse({"status": "ok"})
 
-    async def scrape(_: Request) -> Response:
-        return Response(await scrapes.next(), headers={"content-type": CONTENT_TYPE})
+    return _of([ProbeRoute("/health", health), *metrics, *routes])
 
+
+def metrics_application(metrics: Sequence[CostedRoute]) -> Starlette:
+    """Make the ASGI application of the port for metrics alone."""
+    return _of(metrics)
+
+
+def _of(pages: Sequence[Route]) -> Starlette:
     async def missing(_request: Request, _error: Exception) -> Response:
         return PlainTextResponse(not_found, status_code=404)
 
-    pages: list[Route] = [ProbeRoute("/health", health), ProbeRoute("/metrics", scrape), *routes]
     paths = dict.fromkeys(page.path for page in pages)
     not_found = NOT_FOUND.format("\n".join(paths))
     return Starlette(routes=pages, exception_handlers={404: missing})
-
-
-class Scrapes:
-    """Pages of metrics: whoever asks in one round of the loop gets the same one.
-
-    Args:
-        metrics: makes them.
-    """
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._next: asyncio.Future[bytes] | None = None
-
-    async def next(self) -> bytes:
-        """Return a page that is made after this was called."""
-        if self._next is None:
-            loop = asyncio.get_running_loop()
-            self._next = loop.create_future()
-            loop.call_soon(self._make)
-        return await asyncio.shield(self._next)
-
-    def _make(self) -> None:
-        asked, self._next = self._next, None
-        assert asked is not None
-        try:
-            asked.set_result(self._metrics.render())
-        except Exception as error:
-            asked.set_exception(error)
-            raise
 
 
 class HttpServer:
@@ -109,11 +82,14 @@ class HttpServer:
     Args:
         app: what `application` made.
         sockets: bound sockets, as `addresses.bind` makes them; closed by `stop`.
-        refusals: where refusals are counted.
+        connections: those of all servers of the process.
     """
 
     def __init__(
-        self, app: Starlette, sockets: Sequence[socket.socket], refusals: Refusals | None = None
+        self,
+        app: Starlette,
+        sockets: Sequence[socket.socket],
+        connections: Connections | None = None,
     ) -> None:
         self._sockets = list(sockets)
         self._server = _Server(
@@ -131,7 +107,7 @@ class HttpServer:
                 proxy_headers=False,
                 h11_max_incomplete_event_size=HEADER_BYTES_MAX,
             ),
-            Connections(refusals or Refusals()),
+            connections or Connections(Refusals()),
         )
         self._running: asyncio.Task[None] | None = None
 

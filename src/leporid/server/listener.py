@@ -25,7 +25,7 @@ from leporid.broker.connection.session import ConnectionState
 from leporid.engine.bounds.jobs import Job
 from leporid.limits.log_lines import caused_by
 from leporid.limits.shares import NoSlot, Share, Slot, address_key
-from leporid.management.surroundings import yield_to_messages
+from leporid.management.niceness import yield_to_messages
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.hangups import Hangups
 from leporid.server.link import Link

@@ -1,120 +1,51 @@
 """What /metrics says: the broker's counts under the names of RabbitMQ's Prometheus plugin.
 
-So dashboards and alerts made for RabbitMQ can read them.
-
-Responsible for names, kinds and help texts. Must not know where the counts come from, and keeps
-none itself: every scrape asks anew, so a count has one place.
+So dashboards and alerts made for RabbitMQ can read them. Responsible for names, kinds, labels and
+help texts of totals; those of single queues and connections are in `object_metrics`. Must not know
+where the counts come from, and keeps none itself: every scrape asks anew, so a count has one place.
 """
 
-# ruff: noqa: D102 - GAUGES and COUNTERS say what the properties of Statistics are
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Protocol
+import importlib.metadata
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from leporid.engine.publishing.publishing import SIZE_LIMITS
 
+if TYPE_CHECKING:
+    from leporid.server.counts import Count
+    from leporid.server.histograms import Histogram
+    from leporid.server.resources import Used
 
-class Delays(Protocol):
-    """The delayed messages of one virtual host."""
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PROTOCOL: Final = "amqp091"
+PREFIX: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,31}")
+"""What may stand for `rabbitmq` in names, as LavinMQ lets scrapers choose."""
 
-    @property
-    def waiting(self) -> int: ...
+Texts = tuple[tuple[str, str, str], ...]
+"""Of each metric the attribute that it shows, its name, and its help text."""
 
-
-class FilterClass(Protocol):
-    """How one filter class is."""
-
-    @property
-    def state(self) -> str: ...
-
-
-class Filters(Protocol):
-    """What filters were asked in one kind of place."""
-
-    @property
-    def asked(self) -> int: ...
-    @property
-    def evaluated(self) -> int: ...
-    @property
-    def matched(self) -> int: ...
-    @property
-    def type_errors(self) -> int: ...
-
-
-class Statistics(Protocol):
-    """The counts of a broker at one moment; totals are since its start."""
-
-    @property
-    def connections(self) -> int: ...
-    @property
-    def channels(self) -> int: ...
-    @property
-    def queues(self) -> int: ...
-    @property
-    def consumers(self) -> int: ...
-    @property
-    def messages_ready(self) -> int: ...
-    @property
-    def messages_unacked(self) -> int: ...
-    @property
-    def messages_held(self) -> int: ...
-    @property
-    def messages_received_total(self) -> int: ...
-    @property
-    def messages_confirmed_total(self) -> int: ...
-    @property
-    def messages_delivered_total(self) -> int: ...
-    @property
-    def messages_redelivered_total(self) -> int: ...
-    @property
-    def messages_acknowledged_total(self) -> int: ...
-    @property
-    def deliveries_timed_out_total(self) -> int: ...
-    @property
-    def dead_lettered_total(self) -> Mapping[tuple[str, str], int]: ...
-    @property
-    def dead_letters_dropped_total(self) -> Mapping[tuple[str, str], int]: ...
-    @property
-    def delays(self) -> Mapping[str, Delays]: ...
-    @property
-    def backlog(self) -> Mapping[str, int]: ...
-    @property
-    def given_up(self) -> Mapping[tuple[str, str], int]: ...
-    @property
-    def remembered(self) -> Mapping[str, int]: ...
-    @property
-    def retrying(self) -> Mapping[str, int]: ...
-    @property
-    def leases(self) -> int: ...
-    @property
-    def messages_leased(self) -> int: ...
-    @property
-    def filter_classes(self) -> Mapping[str, FilterClass]: ...
-    @property
-    def filters(self) -> Mapping[str, Filters]: ...
-    @property
-    def stream_batches_skipped(self) -> int: ...
-    @property
-    def stream_messages_skipped(self) -> int: ...
-    @property
-    def refusals(self) -> Mapping[str, int]: ...
-    @property
-    def unknown_arguments(self) -> Mapping[tuple[str, str], int]: ...
-
-
-# Attribute of Statistics, metric, help text.
-GAUGES = (
+GAUGES: Final[Texts] = (
     ("connections", "rabbitmq_connections", "Connections currently open"),
     ("channels", "rabbitmq_channels", "Channels currently open"),
     ("queues", "rabbitmq_queues", "Queues available"),
     ("consumers", "rabbitmq_consumers", "Consumers currently connected"),
+    ("consumers", "rabbitmq_queue_consumers", "Consumers of all queues"),
+    ("consumers", "rabbitmq_channel_consumers", "Consumers of all channels"),
     (
         "messages_ready",
         "rabbitmq_queue_messages_ready",
@@ -125,6 +56,8 @@ GAUGES = (
         "rabbitmq_queue_messages_unacked",
         "Messages delivered to consumers but not yet acknowledged",
     ),
+    ("exchanges", "leporid_exchanges", "Exchanges, those of each virtual host included"),
+    ("bindings", "leporid_bindings", "Bindings of queues and exchanges to exchanges"),
     (
         "messages_held",
         "leporid_queue_messages_held",
@@ -136,32 +69,199 @@ GAUGES = (
         "leporid_queue_messages_leased",
         "Messages in leases; they are among the unacknowledged",
     ),
+    ("definitions_bytes", "leporid_definitions_bytes", "Memory of queues, exchanges and bindings"),
+    ("peers_bytes", "leporid_peers_bytes", "Memory that connections and definitions are charged"),
+    ("output_bytes", "leporid_output_bytes", "Memory of output that clients have not read"),
+    ("durable_log_bytes", "leporid_log_durable_bytes", "Segments of the durable log in memory"),
+    ("transient_log_bytes", "leporid_log_transient_bytes", "Segments of the transient log"),
+    ("log_segments", "leporid_log_segments", "Segments of the durable log, each one file on disk"),
+    ("streams", "leporid_streams", "Streams; each has segments of its own"),
 )
-COUNTERS = (
-    ("messages_received_total", "received", "Total number of messages received from publishers"),
-    ("messages_confirmed_total", "confirmed", "Total number of messages confirmed to publishers"),
-    ("messages_delivered_total", "delivered", "Total number of messages delivered to consumers"),
-    ("messages_redelivered_total", "redelivered", "Total number of messages delivered again"),
+PROTOCOL_GAUGES: Final[Texts] = (
+    ("publishers", "rabbitmq_global_publishers", "Current number of publishers"),
+    ("consumers", "rabbitmq_global_consumers", "Current number of consumers"),
+)
+COUNTERS: Final[Texts] = (
     (
-        "messages_acknowledged_total",
+        "churn.connections_opened",
+        "rabbitmq_connections_opened",
+        "Total number of connections opened",
+    ),
+    (
+        "churn.connections_closed",
+        "rabbitmq_connections_closed",
+        "Total number of connections closed or terminated",
+    ),
+    ("churn.channels_opened", "rabbitmq_channels_opened", "Total number of channels opened"),
+    ("churn.channels_closed", "rabbitmq_channels_closed", "Total number of channels closed"),
+    ("churn.queues_declared", "rabbitmq_queues_declared", "Total number of queues declared"),
+    ("churn.queues_created", "rabbitmq_queues_created", "Total number of queues created"),
+    ("churn.queues_deleted", "rabbitmq_queues_deleted", "Total number of queues deleted"),
+    (
+        "deliveries_timed_out_total",
+        "leporid_deliveries_timed_out",
+        "Total number of deliveries that were not settled in time",
+    ),
+    (
+        "stream_batches_skipped",
+        "leporid_stream_batches_skipped",
+        "Total number of batches of a stream that filters did not look into",
+    ),
+    (
+        "stream_messages_skipped",
+        "leporid_stream_reader_skipped_messages",
+        (
+            "Total number of messages of streams that consumers missed because retention did not "
+            "wait for them"
+        ),
+    ),
+    ("received_bytes", "leporid_received_bytes", "Total number of bytes that clients have sent"),
+    ("sent_bytes", "leporid_sent_bytes", "Total number of bytes that clients have read"),
+)
+# Attributes of `counts.Received`.
+RECEIVED: Final[Texts] = (
+    ("total", "received", "Total number of messages received from publishers"),
+    (
+        "confirm",
+        "received_confirm",
+        "Total number of messages received from publishers expecting confirmations",
+    ),
+    ("confirmed", "confirmed", "Total number of messages confirmed to publishers"),
+    ("routed", "routed", "Total number of messages routed to queues or streams"),
+    (
+        "dropped",
+        "unroutable_dropped",
+        (
+            "Total number of messages published as non-mandatory into an exchange and dropped as "
+            "unroutable"
+        ),
+    ),
+    (
+        "returned",
+        "unroutable_returned",
+        (
+            "Total number of messages published as mandatory into an exchange and returned to the "
+            "publisher as unroutable"
+        ),
+    ),
+)
+# Attributes of `counts.Delivered`.
+DELIVERED: Final[Texts] = (
+    ("total", "delivered", "Total number of messages delivered to consumers"),
+    (
+        "delivered",
+        "delivered_consume_manual_ack",
+        (
+            "Total number of messages delivered to consumers using basic.consume with manual "
+            "acknowledgment"
+        ),
+    ),
+    (
+        "delivered_no_ack",
+        "delivered_consume_auto_ack",
+        (
+            "Total number of messages delivered to consumers using basic.consume with automatic "
+            "acknowledgment"
+        ),
+    ),
+    (
+        "got",
+        "delivered_get_manual_ack",
+        (
+            "Total number of messages delivered to consumers using basic.get with manual "
+            "acknowledgment, and of messages in leases"
+        ),
+    ),
+    (
+        "got_no_ack",
+        "delivered_get_auto_ack",
+        (
+            "Total number of messages delivered to consumers using basic.get with automatic "
+            "acknowledgment"
+        ),
+    ),
+    (
+        "get_empty",
+        "get_empty",
+        "Total number of times basic.get operations fetched no message",
+    ),
+    ("redelivered", "redelivered", "Total number of messages redelivered to consumers"),
+    (
+        "acked",
         "acknowledged",
         "Total number of message acknowledgements received from consumers",
     ),
 )
-
-
-DELAYED = (
+# The sums that older dashboards read; RabbitMQ's are those of open channels alone, and fall.
+CHANNELS: Final[Texts] = (
+    ("received.total", "messages_published", "Total number of messages published into an exchange"),
+    ("received.confirmed", "messages_confirmed", "Total number of messages confirmed"),
+    (
+        "received.returned",
+        "messages_unroutable_returned",
+        "Total number of messages published as mandatory and returned as unroutable",
+    ),
+    (
+        "received.dropped",
+        "messages_unroutable_dropped",
+        "Total number of messages published as non-mandatory and dropped as unroutable",
+    ),
+    ("got", "get_ack", "Total number of messages fetched with basic.get and acknowledged"),
+    ("got_no_ack", "get", "Total number of messages fetched with basic.get without"),
+    ("get_empty", "get_empty", "Total number of times basic.get fetched no message"),
+    ("delivered", "messages_delivered_ack", "Total number of deliveries to consumers that ack"),
+    (
+        "delivered_no_ack",
+        "messages_delivered",
+        "Total number of deliveries to consumers that do not",
+    ),
+    ("redelivered", "messages_redelivered", "Total number of messages redelivered"),
+    ("acked", "messages_acked", "Total number of messages acknowledged"),
+)
+# Attributes of `resources.Used`.
+USED: Final[Texts] = (
+    ("descriptors", "rabbitmq_process_open_fds", "Open file descriptors"),
+    ("descriptors_max", "rabbitmq_process_max_fds", "Open file descriptors limit"),
+    ("sockets", "rabbitmq_process_open_tcp_sockets", "Open TCP sockets of AMQP clients"),
+    ("sockets_max", "rabbitmq_process_max_tcp_sockets", "Limit of TCP sockets of AMQP clients"),
+    (
+        "memory_bytes",
+        "rabbitmq_process_resident_memory_bytes",
+        "Memory used in bytes, as compared with the watermark: without mapped files",
+    ),
+    (
+        "memory_bytes_max",
+        "rabbitmq_resident_memory_limit_bytes",
+        "Memory high watermark in bytes",
+    ),
+    ("disk_free_bytes", "rabbitmq_disk_space_available_bytes", "Disk space available in bytes"),
+    (
+        "disk_free_bytes_min",
+        "rabbitmq_disk_space_available_limit_bytes",
+        "Free disk space low watermark in bytes",
+    ),
+    ("uptime_seconds", "rabbitmq_erlang_uptime_seconds", "Node uptime"),
+)
+ALARMS: Final = (
+    ("memory", "rabbitmq_alarms_memory_used_watermark", "is 1 if VM memory watermark is in effect"),
+    (
+        "disk",
+        "rabbitmq_alarms_free_disk_space_watermark",
+        "is 1 if free disk space watermark is in effect",
+    ),
+)
+DEATHS: Final = ("expired", "maxlen", "rejected", "delivery_limit")
+DELAYED: Final = (
     ("fired", "Total number of delayed messages that were due and went their way"),
     ("cancelled", "Total number of delayed messages that were cancelled"),
     ("unroutable", "Total number of delayed messages that came to no queue when they were due"),
 )
-
-JUDGED = (
+JUDGED: Final[Texts] = (
     ("messages_judged", "judged", "Total number of messages that a filter class gave a verdict of"),
     ("messages_passed", "passed", "Total number of messages that a filter class let pass"),
     ("failures", "failures", "Total number of times that a filter class failed"),
 )
-FILTERED = (
+FILTERED: Final = (
     ("asked", "Total number of questions to filters: one for each filter that a message met"),
     ("evaluated", "Questions to filters that no tag or value answered by itself"),
     ("matched", "Questions to filters that were answered with yes"),
@@ -169,216 +269,321 @@ FILTERED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the broker is; the labels by which dashboards tell nodes apart."""
+
+    node: str
+    cluster: str
+    cluster_id: Callable[[], str]
+    """Known only when the data directory was read."""
+    version: str
+    runtime: str
+    """What RabbitMQ has as the version of Erlang."""
+
+    def metrics(self, endpoint: str) -> Iterator[Metric]:
+        """Yield both metrics that the others are joined with."""
+        build = {
+            "rabbitmq_version": self.version,
+            "prometheus_plugin_version": self.version,
+            "prometheus_client_version": importlib.metadata.version("prometheus-client"),
+            "erlang_version": self.runtime,
+            "product_name": "Leporid",
+            "product_version": self.version,
+        }
+        yield _info("rabbitmq_build_info", "Broker and runtime version info", build)
+        identity = {
+            "rabbitmq_node": self.node,
+            "rabbitmq_cluster": self.cluster,
+            "rabbitmq_cluster_permanent_id": self.cluster_id(),
+            "rabbitmq_endpoint": endpoint,
+        }
+        yield _info("rabbitmq_identity_info", "Node and cluster identity", identity)
+
+
+def _info(name: str, text: str, labels: Mapping[str, str]) -> Metric:
+    metric = GaugeMetricFamily(name, text, labels=tuple(labels))
+    metric.add_metric(tuple(labels.values()), 1)
+    return metric
+
+
+def _labelled(
+    kind: type[Any],
+    name: str,
+    text: str,
+    labels: tuple[str, ...],
+    values: Iterable[tuple[tuple[str, ...], float]],
+) -> Metric:
+    """A metric with several values, each with its labels."""
+    metric: Metric = kind(name, text, labels=labels)
+    for names, value in values:
+        metric.add_metric(names, value)  # type: ignore[attr-defined]
+    return metric
+
+
+def _by(kind: type[Any], name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """A metric with one label."""
+    found = (((key,), value) for key, value in values.items())
+    return _labelled(kind, name, text, (label,), found)
+
+
 class BrokerCollector(Collector):
     """Makes the metrics of one scrape from one snapshot."""
 
-    def __init__(self, statistics: Callable[[], Statistics]) -> None:
-        self._statistics = statistics
+    def __init__(
+        self, counts: Callable[[], Count], identity: Identity, used: Callable[[], Used]
+    ) -> None:
+        self._counts = counts
+        self._identity = identity
+        self._used = used
 
-    def describe(self) -> list[Metric]:
-        """Return nothing: it keeps registration from asking a broker that may not run yet."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield every metric, all from the same moment."""
-        now = self._statistics()
-        for attribute, name, text in GAUGES:
-            yield GaugeMetricFamily(name, text, value=getattr(now, attribute))
+    def collect(self, endpoint: str = "aggregated") -> Iterator[Metric]:
+        """Yield every metric, all from the same moment; `endpoint` names the page."""
+        now = self._counts()
+        yield from self._identity.metrics(endpoint)
+        yield from _resources(self._used())
+        for path, name, text in GAUGES:
+            yield GaugeMetricFamily(name, text, value=attrgetter(path)(now))
         yield GaugeMetricFamily(
             "rabbitmq_queue_messages",
             "Sum of ready, held and unacknowledged messages",
             value=now.messages_ready + now.messages_held + now.messages_unacked,
         )
-        for attribute, event, text in COUNTERS:
-            counter = CounterMetricFamily(
-                f"rabbitmq_global_messages_{event}", text, labels=("protocol",)
-            )
-            counter.add_metric(("amqp091",), getattr(now, attribute))
-            yield counter
-        yield CounterMetricFamily(
-            "leporid_deliveries_timed_out",
-            "Total number of deliveries that were not settled in time",
-            value=now.deliveries_timed_out_total,
-        )
+        for path, name, text in PROTOCOL_GAUGES:
+            value = attrgetter(path)(now)
+            yield _by(GaugeMetricFamily, name, text, "protocol", {PROTOCOL: value})
+        for path, name, text in COUNTERS:
+            yield CounterMetricFamily(name, text, value=attrgetter(path)(now))
+        yield from _messages(now)
+        yield from _channels(now)
         yield from _dead_letters(now)
         yield from _delays(now)
         yield from _backlogs(now)
-        remembered = GaugeMetricFamily(
+        yield _by(
+            GaugeMetricFamily,
             "leporid_remembered_messages",
             "Messages that exchanges remember, to take none of them twice",
-            labels=("vhost",),
+            "vhost",
+            now.remembered,
         )
-        for vhost, count in now.remembered.items():
-            remembered.add_metric((vhost,), count)
-        yield remembered
-        retrying = GaugeMetricFamily(
+        yield _by(
+            GaugeMetricFamily,
             "leporid_group_messages_retrying",
             "Messages that groups of readers hold for another attempt",
-            labels=("vhost",),
+            "vhost",
+            now.retrying,
         )
-        for vhost, count in now.retrying.items():
-            retrying.add_metric((vhost,), count)
-        yield retrying
         yield from _filter_classes(now)
         yield from _filters(now)
-        yield CounterMetricFamily(
-            "leporid_stream_batches_skipped",
-            "Total number of batches of a stream that filters did not look into",
-            value=now.stream_batches_skipped,
-        )
-        yield CounterMetricFamily(
-            "leporid_stream_reader_skipped_messages",
-            "Total number of messages of streams that consumers missed because retention did not "
-            "wait for them",
-            value=now.stream_messages_skipped,
-        )
-        unknown = CounterMetricFamily(
+        yield _labelled(
+            CounterMetricFamily,
             "leporid_unknown_arguments",
             "Total number of arguments that nothing reads, and of filters that probably match "
             "nothing, by where they were given: queue, exchange, binding, consumer, policy, table",
-            labels=("vhost", "place"),
+            ("vhost", "place"),
+            now.unknown_arguments.items(),
         )
-        for labels, count in now.unknown_arguments.items():
-            unknown.add_metric(labels, count)
-        yield unknown
-        refusals = CounterMetricFamily(
+        yield _by(
+            CounterMetricFamily,
             "leporid_refusals",
             "Total number of times that peers were refused something, by the limit that refused it",
-            labels=("kind",),
+            "kind",
+            now.refusals,
         )
-        for kind, count in now.refusals.items():
-            refusals.add_metric((kind,), count)
-        yield refusals
+        for name, measured in now.histograms.items():
+            yield _histogram(f"leporid_{name}", measured)
 
 
-def _dead_letters(now: Statistics) -> Iterator[Metric]:
+def _messages(now: Count) -> Iterator[Metric]:
+    """What was published and delivered in all."""
+    for attribute, event, text in RECEIVED:
+        value = getattr(now.received, attribute)
+        name = f"rabbitmq_global_messages_{event}"
+        yield _by(CounterMetricFamily, name, text, "protocol", {PROTOCOL: value})
+    for attribute, event, text in DELIVERED:
+        yield _labelled(
+            CounterMetricFamily,
+            f"rabbitmq_global_messages_{event}",
+            text,
+            ("protocol", "queue_type"),
+            (
+                ((PROTOCOL, module), getattr(delivered, attribute))
+                for module, delivered in now.delivered.items()
+            ),
+        )
+    sizes = HistogramMetricFamily(
+        "rabbitmq_message_size_bytes",
+        "Size of messages received from publishers",
+        labels=("protocol",),
+    )
+    buckets = _cumulative(SIZE_LIMITS, now.received.sizes)
+    sizes.add_metric((PROTOCOL,), buckets, now.received.body_bytes)
+    yield sizes
+
+
+def _histogram(name: str, measured: Histogram) -> Metric:
+    buckets = _cumulative(measured.limits, measured.counts)
+    return HistogramMetricFamily(name, measured.text, buckets=buckets, sum_value=measured.total)
+
+
+def _cumulative(limits: Iterable[float], counts: Iterable[int]) -> list[tuple[str, float]]:
+    """Return how many values were at most each limit; with that for all at the end."""
+    names = (*map(str, limits), "+Inf")
+    return list(zip(names, accumulate(counts), strict=True))
+
+
+def _channels(now: Count) -> Iterator[Metric]:
+    """The same without labels."""
+    for path, event, text in CHANNELS:
+        if path.startswith("received."):
+            value = attrgetter(path)(now)
+        else:
+            value = sum(getattr(each, path) for each in now.delivered.values())
+        yield CounterMetricFamily(f"rabbitmq_channel_{event}", text, value=value)
+
+
+def _resources(used: Used) -> Iterator[Metric]:
+    """What the process has and may have."""
+    for attribute, name, text in USED:
+        yield GaugeMetricFamily(name, text, value=getattr(used, attribute))
+    yield CounterMetricFamily(
+        "rabbitmq_process_cpu_seconds",
+        "Processor time spent, user and system, in seconds",
+        value=used.cpu_seconds,
+    )
+    for alarm, name, text in ALARMS:
+        yield GaugeMetricFamily(name, text, value=alarm in used.alarms)
+    yield GaugeMetricFamily(
+        "rabbitmq_alarms_file_descriptor_limit",
+        "is 1 if file descriptor limit alarm is in effect",
+        value=used.sockets >= used.sockets_max > 0,
+    )
+
+
+def _dead_letters(now: Count) -> Iterator[Metric]:
     """What died, as RabbitMQ counts it: each reason is a metric; and what was lost of it."""
-    for reason in sorted({reason for reason, _ in now.dead_lettered_total}):
-        deaths = CounterMetricFamily(
+    modules = [module for module in now.delivered if module != "rabbit_stream_queue"]
+    for reason in DEATHS:
+        yield _labelled(
+            CounterMetricFamily,
             f"rabbitmq_global_messages_dead_lettered_{reason}",
             f"Total number of messages dead-lettered for the reason {reason}",
-            labels=("queue_type", "dead_letter_strategy"),
+            ("queue_type", "dead_letter_strategy"),
+            (
+                ((module, "at_least_once"), now.dead_lettered_total.get((reason, module), 0))
+                for module in modules
+            ),
         )
-        for (of, queue_type), count in now.dead_lettered_total.items():
-            if of == reason:
-                deaths.add_metric((queue_type, "at_least_once"), count)
-        yield deaths
-    dropped = CounterMetricFamily(
+    yield _labelled(
+        CounterMetricFamily,
         "leporid_dead_letters_dropped",
         "Total number of dead letters that came to no queue, by reason of death and by cause: "
         "no_exchange, no_queue, cycle, refused (the queues were full), invalid_key, too_large, "
         "delay_too_long",
-        labels=("reason", "cause"),
+        ("reason", "cause"),
+        now.dead_letters_dropped_total.items(),
     )
-    for labels, count in now.dead_letters_dropped_total.items():
-        dropped.add_metric(labels, count)
-    yield dropped
 
 
-def _delays(now: Statistics) -> Iterator[Metric]:
+def _delays(now: Count) -> Iterator[Metric]:
     """What waits in exchanges, and what became of what did."""
-    waiting = GaugeMetricFamily(
-        "leporid_delayed_messages",
-        "Messages that wait in exchanges until they are due",
-        labels=("vhost",),
-    )
-    for vhost, count in now.delays.items():
-        waiting.add_metric((vhost,), count.waiting)
-    yield waiting
+    waiting = {vhost: count.waiting for vhost, count in now.delays.items()}
+    text = "Messages that wait in exchanges until they are due"
+    yield _by(GaugeMetricFamily, "leporid_delayed_messages", text, "vhost", waiting)
     for name, text in DELAYED:
-        counter = CounterMetricFamily(f"leporid_delayed_messages_{name}", text, labels=("vhost",))
-        for vhost, count in now.delays.items():
-            counter.add_metric((vhost,), getattr(count, name))
-        yield counter
+        found = {vhost: getattr(count, name) for vhost, count in now.delays.items()}
+        yield _by(CounterMetricFamily, f"leporid_delayed_messages_{name}", text, "vhost", found)
 
 
-def _backlogs(now: Statistics) -> Iterator[Metric]:
+def _backlogs(now: Count) -> Iterator[Metric]:
     """What the broker itself sent to full queues."""
-    waiting = GaugeMetricFamily(
+    yield _by(
+        GaugeMetricFamily,
         "leporid_backlog_messages",
         "Delayed messages, dead letters and messages that a filter class let pass which wait for "
         "room in full queues",
-        labels=("vhost",),
+        "vhost",
+        now.backlog,
     )
-    for vhost, count in now.backlog.items():
-        waiting.add_metric((vhost,), count)
-    yield waiting
-    dropped = CounterMetricFamily(
+    yield _labelled(
+        CounterMetricFamily,
         "leporid_backlog_dropped",
         "Total number of messages that waited for room in full queues and were dropped, by reason: "
         "expired (after a day), backlog_full, too_large",
-        labels=("vhost", "reason"),
+        ("vhost", "reason"),
+        now.given_up.items(),
     )
-    for labels, count in now.given_up.items():
-        dropped.add_metric(labels, count)
-    yield dropped
 
 
-def _filter_classes(now: Statistics) -> Iterator[Metric]:
+def _filter_classes(now: Count) -> Iterator[Metric]:
     """Code that chooses messages: whether it can, and what it chose."""
-    waiting = GaugeMetricFamily(
-        "leporid_filter_class_waiting",
-        "1: the class failed, and what it judges waits until it is tried again",
-        labels=("name",),
-    )
-    for name, status in now.filter_classes.items():
-        waiting.add_metric((name,), status.state == "waiting")
-    yield waiting
+    waiting = {name: status.state == "waiting" for name, status in now.filter_classes.items()}
+    text = "1: the class failed, and what it judges waits until it is tried again"
+    yield _by(GaugeMetricFamily, "leporid_filter_class_waiting", text, "name", waiting)
     for metric, attribute, text in JUDGED:
-        counter = CounterMetricFamily(f"leporid_filter_class_{metric}", text, labels=("name",))
-        for name, status in now.filter_classes.items():
-            counter.add_metric((name,), getattr(status, attribute))
-        yield counter
+        found = {name: getattr(each, attribute) for name, each in now.filter_classes.items()}
+        yield _by(CounterMetricFamily, f"leporid_filter_class_{metric}", text, "name", found)
 
 
-def _filters(now: Statistics) -> Iterator[Metric]:
+def _filters(now: Count) -> Iterator[Metric]:
     """What filters were asked, by where they stand."""
     for name, text in FILTERED:
-        counter = CounterMetricFamily(f"leporid_filters_{name}", text, labels=("on",))
-        for place, count in now.filters.items():
-            counter.add_metric((place,), getattr(count, name))
-        yield counter
-
-
-class ProcessCollector(Collector):
-    """Memory and processor time of this process.
-
-    prometheus_client has one of its own, which also lists every open file descriptor: with a
-    hundred thousand connections that would stop the event loop at each scrape.
-    """
-
-    def describe(self) -> list[Metric]:
-        """Return nothing, as above."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield two metrics; the memory only where there is a /proc."""
-        try:
-            resident_pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-        except OSError:
-            pass
-        else:
-            yield GaugeMetricFamily(
-                "rabbitmq_process_resident_memory_bytes",
-                "Memory used in bytes",
-                value=resident_pages * os.sysconf("SC_PAGE_SIZE"),
-            )
-        spent = os.times()
-        yield CounterMetricFamily(
-            "rabbitmq_process_cpu_seconds",
-            "Processor time spent, user and system, in seconds",
-            value=spent.user + spent.system,
-        )
+        found = {place: getattr(count, name) for place, count in now.filters.items()}
+        yield _by(CounterMetricFamily, f"leporid_filters_{name}", text, "on", found)
 
 
 class Metrics:
-    """The text of /metrics for one broker."""
+    """The text of /metrics for one broker.
 
-    def __init__(self, statistics: Callable[[], Statistics]) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(BrokerCollector(statistics))
-        self._registry.register(ProcessCollector())
+    Args:
+        counts: of the broker, asked at each scrape.
+        identity: who it is.
+        used: what the process uses, likewise.
+    """
 
-    def render(self) -> bytes:
-        """Return everything in the Prometheus text format; CONTENT_TYPE says which."""
-        return generate_latest(self._registry)
+    def __init__(
+        self, counts: Callable[[], Count], identity: Identity, used: Callable[[], Used]
+    ) -> None:
+        self._identity = identity
+        self._collector = BrokerCollector(counts, identity, used)
+
+    def render(self, endpoint: str = "aggregated", without: Collection[str] = ()) -> bytes:
+        """Return everything in the Prometheus text format; CONTENT_TYPE says which.
+
+        Args:
+            endpoint: the page that it is for.
+            without: names of samples that stand on that page already.
+        """
+        return _text(
+            metric
+            for metric in self._collector.collect(endpoint)
+            if not any(sample.name in without for sample in metric.samples)
+        )
+
+    def identity(self, endpoint: str) -> bytes:
+        """Return who the broker is, for a page of other metrics."""
+        return _text(self._identity.metrics(endpoint))
+
+
+class _Collected:
+    """Metrics as `generate_latest` wants them."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _text(metrics: Iterable[Metric]) -> bytes:
+    return generate_latest(_Collected(metrics))
+
+
+RABBITMQ: Final = re.compile(rb"^((?:# (?:HELP|TYPE) )?)rabbitmq_", re.MULTILINE)
+
+
+def renamed(page: bytes, prefix: str) -> bytes:
+    """Return a page with another word than `rabbitmq` in front of its names; see PREFIX."""
+    if prefix == "rabbitmq":
+        return page
+    return RABBITMQ.sub(rb"\g<1>%s_" % prefix.encode(), page)

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvloop
 
@@ -30,16 +30,13 @@ from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.engine import Engine
 from leporid.engine.publishing.interceptor import Interceptor
 from leporid.limits.log_lines import LOG_LINES, LogLines
-from leporid.management.application import routes
-from leporid.management.surroundings import Surroundings
 from leporid.server import addresses
 from leporid.server.alarms import Alarms, memory_there_is
 from leporid.server.allocator import keep_freed_memory
 from leporid.server.config import Config, ConfigError, access_users
-from leporid.server.counts import Counts
 from leporid.server.durability import Durability
 from leporid.server.garbage import bounded_collections
-from leporid.server.http import HttpServer, application
+from leporid.server.histograms import Histogram, LoopLag
 from leporid.server.judging import Judging
 from leporid.server.listener import Listener, hashing_threads, on_thread
 from leporid.server.notify import ServiceManager
@@ -47,6 +44,7 @@ from leporid.server.policy_settings import by_vhost
 from leporid.server.recovery import replay
 from leporid.server.reload import Effects, Reload, tune_limits
 from leporid.server.repeating import Repeating
+from leporid.server.resources import Resources
 from leporid.server.stream_recovery import StreamRecovery
 from leporid.server.tls import Certificates
 from leporid.server.turns import Turns
@@ -56,6 +54,9 @@ from leporid.storage.lock import DirectoryInUse, DirectoryLock
 from leporid.storage.private import UMASK, make_private
 from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import OPEN_MAX, StreamLogs
+
+if TYPE_CHECKING:
+    from leporid.server.http_services import HttpServices
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +81,13 @@ READERS_EVERY_S: Final = 1.0
 # So often the log says how many lines were left out, if there were any.
 LEFT_OUT_EVERY_S: Final = 10.0
 
+# The name of the node, which is a cluster by itself; RabbitMQ's have the form rabbit@HOST.
+CLUSTER: Final = f"leporid@{os.uname().nodename}"
+
 # What to do about what the operating system says when ports are bound.
 REMEDIES: Final = {
-    errno.EADDRINUSE: "; stop what listens there, or take another port (--amqp-port, --http-port)",
+    errno.EADDRINUSE: "; stop what listens there, or take another port (--amqp-port, --http-port, "
+    "--metrics-port)",
     errno.EADDRNOTAVAIL: "; --bind, or bind in the configuration, takes addresses of this machine",
 }
 
@@ -161,6 +166,11 @@ async def _serve(config: Config, reread: Callable[[], Config], log_lines: LogLin
     return await Node(config, reread, log_lines).serve()
 
 
+def _bind(config: Config, port: int) -> list[socket.socket]:
+    """Bind a port that may be left out (-1)."""
+    return [] if port < 0 else addresses.bind(config.bind, port)
+
+
 def _engine(config: Config) -> Engine:
     """Make the engine, with what the configuration says of it."""
     engine = Engine(secrets.randbits(32))
@@ -211,7 +221,8 @@ class Node:
         self._failure: BaseException | None = None
         # The ports first: whoever cannot have them touches no data.
         self._sockets, self._tls_sockets, self._certificates = _amqp_ports(config)
-        http_sockets = addresses.bind(config.bind, config.http_port)
+        http_sockets = _bind(config, config.http_port)
+        metrics_sockets = _bind(config, config.metrics_port)
         self._definitions = Definitions(config.data_dir / "definitions.db", KINDS)
         self._files = SegmentFiles(config.data_dir / "log")
         self._streams = StreamLogs(
@@ -239,6 +250,7 @@ class Node:
             tell=self._set_alarm,
         )
         self._readers = Repeating(READERS_EVERY_S, self._look_at_readers)
+        self._lag = LoopLag()
         self._broker.refusals.expect(LOG_LINES)
         log_lines.refusals = self._broker.refusals
         self._left_out_lines = Repeating(LEFT_OUT_EVERY_S, log_lines.report)
@@ -251,21 +263,9 @@ class Node:
             renewed=self._class_renewed,
         )
         self._http_hosts = set(config.http.hosts)
-        self._around = Surroundings(
-            broker=self._broker,
-            engine=self._engine,
-            is_loopback=addresses.is_loopback,
-            set_clock=self._turns.set_clock,
-            wake=self._turns.wake,
-            until_synced=self._durability.until,
-            monotonic=time.monotonic,
-            try_filter_class=self._judging.try_out,
-            filter_class_status=self._judging.status,
-            http_hosts=self._http_hosts,
-            guest_registers=config.filter_server.allow_guest,
-            look=self._alarms.look,
-        )
-        self._http = self._make_http(http_sockets)
+        self._http: HttpServices | None = None
+        if http_sockets or metrics_sockets:
+            self._http = self._make_http(http_sockets, metrics_sockets)
 
     async def serve(self) -> int:
         """Start, serve until told to stop, stop in order."""
@@ -278,7 +278,8 @@ class Node:
         await self._judging.try_configured()
         with bounded_collections():
             listener = await self._listen()
-            self._around.load_arrow()
+            if self._http is not None:
+                self._http.started()
             await self._stop.wait()
             self._draining = True
             logger.info("stopping")
@@ -309,19 +310,69 @@ class Node:
                 "platform": f"Python {sys.version.split()[0]}",
                 "copyright": "Copyright the authors of Leporid",
                 "information": "Licensed under the Apache License 2.0",
-                "cluster_name": f"leporid@{os.uname().nodename}",
+                "cluster_name": CLUSTER,
             },
         )
 
-    def _make_http(self, sockets: Sequence[socket.socket]) -> HttpServer:
-        counts = Counts(
-            self._broker, self._engine, self._around.leases.values(), self._judging.statuses
+    def _make_http(
+        self, http_sockets: Sequence[socket.socket], metrics_sockets: Sequence[socket.socket]
+    ) -> HttpServices:
+        """Make what is answered over HTTP; only now is any of it loaded."""
+        from leporid.management.surroundings import Surroundings
+        from leporid.server.http_services import HttpServices
+        from leporid.server.metrics import Identity
+
+        config = self._config
+        around = Surroundings(
+            broker=self._broker,
+            engine=self._engine,
+            is_loopback=addresses.is_loopback,
+            set_clock=self._turns.set_clock,
+            wake=self._turns.wake,
+            until_synced=self._durability.until,
+            monotonic=time.monotonic,
+            try_filter_class=self._judging.try_out,
+            filter_class_status=self._judging.status,
+            http_hosts=self._http_hosts,
+            guest_registers=config.filter_server.allow_guest,
+            look=self._alarms.look,
         )
-        return HttpServer(
-            application(counts.now, self._troubles, routes(self._around)),
-            sockets,
-            self._broker.refusals,
+        return HttpServices(
+            around,
+            http_sockets=http_sockets,
+            metrics_sockets=metrics_sockets,
+            troubles=self._troubles,
+            identity=Identity(
+                node=CLUSTER,
+                cluster=CLUSTER,
+                cluster_id=lambda: self._engine.streams.incarnation_prefix,
+                version=__version__,
+                runtime=f"Python {sys.version.split()[0]}",
+            ),
+            resources=Resources(
+                config.data_dir,
+                limits=self._alarms,
+                sockets=lambda: len(self._turns.links),
+                sockets_max=self._connections_max,
+                alarms=self._broker.alarms,
+            ),
+            filter_classes=self._judging.statuses,
+            histograms=self._histograms(),
         )
+
+    def _connections_max(self) -> int:
+        """How many connections there may be, by the configuration that is in force."""
+        config = self._config if self._reload is None else self._reload.config
+        return links_max(config.limits.connections_max, descriptors())
+
+    def _histograms(self) -> dict[str, Histogram]:
+        """What the server measures, under the names of its metrics."""
+        return {
+            "sync_seconds": self._durability.seconds,
+            "sync_bytes": self._durability.bytes,
+            "turn_seconds": self._turns.seconds,
+            "loop_lag_seconds": self._lag.seconds,
+        }
 
     def _recover(self) -> None:
         """What was there when the last run ended is there again; so is what is configured."""
@@ -377,7 +428,8 @@ class Node:
             tls_sockets=self._tls_sockets,
             certificates=self._certificates,
         )
-        await self._http.start()
+        if self._http is not None:
+            await self._http.start()
         listener.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
@@ -387,12 +439,15 @@ class Node:
         if seconds is not None:
             # Half of the time, as sd_watchdog_enabled(3) recommends.
             self._watchdog = Repeating(seconds / 2, self._service_manager.alive)
-        amqp = addresses.host_and_port(self._sockets[0].getsockname())
-        http = addresses.host_and_port(self._http.address)
-        tls = ""
+        ports = {"amqp": self._sockets[0].getsockname()}
         if self._tls_sockets:
-            tls = f" amqps={addresses.host_and_port(self._tls_sockets[0].getsockname())}"
-        sys.stdout.write(f"ready amqp={amqp}{tls} http={http} pid={os.getpid()}\n")
+            ports["amqps"] = self._tls_sockets[0].getsockname()
+        for name in ("http", "metrics"):
+            server = getattr(self._http, name, None)
+            if server is not None:
+                ports[name] = server.address
+        listed = " ".join(f"{name}={addresses.host_and_port(ports[name])}" for name in ports)
+        sys.stdout.write(f"ready {listed} pid={os.getpid()}\n")
         sys.stdout.flush()
         return listener
 
@@ -472,12 +527,13 @@ class Node:
         self._turns.stop()
         self._alarms.stop()
         self._readers.stop()
+        self._lag.stop()
         self._left_out_lines.stop()
         if self._watchdog is not None:
             self._watchdog.stop()
         self._log_lines.report()
-        await self._http.stop()
-        self._around.stop()
+        if self._http is not None:
+            await self._http.stop()
         self._hashers.shutdown(wait=False, cancel_futures=True)
         if self._failure is not None:
             # The disk is in a state that nobody knows: a thread may hang in it.

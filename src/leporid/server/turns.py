@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from leporid.engine.bounds.lines import Lines
 from leporid.engine.engine import Engine
 from leporid.server.handshakes import Handshakes
+from leporid.server.histograms import SECONDS, Histogram
 from leporid.server.readiness import Readiness
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Turns:
         timed: what else is due at some time, beside entries of queues.
         handshakes: those of the links whose peers have not logged in.
         readiness: says which links can be read.
+        seconds: how long turns took, without reading what came.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -72,6 +74,7 @@ class Turns:
         self._no_links.set()
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
+        self.seconds = Histogram("How long a turn delivers, confirms and sends", SECONDS)
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self.set_clock()
@@ -168,11 +171,13 @@ class Turns:
         """Deliver, confirm, send."""
         self._scheduled = False
         self.set_clock()
+        began_s = time.monotonic()
         for each in self.timed:
             each.run(self.engine.clock.now_ms)
         self.engine.run()
         self.flush()
         self.after()
+        self.seconds.note(time.monotonic() - began_s)
         if self.engine.busy or self._unsent.count:
             self.wake()  # output drained while it was sent: more can be delivered
         elif self._next_due_ms() != self._alarm_ms:

@@ -89,6 +89,12 @@ class Job:
     drops: list[int] = field(default_factory=list)
     streams: list[StreamWork] = field(default_factory=list)
 
+    @property
+    def log_bytes(self) -> int:
+        """What it writes to the logs."""
+        logs = [self.writes, *(writes for _, writes, _ in self.streams if writes is not None)]
+        return sum(len(write[-1]) for writes in logs for write in writes)
+
 
 class Syncer:
     """Runs jobs one after another in a thread of its own.

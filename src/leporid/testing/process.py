@@ -82,7 +82,8 @@ class BrokerProcess:
         log_path: the broker's standard error, of all its lives.
         amqp_port: where clients connect; known once started, the same after a restart if a port
             was asked for.
-        http_port: where `/health` and `/metrics` are; known once started.
+        http_port: where `/health` and `/metrics` are; known once started, 0 if there is none.
+        metrics_port: where metrics are as well; likewise.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class BrokerProcess:
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log")
         self.amqp_port = amqp_port
-        self.http_port = self.amqps_port = 0
+        self.http_port = self.metrics_port = self.amqps_port = 0
         self._asked_port = amqp_port
         self._options = list(options)
         self._config = config
@@ -219,6 +220,7 @@ class BrokerProcess:
             *("--bind", "127.0.0.1"),
             *("--amqp-port", str(port)),
             *("--http-port", "0"),
+            *("--metrics-port", "-1"),
             *self._options,
         ]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -269,12 +271,18 @@ class BrokerProcess:
     def _read_addresses(self, line: str) -> None:
         words = line.split()
         fields = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-        if words[:1] != ["ready"] or not {"amqp", "http", "pid"} <= fields.keys():
+        if words[:1] != ["ready"] or not {"amqp", "pid"} <= fields.keys():
             message = f"not a ready line: {line!r}"
             raise BrokerError(message)
         if int(fields["pid"]) != self.pid:
             message = f"the ready line names process {fields['pid']}, but {self.pid} was started"
             raise BrokerError(message)
         self.amqp_port = int(fields["amqp"].rpartition(":")[2])
-        self.http_port = int(fields["http"].rpartition(":")[2])
-        self.amqps_port = int(fields.get("amqps", ":0").rpartition(":")[2])
+        self.http_port = _port(fields.get("http", ""))
+        self.metrics_port = _port(fields.get("metrics", ""))
+        self.amqps_port = _port(fields.get("amqps", ""))
+
+
+def _port(address: str) -> int:
+    """Return the port of HOST:PORT; 0 of nothing."""
+    return int(address.rpartition(":")[2] or 0)

@@ -39,9 +39,7 @@ from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport (
     Route, all_queues, make_route, reserve, without_duplicates,
 )
-from leporid.engine.routing.route_cache cimport (
-    LastRoute, RouteCache, resolution_of_keys, resolved_now,
-)
+from leporid.engine.routing.route_cache cimport LastRoute, resolution_of_keys, resolved_now
 from leporid.engine.selecting.filtered_consumers cimport selection_of
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.choice cimport Choice
@@ -87,9 +85,11 @@ cdef inline void count_acked(Channel channel, Queue queue) noexcept:
     queue.type_counts.acked += 1
 
 
-cdef inline void count_published(RouteCache routes, Route route) noexcept:
-    routes.published += 1
-    routes.routed += route.targets
+cdef inline void count_published(Channel channel, Route route, int times) noexcept:
+    """Count a publish to its exchange; -1: it will be counted again."""
+    channel.last.routes.published += <uint64_t> times
+    channel.last.routes.routed += <uint64_t> times * route.targets
+    channel.queues.routed += <uint64_t> times * route.targets
 
 
 cdef class Channel:
@@ -603,13 +603,13 @@ cdef class Channel:
         if later is not None:
             self.last.routes.check(key + 1, key[0], keys or [])
             route = later
+        count_published(self, route, 1)
         if self.transactional:
             self.charge_tx(publish_entries(route), TX_ENTRY_BYTES + message.names_len
                            + message.properties_len + body_len)
             self.tx_publishes.append((
                 route, names_bytes(&message), properties_bytes(&message), body_bytes(&message),
                 bits[0] & MANDATORY_BIT))
-            count_published(self.last.routes, route)
             return 0
         return self.accept(route, &message, &props, bits[0] & MANDATORY_BIT, 0)
 
@@ -702,14 +702,12 @@ cdef class Channel:
         cdef bint durable = (route.own_records is not None
                              or props.delivery_mode == 2 and route.durable)
         if route.refusing and not flags and self.queues.dead_lettering.refused:
+            count_published(self, route, -1)
             return UNROUTED
         self.published += 1
         route = self.publishing.publish(route, message, props, flags, None, 0,
                                         self.tx_letters if flags else None)
         self.deepest = self.publishing.deepest
-        self.queues.routed += route.targets
-        if not flags:
-            count_published(self.last.routes, route)
         if route.refused:
             self.tx_refused = self.tx_refused or flags
         elif mandatory and route.unroutable and not route.duplicate:

@@ -103,13 +103,23 @@ cdef inline int store(Publishing self, Route route, const Message *message, cons
 
 cdef inline void note_received(Publishing self, size_t body_len) noexcept:
     """Count a message; most are small, so that the first comparison is the last one."""
-    cdef size_t at = 0
-    if body_len > 100:
-        at = 1
-        while at < SIZES and body_len > size_limits[at]:
-            at += 1
-    self.sizes[at] += 1
     self.received_body_bytes += body_len
+    if body_len <= 100:
+        self.sizes[0] += 1
+    elif body_len <= 1_000:
+        self.sizes[1] += 1
+    elif body_len <= 10_000:
+        self.sizes[2] += 1
+    else:
+        note_large(self, body_len)
+
+
+cdef int note_large(Publishing self, size_t body_len) noexcept:
+    cdef size_t at = 3
+    while at < SIZES and body_len > size_limits[at]:
+        at += 1
+    self.sizes[at] += 1
+    return 0
 
 
 cdef class Publishing:

@@ -40,7 +40,7 @@ class Queues(Entries):
 
     @property
     def routed(self) -> int:
-        """Queues that took messages of clients; a message that two take counts twice."""
+        """Queues that clients' messages were routed to; one for two queues counts twice."""
 
     @property
     def delivered(self) -> int:

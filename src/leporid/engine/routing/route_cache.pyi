@@ -59,7 +59,7 @@ class RouteCache:
 
     @property
     def routed(self) -> int:
-        """How many queues took them; a message that two take counts twice."""
+        """How many queues they were routed to; one for two queues counts twice."""
 
     @property
     def retired(self) -> bool:

@@ -1,0 +1,87 @@
+"""What is answered over HTTP, put together: the interface and health on one port, metrics on two.
+
+Responsible for making these parts, and for their life. The node imports it only if one of the ports
+is wanted: a broker without HTTP loads no HTTP server, and no metrics. Must not know what a route
+does. Invariant: nothing is answered before `start` and after `stop`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from leporid.management.application import routes
+from leporid.management.surroundings import Surroundings
+from leporid.server.counts import Counts
+from leporid.server.http import HttpServer, application, metrics_application
+from leporid.server.http_connections import Connections
+from leporid.server.metrics import Identity, Metrics
+from leporid.server.metrics_pages import MetricsPages, Scrapes
+
+if TYPE_CHECKING:
+    from leporid.engine.queue.lease import Lease
+    from leporid.filterserver.filter_class import FilterClassStatus
+    from leporid.server.histograms import Histogram
+    from leporid.server.resources import Resources
+
+
+class HttpServices:
+    """The ports.
+
+    Args:
+        around: the world as the handlers of the interface see it.
+        http_sockets: of the interface; none: there is no such port.
+        metrics_sockets: of metrics alone; none: there is no such port.
+        troubles: why clients should not come here now.
+        identity: who the broker is.
+        resources: what the process uses.
+        filter_classes: says how each of them is.
+        histograms: what the server measures, by name.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        *,
+        http_sockets: Sequence[socket.socket],
+        metrics_sockets: Sequence[socket.socket],
+        troubles: Callable[[], Sequence[str]],
+        identity: Identity,
+        resources: Resources,
+        filter_classes: Callable[[], Mapping[str, FilterClassStatus]],
+        histograms: Mapping[str, Histogram],
+    ) -> None:
+        self._around = around
+        counts = Counts(around.broker, around.engine, self._leases, filter_classes, histograms)
+        scrapes = Scrapes(Metrics(counts.now, identity, resources.now))
+        pages = MetricsPages(scrapes, around.broker, around.admission).routes()
+        connections = Connections(around.broker.refusals)
+        self.http: HttpServer | None = None
+        self.metrics: HttpServer | None = None
+        if http_sockets:
+            app = application(pages, troubles, routes(around))
+            self.http = HttpServer(app, http_sockets, connections)
+        if metrics_sockets:
+            self.metrics = HttpServer(metrics_application(pages), metrics_sockets, connections)
+
+    def _leases(self) -> Collection[Lease]:
+        return [each.lease for each in self._around.leases.values()]
+
+    async def start(self) -> None:
+        """Return once requests are answered; raises OSError if a socket cannot listen."""
+        for server in (self.http, self.metrics):
+            if server is not None:
+                await server.start()
+
+    def started(self) -> None:
+        """Load what takes long, now that clients may connect."""
+        if self.http is not None:
+            self._around.load_arrow()
+
+    async def stop(self) -> None:
+        """Answer what is under way, and nothing more."""
+        for server in (self.http, self.metrics):
+            if server is not None:
+                await server.stop()
+        self._around.stop()

@@ -1,0 +1,161 @@
+"""The pages of metrics: /metrics, /metrics/per-object, /metrics/detailed.
+
+Responsible for what they take of the loop's time and of memory, and for what may be asked of them.
+Must not know what a metric says. Nobody logs in, as with RabbitMQ's plugin: names of queues and
+users are seen by whoever reaches the port.
+
+Invariants: /metrics is always answered, and a round of the loop makes one of it at most, however
+many ask for it; the others are made in pieces, a few at a time, and never stall a round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from leporid.limits.shares import address_key
+from leporid.management.admission import SCRAPE, Admission, taken
+from leporid.management.listings import Listing, Written
+from leporid.management.paths import CostedRoute, Handler, ProbeRoute
+from leporid.management.refusals import Refusal, bad
+from leporid.server.metrics import CONTENT_TYPE, PREFIX, Metrics, renamed
+from leporid.server.object_metrics import DETAILED, PER_OBJECT, chosen, names_of, page
+
+if TYPE_CHECKING:
+    from leporid.broker.broker import Broker
+
+RABBITMQ: Final = "rabbitmq"
+
+
+class Scrapes:
+    """Pages of totals: whoever asks in one round of the loop gets the same one.
+
+    Args:
+        metrics: makes them.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self._next: asyncio.Future[bytes] | None = None
+
+    async def next(self) -> bytes:
+        """Return a page that is made after this was called."""
+        if self._next is None:
+            loop = asyncio.get_running_loop()
+            self._next = loop.create_future()
+            loop.call_soon(self._make)
+        return await asyncio.shield(self._next)
+
+    def _make(self) -> None:
+        asked, self._next = self._next, None
+        assert asked is not None
+        try:
+            asked.set_result(self.metrics.render())
+        except Exception as error:
+            asked.set_exception(error)
+            raise
+
+
+class ScrapeRoute(CostedRoute):
+    """A page that is made in pieces: so many at a time, fair by address."""
+
+    def __init__(self, path: str, handler: Handler, admission: Admission) -> None:
+        super().__init__(path, handler, "GET", SCRAPE)
+        self._admission = admission
+
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        """Let the request in, and answer it when it is its turn."""
+        client = scope.get("client")
+        address = address_key(client[0] if client else "")
+        try:
+            slot = taken(self._admission.shares.scrapes, address)
+        except Refusal as refusal:
+            await refusal.answer()(scope, receive, send)
+            return
+        with slot:
+            await self._admission.turns.next(address)
+            await super().handle(scope, receive, send)
+
+
+class MetricsPages:
+    """The handlers.
+
+    Args:
+        scrapes: makes pages of totals.
+        broker: whose objects there are.
+        admission: what requests share.
+    """
+
+    def __init__(self, scrapes: Scrapes, broker: Broker, admission: Admission) -> None:
+        self._scrapes = scrapes
+        self._broker = broker
+        self._admission = admission
+
+    def routes(self) -> list[CostedRoute]:
+        """Return the pages."""
+        return [
+            totals_route(self._scrapes),
+            ScrapeRoute("/metrics/per-object", _answering(self.per_object), self._admission),
+            ScrapeRoute("/metrics/detailed", _answering(self.detailed), self._admission),
+        ]
+
+    async def per_object(self, request: Request) -> Response:
+        """GET /metrics/per-object: the totals, and every object instead of the sum of all."""
+        prefix = _prefix(request)
+        own = names_of(PER_OBJECT, RABBITMQ)
+
+        def texts() -> Iterator[str]:
+            totals = self._scrapes.metrics.render("per-object", own)
+            yield renamed(totals, prefix).decode()
+            yield from page(self._broker, PER_OBJECT, prefix=prefix)
+
+        return self._paged(request, texts())
+
+    async def detailed(self, request: Request) -> Response:
+        """GET /metrics/detailed: the families that are asked for, of all virtual hosts or some."""
+        families = chosen(request.query_params.getlist("family"))
+        vhosts = frozenset(request.query_params.getlist("vhost"))
+
+        def texts() -> Iterator[str]:
+            yield self._scrapes.metrics.identity("detailed").decode()
+            yield from page(self._broker, families, prefix=DETAILED, vhosts=vhosts)
+
+        return self._paged(request, texts())
+
+    def _paged(self, request: Request, texts: Iterator[str]) -> Response:
+        address = address_key(request.client.host if request.client else "")
+        return Listing(self._admission.turns, address, Written(texts), content_type=CONTENT_TYPE)
+
+
+def totals_route(scrapes: Scrapes) -> CostedRoute:
+    """Make the route of /metrics."""
+
+    async def totals(request: Request) -> Response:
+        prefix = _prefix(request)
+        page_ = renamed(await scrapes.next(), prefix)
+        return Response(page_, headers={"content-type": CONTENT_TYPE})
+
+    return ProbeRoute("/metrics", _answering(totals))
+
+
+def _prefix(request: Request) -> str:
+    """Return what names begin with; raises Refusal for what no name may begin with."""
+    prefix = request.query_params.get("prefix", RABBITMQ)
+    if not PREFIX.fullmatch(prefix):
+        raise bad("prefix", f"is not a name of at most 32 letters, digits and _: {PREFIX.pattern}")
+    return prefix
+
+
+def _answering(handler: Callable[[Request], Any]) -> Handler:
+    async def answer(request: Request) -> Response:
+        try:
+            found: Response = await handler(request)
+        except Refusal as refusal:
+            return refusal.answer()
+        return found
+
+    return answer

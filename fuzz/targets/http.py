@@ -21,6 +21,7 @@ import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -129,7 +130,9 @@ class Interface:
         world = self.world
         counts = Counts(world.broker, world.engine, self._leases)
         identity = Identity("node", "cluster", lambda: "id", "0", "Python")
-        resources = Resources(Path.cwd(), memory_bytes_max=1, disk_free_min=1)
+        resources = Resources(
+            Path.cwd(), limits=SimpleNamespace(memory_bytes_max=1, disk_free_min=1)
+        )
         scrapes = Scrapes(Metrics(counts.now, identity, resources.now))
         return MetricsPages(scrapes, world.broker, self.around.admission).routes()
 

@@ -47,7 +47,7 @@ def test_show_effective_has_all_settings_and_can_be_used(
     assert "hunter2" not in shown
     lines = dict(line.split(" = ", 1) for line in shown.splitlines())
     missing = {key for key, _ in settings_of(Config)} - lines.keys()
-    assert missing == {"users"}  # by user
+    assert missing == {"users", "tls.certificate", "tls.key", "tls.names", "tls.client_ca"}
     assert lines["limits.connections_max"] == "1000000  # default"
     assert lines["limits.handshake_seconds"] == f"3  # {file}:4"
     again = tmp_path / "again.toml"

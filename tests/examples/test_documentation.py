@@ -2,9 +2,9 @@
 
 A page is one session. Its blocks run in their order: Python in one namespace, shell in one working
 directory with one environment, against one real broker. Each page has a virtual host of its own.
-Before a block runs, its text is changed in three places: the ports 5672 and 15672 become those of
-the broker, and `%2F` becomes the page's virtual host. Nothing else is changed. What a reader has,
-a block has, too:
+Before a block runs, its text is changed in three places: the ports 5672, 15672 and 15692 become
+those of the broker, and `%2F` becomes the page's virtual host. Nothing else is changed. What a
+reader has, a block has, too:
 
 - `pika`, and `channel` of an open `connection`, until the page makes its own;
 - in hidden Python, `environ`: the shell's environment;
@@ -232,7 +232,8 @@ class Session:
         amqp, http = self.broker
         for host in ("localhost", "127.0.0.1"):
             text = text.replace(f"{host}:5672", f"127.0.0.1:{amqp}")
-            text = text.replace(f"{host}:15672", f"127.0.0.1:{http}")
+            for port in (15672, 15692):
+                text = text.replace(f"{host}:{port}", f"127.0.0.1:{http}")
         return text.replace("%2F", self.vhost)
 
     # ------------------------------------------------------------------ Python

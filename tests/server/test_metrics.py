@@ -15,6 +15,7 @@ from leporid.server.histograms import Histogram
 from leporid.server.metrics import Identity, Metrics, renamed
 from leporid.server.resources import Used
 
+MEASURED = ("turn_seconds", "loop_lag_seconds", "sync_seconds", "sync_bytes")
 HISTOGRAM = Histogram("How long it took", (0.5, 1))
 HISTOGRAM.note(0.25)
 HISTOGRAM.note(2)
@@ -73,7 +74,7 @@ def counted(**changes: Any) -> Count:
         streams=87,
         received_bytes=88,
         sent_bytes=89,
-        histograms={"turn_seconds": HISTOGRAM},
+        histograms=dict.fromkeys(MEASURED, HISTOGRAM),
     )
     return replace(count, **changes)
 
@@ -166,8 +167,8 @@ TOTALS: dict[str, float] = {
     "leporid_streams": 87,
     "leporid_received_bytes_total": 88,
     "leporid_sent_bytes_total": 89,
-    "leporid_turn_seconds_count": 2,
-    "leporid_turn_seconds_sum": 2.25,
+    **{f"leporid_{name}_count": 2 for name in MEASURED},
+    **{f"leporid_{name}_sum": 2.25 for name in MEASURED},
 }
 RECEIVED = {
     "received": 70,
@@ -188,10 +189,10 @@ DELIVERED = {
     "acknowledged": (11, 111),
 }
 SIZES = {
-    "100": 1, "1000": 3, "10000": 6, "100000": 10, "1000000": 15,
-    "10000000": 21, "50000000": 28, "100000000": 36, "+Inf": 45,
+    "100.0": 1, "1000.0": 3, "10000.0": 6, "100000.0": 10, "1e+06": 15,
+    "1e+07": 21, "5e+07": 28, "1e+08": 36, "+Inf": 45,
 }  # fmt: skip
-OTHERS = {
+OTHERS: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {
     ("leporid_unknown_arguments_total", (("place", "queue"), ("vhost", "/"))): 23,
     ("leporid_refusals_total", (("kind", "http_uploads"),)): 25,
     ("leporid_dead_letters_dropped_total", (("cause", "no_exchange"), ("reason", "maxlen"))): 13,
@@ -215,9 +216,11 @@ OTHERS = {
     ("rabbitmq_global_consumers", AMQP): 4,
     ("rabbitmq_message_size_bytes_count", AMQP): 45,
     ("rabbitmq_message_size_bytes_sum", AMQP): 4711,
-    ("leporid_turn_seconds_bucket", (("le", "0.5"),)): 1,
-    ("leporid_turn_seconds_bucket", (("le", "1"),)): 1,
-    ("leporid_turn_seconds_bucket", (("le", "+Inf"),)): 2,
+    **{
+        (f"leporid_{name}_bucket", (("le", limit),)): value
+        for name in MEASURED
+        for limit, value in (("0.5", 1), ("1.0", 1), ("+Inf", 2))
+    },
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.server.client import GARBAGE, HEARTBEAT, PATIENCE_S, Client, published
+from tests.server.test_metrics import MEASURED
 
 from leporid.amqp.methods import (
     BasicAck,
@@ -210,7 +211,7 @@ async def test_the_port_for_metrics(tmp_path: Path, http: httpx.AsyncClient):
             url = f"http://127.0.0.1:{number}/metrics"
             text = (await http.get(url)).text
             assert "rabbitmq_queues 1.0\n" in text
-            assert "leporid_sync_seconds_count" in text
+            assert all(f"leporid_{name}_count " in text for name in MEASURED)
             queue = 'queue_consumers{vhost="/",queue="q"} 0\n'
             assert f"rabbitmq_{queue}" in (await http.get(f"{url}/per-object")).text
             detailed = f"{url}/detailed?family=queue_consumer_count"

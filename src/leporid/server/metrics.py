@@ -23,6 +23,7 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from leporid.engine.publishing.publishing import SIZE_LIMITS
 
@@ -428,7 +429,7 @@ def _histogram(name: str, measured: Histogram) -> Metric:
 
 def _cumulative(limits: Iterable[float], counts: Iterable[int]) -> list[tuple[str, float]]:
     """Return how many values were at most each limit; with that for all at the end."""
-    names = (*map(str, limits), "+Inf")
+    names = (*map(floatToGoString, limits), "+Inf")  # as Prometheus 3 writes them
     return list(zip(names, accumulate(counts), strict=True))
 
 

@@ -424,8 +424,7 @@ cdef class Connection:
         cdef const uint8_t *body = <const uint8_t *> PyByteArray_AS_STRING(whole.body)
         channel.body = whole.body
         if whole.memory is not None:
-            channel.body, channel.memory = whole.memory, <void *> whole.memory
-            body = whole.memory.body
+            channel.body, channel.memory, body = whole.memory, <void *> whole.memory, whole.memory.body
         try:
             waits = channel.publish(
                 <const uint8_t *> PyBytes_AS_STRING(whole.method), len(whole.method),

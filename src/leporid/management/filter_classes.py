@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import Response
 
 from leporid.broker.access.access import DEFAULT_USER
+from leporid.broker.access.tags import ADMINISTRATOR, is_administrator
 from leporid.broker.filter.filter_classes import FilterClassConflict
 from leporid.filterserver.filter_class import FilterClass, FilterClassError
 from leporid.filterserver.host import FilterFailure
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from leporid.broker.filter.filter_classes import FilterClasses
     from leporid.management.surroundings import Surroundings
 
-ADMINISTRATOR: Final = "administrator"
 CLASS_NAME: Final = "Filter"
 """What a class is called in its source when nobody says."""
 
@@ -107,7 +107,7 @@ class FilterClassRoutes:
     async def _administrator(self, request: Request) -> User:
         """Return who asks; lets only those in who may have code of theirs run."""
         user = await self._around.user(request)
-        if ADMINISTRATOR not in user.tags:
+        if not is_administrator(user):
             raise Refusal(
                 403,
                 "forbidden",

@@ -7,12 +7,20 @@ deleted leaves only when that is in force and on disk.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.access import tags
 from leporid.broker.policy.policies import PolicyError, make_policy
+from leporid.management.authorization import (
+    administrator,
+    manager,
+    not_authorised,
+    not_found,
+    visitor,
+)
 from leporid.management.listings import in_order
 from leporid.management.parameters import json_of, raw_body_of
 from leporid.management.paths import name_of
@@ -26,11 +34,6 @@ if TYPE_CHECKING:
     from leporid.broker.vhost import VirtualHost
     from leporid.management.admission import Admission
     from leporid.management.surroundings import Surroundings
-
-ADMINISTRATOR: Final = "administrator"
-POLICYMAKERS: Final = frozenset({ADMINISTRATOR, "policymaker"})
-# Whoever has none of these tags may not use RabbitMQ's management at all.
-MANAGERS: Final = POLICYMAKERS | {"management", "monitoring"}
 
 
 class PolicyRoutes:
@@ -47,18 +50,12 @@ class PolicyRoutes:
 
     async def listing(self, request: Request) -> Response:
         """GET /api/policies: those of the virtual hosts that the user may enter."""
-        user = await self._manager(request)
-        vhosts = self._around.broker.vhosts.values()
-        return self._list(user, [vhost for vhost in vhosts if _may_enter(user, vhost.name)])
+        user = await manager(self._around, request)
+        return self._list(user, tags.listed_vhosts(user, self._around.broker.vhosts.values()))
 
     async def listing_of_vhost(self, request: Request) -> Response:
         """GET /api/policies/{vhost}."""
-        user = await self._manager(request)
-        vhost = self._vhost(request)
-        if vhost is None:
-            raise _missing()
-        if not _may_enter(user, vhost.name):
-            raise _unauthorised("User not authorised to access virtual host")
+        user, vhost = await visitor(self._around, request)
         return self._list(user, [vhost])
 
     def _list(self, user: User, vhosts: list[VirtualHost]) -> Response:
@@ -75,7 +72,7 @@ class PolicyRoutes:
         _, vhost = await self._enter(request)
         policy = self._find(vhost, name_of(request, "name"))
         if vhost is None or policy is None:
-            raise _missing()
+            raise not_found()
         return JSONResponse(_shown(vhost.name, policy))
 
     def _find(self, vhost: VirtualHost | None, name: str) -> Policy | None:
@@ -115,7 +112,7 @@ class PolicyRoutes:
         """DELETE /api/policies/{vhost}/{name}."""
         (user, vhost), name = await self._enter(request), name_of(request, "name")
         if vhost is None or self._find(vhost, name) is None:
-            raise _missing()
+            raise not_found()
         try:
             governor = vhost.governor
             await self._around.job(lambda: governor.dropping(name, operator=self._operator))
@@ -124,29 +121,15 @@ class PolicyRoutes:
         await self._around.recorded(user)
         return Response(status_code=204)
 
-    async def _manager(self, request: Request) -> User:
-        """Return who asks, if that is a user of the management."""
-        user = await self._around.user(request)
-        if MANAGERS.isdisjoint(user.tags):
-            raise _unauthorised("Not management user")
-        return user
-
     async def _enter(self, request: Request) -> tuple[User, VirtualHost | None]:
         """Return who may rule in the virtual host in the path, and it, if there is one."""
-        user, vhost = await self._manager(request), self._vhost(request)
-        if self._operator:
-            if ADMINISTRATOR not in user.tags:
-                raise _unauthorised("Not administrator user")
-        elif POLICYMAKERS.isdisjoint(user.tags) or (vhost and not _may_enter(user, vhost.name)):
-            raise _unauthorised("User not authorised to access object")
+        around = self._around
+        user = await (administrator if self._operator else manager)(around, request)
+        vhost = around.broker.vhosts.get(name_of(request, "vhost"))
+        may = tags.may_make_policies(user) and (vhost is None or tags.may_enter(user, vhost.name))
+        if not may:
+            raise not_authorised("User not authorised to access object")
         return user, vhost
-
-    def _vhost(self, request: Request) -> VirtualHost | None:
-        return self._around.broker.vhosts.get(name_of(request, "vhost"))
-
-
-def _may_enter(user: User, vhost: str) -> bool:
-    return ADMINISTRATOR in user.tags or vhost in user.permissions
 
 
 def _shown(vhost: str, policy: Policy) -> dict[str, Any]:
@@ -176,14 +159,6 @@ def _given(admission: Admission, data: bytes) -> dict[str, Any]:
 
 def _no_json() -> Refusal:
     return Refusal(400, "bad_request", "not_json")
-
-
-def _missing() -> Refusal:
-    return Refusal(404, "Object Not Found", "Not Found")
-
-
-def _unauthorised(reason: str) -> Refusal:
-    return Refusal(401, "not_authorised", reason)
 
 
 def _of(fault: PreconditionFailed) -> Refusal:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
-from leporid.broker.connection.methods.connection import IMPERSONATOR
+from leporid.broker.access.tags import may_impersonate
 from leporid.broker.exchange.delays import id_of
 from leporid.broker.names import exchange_in
 from leporid.broker.vhost import VirtualHost
@@ -88,7 +88,7 @@ class PublishRoutes:
         self._around.set_clock()
         return {
             "exchange": exchange.encode(),
-            "user_id": None if IMPERSONATOR in user.tags else user.name.encode(),
+            "user_id": None if may_impersonate(user) else user.name.encode(),
             "body_bytes_max": min(BODY_BYTES_MAX, engine.connections.message_bytes_max),
             "wall_ms": engine.clock.wall_ms,
         }

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from leporid.broker.access.permissions import RIGHTS
+from leporid.broker.access.tags import may_make_policies
 from leporid.management.parameters import Parameters
-from leporid.management.policies import POLICYMAKERS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -40,5 +40,5 @@ class UnknownArgumentRoutes:
 
 def _sees(user: User, one: UnknownArgument, vhost: str) -> bool:
     if one.kind == "policy":
-        return not POLICYMAKERS.isdisjoint(user.tags)
+        return may_make_policies(user)
     return any(user.may(right, one.kind, one.name, vhost) for right in RIGHTS)

@@ -38,12 +38,13 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.broker.access.permissions import RIGHTS, Right
+from leporid.broker.access.tags import may_impersonate
 from leporid.broker.connection import publishing
 from leporid.broker.connection.blame import blame
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.connection.methods import channel as channel_methods
 from leporid.broker.connection.methods import connection as connection_methods
-from leporid.broker.connection.methods.connection import IMPERSONATOR, Phase
+from leporid.broker.connection.methods.connection import Phase
 from leporid.broker.memory import table_bytes
 from leporid.engine.bounds.jobs import AWAITS
 from leporid.limits.log_lines import caused_by
@@ -276,7 +277,7 @@ class ConnectionState:
         self.account.add(table_bytes(self.client_properties))
         self.connection.received_max = 0
         self.entered()
-        if IMPERSONATOR not in user.tags:
+        if not may_impersonate(user):
             self.connection.user_id = user.name.encode()
 
     def check(self, right: Right, kind: Kind, name: str) -> None:

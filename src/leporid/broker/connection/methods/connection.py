@@ -48,9 +48,6 @@ CLIENT_PROPERTIES_AT: Final = 4
 CHANNEL_MAX_MIN: Final = 1
 """RabbitMQ refuses nothing but a channel_max of less than one channel."""
 
-# Tags of a user who may publish under other names in the property user_id.
-IMPERSONATOR: Final = "impersonator"
-
 CAPABILITIES: Final[dict[str, Value]] = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,

@@ -83,7 +83,8 @@ async def test_visitors_of_virtual_hosts(world: World):
         "error": "not_authorised",
         "reason": "User not authorised to access virtual host",
     }
-    assert await asked(world, authorization.visitor, "monitoring", "other") == (200, "monitoring")
-    assert await asked(world, authorization.visitor, "management", "other") == (401, refused)
+    assert await asked(world, authorization.visitor, "monitoring", "other") == (401, refused)
+    assert await asked(world, authorization.onlooker, "monitoring", "other") == (200, "monitoring")
+    assert await asked(world, authorization.onlooker, "management", "other") == (401, refused)
     missing = {"error": "Object Not Found", "reason": "Not Found"}
     assert await asked(world, authorization.visitor, "administrator", "none") == (404, missing)

@@ -7,6 +7,7 @@ whatever its permissions. Our own routes (streams, leases, …) ask for permissi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leporid.broker.access import tags
@@ -60,15 +61,28 @@ async def administrator(around: Surroundings, request: Request) -> User:
 
 
 async def visitor(around: Surroundings, request: Request) -> tuple[User, VirtualHost]:
-    """Return who asks, and the virtual host in the path, of which that user sees lists.
+    """Return who asks, and the virtual host in the path, which that user may enter.
+
+    As in RabbitMQ, who monitors needs permissions in it, too, to see what is there.
 
     Raises:
-        Refusal: as `manager`; or there is no such virtual host (404); or the user may not see it.
+        Refusal: as `manager`; or there is no such virtual host (404); or the user may not enter it.
     """
+    return await _at_vhost(around, request, tags.may_enter)
+
+
+async def onlooker(around: Surroundings, request: Request) -> tuple[User, VirtualHost]:
+    """Return who asks, and the virtual host in the path, which that user sees; raises as above."""
+    return await _at_vhost(around, request, tags.may_see)
+
+
+async def _at_vhost(
+    around: Surroundings, request: Request, may: Callable[[User, str], bool]
+) -> tuple[User, VirtualHost]:
     user = await manager(around, request)
     vhost = around.broker.vhosts.get(name_of(request, "vhost"))
     if vhost is None:
         raise not_found()
-    if not tags.may_see(user, vhost.name):
+    if not may(user, vhost.name):
         raise not_authorised("User not authorised to access virtual host")
     return user, vhost

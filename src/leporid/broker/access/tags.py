@@ -68,7 +68,7 @@ def may_enter(user: User, vhost: str) -> bool:
 
 
 def may_see(user: User, vhost: str) -> bool:
-    """Say whether a user sees a virtual host, and may ask what is in it."""
+    """Say whether a user sees that there is a virtual host, and its limits."""
     return may_monitor(user) or vhost in user.permissions
 
 
@@ -78,8 +78,5 @@ def visible_vhosts(user: User, vhosts: Iterable[V]) -> list[V]:
 
 
 def listed_vhosts(user: User, vhosts: Iterable[V]) -> list[V]:
-    """Return those, of some, whose contents stand in lists of all virtual hosts.
-
-    As in RabbitMQ, who monitors has to ask by virtual host for those that it may not enter.
-    """
+    """Return those, of some, whose contents a user sees: to monitor is not enough, as in RabbitMQ."""
     return [vhost for vhost in vhosts if may_enter(user, vhost.name)]

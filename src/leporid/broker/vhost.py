@@ -124,6 +124,30 @@ class VirtualHost:
         return f"<VirtualHost {self.name!r} queues={len(self._queues)}>"
 
     @property
+    def totals(self) -> Totals:
+        """The messages of all queues, without those of direct reply-to."""
+        return self._totals
+
+    @property
+    def queue_count(self) -> int:
+        """How many queues there are, without those of direct reply-to."""
+        return self._queue_count
+
+    @property
+    def exchange_count(self) -> int:
+        """How many exchanges there are."""
+        return len(self._topology.exchanges)
+
+    @property
+    def binding_count(self) -> int:
+        """How many bindings there are, without those that the default exchange has by itself."""
+        return self._topology.binding_count
+
+    def bindings_to(self, queue: QueueState) -> Iterable[Binding]:
+        """Return the bindings that lead to a queue, as of now."""
+        return self._topology.bindings_to(queue.name)
+
+    @property
     def policies(self) -> Policies:
         """The policies and operator policies."""
         return self.governor.policies

@@ -58,6 +58,9 @@ PUBLISHES_MAX: Final = 4
 PUBLISHING_BYTES_MAX: Final = 256 * 1024 * 1024
 # Filter classes that are tried out: each is a process that is being started.
 TRIALS_MAX: Final = 2
+# Objects that lists sort, or have sorted and are being shown, of all requests together: 150 bytes
+# each. One user alone gets half. More wait; a list of more than there are waits until it is alone.
+LIST_ITEMS_MAX: Final = 1_000_000
 # Of all keys together that wait for one of those above of which more wait. Each is a request.
 WAITING_MAX: Final = REQUESTS_MAX
 # Clients give up after a minute, or less.
@@ -85,6 +88,8 @@ PROBE: Final = Cost("probe")
 LOOK: Final = Cost("look")
 # A page that is made in pieces, for whoever asks.
 SCRAPE: Final = Cost("scrape", limits=("http_scrapes",))
+# Lists of which there may be many are sorted, a piece in each turn.
+LIST: Final = Cost("list", limits=("http_list_items",))
 # One message, in memory while it is shown.
 SHOW: Final = Cost("show", limits=("http_body_bytes",))
 WAIT: Final = Cost("wait", limits=("http_long_polls",))
@@ -98,9 +103,17 @@ REMOVE: Final = Cost("remove")
 # Many that go, which filters choose.
 REMOVE_CHOSEN: Final = Cost("remove chosen", limits=("http_tables", "http_encoding"))
 _BODY: Final = ("http_uploads", "http_body_bytes")
+# What is there goes, as a body says.
+ACT: Final = Cost("act", limits=_BODY)
 DEFINE: Final = Cost("define", grows=True, limits=_BODY)
 # Also while an alarm is on: messages may wait for a class that works.
 TRY: Final = Cost("try", limits=(*_BODY, "http_trials"))
+# One message is published, from a body in JSON.
+MESSAGE: Final = Cost("message", grows=True, limits=_BODY)
+# Messages are taken out of a queue, and are in memory while they are shown.
+GET: Final = Cost("get", limits=_BODY)
+# One message goes through a queue that is made for it.
+ALIVE: Final = Cost("alive", grows=True)
 PUBLISH: Final = Cost(
     "publish",
     grows=True,
@@ -131,6 +144,7 @@ class Shares:
             "http_publishing_memory", PUBLISHING_BYTES_MAX, refusals, WAITING_MAX
         )
         self.scrapes = Share("http_scrapes", SCRAPES_MAX, refusals)
+        self.list_items = Share("http_list_items", LIST_ITEMS_MAX, refusals, WAITING_MAX)
         self.trials = Share("http_trials", TRIALS_MAX, refusals, WAITING_MAX)
 
 

@@ -7,14 +7,21 @@ Invariant: every path of this interface begins with /api/.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import Fault
 from leporid.management.admission import (
+    ACT,
+    ALIVE,
     DEFINE,
+    GET,
     LEASE,
+    LIST,
     LOOK,
+    MESSAGE,
     PUBLISH,
     REMOVE,
     REMOVE_CHOSEN,
@@ -25,15 +32,25 @@ from leporid.management.admission import (
     WAIT,
     Cost,
 )
+from leporid.management.bindings import BindingRoutes
 from leporid.management.browsing import BrowseRoutes
+from leporid.management.channels import ChannelRoutes
+from leporid.management.connections import ConnectionRoutes
+from leporid.management.consumers import ConsumerRoutes
 from leporid.management.delays import DelayRoutes
+from leporid.management.exchanges import ExchangeRoutes
 from leporid.management.filter_classes import FilterClassRoutes
 from leporid.management.filter_counts import FilterCountRoutes
 from leporid.management.groups import GroupRoutes
+from leporid.management.health import HealthRoutes
 from leporid.management.leases import LeaseRoutes
+from leporid.management.messages import MessageRoutes
+from leporid.management.nodes import NodeRoutes
+from leporid.management.overview import OverviewRoutes
 from leporid.management.paths import CostedRoute, Handler, RawRoute
 from leporid.management.policies import PolicyRoutes
 from leporid.management.publishing import PublishRoutes
+from leporid.management.queues import QueueRoutes
 from leporid.management.readers import ReaderRoutes
 from leporid.management.records import RecordRoutes
 from leporid.management.refusals import Refusal, of_fault
@@ -56,6 +73,17 @@ CLASSES = "/api/filter-classes"
 CLASS = CLASSES + "/{name}"
 POLICIES = "/api/policies"
 OPERATOR_POLICIES = "/api/operator-policies"
+QUEUES = "/api/queues"
+EXCHANGES = "/api/exchanges"
+EXCHANGE = EXCHANGES + "/{vhost}/{exchange}"
+BINDINGS = "/api/bindings"
+BETWEEN = BINDINGS + "/{vhost}/e/{source}/{kind}/{destination}"
+CONNECTIONS = "/api/connections"
+CONNECTION = CONNECTIONS + "/{name}"
+CHANNELS = "/api/channels"
+CONSUMERS = "/api/consumers"
+NODES = "/api/nodes"
+CHECKS = "/api/health/checks"
 
 
 def routes(around: Surroundings) -> list[CostedRoute]:
@@ -111,8 +139,120 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         route("GET", CLASS, classes.show, LOOK),
         route("PUT", CLASS, classes.put, TRY),
         route("DELETE", CLASS, classes.delete, REMOVE),
+        *_whole_broker(around, route),
+        *_clients(around, route),
+        *_topology(around, route),
+        *_checks(around, route),
         *policy_routes(POLICIES, PolicyRoutes(around, operator=False)),
         *policy_routes(OPERATOR_POLICIES, PolicyRoutes(around, operator=True)),
+    ]
+
+
+Make = Callable[[str, str, Handler, Cost], CostedRoute]
+
+
+def _whole_broker(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """RabbitMQ's routes that name no object."""
+    overview, nodes = OverviewRoutes(around), NodeRoutes(around)
+    return [
+        route("GET", "/api/overview", overview.overview, LOOK),
+        route("GET", "/api/cluster-name", overview.cluster_name, LOOK),
+        route("GET", "/api/extensions", overview.extensions, LOOK),
+        route("GET", "/api/feature-flags", overview.feature_flags, LOOK),
+        route("GET", "/api/deprecated-features", overview.nothing, LOOK),
+        route("GET", "/api/deprecated-features/used", overview.nothing, LOOK),
+        route("GET", "/api/global-parameters", overview.nothing, LOOK),
+        route("GET", "/api/parameters", overview.nothing, LOOK),
+        route("GET", "/api/parameters/{component}", overview.nothing, LOOK),
+        route("GET", "/api/parameters/{component}/{vhost}", overview.nothing, LOOK),
+        route("GET", NODES, nodes.listing, LOOK),
+        route("GET", NODES + "/{name}", nodes.show, LOOK),
+    ]
+
+
+def _clients(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """RabbitMQ's routes about connections, and what is on them."""
+    connections, channels = ConnectionRoutes(around), ChannelRoutes(around)
+    consumers = ConsumerRoutes(around)
+    of_user = CONNECTIONS + "/username/{username}"
+    return [
+        route("GET", CONNECTIONS, connections.listing, LIST),
+        route("GET", of_user, connections.listing_of_user, LIST),
+        route("DELETE", of_user, connections.close_of_user, REMOVE),
+        route("GET", CONNECTION, connections.show, LOOK),
+        route("DELETE", CONNECTION, connections.close, REMOVE),
+        route("GET", CONNECTION + "/channels", channels.listing_of_connection, LIST),
+        route("GET", "/api/vhosts/{vhost}/connections", connections.listing_of_vhost, LIST),
+        route("GET", "/api/vhosts/{vhost}/channels", channels.listing_of_vhost, LIST),
+        route("GET", CHANNELS, channels.listing, LIST),
+        route("GET", CHANNELS + "/{channel}", channels.show, LOOK),
+        route("GET", CONSUMERS, consumers.listing, LIST),
+        route("GET", CONSUMERS + "/{vhost}", consumers.listing_of_vhost, LIST),
+    ]
+
+
+def _topology(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """RabbitMQ's routes about exchanges, queues, bindings and their messages."""
+    exchanges, queues, bindings = (
+        ExchangeRoutes(around),
+        QueueRoutes(around),
+        BindingRoutes(around),
+    )
+    messages = MessageRoutes(around)
+    return [
+        route("GET", EXCHANGES, exchanges.listing, LIST),
+        route("GET", EXCHANGES + "/{vhost}", exchanges.listing_of_vhost, LIST),
+        route("GET", EXCHANGE, exchanges.show, LOOK),
+        route("PUT", EXCHANGE, exchanges.put, DEFINE),
+        route("DELETE", EXCHANGE, exchanges.delete, REMOVE),
+        route("POST", EXCHANGE + "/publish", messages.publish, MESSAGE),
+        route("GET", EXCHANGE + "/bindings/source", bindings.from_exchange, LIST),
+        route("GET", EXCHANGE + "/bindings/destination", bindings.to_exchange, LIST),
+        route("GET", QUEUES, queues.listing, LIST),
+        route("GET", QUEUES + "/detailed", queues.listing, LIST),
+        route("GET", QUEUES + "/{vhost}", queues.listing_of_vhost, LIST),
+        route("GET", QUEUE, queues.show, LOOK),
+        route("PUT", QUEUE, queues.put, DEFINE),
+        route("DELETE", QUEUE, queues.delete, REMOVE),
+        route("DELETE", QUEUE + "/contents", queues.purge, REMOVE),
+        route("POST", QUEUE + "/actions", queues.actions, ACT),
+        route("POST", QUEUE + "/get", messages.get, GET),
+        route("GET", QUEUE + "/bindings", bindings.of_queue, LIST),
+        route("GET", BINDINGS, bindings.listing, LIST),
+        route("GET", BINDINGS + "/{vhost}", bindings.listing_of_vhost, LIST),
+        route("GET", BETWEEN, bindings.between, LIST),
+        route("POST", BETWEEN, bindings.post, DEFINE),
+        route("GET", BETWEEN + "/{key}", bindings.show, LOOK),
+        route("DELETE", BETWEEN + "/{key}", bindings.delete, REMOVE),
+    ]
+
+
+def _checks(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """RabbitMQ's health checks."""
+    health = HealthRoutes(around)
+    found: dict[str, Handler] = {
+        "alarms": health.alarms,
+        "local-alarms": health.alarms,
+        "certificate-expiration/{within}/{unit}": health.certificates,
+        "port-listener/{port}": health.port,
+        "protocol-listener/{protocol}": health.protocol,
+        "virtual-hosts": health.fine,
+        "metadata-store/initialized": health.fine,
+        "metadata-store/initialized/with-data": health.fine,
+        "reached-target-cluster-size": health.fine,
+        "quorum-queues-without-elected-leaders/all-vhosts": health.fine,
+        "quorum-queues-without-elected-leaders/vhost/{vhost}": health.fine,
+        "node-is-quorum-critical": health.critical,
+        "node-is-mirror-sync-critical": health.critical,
+        "is-in-service": health.in_service,
+        "ready-to-serve-clients": health.in_service,
+        "below-node-connection-limit": health.connection_limit,
+    }
+    return [
+        *(route("GET", f"{CHECKS}/{path}", handler, LOOK) for path, handler in found.items()),
+        route("GET", "/api/healthchecks/node", health.all_of_it, LOOK),
+        route("GET", "/api/healthchecks/node/{name}", health.all_of_it, LOOK),
+        route("GET", "/api/aliveness-test/{vhost}", health.aliveness, ALIVE),
     ]
 
 

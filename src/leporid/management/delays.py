@@ -8,21 +8,15 @@ messages wait. Invariant: an answer that something was cancelled leaves only whe
 
 from __future__ import annotations
 
-import base64
-import codecs
 import heapq
-import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import fields
-from decimal import Decimal
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from leporid.amqp.properties import Properties, decode_properties
-from leporid.amqp.tables import Value
+from leporid.amqp.properties import decode_properties
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME, Right
 from leporid.broker.exchange.delays import (
@@ -34,7 +28,9 @@ from leporid.broker.exchange.delays import (
 )
 from leporid.broker.stream.choices import choice_for
 from leporid.broker.vhost import VirtualHost
+from leporid.management import amqp_json
 from leporid.management.admission import taken
+from leporid.management.amqp_json import Body, shown_properties
 from leporid.management.browsing import chosen_in
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.listings import Written
@@ -54,8 +50,6 @@ MESSAGE_ID_BYTES_MAX: Final = 255
 CANCELLED_AT_ONCE: Final = 100
 # JSON is for looking at. A body is copied out of the log in one go: two milliseconds.
 SHOWN_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
-# Of a body, written as JSON without looking at the clock; in base64, three bytes are four letters.
-BODY_PIECE_BYTES: Final = 3 * 16 * 1024
 SHOWN_BODY_LIMIT: Final = "http_shown_body_bytes"
 
 
@@ -253,74 +247,17 @@ def _summary(message: DelayedMessage, with_headers: bool) -> dict[str, Any]:
         "exchange": message.exchange,
         "routing_key": message.routing_key,
         "body_bytes": message.body_bytes,
-        "message_id": _plain(properties.message_id),
+        "message_id": amqp_json.shown(properties.message_id),
     }
     if with_headers:
-        shown["headers"] = _plain(properties.headers or {})
+        shown["headers"] = amqp_json.shown(properties.headers or {})
     return shown
 
 
 def _shown(content: DelayedContent) -> dict[str, Any]:
-    shown = Shown(content.body)
+    body = Body(content.body)
     return {
-        "properties": _named(decode_properties(content.properties)),
-        "body": Written(shown.texts()),
-        "body_encoding": Written(shown.encoding()),
+        "properties": shown_properties(decode_properties(content.properties)),
+        "body": Written(body.texts()),
+        "body_encoding": Written(body.encoding()),
     }
-
-
-class Shown:
-    """A body as JSON: text if it is UTF-8, otherwise in base64; a piece at a time."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = memoryview(body)
-        self._encoding = ""
-
-    def texts(self) -> Iterator[str]:
-        """Write it, after a look at all of it."""
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        self._encoding = "utf-8"
-        try:
-            for piece in self._pieces():
-                decoder.decode(piece)
-                yield ""
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            self._encoding = "base64"
-        decoder.reset()
-        yield '"'
-        for piece in self._pieces():
-            if self._encoding == "utf-8":
-                yield json.dumps(decoder.decode(piece), ensure_ascii=False)[1:-1]
-            else:
-                yield base64.b64encode(piece).decode()
-        yield '"'
-
-    def encoding(self) -> Iterator[str]:
-        """Write which it is; after `texts`."""
-        yield f'"{self._encoding}"'
-
-    def _pieces(self) -> Iterator[memoryview]:
-        for start in range(0, len(self._body), BODY_PIECE_BYTES):
-            yield self._body[start : start + BODY_PIECE_BYTES]
-
-
-def _named(properties: Properties) -> dict[str, Any]:
-    values = {each.name: getattr(properties, each.name) for each in fields(properties)}
-    return {name: _plain(value) for name, value in values.items() if value is not None}
-
-
-def _plain(value: Value) -> Any:
-    """A value as JSON has it; octets that are no text are approximated."""
-    if isinstance(value, str):
-        # Octets that are no UTF-8 are surrogates here, in names of headers, too.
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {_plain(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, Sequence):
-        return [_plain(each) for each in value]
-    return value

@@ -147,6 +147,43 @@ def json_of(admission: Admission, data: bytes) -> Any:
     return json.loads(data)
 
 
+async def object_in(
+    admission: Admission, request: Request, user: User, needed: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the JSON object in the body, as RabbitMQ reads it: no body is an empty one.
+
+    Members that nobody knows are ignored, as RabbitMQ's clients send such.
+
+    Raises:
+        Refusal: it is none, is too large, or lacks a member that is needed.
+    """
+    data = await raw_body_of(admission, request, user)
+    try:
+        given = json_of(admission, data) if data.strip() else {}
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise Refusal(400, "bad_request", "not_json")
+    missing = [f"{{key_missing,{key}}}" for key in needed if key not in given]
+    if missing:
+        raise Refusal(400, "bad_request", f"[{','.join(missing)}]")
+    return given
+
+
+def flag_in(given: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    """Return a boolean member of a body; RabbitMQ's clients write it as a string, too.
+
+    Raises:
+        Refusal: it is something else (400).
+    """
+    value = given.get(name, default)
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise Refusal(400, "bad_request", ["not_boolean", value])
+
+
 async def body_of(
     admission: Admission, request: Request, user: User, known: Sequence[str]
 ) -> Mapping[str, Any]:

@@ -40,6 +40,7 @@ class Refusal(Exception):
     Attributes:
         status: the HTTP status.
         word: what programs look at.
+        reason: a sentence, or what RabbitMQ has in its place.
         facts: what else the answer holds; of a limit, its name and value as `limit`, `value`.
     """
 
@@ -47,12 +48,12 @@ class Refusal(Exception):
         self,
         status: int,
         word: str,
-        reason: str,
+        reason: Any,
         *,
         headers: Mapping[str, str] | None = None,
         **facts: Any,
     ) -> None:
-        super().__init__(reason)
+        super().__init__(str(reason))
         self.status = status
         self.word = word
         self.reason = reason

@@ -31,7 +31,9 @@ from leporid.management.admission import ENCODERS_MAX, Admission, waited_for
 from leporid.management.listings import Listing
 from leporid.management.login import BasicLogin
 from leporid.management.niceness import yield_to_messages
+from leporid.management.nodes import NODE, NodeFacts
 from leporid.management.paths import name_of, visit_of
+from leporid.management.rates import Samples
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -84,6 +86,9 @@ class Surroundings:
         http_hosts: what the broker is called in requests, beside its addresses and localhost; may
             change.
         guest_registers: whether the user guest may register filter classes.
+        node: the facts of the process, as of now.
+        node_name: what it is called.
+        samples: of the whole broker; the server takes one each second.
     """
 
     broker: Broker
@@ -100,6 +105,9 @@ class Surroundings:
     body_bytes: int = 0
     http_hosts: Collection[str] = frozenset()
     guest_registers: bool = False
+    node: Callable[[], NodeFacts] = NodeFacts
+    node_name: str = NODE
+    samples: Samples = field(init=False)
     leases: dict[str, Holding] = field(default_factory=dict)
     admission: Admission = field(init=False)
     encoders: ThreadPoolExecutor = field(default_factory=_encoders)
@@ -108,6 +116,8 @@ class Surroundings:
         broker = self.broker
         admission = Admission(broker.refusals, broker.alarms, self.alarm_limits, self.body_bytes)
         object.__setattr__(self, "admission", admission)
+        samples = Samples(broker, self.engine, self.monotonic)
+        object.__setattr__(self, "samples", samples)
 
     def load_arrow(self) -> None:
         """Have pyarrow imported soon, if it is installed.

@@ -117,6 +117,11 @@ class HttpServer:
         name = self._sockets[0].getsockname()
         return name[0], name[1]
 
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each socket that is open."""
+        return [each.getsockname()[:2] for each in self._sockets if each.fileno() >= 0]
+
     async def start(self) -> None:
         """Return once requests are answered.
 

@@ -21,7 +21,7 @@ from typing import Final
 from leporid.amqp.errors import NotAllowed
 from leporid.broker.access.logins import HASHING_MAX, Offload
 from leporid.broker.broker import Broker
-from leporid.broker.connection.session import ConnectionState
+from leporid.broker.connection.session import ConnectionState, Endpoints
 from leporid.engine.bounds.jobs import Job
 from leporid.limits.log_lines import caused_by
 from leporid.limits.shares import NoSlot, Share, Slot, address_key
@@ -190,6 +190,7 @@ class Listener:
             address=key,
             name=host_and_port(address),
         )
+        session.endpoints = endpoints(peer, address)
         connection.session = session
         link = Link(peer, connection, session, self._turns)
         self._turns.handshakes.add(link, key)
@@ -381,6 +382,15 @@ def keep_alive(sock: socket.socket) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def endpoints(sock: socket.socket, address: tuple[str, int]) -> Endpoints | None:
+    """Return both ends of a socket; None if it was reset before it could be asked."""
+    try:
+        own = sock.getsockname()
+    except OSError:
+        return None
+    return Endpoints(address[0], address[1], own[0], own[1])
 
 
 def hashing_threads() -> ThreadPoolExecutor:

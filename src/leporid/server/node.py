@@ -56,6 +56,7 @@ from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import OPEN_MAX, StreamLogs
 
 if TYPE_CHECKING:
+    from leporid.management.nodes import Listening, NodeFacts
     from leporid.server.http_services import HttpServices
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ SWITCH_INTERVAL_S: Final = 0.0005
 
 # What a named reader of a stream has acked is stored this much later at most.
 READERS_EVERY_S: Final = 1.0
+# Totals for the rates that management shows; microseconds each.
+SAMPLE_EVERY_S: Final = 1.0
 # So often the log says how many lines were left out, if there were any.
 LEFT_OUT_EVERY_S: Final = 10.0
 
@@ -217,6 +220,7 @@ class Node:
         self._watchdog: Repeating | None = None
         self._log_lines = log_lines
         self._stop = asyncio.Event()
+        self._started_ms = int(time.time() * 1000)
         self._draining = False
         self._failure: BaseException | None = None
         # The ports first: whoever cannot have them touches no data.
@@ -263,7 +267,15 @@ class Node:
             renewed=self._class_renewed,
         )
         self._http_hosts = set(config.http.hosts)
+        self._resources = Resources(
+            config.data_dir,
+            limits=self._alarms,
+            sockets=lambda: len(self._turns.links),
+            sockets_max=self._connections_max,
+            alarms=self._broker.alarms,
+        )
         self._http: HttpServices | None = None
+        self._sampler: Repeating | None = None
         if http_sockets or metrics_sockets:
             self._http = self._make_http(http_sockets, metrics_sockets)
 
@@ -336,7 +348,10 @@ class Node:
             http_hosts=self._http_hosts,
             guest_registers=config.filter_server.allow_guest,
             look=self._alarms.look,
+            node=self._facts,
+            node_name=CLUSTER,
         )
+        self._sampler = Repeating(SAMPLE_EVERY_S, around.samples.take)
         return HttpServices(
             around,
             http_sockets=http_sockets,
@@ -349,13 +364,7 @@ class Node:
                 version=__version__,
                 runtime=f"Python {sys.version.split()[0]}",
             ),
-            resources=Resources(
-                config.data_dir,
-                limits=self._alarms,
-                sockets=lambda: len(self._turns.links),
-                sockets_max=self._connections_max,
-                alarms=self._broker.alarms,
-            ),
+            resources=self._resources,
             filter_classes=self._judging.statuses,
             histograms=self._histograms(),
         )
@@ -496,6 +505,45 @@ class Node:
     def _no_room(self, full: bool) -> None:
         self._alarms.disk_full(full)
 
+    def _facts(self) -> NodeFacts:
+        """Return what RabbitMQ's routes say of the process; a tenth of a millisecond."""
+        from leporid.management.nodes import NodeFacts
+
+        used = self._resources.now()
+        return NodeFacts(
+            name=CLUSTER,
+            version=__version__,
+            started_ms=self._started_ms,
+            os_pid=os.getpid(),
+            memory_used=used.memory_bytes,
+            memory_limit=used.memory_bytes_max,
+            disk_free=used.disk_free_bytes,
+            disk_free_limit=used.disk_free_bytes_min,
+            descriptors_max=used.descriptors_max,
+            connections_max=used.sockets_max,
+            processors=os.cpu_count() or 1,
+            data_dir=str(self._config.data_dir),
+            listening=self._listening(),
+            draining=self._draining,
+        )
+
+    def _listening(self) -> list[Listening]:
+        """Return all sockets that peers connect to."""
+        from leporid.management.nodes import Listening
+
+        found = [
+            Listening("amqp", *sock.getsockname()[:2], tls=tls)
+            for sockets, tls in ((self._sockets, False), (self._tls_sockets, True))
+            for sock in sockets
+            if sock.fileno() >= 0
+        ]
+        for protocol in ("http", "metrics"):
+            server = getattr(self._http, protocol, None)
+            if server is not None:
+                name = "http" if protocol == "http" else "http/prometheus"
+                found += [Listening(name, *address) for address in server.addresses]
+        return found
+
     def _troubles(self) -> list[str]:
         found = [f"{alarm} alarm" for alarm in sorted(self._broker.alarms)]
         return ["draining", *found] if self._draining else found
@@ -528,6 +576,8 @@ class Node:
         self._alarms.stop()
         self._readers.stop()
         self._lag.stop()
+        if self._sampler is not None:
+            self._sampler.stop()
         self._left_out_lines.stop()
         if self._watchdog is not None:
             self._watchdog.stop()

@@ -101,7 +101,13 @@ class ChannelState:
         self.session.broker.memory.check_consumer(self.session.account, queue.title, size)
         self.session.account.add(size)
         subscription = ConsumerState(
-            tag, queue, self, exclusive, filter_class=filter_class, kept_bytes=size
+            tag,
+            queue,
+            self,
+            exclusive,
+            filter_class=filter_class,
+            arguments=arguments,
+            kept_bytes=size,
         )
         queue.add(subscription)
         self.subscriptions[tag] = subscription

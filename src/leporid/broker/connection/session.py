@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leporid.amqp.errors import (
     AccessRefused,
@@ -65,6 +65,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class Endpoints(NamedTuple):
+    """Both ends of a connection's socket: the client's, and the one it has connected to."""
+
+    peer_host: str
+    peer_port: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return what RabbitMQ calls such a connection."""
+        return f"{_host(self.peer_host)}:{self.peer_port} -> {_host(self.host)}:{self.port}"
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 class ConnectionState:
     """One client's connection. The engine and the server call what is public here.
 
@@ -74,6 +91,9 @@ class ConnectionState:
         client_properties: what the client says about itself.
         account: what it makes the broker keep.
         login: what waits for its password to be hashed, if it does.
+        mechanism: how it logged in.
+        endpoints: where it comes from; the server sets it. None: from within this process.
+        connected_at_ms: when it was made, by the wall's clock.
         entered: called when the login was accepted; the server sets it.
         admit: called before the virtual host is entered; the server sets it. Raises NotAllowed.
     """
@@ -93,10 +113,13 @@ class ConnectionState:
         "channel_max",
         "channels",
         "client_properties",
+        "connected_at_ms",
         "connection",
+        "endpoints",
         "entered",
         "heartbeat_s",
         "login",
+        "mechanism",
         "name",
         "offered",
         "peer_is_loopback",
@@ -138,6 +161,9 @@ class ConnectionState:
         self.admit: Callable[[], None] = _nothing
         self.login: Login | None = None
         self.name = name
+        self.mechanism = ""
+        self.endpoints: Endpoints | None = None
+        self.connected_at_ms = broker.engine.clock.wall_ms
         self.phase = Phase.STARTING
         self.heartbeat_s = 0
         self.channel_max = 0
@@ -166,6 +192,11 @@ class ConnectionState:
     def opened(self) -> bool:
         """Whether the handshake is over."""
         return hasattr(self, "vhost")
+
+    @property
+    def full_name(self) -> str:
+        """What RabbitMQ's management calls it: both ends, or the name where there are none."""
+        return self.name if self.endpoints is None else str(self.endpoints)
 
     @property
     def blocked(self) -> bool:

@@ -209,6 +209,10 @@ class Topology:
         self._queues[name] = {}
         self._forget_queue(name)
 
+    def bindings_to(self, name: str) -> list[Binding]:
+        """Returns the bindings that lead to a queue; none if there is no such queue."""
+        return list(self._queues.get(name, ()))
+
     def remove_queue(self, name: str) -> Iterator[Binding]:
         """Removes a queue, and one by one the bindings that lead to it, which it yields."""
         for binding in list(self._queues[name]):

@@ -55,6 +55,7 @@ class ConsumerState:
     bookmark: Bookmark | None = None
     # That it asks.
     filter_class: str | None = None
+    arguments: Arguments = field(default_factory=dict)
     kept_bytes: int = 0
     """That its connection was charged for it."""
 
@@ -122,6 +123,8 @@ class QueueState:
     goes_at_ms: int = 0
     """When it goes unless it is used; with `timer_ms` a matter of `unused` only."""
     timer_ms: int = 0
+    recent: object = None
+    """Samples of its counters for the rates that management shows; a matter of that alone."""
     told_given_up: bool = False
     """The log says that messages which waited for room in it were dropped."""
     deleted: bool = False

@@ -45,6 +45,9 @@ as many as a frame holds, and each takes a third of a microsecond to decode."""
 CLIENT_PROPERTIES_AT: Final = 4
 """Where that table stands: after the numbers of class and method."""
 
+MECHANISM_CHARACTERS_MAX: Final = 32
+"""Of the name that is kept; ours are shorter, and any other is refused."""
+
 CHANNEL_MAX_MIN: Final = 1
 """RabbitMQ refuses nothing but a channel_max of less than one channel."""
 
@@ -130,6 +133,7 @@ def start_ok(session: ConnectionState, method: ConnectionStartOk) -> None:
     """connection.start-ok: the client's properties and its login."""
     session.phase = Phase.SECURING
     session.client_properties = method.client_properties
+    session.mechanism = method.mechanism[:MECHANISM_CHARACTERS_MAX]
     credentials = parse_response(method.mechanism, method.response)
 
     def answered(refusal: TooManyLogins | None) -> None:

@@ -1,0 +1,314 @@
+"""What a request does in a virtual host: by AMQP's own methods, on a connection of its own.
+
+Responsible for that connection, which has no socket, is in no list, and ends with the request;
+and for a fault as RabbitMQ's answer. Must not know routes. So rules, permissions and limits are
+those of AMQP, written once; RabbitMQ's management does its acts in the same way. Invariant: an
+answer that something was changed leaves only when the change is on disk.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from leporid.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
+from leporid.amqp.errors import AccessRefused, Fault, NotFound
+from leporid.amqp.frames import frame, method_frame
+from leporid.amqp.methods import (
+    BasicAck,
+    BasicGet,
+    BasicGetOk,
+    BasicNack,
+    BasicPublish,
+    BasicReject,
+    BasicReturn,
+    ConfirmSelect,
+    Method,
+    decode,
+)
+from leporid.broker.connection.channel import ChannelState
+from leporid.broker.connection.methods import channel as channel_methods
+from leporid.broker.connection.methods.connection import Phase
+from leporid.broker.connection.session import ConnectionState
+from leporid.engine.connection.connection import OWN_HEADER
+from leporid.management.authorization import not_authorised, visitor
+from leporid.management.refusals import Refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from leporid.broker.access.access import User
+    from leporid.broker.registry import StepsTo
+    from leporid.broker.vhost import VirtualHost
+    from leporid.management.surroundings import Surroundings
+
+CHANNEL: Final = 1
+BASIC: Final = 60
+"""The class of messages."""
+FRAME_HEAD: Final = struct.Struct(">BHI")
+FRAME_BYTES: Final = 131072
+"""Of a frame, if clients may choose any size."""
+HEAD_BYTES: Final = 1
+"""The first piece of what basic.get writes has method and header; large bodies are pieces."""
+HEADER_BYTES: Final = 12
+"""Of a content header before its properties: class, weight, length of the body."""
+
+
+class Delivered(NamedTuple):
+    """A message that basic.get gave."""
+
+    method: BasicGetOk
+    properties: bytes
+    body: bytes
+
+
+class BodyTooLarge(Exception):
+    """The next message has a larger body than there is room for; it was not read as a whole.
+
+    Attributes:
+        size: that it has, in bytes.
+        tag: of its delivery, to give it back.
+    """
+
+    def __init__(self, size: int, tag: int) -> None:
+        super().__init__(size)
+        self.size = size
+        self.tag = tag
+
+
+class _Session(ConnectionState):
+    """A session whose client is this process: it has no handshake, and faults are noted."""
+
+    __slots__ = ("trouble",)
+
+    def __init__(self, around: Surroundings, user: User, vhost: VirtualHost, name: str) -> None:
+        connection = around.engine.connection()
+        super().__init__(around.broker, connection, peer_is_loopback=True, name=name)
+        # It is nobody's connection: it is neither listed nor counted.
+        around.broker.sessions.pop(self)
+        self.trouble: Exception | None = None
+        connection.session = self
+        connection.output.frame_max = around.broker.limits.frame_max or FRAME_BYTES
+        self.enter_as(user)
+        self.vhost = vhost
+        self.phase = Phase.RUNNING
+
+    def on_greeting(self) -> None:
+        """The user has logged in over HTTP."""
+
+    def on_fault(self, channel: int, fault: Fault) -> None:
+        """What the engine refused, the request is told."""
+        self.trouble = self.trouble or fault
+
+    def on_defect(self, error: Exception) -> None:
+        """The request fails."""
+        self.trouble = error
+
+
+class Acting:
+    """A channel of one user in one virtual host; to be used in a `with` statement.
+
+    Args:
+        around: the broker.
+        user: who acts.
+        vhost: where.
+        name: who that is, for the log.
+    """
+
+    def __init__(self, around: Surroundings, user: User, vhost: VirtualHost, name: str) -> None:
+        self._around = around
+        self._user = user
+        self._session = _Session(around, user, vhost, name)
+        self._connection = self._session.connection
+        self._channel = ChannelState(self._session, CHANNEL, self._connection.open_channel(CHANNEL))
+        self._session.channels[CHANNEL] = self._channel
+        around.broker.channel_count += 1  # it is counted down when the session is released
+        self._connection.feed(OWN_HEADER)
+        self._received = bytearray()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.lost()
+        self._around.wake()
+
+    # ------------------------------------------------------------- methods
+
+    async def act(self, method: Method, *, settles: bool = False) -> Method | None:
+        """Do what a method says; returns its reply, once all that it changed is on disk.
+
+        Args:
+            method: what to do.
+            settles: whether messages go by it, as in a purge.
+
+        Raises:
+            Refusal: it was refused, in RabbitMQ's words.
+        """
+        try:
+            method.encode()
+        except ValueError as error:
+            # No client could have sent it: a name of more than 255 bytes, or not UTF-8.
+            raise Refusal(400, "bad_request", str(error)) from None
+        handler = channel_methods.HANDLERS[type(method)]
+        recorded = self._around.broker.recorded_count
+
+        def begin() -> StepsTo[Method | None]:
+            reply: Any = handler(self._channel, method)
+            if isinstance(reply, Generator):
+                reply = yield from reply
+            answer: Method | None = reply
+            return answer
+
+        try:
+            reply = await self._around.job(begin)
+        except Fault as fault:
+            raise refusal_of(fault) from None
+        if settles or self._around.broker.recorded_count != recorded:
+            await self._synced()
+        return reply
+
+    async def _synced(self) -> None:
+        generation = self._around.engine.logs.note_change()
+        self._around.wake()
+        await self._around.synced(generation, self._user)
+
+    # ------------------------------------------------------------- messages
+
+    async def publish(
+        self, exchange: str, key: str, properties: bytes, body: bytes
+    ) -> tuple[bool, bool]:
+        """Publish a message; returns, once it is confirmed, whether it was routed and accepted.
+
+        Raises:
+            Refusal: it was refused, in RabbitMQ's words.
+        """
+        await self.act(ConfirmSelect())
+        whole = self._connection.output.frame_max - FRAME_OVERHEAD
+        header = struct.pack(">HHQ", BASIC, 0, len(body)) + properties
+        publish = method_frame(CHANNEL, BasicPublish(exchange, key, mandatory=True))
+        await self._feed(publish + frame(FRAME_HEADER, CHANNEL, header))
+        for start in range(0, len(body), whole):
+            await self._feed(frame(FRAME_BODY, CHANNEL, body[start : start + whole]))
+        routed = True
+        while True:
+            await self._synced()
+            self._check()
+            self._receive()
+            for kind, payload in self._frames():
+                if kind != FRAME_METHOD:
+                    continue
+                method = decode(payload)
+                if isinstance(method, BasicReturn):
+                    routed = False
+                elif isinstance(method, BasicAck | BasicNack):
+                    return routed, isinstance(method, BasicAck)
+
+    def get(self, queue: str, body_bytes_max: int) -> Delivered | None:
+        """Take the next message of a queue, to be settled; None without one.
+
+        Raises:
+            Refusal: it was refused, in RabbitMQ's words.
+            BodyTooLarge: its body has more bytes; it is unsettled all the same.
+        """
+        try:
+            empty = channel_methods.HANDLERS[BasicGet](self._channel, BasicGet(queue))
+        except Fault as fault:
+            raise refusal_of(fault) from None
+        if empty is not None:
+            return None
+        self._receive(HEAD_BYTES)
+        method, header = islice(self._frames(), 2)
+        got = decode(method[1])
+        assert isinstance(got, BasicGetOk)
+        size = int.from_bytes(header[1][4:HEADER_BYTES])
+        if size > body_bytes_max:
+            raise BodyTooLarge(size, got.delivery_tag)
+        self._receive()
+        body = b"".join(payload for _, payload in self._frames())
+        return Delivered(got, header[1][HEADER_BYTES:], body)
+
+    async def settle(self, how: Method) -> None:
+        """Settle the messages that `get` gave, all of them; returns when that is on disk."""
+        await self._feed(method_frame(CHANNEL, how))
+        await self._synced()
+        self._check()
+
+    async def give_back(self, tag: int) -> None:
+        """Requeue the message that was not read, before the others are settled."""
+        await self._feed(method_frame(CHANNEL, BasicReject(tag, requeue=True)))
+
+    # ------------------------------------------------------------- bytes
+
+    async def _feed(self, octets: bytes) -> None:
+        """Give the engine frames, when it takes some."""
+        while not self._connection.reading:
+            self._check()
+            self._around.admission.check_growth()
+            self._around.wake()
+            await self._around.admission.turns.next(self._user.name)
+        self._around.set_clock()
+        self._connection.feed(octets)
+        self._around.wake()
+
+    def _receive(self, enough: int = 0) -> None:
+        """Take what the engine has written; no more once there is enough, if that is said."""
+        output = self._connection.output
+        while not enough or len(self._received) < enough:
+            view = output.outgoing()
+            if view is None:
+                return
+            self._received += view
+            count = len(view)
+            del view
+            self._connection.sent(count)
+
+    def _frames(self) -> Iterator[tuple[int, bytes]]:
+        """Take whole frames out of what was received: their types and payloads."""
+        while len(self._received) >= FRAME_HEAD.size:
+            kind, _, size = FRAME_HEAD.unpack_from(self._received)
+            end = FRAME_HEAD.size + size + 1
+            if len(self._received) < end:
+                return
+            payload = bytes(self._received[FRAME_HEAD.size : end - 1])
+            del self._received[:end]
+            yield kind, payload
+
+    def _check(self) -> None:
+        trouble = self._session.trouble
+        if isinstance(trouble, Fault):
+            raise refusal_of(trouble, about_messages=True)
+        if trouble is not None:
+            raise trouble
+
+
+async def creator(around: Surroundings, request: Request) -> tuple[User, VirtualHost]:
+    """Return who wants to make something, and the virtual host in the path.
+
+    Raises:
+        Refusal: as `visitor`; without the virtual host RabbitMQ has another 404.
+    """
+    try:
+        return await visitor(around, request)
+    except Refusal as refusal:
+        if refusal.status == 404:
+            raise Refusal(404, "not_found", "vhost_not_found") from None
+        raise
+
+
+def refusal_of(fault: Fault, *, about_messages: bool = False) -> Refusal:
+    """Say as RabbitMQ's management does what AMQP refused.
+
+    Args:
+        fault: what AMQP says.
+        about_messages: it was about publishing, for which RabbitMQ has the reply code in the text.
+    """
+    if about_messages:
+        return Refusal(400, "bad_request", f"{fault.code} {fault.text}")
+    if isinstance(fault, AccessRefused):
+        return not_authorised(fault.text)
+    if isinstance(fault, NotFound):
+        return Refusal(404, "not_found", fault.text)
+    return Refusal(400, "bad_request", fault.text.partition(" - ")[2] or fault.text)

@@ -1,0 +1,152 @@
+"""The broker as a whole: overview, its name, what it has of RabbitMQ's features.
+
+Responsible for the routes that name no object. Must not know how totals are counted (`rates`).
+Invariant: nothing here goes through objects of which there may be many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from leporid.broker.access.tags import may_monitor, visible_vhosts
+from leporid.management.authorization import manager
+from leporid.management.nodes import contexts, exchange_types, listeners
+from leporid.management.paging import columns_in
+from leporid.management.rates import MESSAGES, RINGS, TOTALS, Ages
+from leporid.management.refusals import Refusal
+
+if TYPE_CHECKING:
+    from leporid.broker.vhost import VirtualHost
+    from leporid.management.surroundings import Surroundings
+
+RABBITMQ_VERSION: Final = "3.10.8"
+"""The version of RabbitMQ whose answers these are; clients look at it to know what they may ask."""
+
+# Samples are kept for a day.
+AGE_MAX: Final = RINGS[-1][0] * RINGS[-1][1]
+
+FEATURE_FLAGS: Final = (
+    "classic_mirrored_queue_version",
+    "drop_unroutable_metric",
+    "empty_basic_get_metric",
+    "implicit_default_bindings",
+    "maintenance_mode_status",
+    "quorum_queue",
+    "stream_queue",
+    "user_limits",
+    "virtual_host_metadata",
+)
+"""RabbitMQ 3.10's; what each stands for is there, or nothing that one node could have."""
+
+
+class OverviewRoutes:
+    """The handlers."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    async def overview(self, request: Request) -> Response:
+        """GET /api/overview."""
+        user = await manager(self._around, request)
+        around = self._around
+        node, samples = around.node(), around.samples
+        vhosts = visible_vhosts(user, around.broker.vhosts.values())
+        identity = around.broker.identity
+        shown: dict[str, Any] = {
+            "management_version": RABBITMQ_VERSION,
+            "rates_mode": "basic",
+            "sample_retention_policies": {
+                name: [seconds * (count - 1) for seconds, count in RINGS]
+                for name in ("global", "basic", "detailed")
+            },
+            "exchange_types": exchange_types(),
+            "product_version": identity.get("version", ""),
+            "product_name": identity["product"],
+            "rabbitmq_version": RABBITMQ_VERSION,
+            "cluster_name": self._cluster_name(),
+            "disable_stats": False,
+            "enable_queue_totals": True,
+            "object_totals": self._object_totals(vhosts, of_all=may_monitor(user)),
+            "statistics_db_event_queue": 0,
+            "node": node.name,
+            "listeners": listeners(node),
+            "contexts": contexts(node),
+        }
+        if may_monitor(user):
+            shown["message_stats"] = samples.stats(MESSAGES, self._ages(request, "msg_rates"))
+            shown["queue_totals"] = samples.stats(TOTALS, self._ages(request, "lengths"))
+        else:
+            shown["message_stats"] = {}
+            shown["queue_totals"] = _queue_totals(vhosts)
+        columns = columns_in(request)
+        return around.listing(user, shown if columns is None else columns.of_shown(shown))
+
+    def _ages(self, request: Request, kind: str) -> Ages | None:
+        """Return which samples are asked for, None if none are; raises Refusal."""
+        given = request.query_params
+        if f"{kind}_age" not in given or f"{kind}_incr" not in given:
+            return None
+        texts = given[f"{kind}_age"], given[f"{kind}_incr"]
+        if not all(text.isascii() and text.isdigit() and 0 < len(text) < 9 for text in texts):
+            raise Refusal(400, "bad_request", f"{kind}_age and {kind}_incr are seconds")
+        age, every = (int(text) for text in texts)
+        return Ages(min(age, AGE_MAX), max(1, every), self._around.engine.clock.wall_ms)
+
+    def _object_totals(self, vhosts: list[VirtualHost], *, of_all: bool) -> dict[str, int]:
+        broker = self._around.broker
+        found = {
+            "queues": sum(vhost.queue_count for vhost in vhosts),
+            "exchanges": sum(vhost.exchange_count for vhost in vhosts),
+            "consumers": sum(vhost.consumers.count for vhost in vhosts),
+        }
+        if of_all:
+            found |= {"connections": len(broker.sessions), "channels": broker.channel_count}
+        return found
+
+    def _cluster_name(self) -> str:
+        return str(self._around.broker.identity.get("cluster_name", self._around.node().name))
+
+    async def cluster_name(self, request: Request) -> Response:
+        """GET /api/cluster-name."""
+        await manager(self._around, request)
+        return JSONResponse({"name": self._cluster_name()})
+
+    async def extensions(self, request: Request) -> Response:
+        """GET /api/extensions: what is there beside RabbitMQ's own routes."""
+        await manager(self._around, request)
+        return JSONResponse([])
+
+    async def feature_flags(self, request: Request) -> Response:
+        """GET /api/feature-flags: all are on."""
+        await manager(self._around, request)
+        return JSONResponse(
+            [
+                {
+                    "name": name,
+                    "desc": "",
+                    "doc_url": "",
+                    "stability": "stable",
+                    "state": "enabled",
+                    "provided_by": "leporid",
+                }
+                for name in FEATURE_FLAGS
+            ]
+        )
+
+    async def nothing(self, request: Request) -> Response:
+        """GET a list of what there never is any of, such as deprecated features."""
+        await manager(self._around, request)
+        return JSONResponse([])
+
+
+def _queue_totals(vhosts: list[VirtualHost]) -> dict[str, int]:
+    ready = sum(vhost.totals.ready + vhost.totals.held for vhost in vhosts)
+    unacked = sum(vhost.totals.unacked for vhost in vhosts)
+    return {
+        "messages": ready + unacked,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+    }

@@ -1,0 +1,420 @@
+"""Lists of objects as RabbitMQ's API gives them: pages, order, columns.
+
+Responsible for what the query string says of a list, and for making of the objects that there are
+those that are shown. A noun (queues, connections, …) gives a `Table`: its fields, each a function
+of the object, and the order that a list has by itself. Must not know any noun.
+
+Invariants: a turn of the loop looks at objects for SLICE_SECONDS at most; of an object that is not
+shown, no field is made but those that it is sorted by; objects that are being sorted have slots of
+`http_list_items`, so that lists have bounded memory together. Parameters that nobody knows are
+ignored, as clients of RabbitMQ send such (`_=1234` against caches).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from starlette.responses import Response
+
+from leporid.broker.access.permissions import Pattern, PatternError
+from leporid.management.admission import waited_for
+from leporid.management.listings import RUN, SLICE_SECONDS
+from leporid.management.refusals import Refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from leporid.broker.access.access import User
+    from leporid.management.surroundings import Surroundings
+
+PAGE_SIZE: Final = 100
+# RabbitMQ's.
+PAGE_SIZE_MAX: Final = 500
+# RabbitMQ has none; ten words of a name, far more than there are.
+COLUMNS_MAX: Final = 100
+
+T = TypeVar("T")
+
+ABSENT: Final = object()
+"""What a field's function returns if the object has no such field."""
+
+Fields = Mapping[str, Callable[[T], Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[T]):
+    """What objects of one noun look like in lists.
+
+    Attributes:
+        fields: by their names, in the order in which they are shown.
+        order: the fields that a list is sorted by if nothing else is asked for, or as far as that
+            leaves open. Empty: lists are in the order in which the objects come.
+        whole: makes all fields at once, where that is no more work than one; instead of `fields`.
+    """
+
+    fields: Fields[T]
+    order: tuple[str, ...] = ("name",)
+    whole: Callable[[T], dict[str, Any]] | None = None
+
+    def show(self, item: T, columns: Columns | None = None) -> dict[str, Any]:
+        """Return an object as JSON has it."""
+        if columns is not None:
+            return columns.of(self, item)
+        if self.whole is not None:
+            return self.whole(item)
+        shown = {name: field(item) for name, field in self.fields.items()}
+        return {name: value for name, value in shown.items() if value is not ABSENT}
+
+    def value(self, item: T, path: tuple[str, ...]) -> Any:
+        """Return one value, which may be within a field; ABSENT without it."""
+        value: Any
+        if self.whole is not None:
+            value = self.whole(item).get(path[0], ABSENT)
+        else:
+            field = self.fields.get(path[0])
+            value = ABSENT if field is None else field(item)
+        for name in path[1:]:
+            value = value.get(name, ABSENT) if isinstance(value, Mapping) else ABSENT
+        return value
+
+
+class Columns:
+    """The columns of a list that were asked for, such as `name` or `message_stats.publish`."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._paths = [tuple(name.split(".")) for name in names]
+
+    def of(self, table: Table[T], item: T) -> dict[str, Any]:
+        """Return what an object has of them."""
+        if table.whole is not None:
+            return self.of_shown(table.whole(item))
+        fields: dict[str, Any] = {}
+        shown: dict[str, Any] = {}
+        for path in self._paths:
+            name = path[0]
+            if name not in fields:
+                fields[name] = table.value(item, (name,))
+            _take(fields, shown, path)
+        return shown
+
+    def of_shown(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is left of an object that was made already."""
+        shown: dict[str, Any] = {}
+        for path in self._paths:
+            _take(value, shown, path)
+        return shown
+
+
+def _take(whole: Mapping[str, Any], part: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Copy what is at a path, with what it stands in."""
+    value: Any = whole
+    for name in path:
+        value = value.get(name, ABSENT) if isinstance(value, Mapping) else ABSENT
+    if value is ABSENT:
+        return
+    for name in path[:-1]:
+        inner = part.setdefault(name, {})
+        if inner is whole.get(name):  # all of it was asked for, too
+            return
+        part = inner
+    part[path[-1]] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a request says of a list.
+
+    Attributes:
+        page: from 1 on; None: all of it, without pages.
+        matches: says whether a name is wanted; None: all are.
+    """
+
+    page: int | None
+    page_size: int
+    matches: Callable[[str], bool] | None
+    sort: tuple[str, ...] | None
+    reverse: bool
+    columns: Columns | None
+
+
+def query_in(request: Request) -> Query:
+    """Read the query string.
+
+    Raises:
+        Refusal: something in it is wrong (400).
+    """
+    given = request.query_params
+    page, page_size = _page_in(given)
+    sort = given.get("sort")
+    return Query(
+        page=page,
+        page_size=page_size,
+        matches=None if page is None else _filter_in(given),
+        sort=tuple(sort.split(".")) if sort else None,
+        reverse=given.get("sort_reverse") == "true",
+        columns=columns_in(request),
+    )
+
+
+def _page_in(given: Mapping[str, str]) -> tuple[int | None, int]:
+    if "page" not in given:
+        return None, PAGE_SIZE
+    page, size = (_number(given[name]) if name in given else None for name in ("page", "page_size"))
+    if not page or (size is not None and not 0 < size <= PAGE_SIZE_MAX):
+        shown = "undefined" if size is None else size
+        raise Refusal(
+            400,
+            "invalid_pagination_parameters",
+            f"Invalid pagination parameters: page number {page}, page size {shown}",
+            limit="page_size",
+            value=PAGE_SIZE_MAX,
+        )
+    return page, size or PAGE_SIZE
+
+
+def _number(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    raise Refusal(400, "bad_request", "Pagination parameters are invalid")
+
+
+def _filter_in(given: Mapping[str, str]) -> Callable[[str], bool] | None:
+    """What a name must be, whether its letters are large or small."""
+    wanted = given.get("name")
+    if not wanted:
+        return None
+    if given.get("use_regex") == "true":
+        try:
+            return Pattern(f"(?i){wanted}").matches
+        except PatternError as error:
+            raise Refusal(400, "bad_request", f"name {error}") from None
+    lowered = wanted.lower()
+    return lambda name: lowered in name.lower()
+
+
+def columns_in(request: Request) -> Columns | None:
+    """Return the columns that a request asks for, None for all; raises Refusal (400)."""
+    text = request.query_params.get("columns")
+    if not text:
+        return None
+    names = text.split(",")
+    if len(names) > COLUMNS_MAX:
+        raise Refusal(
+            400,
+            "bad_request",
+            f"columns: {len(names)} were named, {COLUMNS_MAX} may be (columns)",
+            limit="columns",
+            value=COLUMNS_MAX,
+        )
+    return Columns(names)
+
+
+def sort_key(value: Any) -> tuple[int, Any]:
+    """Return what orders a value as Erlang orders terms; what is missing is 0, as in RabbitMQ."""
+    if value is ABSENT:
+        return 0, 0
+    if value is None or isinstance(value, bool):
+        return 1, ("null" if value is None else str(value).lower())
+    if isinstance(value, int | float):
+        return 0, value
+    if isinstance(value, Mapping):
+        return 2, len(value)
+    if isinstance(value, str):
+        return 4, value
+    return 3, len(value)
+
+
+class Slices:
+    """Cuts long work on the loop's thread: others have turns once a slice is over.
+
+    Args:
+        around: the broker.
+        user: whose work it is.
+    """
+
+    def __init__(self, around: Surroundings, user: User) -> None:
+        self._around = around
+        self._user = user
+        self._until = 0.0
+
+    async def next(self) -> None:
+        """Return now, or when it is this user's turn again."""
+        if self._around.monotonic() >= self._until:
+            await self._around.admission.turns.next(self._user.name)
+            self._until = self._around.monotonic() + SLICE_SECONDS
+
+
+LOOKED_AT_ONCE: Final = 64
+"""Objects between two looks at the clock; some tens of microseconds."""
+
+
+async def in_slices(
+    around: Surroundings, user: User, items: Iterable[T | None]
+) -> AsyncIterator[list[T]]:
+    """Give objects, some at a time, with turns for others in between."""
+    slices, left = Slices(around, user), iter(items)
+    while some := list(islice(left, LOOKED_AT_ONCE)):
+        await slices.next()
+        yield [item for item in some if item is not None]
+
+
+async def first_of(
+    around: Surroundings,
+    user: User,
+    items: Iterable[T | None],
+    wanted: Callable[[T], bool],
+) -> T | None:
+    """Return the first object that is wanted, None without one."""
+    async for some in in_slices(around, user, items):
+        for item in some:
+            if wanted(item):
+                return item
+    return None
+
+
+class Lists(Generic[T]):
+    """Makes lists of one noun.
+
+    Args:
+        around: the broker.
+        table: what the objects look like.
+        name_of: gives what `name=` is compared with.
+    """
+
+    def __init__(self, around: Surroundings, table: Table[T], name_of: Callable[[T], str]) -> None:
+        self._around = around
+        self._table = table
+        self._name_of = name_of
+
+    async def answer(
+        self,
+        request: Request,
+        user: User,
+        items: Iterable[T | None],
+        count: int,
+        table: Table[T] | None = None,
+    ) -> Response:
+        """Return the list that a request asks for.
+
+        Args:
+            request: the request.
+            user: whose it is.
+            items: the objects there are as of now; None for one that was only looked at.
+            count: how many there may be, for the slots that they take.
+            table: what they look like in this list, if not as usual.
+
+        Raises:
+            Refusal: the query string is wrong; or there is no room for so many objects.
+        """
+        query, shown = query_in(request), table or self._table
+        order = (
+            *((query.sort,) if query.sort else ()),
+            *(tuple(each.split(".")) for each in shown.order),
+        )
+        if query.page is None and not order:
+            made = (item if item is None else shown.show(item, query.columns) for item in items)
+            return self._around.listing(user, made)
+        slot = await waited_for(self._around.admission.shares.list_items, user.name, max(1, count))
+        try:
+            arranging = _Arranging(self._around, user, query, shown, order, self._name_of)
+            await arranging.look(items)
+            if query.page is None:
+                return self._around.listing(
+                    user,
+                    (shown.show(item, query.columns) for item in arranging.ordered()),
+                    ended=slot.release,
+                )
+            answer = self._around.listing(user, await arranging.page(query.page))
+        except BaseException:
+            slot.release()
+            raise
+        slot.release()
+        return answer
+
+
+class _Arranging(Generic[T]):
+    """One list on its way: chosen, counted and sorted in runs."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        user: User,
+        query: Query,
+        table: Table[T],
+        order: tuple[tuple[str, ...], ...],
+        name_of: Callable[[T], str],
+    ) -> None:
+        self._around = around
+        self._user = user
+        self._query = query
+        self._table = table
+        self._order = order
+        self._name_of = name_of
+        self._runs: list[list[tuple[Any, int, T]]] = [[]]
+        self._total = self._filtered = 0
+
+    async def look(self, items: Iterable[T | None]) -> None:
+        """Choose among the objects, and sort them."""
+        matches, reverse = self._query.matches, self._query.reverse
+        async for some in in_slices(self._around, self._user, items):
+            self._total += len(some)
+            for item in some:
+                if matches is None or matches(self._name_of(item)):
+                    self._filtered += 1
+                    self._runs[-1].append((self._key(item), self._filtered, item))
+            if len(self._runs[-1]) >= RUN:
+                self._runs[-1].sort(key=_key_of, reverse=reverse)
+                self._runs.append([])
+        self._runs[-1].sort(key=_key_of, reverse=reverse)
+
+    def _key(self, item: T) -> tuple[Any, ...]:
+        return tuple(sort_key(self._table.value(item, path)) for path in self._order)
+
+    def ordered(self) -> Iterator[T]:
+        """Go through the objects in order; once."""
+        runs, self._runs = self._runs, []
+        if not self._order:
+            return (item for run in runs for _, _, item in run)
+        merged = merge(*runs, key=_key_of, reverse=self._query.reverse)
+        return (item for _, _, item in merged)
+
+    async def page(self, number: int) -> dict[str, Any]:
+        """Return one page.
+
+        Raises:
+            Refusal: there are not so many pages (400).
+        """
+        size = self._query.page_size
+        pages = math.ceil(self._filtered / size)
+        if number > max(1, pages):
+            raise Refusal(
+                400,
+                "page_out_of_range",
+                f"Page out of range, page: {number} page size: {size}, len: {self._filtered}",
+            )
+        start = (number - 1) * size
+        found: list[T] = []
+        passed = 0
+        async for some in in_slices(self._around, self._user, self.ordered()):
+            found += some[max(0, start - passed) : max(0, start + size - passed)]
+            passed += len(some)
+            if passed >= start + size:
+                break
+        return {
+            "filtered_count": self._filtered,
+            "item_count": len(found),
+            "items": (self._table.show(item, self._query.columns) for item in found),
+            "page": number,
+            "page_count": pages,
+            "page_size": size,
+            "total_count": self._total,
+        }
+
+
+def _key_of(entry: tuple[Any, int, Any]) -> tuple[Any, int]:
+    return entry[0], entry[1]

@@ -1,0 +1,243 @@
+"""Queues as RabbitMQ's API has them: lists, one queue, making, deleting, purging.
+
+Responsible for these routes and for what a queue looks like in JSON. What is done to a queue,
+AMQP's own methods do (`acting`), so permissions and refusals are theirs. Must not know how lists
+are made (`paging`), nor messages (`messages`). Invariant: what is not counted here, such as the
+memory of a queue, is left out and never made up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from leporid.amqp.methods import QueueDeclare, QueueDelete, QueuePurge
+from leporid.broker.access.tags import listed_vhosts
+from leporid.management import amqp_json
+from leporid.management.acting import Acting, creator
+from leporid.management.authorization import manager, not_found, visitor
+from leporid.management.consumers import shown_consumer
+from leporid.management.details import connection_details
+from leporid.management.paging import ABSENT, Lists, Table, columns_in
+from leporid.management.parameters import flag_in, object_in
+from leporid.management.paths import name_of
+from leporid.management.rates import QUEUE_STATS, rates_of, with_rates
+from leporid.management.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leporid.broker.access.access import User
+    from leporid.broker.connection.session import ConnectionState
+    from leporid.broker.queue.queue import QueueState
+    from leporid.broker.vhost import VirtualHost
+    from leporid.management.surroundings import Surroundings
+
+# What a list has of each queue with disable_stats=true.
+DEFINED: Final = (
+    "name",
+    "vhost",
+    "type",
+    "node",
+    "state",
+    "durable",
+    "auto_delete",
+    "exclusive",
+    "owner_pid_details",
+    "arguments",
+)
+COUNTED: Final = ("messages", "messages_ready", "messages_unacknowledged")
+"""What it has beside that with enable_queue_totals=true."""
+ORDER: Final = ("vhost", "name")
+
+
+class QueueRoutes:
+    """The handlers."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._table: Table[QueueState] = Table(self._fields(), ORDER)
+        fields = self._table.fields
+        self._defined = Table({name: fields[name] for name in DEFINED}, ORDER)
+        self._with_totals = Table({name: fields[name] for name in (*DEFINED, *COUNTED)}, ORDER)
+        self._lists = Lists(around, self._table, lambda queue: queue.name)
+
+    # ------------------------------------------------------------- looking
+
+    async def listing(self, request: Request) -> Response:
+        """GET /api/queues."""
+        user = await manager(self._around, request)
+        return await self._list(
+            request, user, listed_vhosts(user, self._around.broker.vhosts.values())
+        )
+
+    async def listing_of_vhost(self, request: Request) -> Response:
+        """GET /api/queues/{vhost}."""
+        user, vhost = await visitor(self._around, request)
+        return await self._list(request, user, [vhost])
+
+    async def _list(self, request: Request, user: User, vhosts: list[VirtualHost]) -> Response:
+        count = sum(vhost.queue_count for vhost in vhosts)
+        given, table = request.query_params, self._table
+        if given.get("disable_stats") == "true":
+            totals = given.get("enable_queue_totals") == "true"
+            table = self._with_totals if totals else self._defined
+        return await self._lists.answer(request, user, queues_of(vhosts), count, table)
+
+    async def show(self, request: Request) -> Response:
+        """GET /api/queues/{vhost}/{queue}: with its consumers."""
+        user, vhost = await visitor(self._around, request)
+        queue = vhost.find_queue(name_of(request, "queue"))
+        if queue is None:
+            raise not_found()
+        columns = columns_in(request)
+        shown = self._table.show(queue, columns)
+        if columns is None:
+            node = self._around.node_name
+            consumers = tuple(queue.subscriptions)
+            shown |= {
+                "consumer_details": (
+                    shown_consumer(each, node) for each in consumers if each in queue.subscriptions
+                ),
+                "deliveries": [],
+                "incoming": [],
+            }
+        return self._around.listing(user, shown)
+
+    def _fields(self) -> dict[str, Any]:
+        around = self._around
+
+        def stats(queue: QueueState) -> Any:
+            values, rates = rates_of(queue, around.monotonic())
+            count = len(QUEUE_STATS)
+            if not any(values[:count]):
+                return ABSENT
+            return with_rates(QUEUE_STATS, values[:count], rates[:count])
+
+        def rate(at: int) -> Any:
+            return lambda queue: {"rate": rates_of(queue, around.monotonic())[1][at]}
+
+        behind = len(QUEUE_STATS)
+        return {
+            "name": lambda queue: queue.name,
+            "vhost": lambda queue: queue.vhost,
+            "type": lambda queue: queue.type.name,
+            "node": lambda queue: around.node_name,
+            "state": lambda queue: "running",
+            "durable": lambda queue: queue.durable,
+            "auto_delete": lambda queue: queue.auto_delete,
+            "exclusive": lambda queue: queue.owner is not None,
+            "owner_pid_details": _owner,
+            "arguments": lambda queue: amqp_json.shown(queue.arguments),
+            "policy": lambda queue: _name(queue.governed.policy),
+            "operator_policy": lambda queue: _name(queue.governed.operator_policy),
+            "effective_policy_definition": lambda queue: amqp_json.shown(queue.governed.definition),
+            "consumers": lambda queue: len(queue.subscriptions),
+            "exclusive_consumer_tag": _exclusive_tag,
+            "single_active_consumer_tag": _active_tag,
+            "messages": lambda queue: _ready(queue) + queue.engine.unacked_count,
+            "messages_details": rate(behind),
+            "messages_ready": _ready,
+            "messages_ready_details": rate(behind + 1),
+            "messages_unacknowledged": lambda queue: queue.engine.unacked_count,
+            "messages_unacknowledged_details": rate(behind + 2),
+            "message_bytes_ready": lambda queue: queue.engine.ready_bytes,
+            "message_stats": stats,
+        }
+
+    # ------------------------------------------------------------- changing
+
+    async def put(self, request: Request) -> Response:
+        """PUT /api/queues/{vhost}/{queue}: 201 when it was made, 204 when it is there."""
+        user, vhost = await creator(self._around, request)
+        name = name_of(request, "queue")
+        given = await object_in(self._around.admission, request, user)
+        new = vhost.find_queue(name) is None
+        declare = QueueDeclare(
+            queue=name,
+            durable=flag_in(given, "durable"),
+            auto_delete=flag_in(given, "auto_delete"),
+            arguments=amqp_json.table_in(given.get("arguments"), "arguments"),
+        )
+        await self._act(user, vhost, declare)
+        return Response(status_code=201 if new else 204)
+
+    async def delete(self, request: Request) -> Response:
+        """DELETE /api/queues/{vhost}/{queue}."""
+        user, vhost = await visitor(self._around, request)
+        name = name_of(request, "queue")
+        if vhost.find_queue(name) is None:
+            raise not_found()
+        given = request.query_params
+        await self._act(
+            user,
+            vhost,
+            QueueDelete(
+                queue=name,
+                if_unused=given.get("if-unused") == "true",
+                if_empty=given.get("if-empty") == "true",
+            ),
+        )
+        return Response(status_code=204)
+
+    async def purge(self, request: Request) -> Response:
+        """DELETE /api/queues/{vhost}/{queue}/contents."""
+        user, vhost = await visitor(self._around, request)
+        name = name_of(request, "queue")
+        if vhost.find_queue(name) is None:
+            raise not_found()
+        await self._act(user, vhost, QueuePurge(queue=name), settles=True)
+        return Response(status_code=204)
+
+    async def actions(self, request: Request) -> Response:
+        """POST /api/queues/{vhost}/{queue}/actions: of mirrors, which there are not."""
+        user, vhost = await visitor(self._around, request)
+        if vhost.find_queue(name_of(request, "queue")) is None:
+            raise not_found()
+        given = await object_in(self._around.admission, request, user, ("action",))
+        if given["action"] not in ("sync", "cancel_sync"):
+            raise Refusal(400, "bad_request", ["unknown", given["action"]])
+        return Response(status_code=204)
+
+    async def _act(
+        self, user: User, vhost: VirtualHost, method: Any, *, settles: bool = False
+    ) -> None:
+        with Acting(self._around, user, vhost, f"HTTP user '{user.name}'") as acting:
+            await acting.act(method, settles=settles)
+
+
+def queues_of(vhosts: list[VirtualHost]) -> Iterator[QueueState]:
+    """Go through the queues that there are, as of now in each virtual host."""
+    for vhost in vhosts:
+        for queue in list(vhost.queues()):
+            if not queue.deleted:
+                yield queue
+
+
+def _name(policy: Any) -> str | None:
+    return None if policy is None else str(policy.name)
+
+
+def _ready(queue: QueueState) -> int:
+    return queue.engine.ready_count + queue.engine.held_count
+
+
+def _owner(queue: QueueState) -> Any:
+    owner: Any = queue.owner
+    if owner is None:
+        return ABSENT
+    session: ConnectionState = owner
+    return connection_details(session)
+
+
+def _exclusive_tag(queue: QueueState) -> str | None:
+    found = queue.exclusive_subscription
+    return None if found is None else found.tag
+
+
+def _active_tag(queue: QueueState) -> str | None:
+    if not queue.single_active_consumer:
+        return None
+    return next((each.tag for each in queue.subscriptions), None)

@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from tests.broker.peer import Peer
-from tests.engine.frames import HEADER, ack, nack, reject
+from tests.engine.frames import ack, nack, reject
+from tests.management.clients import Client
 from tests.management.conftest import World
 
 from leporid.amqp.methods import BasicCancel, BasicConsume, BasicQos, ChannelClose, ChannelOpen
 from leporid.amqp.tables import Value
-from leporid.broker.connection.session import ConnectionState
 
 URL = "/api/groups/%2F/orders"
-
-
-class Client(Peer):
-    """A client of the real engine, whose answers are not looked at."""
-
-    def __init__(self, world: World) -> None:
-        engine = world.engine.connection()
-        self.session = ConnectionState(
-            world.broker, engine, peer_is_loopback=True, name="10.0.0.1:4"
-        )
-        engine.session = self.session
-        self.connection_engine = engine
-
-        engine.feed(HEADER)
-
-    def say_bytes(self, payload: bytes, channel: int = 1) -> list[object]:  # type: ignore[override]
-        self.session.on_method(channel, payload)
-        return []
 
 
 def consume(world: World, queue: str, **arguments: Value) -> Client:

@@ -85,7 +85,10 @@ async def test_the_port_for_metrics_has_nothing_else():
 
 
 async def test_other_pages_and_methods(client: httpx.AsyncClient):
-    answer = await client.get("/api/overview")
+    answer = await client.get("/api/none")
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "Object Not Found", "reason": "Not Found"}
+    answer = await client.get("/none")
     assert answer.status_code == 404
     assert answer.text.splitlines()[1:] == ["/health", "/metrics"]
     assert (await client.post("/health")).status_code == 405
@@ -99,7 +102,7 @@ async def test_a_page_that_is_not_there_names_those_that_are():
     app = application(TOTALS, list, routes)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-        text = (await client.get("/api/overview")).text
+        text = (await client.get("/none")).text
     assert text.splitlines()[1:] == ["/health", "/metrics", "/api/x/{one}"]
 
 

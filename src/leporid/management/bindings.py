@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, unquote_plus
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -123,10 +123,10 @@ class BindingRoutes:
         )
 
     async def _find(self, request: Request, user: User, vhost: VirtualHost) -> Binding:
-        key = name_of(request, "key")
+        wanted = _parts(name_of(request, "key"))
         bindings = _between(vhost, *_ends(request))
         found = await first_of(
-            self._around, user, bindings, lambda each: properties_key(each) == key
+            self._around, user, bindings, lambda each: (each.key, _digest(each)) == wanted
         )
         if found is None:
             raise not_found()
@@ -260,8 +260,21 @@ def properties_key(binding: Binding) -> str:
     """Return what tells a binding from others between the same ends; RabbitMQ's."""
     if not binding.arguments:
         return quoted(binding.key) or "~"
+    return f"{quoted(binding.key)}~{_digest(binding)}"
+
+
+def _digest(binding: Binding) -> str:
+    """What stands for the arguments in such a key; nothing if there are none."""
+    if not binding.arguments:
+        return ""
     digest = phash2_of_table(binding.arguments).to_bytes(4)
-    return f"{quoted(binding.key)}~{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _parts(key: str) -> tuple[str, str]:
+    """Take a key apart: the routing key, which may be quoted or not, and the digest."""
+    routing_key, _, digest = key.partition("~")
+    return unquote_plus(routing_key), digest
 
 
 def quoted(text: str) -> str:

@@ -59,7 +59,9 @@ class RawRoute(CostedRoute):
         raw = scope.get("raw_path")
         if scope["type"] != "http" or not raw:
             return super().matches(scope)
-        return super().matches({**scope, "path": raw.decode("latin-1")})
+        # RabbitMQ's clients end some paths with a slash.
+        path = raw.decode("latin-1").removesuffix("/")
+        return super().matches({**scope, "path": path})
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
         """Let the request in, and answer it when it is its turn."""

@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from leporid.limits.refusals import Refusals
+from leporid.management.authorization import not_found as missing_object
 from leporid.management.paths import CostedRoute, ProbeRoute
 from leporid.server.http_connections import Acceptor, Connections, PatientProtocol
 
@@ -68,7 +69,9 @@ def metrics_application(metrics: Sequence[CostedRoute]) -> Starlette:
 
 
 def _of(pages: Sequence[Route]) -> Starlette:
-    async def missing(_request: Request, _error: Exception) -> Response:
+    async def missing(request: Request, _error: Exception) -> Response:
+        if request.url.path.startswith("/api/"):
+            return missing_object().answer()
         return PlainTextResponse(not_found, status_code=404)
 
     paths = dict.fromkeys(page.path for page in pages)

@@ -1,0 +1,135 @@
+"""A channel of a request's own: the rules are AMQP's, and nothing of it is left."""
+
+from __future__ import annotations
+
+import pytest
+from tests.management.conftest import World
+from tests.management.queues import fill, queue_of
+
+from leporid.amqp.methods import BasicAck, BasicNack, QueueDeclare, QueuePurge
+from leporid.amqp.properties import Properties, encode_properties
+from leporid.broker.access.access import User
+from leporid.management.acting import Acting, BodyTooLarge
+from leporid.management.refusals import Refusal
+
+PLAIN = encode_properties(Properties(delivery_mode=2))
+
+
+def user(world: World, name: str = "guest") -> User:
+    found = world.broker.access.user(name)
+    assert found is not None
+    return found
+
+
+def acting(world: World, name: str = "guest") -> Acting:
+    return Acting(world.around, user(world, name), world.vhost, "HTTP")
+
+
+def nothing_left(world: World) -> None:
+    world.engine.run()
+    assert not world.broker.sessions
+    assert world.broker.channel_count == 0
+    assert world.broker.memory.user("guest").bytes == 0
+
+
+async def test_what_was_declared_is_on_disk(world: World):
+    with acting(world) as channel:
+        await channel.act(QueueDeclare(queue="q", durable=True))
+        assert world.broker.recorded_generation <= world.engine.logs.synced
+    assert world.vhost.find_queue("q") is not None
+    nothing_left(world)
+
+
+async def test_it_is_neither_listed_nor_counted(world: World):
+    with acting(world):
+        assert world.broker.statistics().connection_count == 0
+
+
+async def test_rights_are_asked_for(world: World):
+    with acting(world, "reader") as channel:
+        with pytest.raises(Refusal, match="configure access to queue 'q'") as caught:
+            await channel.act(QueueDeclare(queue="q"))
+        assert (caught.value.status, caught.value.word) == (401, "not_authorised")
+    assert world.vhost.find_queue("q") is None
+    nothing_left(world)
+
+
+async def test_a_name_that_no_frame_could_hold_is_refused(world: World):
+    with acting(world) as channel, pytest.raises(Refusal, match="255") as caught:
+        await channel.act(QueueDeclare(queue="q" * 256))
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("size", [0, 5, 131_064, 131_065, 400_000])
+async def test_a_message_goes_through(world: World, size: int):
+    queue_of(world, "q")
+    body = bytes(range(256)) * (size // 256 + 1)
+    with acting(world) as channel:
+        assert await channel.publish("", "q", PLAIN, body[:size]) == (True, True)
+        found = channel.get("q", size)
+        assert found is not None
+        assert (found.body, found.properties) == (body[:size], PLAIN)
+        assert (found.method.routing_key, found.method.redelivered) == ("q", False)
+        assert channel.get("q", size) is None
+    # It was not settled.
+    world.engine.run()
+    assert world.vhost.queue("q").engine.ready_count == 1
+    nothing_left(world)
+
+
+async def test_what_no_queue_gets_is_told(world: World):
+    with acting(world) as channel:
+        assert await channel.publish("", "nowhere", PLAIN, b"x") == (False, True)
+
+
+async def test_what_a_full_queue_refuses_is_told(world: World):
+    queue_of(world, "q", {"x-max-length": 0, "x-overflow": "reject-publish"})
+    with acting(world) as channel:
+        assert await channel.publish("", "q", PLAIN, b"x") == (True, False)
+
+
+async def test_a_publish_that_is_refused(world: World):
+    foreign = encode_properties(Properties(user_id="somebody"))
+    other = "user_id property set to 'somebody' but authenticated user was 'guest'"
+    for exchange, properties, reason in (
+        ("none", PLAIN, "404 NOT_FOUND - no exchange 'none' in vhost '/'"),
+        ("", foreign, f"406 PRECONDITION_FAILED - {other}"),
+    ):
+        with acting(world) as channel, pytest.raises(Refusal) as caught:
+            await channel.publish(exchange, "q", properties, b"x")
+        assert (caught.value.status, caught.value.word) == (400, "bad_request")
+        assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("how", "left"),
+    [(BasicAck(0, multiple=True), 1), (BasicNack(0, multiple=True, requeue=True), 3)],
+)
+async def test_what_was_got_is_settled(world: World, how: BasicAck | BasicNack, left: int):
+    queue = queue_of(world, "q")
+    fill(world, queue, 3)
+    with acting(world) as channel:
+        assert [channel.get("q", 9) for _ in range(2)].count(None) == 0
+        await channel.settle(how)
+        assert queue.ready_count == left
+        assert queue.unacked_count == 0
+
+
+async def test_a_body_that_is_too_large_is_not_read_and_goes_back(world: World):
+    queue = queue_of(world, "q")
+    fill(world, queue, 1, body=b"x" * 300_000)
+    with acting(world) as channel:
+        with pytest.raises(BodyTooLarge) as caught:
+            channel.get("q", 299_999)
+        assert caught.value.size == 300_000
+        await channel.give_back(caught.value.tag)
+    world.engine.run()
+    assert queue.ready_count == 1
+
+
+async def test_a_purge(world: World):
+    queue = queue_of(world, "q")
+    fill(world, queue, 3)
+    with acting(world) as channel:
+        await channel.act(QueuePurge(queue="q"), settles=True)
+    assert queue.ready_count == 0

@@ -1,0 +1,129 @@
+"""Health checks: 200 when all is well, 503 and what is wrong when it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.management.clients import connected
+from tests.management.conftest import World
+
+from leporid.management.nodes import Listening, NodeFacts
+
+URL = "/api/health/checks"
+OK = (200, {"status": "ok"})
+
+
+def node(world: World, **changed: Any) -> None:
+    facts = NodeFacts(
+        listening=[Listening("amqp", "::", 5672), Listening("http", "::", 15672)], **changed
+    )
+    object.__setattr__(world.around, "node", lambda: facts)
+
+
+async def got(client: httpx.AsyncClient, path: str) -> tuple[int, Any]:
+    answer = await client.get(path if path.startswith("/") else f"{URL}/{path}")
+    return answer.status_code, answer.json()
+
+
+@pytest.mark.parametrize("path", ["alarms", "local-alarms"])
+async def test_alarms(world: World, client: httpx.AsyncClient, path: str):
+    assert await got(client, path) == OK
+    world.broker.set_alarm("memory", True)
+    assert await got(client, path) == (
+        503,
+        {
+            "status": "failed",
+            "reason": "There are alarms in effect in the cluster",
+            "alarms": [{"node": "leporid@localhost", "resource": "memory"}],
+        },
+    )
+    world.broker.set_alarm("memory", False)
+    assert await got(client, path) == OK
+
+
+async def test_ports_and_protocols(world: World, client: httpx.AsyncClient):
+    node(world)
+    assert await got(client, "port-listener/5672") == (200, {"status": "ok", "port": 5672})
+    assert await got(client, "port-listener/1") == (
+        503,
+        {
+            "status": "failed",
+            "reason": "No active listener",
+            "missing": 1,
+            "ports": [5672, 15672],
+        },
+    )
+    assert (await got(client, "port-listener/x"))[0] == 400
+    assert await got(client, "protocol-listener/amqp091") == (
+        200,
+        {"status": "ok", "protocol": "amqp091"},
+    )
+    assert await got(client, "protocol-listener/amqps") == (
+        503,
+        {
+            "status": "failed",
+            "reason": "No active listener",
+            "missing": "amqp/ssl",
+            "protocols": ["amqp", "http"],
+        },
+    )
+
+
+async def test_certificates(client: httpx.AsyncClient):
+    assert await got(client, "certificate-expiration/1/months") == OK
+    refused = await got(client, "certificate-expiration/1/hours")
+    assert refused[0] == 400
+    assert "Supported units: days, weeks, months, years." in refused[1]["reason"]
+    assert (await got(client, "certificate-expiration/x/weeks"))[1]["reason"] == (
+        "Invalid expiration value."
+    )
+
+
+async def test_a_node_that_is_being_stopped_is_not_in_service(
+    world: World, client: httpx.AsyncClient
+):
+    node(world)
+    assert await got(client, "is-in-service") == OK
+    node(world, draining=True)
+    for path in ("is-in-service", "ready-to-serve-clients"):
+        assert (await got(client, path))[0] == 503
+
+
+async def test_the_limit_of_connections(world: World, client: httpx.AsyncClient):
+    node(world, connections_max=1)
+    assert await got(client, "below-node-connection-limit") == (
+        200,
+        {"status": "ok", "connections": 0, "limit": 1},
+    )
+    connected(world, 7)
+    status, found = await got(client, "below-node-connection-limit")
+    assert (status, found["status"], found["connections"]) == (503, "failed", 1)
+
+
+async def test_aliveness(world: World, client: httpx.AsyncClient):
+    for _ in range(2):
+        assert await got(client, "/api/aliveness-test/%2F") == OK
+    assert world.vhost.queue("aliveness-test").engine.ready_count == 0
+    assert (await got(client, "/api/aliveness-test/nowhere"))[0] == 404
+    world.vhost.delete_queue(world.vhost.queue("aliveness-test"))
+    world.engine.run()
+
+
+async def test_the_old_check(world: World, client: httpx.AsyncClient):
+    assert await got(client, "/api/healthchecks/node") == OK
+    assert await got(client, "/api/healthchecks/node/") == OK
+    assert await got(client, "/api/healthchecks/node/leporid@localhost") == OK
+    assert (await got(client, "/api/healthchecks/node/other@localhost"))[0] == 404
+    world.broker.set_alarm("disk", True)
+    status, found = await got(client, "/api/healthchecks/node")
+    assert (status, found["status"]) == (200, "failed")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["virtual-hosts", "reached-target-cluster-size", "metadata-store/initialized"],
+)
+async def test_what_cannot_fail(client: httpx.AsyncClient, path: str):
+    assert await got(client, path) == OK

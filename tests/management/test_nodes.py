@@ -1,0 +1,42 @@
+"""The one node there is."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from tests.management.conftest import SECRET, World
+
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import from_clear
+from leporid.management.nodes import NodeFacts
+
+URL = "/api/nodes"
+
+
+@pytest.fixture(autouse=True)
+def facts(world: World) -> None:
+    found = NodeFacts(started_ms=world.engine.clock.wall_ms - 5000, memory_used=7, os_pid=4)
+    object.__setattr__(world.around, "node", lambda: found)
+
+
+async def test_a_node(world: World, client: httpx.AsyncClient):
+    (found,) = (await client.get(URL)).json()
+    assert (found["name"], found["running"], found["uptime"]) == ("leporid@localhost", True, 5000)
+    assert (found["mem_used"], found["os_pid"]) == (7, "4")
+    assert (found["mem_alarm"], found["disk_free_alarm"]) == (False, False)
+    assert (await client.get(f"{URL}/leporid@localhost")).json() == found
+    world.broker.set_alarm("disk", True)
+    asked = await client.get(f"{URL}?columns=mem_alarm,disk_free_alarm")
+    assert asked.json() == [{"mem_alarm": False, "disk_free_alarm": True}]
+    one = await client.get(f"{URL}/leporid@localhost?columns=name")
+    assert one.json() == {"name": "leporid@localhost"}
+    assert (await client.get(f"{URL}/other@localhost")).status_code == 404
+
+
+@pytest.mark.parametrize(("tag", "status"), [("monitoring", 200), ("management", 401)])
+async def test_nodes_are_for_who_monitors(
+    world: World, client: httpx.AsyncClient, tag: str, status: int
+):
+    world.broker.access.put_user(User("u", from_clear("secret", SECRET), frozenset({tag})))
+    for path in (URL, f"{URL}/leporid@localhost"):
+        assert (await client.get(path, auth=("u", "secret"))).status_code == status

@@ -1,0 +1,198 @@
+"""Lists of objects: pages, order, columns, and how little is made for them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.management.conftest import World
+from tests.management.queues import queue_of
+
+from leporid.management import paging
+from leporid.management.listings import PIECE_ITEMS
+from leporid.management.paging import ABSENT, Columns, Table, sort_key
+
+URL = "/api/queues?columns=name"
+
+
+def make(world: World, *names: str) -> None:
+    for name in names:
+        queue_of(world, name)
+
+
+async def names(client: httpx.AsyncClient, query: str) -> list[str]:
+    answer = await client.get(f"{URL}&{query}")
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    return [each["name"] for each in (found if isinstance(found, list) else found["items"])]
+
+
+async def refused(client: httpx.AsyncClient, query: str) -> tuple[str, str]:
+    answer = await client.get(f"{URL}&{query}")
+    assert answer.status_code == 400, answer.text
+    return answer.json()["error"], answer.json()["reason"]
+
+
+async def test_pages(world: World, client: httpx.AsyncClient):
+    make(world, "c", "a", "e", "b", "d")
+    answer = await client.get(f"{URL}&page=2&page_size=2")
+    assert answer.json() == {
+        "filtered_count": 5,
+        "item_count": 2,
+        "items": [{"name": "c"}, {"name": "d"}],
+        "page": 2,
+        "page_count": 3,
+        "page_size": 2,
+        "total_count": 5,
+    }
+    assert await names(client, "page=3&page_size=2") == ["e"]
+    assert await names(client, "page=1") == ["a", "b", "c", "d", "e"]
+    assert await refused(client, "page=4&page_size=2") == (
+        "page_out_of_range",
+        "Page out of range, page: 4 page size: 2, len: 5",
+    )
+
+
+async def test_an_empty_list_has_a_first_page(client: httpx.AsyncClient):
+    answer = (await client.get("/api/queues?page=1")).json()
+    assert (answer["items"], answer["page_count"], answer["total_count"]) == ([], 0, 0)
+    assert (await client.get("/api/queues")).json() == []
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "reason"),
+    [
+        ("page=0", "invalid_pagination_parameters", "page number 0, page size undefined"),
+        ("page=1&page_size=501", "invalid_pagination_parameters", "page number 1, page size 501"),
+        ("page=1&page_size=0", "invalid_pagination_parameters", "page number 1, page size 0"),
+        ("page=-1", "bad_request", "Pagination parameters are invalid"),
+        ("page=1&page_size=x", "bad_request", "Pagination parameters are invalid"),
+        ("page=1&name=(&use_regex=true", "bad_request", "is not a pattern RE2 accepts"),
+        ("page=1&name=(?=a)&use_regex=true", "bad_request", "is not a pattern RE2 accepts"),
+        ("columns=" + ",".join("a" * 101), "bad_request", "columns: 101 were named, 100 may be"),
+    ],
+)
+async def test_what_is_no_page(client: httpx.AsyncClient, query: str, error: str, reason: str):
+    path = f"{URL}&{query}" if "columns" not in query else f"/api/queues?{query}"
+    answer = await client.get(path)
+    assert (answer.status_code, answer.json()["error"]) == (400, error)
+    assert reason in answer.json()["reason"]
+
+
+async def test_names(world: World, client: httpx.AsyncClient):
+    make(world, "orders", "Orders-2", "jobs")
+    assert await names(client, "page=1&name=ORDER") == ["Orders-2", "orders"]
+    assert await names(client, "page=1&name=^o.*s$&use_regex=true") == ["orders"]
+    assert await names(client, "page=1&name=nothing") == []
+    # As in RabbitMQ a name counts only with pages.
+    assert len(await names(client, "name=nothing")) == 3
+    answer = (await client.get(f"{URL}&page=1&name=order")).json()
+    assert (answer["filtered_count"], answer["total_count"]) == (2, 3)
+
+
+async def test_order(world: World, client: httpx.AsyncClient):
+    for name, length in (("a", 5), ("b", None), ("c", 70), ("d", 5)):
+        queue_of(world, name, {} if length is None else {"x-max-length": length})
+    by = "sort=arguments.x-max-length"
+    assert await names(client, by) == ["b", "a", "d", "c"]
+    assert await names(client, f"{by}&sort_reverse=true") == ["c", "d", "a", "b"]
+    assert await names(client, f"{by}&page=1&page_size=2&sort_reverse=true") == ["c", "d"]
+    assert await names(client, "sort=nothing") == ["a", "b", "c", "d"]
+
+
+async def test_columns(world: World, client: httpx.AsyncClient):
+    queue_of(world, "a", {"x-max-length": 5, "x-expires": 900_000})
+    answer = await client.get("/api/queues?columns=name,arguments.x-expires,messages,none,name.x")
+    assert answer.json() == [{"name": "a", "arguments": {"x-expires": 900_000}, "messages": 0}]
+    one = await client.get("/api/queues/%2F/a?columns=durable")
+    assert one.json() == {"durable": True}
+
+
+def test_a_column_and_what_is_in_it():
+    table: Table[dict[str, Any]] = Table({"a": lambda item: item["a"]})
+    item = {"a": {"b": 1, "c": 2}}
+    assert Columns(["a", "a.b"]).of(table, item) == {"a": {"b": 1, "c": 2}}
+    assert Columns(["a.b", "a"]).of(table, item) == {"a": {"b": 1, "c": 2}}
+    assert item == {"a": {"b": 1, "c": 2}}
+    assert Columns(["a.x"]).of(table, item) == {}
+
+
+def test_only_the_fields_that_are_asked_for_are_made():
+    def never(_: object) -> None:
+        raise AssertionError
+
+    table: Table[int] = Table({"a": lambda item: item, "b": never})
+    assert table.show(1, Columns(["a"])) == {"a": 1}
+
+
+async def test_of_what_is_on_no_page_only_what_orders_it_is_made(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    shown: list[object] = []
+    show = Table.show
+
+    def counting(table: Table[Any], item: Any, columns: Columns | None = None) -> dict[str, Any]:
+        shown.append(item)
+        return show(table, item, columns)
+
+    monkeypatch.setattr(Table, "show", counting)
+    make(world, *(f"q{number:04}" for number in range(3 * PIECE_ITEMS)))
+    assert await names(client, "page=3&page_size=5") == [
+        f"q{number:04}" for number in range(10, 15)
+    ]
+    assert len(shown) == 5
+
+
+JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+@given(st.lists(JSON | st.lists(JSON) | st.dictionaries(st.text(), JSON)))
+def test_any_values_have_an_order(values: list[Any]):
+    ordered = sorted([*values, ABSENT], key=sort_key)
+    kinds = [sort_key(value)[0] for value in ordered]
+    assert kinds == sorted(kinds)
+    assert sort_key(ABSENT) == sort_key(0)
+
+
+async def test_others_have_turns_while_a_list_is_sorted(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    """The clock that slices are cut by jumps with each look at it."""
+    ticks = iter(range(10**9))
+    object.__setattr__(world.around, "monotonic", lambda: float(next(ticks)))
+    turns: list[object] = []
+    next_turn = world.around.admission.turns.next
+
+    async def counting(key: object) -> None:
+        turns.append(key)
+        await next_turn(key)
+
+    monkeypatch.setattr(world.around.admission.turns, "next", counting)
+    make(world, *(f"q{number:03}" for number in range(10 * paging.LOOKED_AT_ONCE)))
+    assert len(await names(client, "page=1")) == paging.PAGE_SIZE
+    assert len(turns) >= 10
+
+
+async def test_a_list_of_which_there_is_no_end_has_its_turn_when_others_are_over(
+    world: World, client: httpx.AsyncClient
+):
+    make(world, "a", "b")
+    share = world.around.admission.shares.list_items
+    held = share.take("somebody", 1)
+    share.slots = 2
+    waiting = asyncio.create_task(client.get(URL))
+    while not share.waiting:
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    held.release()
+    assert (await waiting).json() == [{"name": "a"}, {"name": "b"}]
+    assert share.used == 0
+
+
+async def test_parameters_that_nobody_knows_are_ignored(world: World, client: httpx.AsyncClient):
+    make(world, "a")
+    assert await names(client, "_=1700000000&lengths_age=60&pagination=true") == ["a"]

@@ -131,14 +131,20 @@ def _led(before: str, texts: Iterator[str]) -> Iterator[str]:
 
 
 def _is_listed(value: Any) -> bool:
+    if type(value) in _PLAIN:
+        return False
     if isinstance(value, Mapping):
         return any(map(_is_listed, value.values()))
     return isinstance(value, Iterator | Written)
 
 
-def _written(value: Any) -> str:
-    """As Starlette writes it."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# To ask these whether they are iterators takes longer than to write them.
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), list})
+
+# As Starlette writes it.
+_written: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
 
 
 def in_order(

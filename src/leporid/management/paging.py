@@ -54,7 +54,8 @@ class Table(Generic[T]):
         fields: by their names, in the order in which they are shown.
         order: the fields that a list is sorted by if nothing else is asked for, or as far as that
             leaves open. Empty: lists are in the order in which the objects come.
-        whole: makes all fields at once, where that is no more work than one; instead of `fields`.
+        whole: makes all fields at once, where that is less work; of what `fields` has not, it makes
+            single ones, too.
     """
 
     fields: Fields[T]
@@ -72,12 +73,12 @@ class Table(Generic[T]):
 
     def value(self, item: T, path: tuple[str, ...]) -> Any:
         """Return one value, which may be within a field; ABSENT without it."""
-        value: Any
-        if self.whole is not None:
+        value: Any = ABSENT
+        field = self.fields.get(path[0])
+        if field is not None:
+            value = field(item)
+        elif self.whole is not None:
             value = self.whole(item).get(path[0], ABSENT)
-        else:
-            field = self.fields.get(path[0])
-            value = ABSENT if field is None else field(item)
         for name in path[1:]:
             value = value.get(name, ABSENT) if isinstance(value, Mapping) else ABSENT
         return value
@@ -91,7 +92,7 @@ class Columns:
 
     def of(self, table: Table[T], item: T) -> dict[str, Any]:
         """Return what an object has of them."""
-        if table.whole is not None:
+        if table.whole is not None and not table.fields:
             return self.of_shown(table.whole(item))
         fields: dict[str, Any] = {}
         shown: dict[str, Any] = {}

@@ -50,6 +50,8 @@ DEFINED: Final = (
 )
 COUNTED: Final = ("messages", "messages_ready", "messages_unacknowledged")
 """What it has beside that with enable_queue_totals=true."""
+RATED: Final = ("message_stats", *(f"{name}_details" for name in COUNTED))
+"""What samples are needed for."""
 ORDER: Final = ("vhost", "name")
 
 
@@ -58,8 +60,19 @@ class QueueRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._table: Table[QueueState] = Table(self._fields(), ORDER)
-        fields = self._table.fields
+        fields = self._fields()
+
+        def rated(name: str) -> Any:
+            return lambda queue: self._rated(queue).get(name, ABSENT)
+
+        def whole(queue: QueueState) -> dict[str, Any]:
+            shown = {name: field(queue) for name, field in fields.items()}
+            if shown["owner_pid_details"] is ABSENT:
+                del shown["owner_pid_details"]
+            return shown | self._rated(queue)
+
+        every = fields | {name: rated(name) for name in RATED}
+        self._table: Table[QueueState] = Table(every, ORDER, whole)
         self._defined = Table({name: fields[name] for name in DEFINED}, ORDER)
         self._with_totals = Table({name: fields[name] for name in (*DEFINED, *COUNTED)}, ORDER)
         self._lists = Lists(around, self._table, lambda queue: queue.name)
@@ -107,19 +120,8 @@ class QueueRoutes:
         return self._around.listing(user, shown)
 
     def _fields(self) -> dict[str, Any]:
+        """Return what is said of a queue without samples."""
         around = self._around
-
-        def stats(queue: QueueState) -> Any:
-            values, rates = rates_of(queue, around.monotonic())
-            count = len(QUEUE_STATS)
-            if not any(values[:count]):
-                return ABSENT
-            return with_rates(QUEUE_STATS, values[:count], rates[:count])
-
-        def rate(at: int) -> Any:
-            return lambda queue: {"rate": rates_of(queue, around.monotonic())[1][at]}
-
-        behind = len(QUEUE_STATS)
         return {
             "name": lambda queue: queue.name,
             "vhost": lambda queue: queue.vhost,
@@ -138,14 +140,22 @@ class QueueRoutes:
             "exclusive_consumer_tag": _exclusive_tag,
             "single_active_consumer_tag": _active_tag,
             "messages": lambda queue: _ready(queue) + queue.engine.unacked_count,
-            "messages_details": rate(behind),
             "messages_ready": _ready,
-            "messages_ready_details": rate(behind + 1),
             "messages_unacknowledged": lambda queue: queue.engine.unacked_count,
-            "messages_unacknowledged_details": rate(behind + 2),
             "message_bytes_ready": lambda queue: queue.engine.ready_bytes,
-            "message_stats": stats,
         }
+
+    def _rated(self, queue: QueueState) -> dict[str, Any]:
+        """Return what samples are needed for."""
+        values, rates = rates_of(queue, self._around.monotonic())
+        behind = len(QUEUE_STATS)
+        shown: dict[str, Any] = {
+            f"{name}_details": {"rate": rate}
+            for name, rate in zip(COUNTED, rates[behind:], strict=True)
+        }
+        if any(values[:behind]):
+            shown["message_stats"] = with_rates(QUEUE_STATS, values[:behind], rates[:behind])
+        return shown
 
     # ------------------------------------------------------------- changing
 

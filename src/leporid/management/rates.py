@@ -179,6 +179,9 @@ QUEUE_STATS: Final = ("publish", "deliver_get")
 """What a queue's `message_stats` has, in the order of its samples; then its messages."""
 
 
+NO_RATES: Final = (0.0,) * (len(QUEUE_STATS) + len(TOTALS))
+
+
 @dataclass(slots=True)
 class Recent:
     """What was seen of a queue: one sample some seconds ago, and one since."""
@@ -204,7 +207,12 @@ def rates_of(queue: QueueState, now_s: float) -> tuple[tuple[int, ...], tuple[fl
         recent = queue.recent = Recent(now, now)
     elif now_s - recent.newer.at_s >= RATE_SECONDS:
         recent.older, recent.newer = recent.newer, now
-    return values, tuple(_rate(recent.older, now, at) for at in range(len(values)))
+    older = recent.older
+    seconds = now_s - older.at_s
+    if seconds <= 0 or older.values == values:
+        return values, NO_RATES
+    rates = [(new - old) / seconds for new, old in zip(values, older.values, strict=True)]
+    return values, tuple(rates)
 
 
 def with_rates(

@@ -35,6 +35,7 @@ async def test_a_channel(world: World, client: httpx.AsyncClient):
     assert status == 200
     (consumer,) = found.pop("consumer_details")
     assert (consumer["consumer_tag"], consumer["prefetch_count"]) == ("t", 7)
+    assert found.pop("message_stats")["deliver_get"] == 2
     assert found == {
         "name": f"{CONNECTION} (1)",
         "number": 1,
@@ -49,6 +50,9 @@ async def test_a_channel(world: World, client: httpx.AsyncClient):
         "prefetch_count": 7,
         "global_prefetch_count": 0,
         "messages_unacknowledged": 2,
+        "messages_unconfirmed": 0,
+        "messages_uncommitted": 0,
+        "acks_uncommitted": 0,
         "consumer_count": 1,
     }
     for name in (f"{CONNECTION} (2)", f"{CONNECTION} (x)", CONNECTION, "none (1)"):

@@ -38,6 +38,8 @@ async def test_a_connection(world: World, client: httpx.AsyncClient):
     status, found = await got(client, URL)
     assert status == 200
     assert found.pop("recv_oct") > 0
+    assert found.pop("recv_oct_details") == found.pop("send_oct_details") == {"rate": 0.0}
+    assert found.pop("send_oct") >= 0
     assert found.pop("send_pend") >= 0
     assert found == {
         "name": NAME,

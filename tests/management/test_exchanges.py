@@ -115,3 +115,18 @@ async def test_its_policy(world: World, client: httpx.AsyncClient):
     world.vhost.set_policy(make_policy("p", "topic", {"alternate-exchange": "x"}))
     _, found = await asked(client, "GET", f"{URL}/amq.topic?columns=policy")
     assert found == {"policy": "p"}
+
+
+async def test_what_goes_in_and_out(world: World, client: httpx.AsyncClient):
+    for name in ("q", "r"):
+        world.vhost.make_queue(name)
+        world.vhost.bindings.bind(Binding("amq.fanout", name, "queue", "", {}), None)
+    message = {"properties": {}, "routing_key": "", "payload": "x", "payload_encoding": "string"}
+    await asked(client, "POST", f"{URL}/amq.fanout/publish", json=message)
+    _, found = await asked(client, "GET", f"{URL}/amq.fanout?columns=message_stats")
+    assert found["message_stats"] == {
+        "publish_in": 1,
+        "publish_in_details": {"rate": 0.0},
+        "publish_out": 2,
+        "publish_out_details": {"rate": 0.0},
+    }

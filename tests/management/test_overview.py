@@ -12,6 +12,9 @@ from leporid.broker.access.passwords import from_clear
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.management.nodes import Listening, NodeFacts
 
+PUBLISH = "/api/exchanges/%2F/amq.default/publish"
+MESSAGE = {"properties": {}, "routing_key": "orders", "payload": "x", "payload_encoding": "string"}
+
 
 @pytest.fixture(autouse=True)
 def users(world: World) -> None:
@@ -25,7 +28,9 @@ def users(world: World) -> None:
 async def test_overview(world: World, client: httpx.AsyncClient):
     facts = NodeFacts(listening=[Listening("amqp", "::", 5672), Listening("http", "::", 15672)])
     object.__setattr__(world.around, "node", lambda: facts)
-    fill(world, queue_of(world), 3)
+    queue_of(world)
+    for _ in range(3):
+        assert (await client.post(PUBLISH, json=MESSAGE)).json() == {"routed": True}
     found = (await client.get("/api/overview")).json()
     assert found["object_totals"] == {
         "queues": 1,
@@ -37,6 +42,8 @@ async def test_overview(world: World, client: httpx.AsyncClient):
     assert found["queue_totals"]["messages"] == 3
     assert found["message_stats"]["publish"] == 3
     assert found["message_stats"]["publish_details"]["rate"] == 0.0
+    assert found["message_stats"]["confirm"] == 3
+    assert found["churn_rates"]["queue_created"] == 1
     assert [(each["protocol"], each["port"]) for each in found["listeners"]] == [
         ("amqp", 5672),
         ("http", 15672),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.management.clients import connected
 from tests.management.conftest import World
 from tests.management.queues import fill, queue_of
 
-from leporid.management.rates import MESSAGES, TOTALS, Ages, Samples, rates_of
+from leporid.management.rates import CHURN, MESSAGES, TOTALS, Ages, Samples, rates_of
 
 
 class Clock:
@@ -32,20 +33,21 @@ def test_a_rate_is_that_of_the_last_seconds(world: World, clock: Clock, samples:
     for _ in range(20):
         samples.take()
         clock.now_s += 1
-    assert samples.stats(["publish"])["publish_details"] == {"rate": 0.0}
+    assert samples.stats(["messages"])["messages_details"] == {"rate": 0.0}
     fill(world, queue, 50)
     found = samples.stats([*MESSAGES, *TOTALS])
-    assert (found["publish"], found["publish_details"]) == (50, {"rate": 10.0})
+    assert found["publish"] == 0  # by a client
+    assert (found["messages"], found["messages_details"]) == (50, {"rate": 10.0})
     assert (found["messages_ready"], found["messages_ready_details"]) == (50, {"rate": 10.0})
     for _ in range(6):
         samples.take()
         clock.now_s += 1
-    assert samples.stats(["publish"])["publish_details"] == {"rate": 0.0}
+    assert samples.stats(["messages"])["messages_details"] == {"rate": 0.0}
 
 
 def test_before_the_first_sample_nothing_is_known(world: World, samples: Samples):
     fill(world, queue_of(world), 5)
-    assert samples.stats(["publish"]) == {"publish": 5, "publish_details": {"rate": 0.0}}
+    assert samples.stats(["messages"]) == {"messages": 5, "messages_details": {"rate": 0.0}}
 
 
 def test_samples_of_an_hour_and_a_day_are_further_apart(
@@ -59,7 +61,9 @@ def test_samples_of_an_hour_and_a_day_are_further_apart(
 
     def history(age_s: int, every_s: int) -> list[dict[str, int]]:
         ages = Ages(age_s, every_s, 1_000_000)
-        found: list[dict[str, int]] = samples.stats(["publish"], ages)["publish_details"]["samples"]
+        found: list[dict[str, int]] = samples.stats(["messages"], ages)["messages_details"][
+            "samples"
+        ]
         return found
 
     assert [each["sample"] for each in history(10, 5)] == [699, 694]
@@ -68,7 +72,7 @@ def test_samples_of_an_hour_and_a_day_are_further_apart(
     assert hour[:2] == [690, 630]
     assert len(hour) == 10
     assert [each["sample"] for each in history(86_000, 300)] == [600, 300, 0]
-    details = samples.stats(["publish"], Ages(10, 5, 0))["publish_details"]
+    details = samples.stats(["messages"], Ages(10, 5, 0))["messages_details"]
     assert details["avg_rate"] == 1.0
 
 
@@ -77,25 +81,35 @@ def test_memory_of_samples_is_bounded(clock: Clock, samples: Samples):
         samples.take()
         clock.now_s += 300
     ages = Ages(10**9, 1, 0)
-    assert len(samples.stats(["publish"], ages)["publish_details"]["samples"]) == 289
+    assert len(samples.stats(["messages"], ages)["messages_details"]["samples"]) == 289
 
 
-def test_a_queue_has_a_rate_once_it_is_looked_at_again(world: World):
-    queue = queue_of(world)
-    state = world.vhost.queue("orders")
-    fill(world, queue, 10)
-    assert rates_of(state, 100.0) == ((10, 0, 10, 10, 0), (0.0,) * 5)
-    fill(world, queue, 20)
-    values, rates = rates_of(state, 110.0)
-    assert (values[0], rates[0], rates[2]) == (30, 2.0, 2.0)
+class Thing:
+    """Something that keeps what was seen of it."""
+
+    recent: object = None
+
+
+def test_an_object_has_a_rate_once_it_is_looked_at_again():
+    thing = Thing()
+    assert list(rates_of(thing, (10, 0), 100.0)) == [0.0, 0.0]
+    assert list(rates_of(thing, (30, 5), 110.0)) == [2.0, 0.5]
     # Whoever asks again at once is told the same.
-    assert rates_of(state, 110.0)[1] == rates
-    assert rates_of(state, 120.0)[1][0] == 0.0
+    assert list(rates_of(thing, (30, 5), 110.0)) == [2.0, 0.5]
+    assert list(rates_of(thing, (30, 5), 120.0)) == [0.0, 0.0]
 
 
-def test_what_was_seen_long_ago_is_no_rate(world: World):
-    queue = queue_of(world)
-    state = world.vhost.queue("orders")
-    rates_of(state, 100.0)
-    fill(world, queue, 20)
-    assert rates_of(state, 1000.0)[1][0] == 0.0
+def test_what_was_seen_long_ago_is_no_rate():
+    thing = Thing()
+    rates_of(thing, (0,), 100.0)
+    assert list(rates_of(thing, (20,), 1000.0)) == [0.0]
+
+
+def test_what_comes_and_goes_is_sampled(world: World, clock: Clock, samples: Samples):
+    samples.take()
+    clock.now_s += 10
+    queue_of(world)
+    connected(world, 7)
+    found = samples.stats(CHURN)
+    assert (found["queue_created"], found["connection_created"]) == (1, 1)
+    assert found["channel_created_details"] == {"rate": 0.1}

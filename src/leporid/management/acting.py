@@ -86,8 +86,11 @@ class _Session(ConnectionState):
     def __init__(self, around: Surroundings, user: User, vhost: VirtualHost, name: str) -> None:
         connection = around.engine.connection()
         super().__init__(around.broker, connection, peer_is_loopback=True, name=name)
-        # It is nobody's connection: it is neither listed nor counted.
+        # It is nobody's connection: it is in no list, and in no count of those that there are.
         around.broker.sessions.pop(self)
+        # But it comes and goes, as the direct connections of RabbitMQ's management do.
+        around.broker.churn.connections_opened += 1
+        around.broker.churn.channels_opened += 1
         self.trouble: Exception | None = None
         connection.session = self
         connection.output.frame_max = around.broker.limits.frame_max or FRAME_BYTES

@@ -17,8 +17,9 @@ from leporid.broker.connection.methods.connection import Phase
 from leporid.management.authorization import manager, not_authorised, not_found, visitor
 from leporid.management.consumers import shown_consumer
 from leporid.management.details import channel_name, connection_details
-from leporid.management.paging import Lists, Table, columns_in, first_of
+from leporid.management.paging import ABSENT, Lists, Table, columns_in, first_of
 from leporid.management.paths import name_of
+from leporid.management.rates import rates_of, with_rates
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
 
+STATS: Final = ("publish", "deliver_get", "ack")
 PHASES: Final = (Phase.RUNNING, Phase.CLOSING, Phase.CLOSED)
 """Those of connections that are listed: the handshake is over."""
 
@@ -50,11 +52,21 @@ class ChannelRoutes:
                 "transactional": lambda channel: channel.engine.transactional,
                 "prefetch_count": lambda channel: channel.engine.prefetch_count,
                 "global_prefetch_count": lambda channel: channel.engine.prefetch_global,
+                "messages_unconfirmed": _unconfirmed,
+                "messages_uncommitted": lambda channel: channel.engine.uncommitted[0],
+                "acks_uncommitted": lambda channel: channel.engine.uncommitted[1],
+                "message_stats": self._stats,
                 "messages_unacknowledged": lambda channel: channel.engine.unacked_count,
                 "consumer_count": lambda channel: len(channel.subscriptions) + len(channel.members),
             }
         )
         self._lists = Lists(around, self._table, channel_name)
+
+    def _stats(self, channel: ChannelState) -> Any:
+        engine = channel.engine
+        values = (engine.published, engine.delivery_tag, engine.acked)
+        rates = rates_of(channel, values, self._around.monotonic())
+        return with_rates(STATS, values, rates) if any(values) else ABSENT
 
     async def listing(self, request: Request) -> Response:
         """GET /api/channels."""
@@ -96,6 +108,11 @@ class ChannelRoutes:
             consumers = tuple(channel.subscriptions.values())
             shown["consumer_details"] = (shown_consumer(each, node) for each in consumers)
         return self._around.listing(user, shown)
+
+
+def _unconfirmed(channel: ChannelState) -> int:
+    confirms = channel.engine.confirms
+    return confirms.published - confirms.settled
 
 
 def shown_sessions(

@@ -7,6 +7,7 @@ connections only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from leporid.management.authorization import manager, not_authorised, visitor
 from leporid.management.channels import find_session, shown_sessions
 from leporid.management.paging import ABSENT, Lists, Slices, Table, columns_in
 from leporid.management.paths import name_of
+from leporid.management.rates import rates_of
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
@@ -66,6 +68,9 @@ class ConnectionRoutes:
                 "channel_max": lambda session: session.channel_max,
                 "channels": lambda session: len(session.channels),
                 "recv_oct": lambda session: session.connection.received_bytes,
+                "recv_oct_details": lambda session: {"rate": self._rates(session)[0]},
+                "send_oct": lambda session: session.connection.sent_bytes,
+                "send_oct_details": lambda session: {"rate": self._rates(session)[1]},
                 "send_pend": lambda session: session.connection.output.pending_bytes,
                 "client_properties": lambda session: amqp_json.shown(
                     dict(session.client_properties)
@@ -76,6 +81,11 @@ class ConnectionRoutes:
             {name: self._table.fields[name] for name in ("name", "vhost", "user", "node")}
         )
         self._lists = Lists(around, self._table, lambda session: session.full_name)
+
+    def _rates(self, session: ConnectionState) -> Sequence[float]:
+        """How many octets come and go in a second."""
+        octets = session.connection.received_bytes, session.connection.sent_bytes
+        return rates_of(session, octets, self._around.monotonic())
 
     # ------------------------------------------------------------- looking
 

@@ -22,6 +22,7 @@ from leporid.management.authorization import manager, not_found, visitor
 from leporid.management.bindings import exchange_name
 from leporid.management.paging import ABSENT, Lists, Table, columns_in
 from leporid.management.parameters import flag_in, object_in
+from leporid.management.rates import rates_of, with_rates
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
 
+STATS: Final = ("publish_in", "publish_out")
 ORDER: Final = ("vhost", "name")
 
 
@@ -48,6 +50,7 @@ class ExchangeRoutes:
                 "internal": lambda each: each[1].internal,
                 "arguments": lambda each: amqp_json.shown(dict(each[1].arguments)),
                 "policy": lambda each: _policy(each[1]),
+                "message_stats": self._stats,
             },
             ORDER,
         )
@@ -81,6 +84,12 @@ class ExchangeRoutes:
         if columns is None:
             shown |= {"incoming": [], "outgoing": []}
         return self._around.listing(user, shown)
+
+    def _stats(self, each: tuple[str, ExchangeState]) -> Any:
+        exchange = each[1]
+        values = (exchange.routes.published, exchange.routes.routed)
+        rates = rates_of(exchange, values, self._around.monotonic())
+        return with_rates(STATS, values, rates) if any(values) else ABSENT
 
     # ------------------------------------------------------------- changing
 

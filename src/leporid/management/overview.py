@@ -15,7 +15,7 @@ from leporid.broker.access.tags import may_monitor, visible_vhosts
 from leporid.management.authorization import manager
 from leporid.management.nodes import contexts, exchange_types, listeners
 from leporid.management.paging import columns_in
-from leporid.management.rates import MESSAGES, RINGS, TOTALS, Ages
+from leporid.management.rates import CHURN, MESSAGES, RINGS, TOTALS, Ages
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class OverviewRoutes:
         }
         if may_monitor(user):
             shown["message_stats"] = samples.stats(MESSAGES, self._ages(request, "msg_rates"))
+            shown["churn_rates"] = samples.stats(CHURN, self._ages(request, "msg_rates"))
             shown["queue_totals"] = samples.stats(TOTALS, self._ages(request, "lengths"))
         else:
             shown["message_stats"] = {}

@@ -23,7 +23,7 @@ from leporid.management.details import connection_details
 from leporid.management.paging import ABSENT, Lists, Table, columns_in
 from leporid.management.parameters import flag_in, object_in
 from leporid.management.paths import name_of
-from leporid.management.rates import QUEUE_STATS, rates_of, with_rates
+from leporid.management.rates import DELIVERIES, deliveries, rates_of, with_rates
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ DEFINED: Final = (
 )
 COUNTED: Final = ("messages", "messages_ready", "messages_unacknowledged")
 """What it has beside that with enable_queue_totals=true."""
+STATS: Final = ("publish", *DELIVERIES)
 RATED: Final = ("message_stats", *(f"{name}_details" for name in COUNTED))
 """What samples are needed for."""
 ORDER: Final = ("vhost", "name")
@@ -147,14 +148,18 @@ class QueueRoutes:
 
     def _rated(self, queue: QueueState) -> dict[str, Any]:
         """Return what samples are needed for."""
-        values, rates = rates_of(queue, self._around.monotonic())
-        behind = len(QUEUE_STATS)
+        engine = queue.engine
+        ready = _ready(queue)
+        counted = (ready + engine.unacked_count, ready, engine.unacked_count)
+        stats = (engine.published, *deliveries(engine.counts))
+        rates = rates_of(queue, counted + stats, self._around.monotonic())
+        behind = len(COUNTED)
         shown: dict[str, Any] = {
             f"{name}_details": {"rate": rate}
-            for name, rate in zip(COUNTED, rates[behind:], strict=True)
+            for name, rate in zip(COUNTED, rates[:behind], strict=True)
         }
-        if any(values[:behind]):
-            shown["message_stats"] = with_rates(QUEUE_STATS, values[:behind], rates[:behind])
+        if any(stats):
+            shown["message_stats"] = with_rates(STATS, stats, rates[behind:])
         return shown
 
     # ------------------------------------------------------------- changing

@@ -2,22 +2,23 @@
 
 Responsible for two kinds of samples. The server takes those of the whole broker each second; they
 are kept in rings: a minute by seconds, an hour by tens of seconds, a day by five minutes. Those of
-one queue are taken when somebody asks for it, and two are kept: its rate is that since some
-seconds ago, and 0 for who asks for the first time. So a queue that nobody looks at costs nothing.
+one queue, exchange, connection or channel are taken when somebody asks for it, and two are kept:
+its rate is that since some seconds ago, and 0 for who asks for the first time. So what nobody looks
+at costs nothing.
 Must not know HTTP. Invariant: a total is read, never reset, so that all who ask see the same.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
-    from leporid.broker.queue.queue import QueueState
     from leporid.engine.engine import Engine
+    from leporid.engine.queue.delivery_counts import DeliveryCounts
 
 # Seconds between two samples, and how many are kept.
 RINGS: Final = ((1, 61), (10, 361), (300, 289))
@@ -26,18 +27,32 @@ RATE_SECONDS: Final = 5
 # What somebody saw of a queue before is too old to tell how fast it is now.
 OLD_SECONDS: Final = 300
 
-MESSAGES: Final = (
-    "publish",
-    "confirm",
-    "return_unroutable",
-    "drop_unroutable",
+DELIVERIES: Final = (
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "get_no_ack",
+    "get_empty",
     "deliver_get",
     "redeliver",
     "ack",
 )
+"""What is counted of deliveries, in the order of `deliveries`."""
+MESSAGES: Final = ("publish", "confirm", "return_unroutable", "drop_unroutable", *DELIVERIES)
 """What overview's `message_stats` has, in the order of samples."""
 TOTALS: Final = ("messages", "messages_ready", "messages_unacknowledged")
 """What its `queue_totals` has; they stand behind."""
+CHURN: Final = (
+    "connection_created",
+    "connection_closed",
+    "channel_created",
+    "channel_closed",
+    "queue_declared",
+    "queue_created",
+    "queue_deleted",
+)
+"""What its `churn_rates` has; they come last."""
+SAMPLED: Final = (*MESSAGES, *TOTALS, *CHURN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +100,27 @@ class Samples:
                 unacked + counts.unacked,
                 held + counts.held,
             )
+        totals = [0] * len(DELIVERIES)
+        for kind, counts in queues.counts_by_type.items():
+            if kind:  # else they are hidden
+                totals = [sum(pair) for pair in zip(totals, deliveries(counts), strict=True)]
+        churn = self._broker.churn
         values = (
-            queues.published + queues.unroutable,
+            self._engine.publishing.received,
             queues.confirmed,
             queues.returned,
             queues.unroutable - queues.returned,
-            queues.delivered + queues.got,
-            queues.redelivered,
-            queues.acked,
+            *totals,
             ready + unacked + held,
             ready + held,
             unacked,
+            churn.connections_opened,
+            churn.connections_closed,
+            churn.channels_opened,
+            churn.channels_closed,
+            churn.queues_declared,
+            churn.queues_created,
+            churn.queues_deleted,
         )
         return Sample(self._monotonic(), values)
 
@@ -103,7 +128,7 @@ class Samples:
         """Return totals and their rates.
 
         Args:
-            names: some of MESSAGES or TOTALS.
+            names: some of SAMPLED.
             ages: of samples that are to stand beside, if any are.
         """
         now = self.now()
@@ -114,7 +139,7 @@ class Samples:
         chosen = [] if ages is None else list(self._chosen(ages))
         found: dict[str, Any] = {}
         for name in names:
-            at = (*MESSAGES, *TOTALS).index(name)
+            at = SAMPLED.index(name)
             details: dict[str, Any] = {"rate": _rate(before, now, at)}
             if ages is not None:
                 details |= _history(chosen, at, now.at_s, ages.now_ms)
@@ -173,54 +198,60 @@ def _history(chosen: Sequence[Sample], at: int, now_s: float, now_ms: int) -> di
     }
 
 
-# ------------------------------------------------------------------ of one queue
-
-QUEUE_STATS: Final = ("publish", "deliver_get")
-"""What a queue's `message_stats` has, in the order of its samples; then its messages."""
-
-
-NO_RATES: Final = (0.0,) * (len(QUEUE_STATS) + len(TOTALS))
+# ------------------------------------------------------------------ of one object
 
 
 @dataclass(slots=True)
 class Recent:
-    """What was seen of a queue: one sample some seconds ago, and one since."""
+    """What was seen of an object: one sample some seconds ago, and one since."""
 
     older: Sample
     newer: Sample
 
 
-def rates_of(queue: QueueState, now_s: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return a queue's totals and rates: QUEUE_STATS, then messages, ready, unacknowledged."""
-    engine = queue.engine
-    ready = engine.ready_count + engine.held_count
-    values = (
-        engine.published,
-        engine.delivered,
-        ready + engine.unacked_count,
-        ready,
-        engine.unacked_count,
-    )
-    now = Sample(now_s, values)
-    recent = queue.recent
+class Seen(Protocol):
+    """An object that keeps what was seen of it."""
+
+    recent: object
+
+
+def rates_of(seen: Seen, values: tuple[int, ...], now_s: float) -> Sequence[float]:
+    """Return how fast the totals of an object grow, which are `values` now."""
+    recent = seen.recent
     if not isinstance(recent, Recent) or now_s - recent.newer.at_s > OLD_SECONDS:
-        recent = queue.recent = Recent(now, now)
-    elif now_s - recent.newer.at_s >= RATE_SECONDS:
-        recent.older, recent.newer = recent.newer, now
+        now = Sample(now_s, values)
+        seen.recent = Recent(now, now)
+        return (0.0,) * len(values)
     older = recent.older
+    if now_s - recent.newer.at_s >= RATE_SECONDS:
+        older = recent.older = recent.newer
+        recent.newer = Sample(now_s, values)
     seconds = now_s - older.at_s
     if seconds <= 0 or older.values == values:
-        return values, NO_RATES
-    rates = [(new - old) / seconds for new, old in zip(values, older.values, strict=True)]
-    return values, tuple(rates)
+        return (0.0,) * len(values)
+    return [(new - old) / seconds for new, old in zip(values, older.values, strict=True)]
 
 
 def with_rates(
     names: Sequence[str], values: Sequence[int], rates: Sequence[float]
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     """Return totals as RabbitMQ writes them, with their rates as details."""
     found: dict[str, Any] = {}
     for name, value, rate in zip(names, values, rates, strict=True):
         found[name] = value
         found[f"{name}_details"] = {"rate": rate}
     return found
+
+
+def deliveries(counts: DeliveryCounts) -> tuple[int, ...]:
+    """Return what was delivered, in the order of DELIVERIES."""
+    return (
+        counts.delivered,
+        counts.delivered_no_ack,
+        counts.got,
+        counts.got_no_ack,
+        counts.get_empty,
+        counts.total,
+        counts.redelivered,
+        counts.acked,
+    )

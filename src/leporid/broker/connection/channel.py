@@ -42,6 +42,7 @@ class ChannelState:
         "last_queue",
         "members",
         "number",
+        "recent",
         "replies",
         "session",
         "subscriptions",
@@ -64,6 +65,8 @@ class ChannelState:
         # Of the named readers here, also of those that have ended and may still settle something.
         self._bookmarks: dict[Bookmark, None] = {}
         self._ending = self._ended = False
+        # Samples of its counters for the rates that management shows; a matter of that alone.
+        self.recent: object = None
 
     def __repr__(self) -> str:
         return f"<ChannelState {self.number} consumers={len(self.subscriptions)}>"

@@ -124,6 +124,7 @@ class ConnectionState:
         "offered",
         "peer_is_loopback",
         "phase",
+        "recent",
         "user",
         "vhost",
     )
@@ -163,6 +164,8 @@ class ConnectionState:
         self.name = name
         self.mechanism = ""
         self.endpoints: Endpoints | None = None
+        # Samples of its counters for the rates that management shows; a matter of that alone.
+        self.recent: object = None
         self.connected_at_ms = broker.engine.clock.wall_ms
         self.phase = Phase.STARTING
         self.heartbeat_s = 0

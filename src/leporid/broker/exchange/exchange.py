@@ -59,6 +59,7 @@ class ExchangeState:
         verdict_queues: Where messages wait for filter classes, by the bindings that ask one.
         deleted: Whether it is being deleted; what leads to it may still be there.
         kept_bytes: That its definition was charged.
+        recent: Samples of its counters for the rates that management shows; a matter of that alone.
     """
 
     name: str
@@ -81,6 +82,7 @@ class ExchangeState:
     verdict_queues: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
     deleted: bool = False
     kept_bytes: int = 0
+    recent: object = field(repr=False, default=None)
 
     def __post_init__(self, chance: Callable[[], int]) -> None:
         self.router = make_router(self.type, self.arguments, chance)

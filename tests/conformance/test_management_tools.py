@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from amqpstorm.management import ManagementApi
+from amqpstorm.management.api import ManagementApi
 from rabbitmq_admin import AdminAPI
 
 with warnings.catch_warnings():

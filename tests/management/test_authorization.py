@@ -17,6 +17,7 @@ from leporid.broker.access.permissions import EVERYTHING
 from leporid.management import authorization
 from leporid.management.admission import LOOK, Admission
 from leporid.management.paths import RawRoute
+from leporid.management.refusals import Refusal
 
 Finds = Callable[[Any, Request], Awaitable[Any]]
 TAGS = ("administrator", "policymaker", "monitoring", "management", "none")
@@ -38,7 +39,7 @@ async def asked(world: World, find: Finds, user: str, vhost: str = "%2F") -> tup
     async def handler(request: Request) -> Response:
         try:
             found = await find(world.around, request)
-        except authorization.Refusal as refusal:
+        except Refusal as refusal:
             return refusal.answer()
         return JSONResponse((found[0] if isinstance(found, tuple) else found).name)
 

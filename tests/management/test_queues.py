@@ -51,7 +51,7 @@ def users(world: World) -> None:
 async def asked(
     client: httpx.AsyncClient, method: str, path: str, user: str | None = None, **options: Any
 ) -> tuple[int, Any]:
-    login = {} if user is None else {"auth": (user, "secret")}
+    login: dict[str, Any] = {} if user is None else {"auth": (user, "secret")}
     answer = await client.request(method, path, **options, **login)
     return answer.status_code, answer.json() if answer.content else None
 

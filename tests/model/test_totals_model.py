@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.engine.frames import ack, longstr, nack, properties, publish, table
+from tests.management.clients import Client
 from tests.management.conftest import World
-from tests.management.test_groups import Client
 
 from leporid.amqp.methods import (
     BasicConsume,

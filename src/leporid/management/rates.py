@@ -101,9 +101,9 @@ class Samples:
                 held + counts.held,
             )
         totals = [0] * len(DELIVERIES)
-        for kind, counts in queues.counts_by_type.items():
+        for kind, of_type in queues.counts_by_type.items():
             if kind:  # else they are hidden
-                totals = [sum(pair) for pair in zip(totals, deliveries(counts), strict=True)]
+                totals = [sum(pair) for pair in zip(totals, deliveries(of_type), strict=True)]
         churn = self._broker.churn
         values = (
             self._engine.publishing.received,

@@ -45,6 +45,16 @@ async def test_it_is_neither_listed_nor_counted(world: World):
         assert world.broker.statistics().connection_count == 0
 
 
+async def test_a_virtual_host_or_user_that_is_gone_meanwhile(world: World):
+    vhost = world.broker.add_vhost("gone")
+    world.broker.drop_vhost("gone")
+    for who, where in ((user(world), vhost), (User("gone", user(world).password), world.vhost)):
+        with pytest.raises(Refusal) as caught:
+            Acting(world.around, who, where, "HTTP")
+        assert caught.value.status == 404
+    nothing_left(world)
+
+
 async def test_rights_are_asked_for(world: World):
     with acting(world, "reader") as channel:
         with pytest.raises(Refusal, match="configure access to queue 'q'") as caught:

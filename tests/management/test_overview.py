@@ -105,6 +105,21 @@ async def test_names_and_features(client: httpx.AsyncClient):
     assert "stream_queue" in {each["name"] for each in flags}
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("parameters", "User not authorised to access object"),
+        ("global-parameters", "User not authorised to access object"),
+        ("feature-flags", "Not administrator user"),
+        ("deprecated-features", "Not administrator user"),
+    ],
+)
+async def test_what_not_all_of_them_may_see(client: httpx.AsyncClient, path: str, reason: str):
+    answer = await client.get(f"/api/{path}", auth=("monitoring", "secret"))
+    assert answer.status_code == 401
+    assert answer.json() == {"error": "not_authorised", "reason": reason}
+
+
 @pytest.mark.parametrize("path", ["overview", "cluster-name", "feature-flags", "extensions"])
 async def test_only_users_of_the_management_are_answered(client: httpx.AsyncClient, path: str):
     answer = await client.get(f"/api/{path}", auth=("none", "secret"))

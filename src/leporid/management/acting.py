@@ -33,7 +33,7 @@ from leporid.broker.connection.methods import channel as channel_methods
 from leporid.broker.connection.methods.connection import Phase
 from leporid.broker.connection.session import ConnectionState
 from leporid.engine.connection.connection import OWN_HEADER
-from leporid.management.authorization import not_authorised, visitor
+from leporid.management.authorization import not_authorised, not_found, visitor
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -118,12 +118,19 @@ class Acting:
         user: who acts.
         vhost: where.
         name: who that is, for the log.
+
+    Raises:
+        Refusal: the user or the virtual host is gone (404).
     """
 
     def __init__(self, around: Surroundings, user: User, vhost: VirtualHost, name: str) -> None:
+        # Both may be gone, or others, since the request began: its body had to come.
+        now = around.broker.access.user(user.name)
+        if now is None or around.broker.vhosts.get(vhost.name) is not vhost:
+            raise not_found()
         self._around = around
-        self._user = user
-        self._session = _Session(around, user, vhost, name)
+        self._user = now
+        self._session = _Session(around, now, vhost, name)
         self._connection = self._session.connection
         self._channel = ChannelState(self._session, CHANNEL, self._connection.open_channel(CHANNEL))
         self._session.channels[CHANNEL] = self._channel

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from leporid.broker.access.tags import may_monitor, visible_vhosts
-from leporid.management.authorization import manager
+from leporid.broker.access.tags import may_make_policies, may_monitor, visible_vhosts
+from leporid.management.authorization import administrator, manager, not_authorised
 from leporid.management.nodes import contexts, exchange_types, listeners
 from leporid.management.paging import columns_in
 from leporid.management.rates import CHURN, MESSAGES, RINGS, TOTALS, Ages
@@ -122,7 +122,7 @@ class OverviewRoutes:
 
     async def feature_flags(self, request: Request) -> Response:
         """GET /api/feature-flags: all are on."""
-        await manager(self._around, request)
+        await administrator(self._around, request)
         return JSONResponse(
             [
                 {
@@ -137,9 +137,16 @@ class OverviewRoutes:
             ]
         )
 
-    async def nothing(self, request: Request) -> Response:
-        """GET a list of what there never is any of, such as deprecated features."""
-        await manager(self._around, request)
+    async def deprecated(self, request: Request) -> Response:
+        """GET /api/deprecated-features[/used]: there are none."""
+        await administrator(self._around, request)
+        return JSONResponse([])
+
+    async def parameters(self, request: Request) -> Response:
+        """GET /api/parameters…, /api/global-parameters: there are none."""
+        user = await manager(self._around, request)
+        if not may_make_policies(user):
+            raise not_authorised("User not authorised to access object")
         return JSONResponse([])
 
 

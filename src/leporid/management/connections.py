@@ -53,7 +53,7 @@ class ConnectionRoutes:
                 "port": lambda session: _end(session, "port"),
                 "peer_host": lambda session: _end(session, "peer_host"),
                 "peer_port": lambda session: _end(session, "peer_port"),
-                "ssl": lambda session: False,
+                "ssl": lambda session: _end(session, "tls") is True,
                 "ssl_protocol": lambda session: None,
                 "ssl_key_exchange": lambda session: None,
                 "ssl_cipher": lambda session: None,

@@ -174,12 +174,9 @@ class Listener:
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(peer)
-            if self._certificates is not None and sock in self._tls_sockets:
-                self._join(TlsSocket(peer, self._certificates.context), address)
-            else:
-                self._join(peer, address)
+            self._join(peer, address, tls=sock in self._tls_sockets)
 
-    def _join(self, peer: socket.socket | TlsSocket, address: tuple[str, int]) -> None:
+    def _join(self, peer: socket.socket, address: tuple[str, int], *, tls: bool) -> None:
         connection = self._turns.engine.connection()
         connection.received_max = HANDSHAKE_BYTES_MAX
         key = address_key(address[0])
@@ -190,9 +187,10 @@ class Listener:
             address=key,
             name=host_and_port(address),
         )
-        session.endpoints = endpoints(peer, address)
+        session.endpoints = endpoints(peer, address, tls=tls)
         connection.session = session
-        link = Link(peer, connection, session, self._turns)
+        stream = TlsSocket(peer, self._certificates.context) if tls and self._certificates else peer
+        link = Link(stream, connection, session, self._turns)
         self._turns.handshakes.add(link, key)
         session.entered = functools.partial(self._turns.handshakes.remove, link)
         session.admit = functools.partial(self._admit, link)
@@ -384,13 +382,13 @@ def keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def endpoints(sock: socket.socket, address: tuple[str, int]) -> Endpoints | None:
+def endpoints(sock: socket.socket, address: tuple[str, int], *, tls: bool) -> Endpoints | None:
     """Return both ends of a socket; None if it was reset before it could be asked."""
     try:
         own = sock.getsockname()
     except OSError:
         return None
-    return Endpoints(address[0], address[1], own[0], own[1])
+    return Endpoints(address[0], address[1], own[0], own[1], tls)
 
 
 def hashing_threads() -> ThreadPoolExecutor:

@@ -169,6 +169,12 @@ async def _serve(config: Config, reread: Callable[[], Config], log_lines: LogLin
     return await Node(config, reread, log_lines).serve()
 
 
+def _address(sock: socket.socket) -> tuple[str, int]:
+    """Host and port that a socket is bound to."""
+    name = sock.getsockname()
+    return name[0], name[1]
+
+
 def _bind(config: Config, port: int) -> list[socket.socket]:
     """Bind a port that may be left out (-1)."""
     return [] if port < 0 else addresses.bind(config.bind, port)
@@ -532,7 +538,7 @@ class Node:
         from leporid.management.nodes import Listening
 
         found = [
-            Listening("amqp", *sock.getsockname()[:2], tls=tls)
+            Listening("amqp/ssl" if tls else "amqp", *_address(sock), tls=tls)
             for sockets, tls in ((self._sockets, False), (self._tls_sockets, True))
             for sock in sockets
             if sock.fileno() >= 0

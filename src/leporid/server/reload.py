@@ -222,8 +222,9 @@ class Reload:
         live = [key for key in changed if key in LIVE]
         waiting = [key for key in changed if key not in LIVE]
         # What needs a restart stays as it is, so that the next reload says so again.
-        self.config = merged(self.config, new, frozenset(live))
-        self._apply(self.config, live)
+        config = merged(self.config, new, frozenset(live))
+        self._apply(config, live)
+        self.config = config
         logger.info("configuration reloaded; changed: %s", ", ".join(live) or "nothing")
         if waiting:
             logger.warning("these settings change with a restart: %s", ", ".join(waiting))

@@ -72,6 +72,7 @@ class Endpoints(NamedTuple):
     peer_port: int
     host: str
     port: int
+    tls: bool = False
 
     def __str__(self) -> str:
         """Return what RabbitMQ calls such a connection."""

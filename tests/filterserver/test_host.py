@@ -302,3 +302,32 @@ asyncio.run(main())
     while not ended(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert ended(pid)
+
+
+def children() -> set[int]:
+    """The processes that this one has started and not waited for."""
+    return {
+        int(pid)
+        for path in Path("/proc/self/task").glob("*/children")
+        for pid in path.read_text().split()
+    }
+
+
+@pytest.mark.parametrize("spawned", [False, True])
+def test_a_start_that_nobody_waits_for_any_more_leaves_no_process(spawned):
+    before = children()
+
+    async def cancelled() -> set[int]:
+        start = asyncio.create_task(FilterProcess.start("Filter", b"while True: pass"))
+        await asyncio.sleep(0)  # it begins
+        deadline = time.monotonic() + 20
+        while spawned and children() == before:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0)
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        return children()
+
+    # The broker's loop waits for processes by itself, if it has time to.
+    assert uvloop.run(cancelled()) == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 from starlette.requests import Request
@@ -154,11 +156,7 @@ async def test_every_route_refuses_what_was_not_meant_for_it(
     """Before anybody logs in, and whatever the request is."""
     asked_for = 0
     for route in routes(world.around):
-        path = route.path
-        for name in ("vhost", "stream", "queue", "group", "reader", "lease", "exchange", "name"):
-            path = path.replace(f"{{{name}}}", "x")
-        path = path.replace("{id}", "x")
-        assert "{" not in path
+        path = re.sub(r"\{\w+\}", "x", route.path)
         for method in (route.methods or set()) - {"HEAD"}:
             for header, status in [
                 ({"host": "evil.example"}, 421),

@@ -8,6 +8,7 @@ failed in any way is dead before anybody is told; it is never asked again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -77,28 +78,23 @@ class FilterProcess:
             FilterFailure: the class does not load; the process is gone.
         """
         limits = limits or ProcessLimits()
+        spawning = asyncio.ensure_future(_spawn(limits))
         try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-I",
-                "-c",
-                _MAIN.format(root=str(ROOT)),
-                str(limits.memory_bytes),
-                str(max(limits.batch_seconds, limits.load_seconds) + ALARM_SLACK_S),
-                str(os.getpid()),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env={"LANG": "C.UTF-8"},
-                cwd="/",
-                start_new_session=True,
-            )
+            made = cls(await asyncio.shield(spawning), limits)
         except OSError as error:
             raise FilterFailure(f"its process cannot be started: {error}") from error
-        made = cls(process, limits)
-        ready = await made._ask(
-            frames.load_frame(class_name, source), frames.READY, limits.load_seconds, "to load"
-        )
+        except asyncio.CancelledError:
+            # It would be there, and nobody's.
+            with contextlib.suppress(OSError):
+                await cls(await spawning, limits).end()
+            raise
+        try:
+            ready = await made._ask(
+                frames.load_frame(class_name, source), frames.READY, limits.load_seconds, "to load"
+            )
+        except asyncio.CancelledError:
+            await made.end()
+            raise
         if ready:
             raise await made._failed("it gave an answer that is none")
         return made
@@ -211,6 +207,25 @@ class FilterProcess:
                 reason = "its process closed the pipe"
         await self.end()
         return FilterFailure(reason)
+
+
+async def _spawn(limits: ProcessLimits) -> asyncio.subprocess.Process:
+    """Start a process that waits for a class to load; raises OSError."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-c",
+        _MAIN.format(root=str(ROOT)),
+        str(limits.memory_bytes),
+        str(max(limits.batch_seconds, limits.load_seconds) + ALARM_SLACK_S),
+        str(os.getpid()),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"LANG": "C.UTF-8"},
+        cwd="/",
+        start_new_session=True,
+    )
 
 
 def _ended(code: int) -> str:

@@ -54,6 +54,7 @@ OTHER_VARIABLES: Final = frozenset(
         "LEPORID_SANITIZE",
         "LEPORID_SKIP_ENGINE",
         "LEPORID_TEST_AMQP_URL",
+        "LEPORID_TEST_URL",
         "LEPORID_TEST_API_URL",
         "LEPORID_TEST_COMMAND",
         "LEPORID_TRACE",

@@ -25,4 +25,5 @@ cdef class Assembly:
                          uint64_t message_bytes_max) except -1
     cdef object fault(self, object fault)
     cdef size_t received(self) noexcept
+    cdef const uint8_t *data(self) noexcept
     cdef int append(self, const uint8_t *data, uint32_t size) except -1

@@ -87,6 +87,12 @@ cdef class Assembly:
         """Bytes of the body that have come."""
         return self.memory.size if self.memory is not None else len(self.body)
 
+    cdef const uint8_t *data(self) noexcept:
+        """Where they are."""
+        if self.memory is not None:
+            return self.memory.body
+        return <const uint8_t *> PyByteArray_AS_STRING(self.body)
+
     cdef object fault(self, object fault):
         return basic_fault(self.method_id, fault)
 

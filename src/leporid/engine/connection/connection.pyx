@@ -11,7 +11,6 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from cpython.buffer cimport PyBUF_WRITE
-from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
 
@@ -421,15 +420,14 @@ cdef class Connection:
 
     cdef int publish_assembled(self, Channel channel, Assembly whole) except -1:
         """Publish a message of several frames; returns WAIT if its route is not found yet."""
-        cdef const uint8_t *body = <const uint8_t *> PyByteArray_AS_STRING(whole.body)
         channel.body = whole.body
         if whole.memory is not None:
-            channel.body, channel.memory, body = whole.memory, <void *> whole.memory, whole.memory.body
+            channel.body, channel.memory = whole.memory, <void *> whole.memory
         try:
             waits = channel.publish(
                 <const uint8_t *> PyBytes_AS_STRING(whole.method), len(whole.method),
                 <const uint8_t *> PyBytes_AS_STRING(whole.properties), len(whole.properties),
-                body, whole.received(), self.user_id)
+                whole.data(), whole.received(), self.user_id)
         finally:
             channel.body, channel.memory = None, NULL
         if waits:

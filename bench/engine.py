@@ -107,6 +107,9 @@ class Peer:
         found = engine.conditional_route([], filtered) if filtered else queues
         self._source = engine.route_cache("", lambda _key, _properties: found, True)
 
+    def check_of_keys(self, _exchange: str, /) -> None:
+        """Every routing key may be used."""
+
     def route_cache(self, _name: str, /) -> RouteCache:
         """The routes of the one exchange there is."""
         return self._source

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tests.engine.disk_fake import Disk
 
 from leporid.broker.access.access import Access, User, guest
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import Permissions
 from leporid.broker.broker import Broker
 from leporid.broker.policy.policies import make_policy
@@ -112,7 +112,7 @@ class World:
         self.numbers = itertools.count()
         reader = User(
             "reader",
-            from_clear("reader", SECRET),
+            salted_sha256("reader", SECRET),
             permissions={"/": Permissions.of(read="^q$")},
         )
         self.broker = Broker(

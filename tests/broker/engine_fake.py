@@ -356,6 +356,10 @@ class FakeChannel:
     log: list[str] = field(default_factory=list)
     tx_refused: bool = False
     muted: bool = False
+    forgotten: int = 0
+
+    def forget_exchange(self) -> None:
+        self.forgotten += 1
 
     def consume(
         self,

@@ -24,7 +24,7 @@ from leporid.amqp.methods import (
     Method,
 )
 from leporid.broker.access.access import Access, User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING, Permissions
 from leporid.broker.broker import Broker, TuneLimits
 from leporid.broker.connection.session import ConnectionState
@@ -60,7 +60,7 @@ class World:
         self.engine = FakePlane()
         self.changes: list[Change] = []
         everything = {"/": EVERYTHING, "other": EVERYTHING}
-        guest = User("guest", from_clear("guest", SECRET), permissions=everything)
+        guest = User("guest", salted_sha256("guest", SECRET), permissions=everything)
         self.broker = Broker(
             as_engine(self.engine),
             Access([guest, *users], SECRET),
@@ -172,6 +172,6 @@ def user(name: str, configure: str, write: str, read: str) -> User:
     """Make a user with permissions on `/`."""
     return User(
         name,
-        from_clear(name, SECRET),
+        salted_sha256(name, SECRET),
         permissions={"/": Permissions.of(configure, write, read)},
     )

@@ -41,9 +41,13 @@ class Recording:
             self.next_queue_id = max(self.next_queue_id, getattr(definition, "id", 0) + 1)
         else:
             self._found.pop((change.kind, change.identity), None)
-            if change.kind is StoredVhost:
-                inside = {getattr(each, "vhost", None) for each in self._found.values()}
-                assert change.identity[0] not in inside
+            column = change.kind.TABLE.inside
+            if column is not None:
+                self._found = {
+                    key: each
+                    for key, each in self._found.items()
+                    if getattr(each, column, None) != change.identity[0]
+                }
 
     def clear(self, kind: type[Durable]) -> None:
         """Lose all definitions of a kind."""

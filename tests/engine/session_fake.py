@@ -34,6 +34,7 @@ class FakeSession:
         contents: (channel, kind) of content frames on channels that are not open.
         caches: exchanges by name.
         asked: exchanges that were asked for, in order.
+        checks: what is asked about routing keys, by exchange.
         on: what to do with methods, by class and method id.
     """
 
@@ -50,6 +51,7 @@ class FakeSession:
         self.losses = 0
         self.defects: list[Exception] = []
         self.reply_name: str | None = None
+        self.checks: dict[str, Callable[[str], None]] = {}
         self.on: dict[tuple[int, int], Callable[[int], None]] = {}
 
     def on_greeting(self) -> None:
@@ -95,6 +97,9 @@ class FakeSession:
         if exchange not in self.caches:
             raise NotFound(f"no exchange '{exchange}' in vhost '/'")
         return self.caches[exchange]
+
+    def check_of_keys(self, exchange: str) -> Callable[[str], None] | None:
+        return self.checks.get(exchange)
 
     def copies(
         self, cache: RouteCache, exchange: str, keys: list[str], raw: bytes

@@ -17,6 +17,7 @@ from leporid.limits.log_lines import (
     PLACE,
     LogLines,
     caused_by,
+    unbounded,
 )
 from leporid.limits.refusals import Refusals
 
@@ -112,3 +113,9 @@ def test_one_line_tells_of_any_number_of_peers(log):
     (line,) = log.take()
     assert len(line) < 500
     assert line.endswith("and others")
+
+
+def test_lines_without_a_budget_are_all_written(log):
+    for _ in range(2 * PEERS.at_once):
+        logger.info("x", extra=unbounded())
+        assert log.take() == ["x"]

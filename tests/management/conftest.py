@@ -18,7 +18,7 @@ from tests.server.test_http import TOTALS
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.broker.access.access import Access, User, guest
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import Permissions
 from leporid.broker.broker import Broker
 from leporid.broker.settings.unknown_arguments import OnUnknown
@@ -53,10 +53,10 @@ class World:
         self.disk.attach(self.engine)
         reader = User(
             "reader",
-            from_clear("secret", SECRET),
+            salted_sha256("secret", SECRET),
             permissions={"/": Permissions.of(read="^(orders|many)$", write="^amq.default$")},
         )
-        users = [guest(SECRET), reader, User("stranger", from_clear("secret", SECRET))]
+        users = [guest(SECRET), reader, User("stranger", salted_sha256("secret", SECRET))]
         self.changes: list[Any] = []
         self.numbers = itertools.count()
         self.broker = Broker(

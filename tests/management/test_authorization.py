@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.management import authorization
 from leporid.management.admission import LOOK, Admission
@@ -28,7 +28,7 @@ def users(world: World) -> None:
     """One user for each tag, all of "/" only."""
     world.broker.add_vhost("other")
     for tag in TAGS:
-        password = from_clear("secret", SECRET)
+        password = salted_sha256("secret", SECRET)
         user = User(tag, password, frozenset({tag}), permissions={"/": EVERYTHING})
         world.broker.access.put_user(user)
 

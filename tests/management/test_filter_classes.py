@@ -10,7 +10,7 @@ from tests.filterserver.asked import GREATER, judging
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.stored import StoredFilterClass
 from leporid.durable import Drop, Put
@@ -129,7 +129,7 @@ async def test_what_is_used_is_not_deleted(
 
 @pytest.mark.parametrize("tag", ["policymaker", "management", "monitoring", "none"])
 async def test_administrators_only(world: World, client: httpx.AsyncClient, tag: str):
-    password = from_clear("secret", SECRET)
+    password = salted_sha256("secret", SECRET)
     user = User(tag, password, frozenset({tag}), permissions={"/": EVERYTHING})
     world.broker.access.put_user(user)
     login: dict[str, Any] = {"auth": (tag, "secret")}
@@ -157,7 +157,7 @@ async def test_guest_registers_nothing_by_default(world: World, client: httpx.As
 @pytest.mark.slow
 async def test_other_administrators_register_classes(world: World, client: httpx.AsyncClient):
     object.__setattr__(world.around, "guest_registers", False)
-    admin = User("admin", from_clear("secret", SECRET), tags=frozenset({"administrator"}))
+    admin = User("admin", salted_sha256("secret", SECRET), tags=frozenset({"administrator"}))
     world.broker.access.put_user(admin)
     answer = await client.put(BIG, content=GREATER, auth=("admin", "secret"))
     assert answer.status_code == 201

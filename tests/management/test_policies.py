@@ -11,7 +11,7 @@ from tests.broker.recording import puts, summary
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.broker import Broker
 from leporid.broker.policy.policies import make_policy
@@ -35,7 +35,7 @@ def users(world: World) -> None:
     """One user for each tag, all of "/" only."""
     world.broker.add_vhost("other")
     for tag in ("administrator", "policymaker", "management", "monitoring", "none"):
-        password = from_clear("secret", SECRET)
+        password = salted_sha256("secret", SECRET)
         user = User(tag, password, frozenset({tag}), permissions={"/": EVERYTHING})
         world.broker.access.put_user(user)
 

@@ -14,6 +14,8 @@ from tests.management.arrows import stream_of, table_of
 from tests.management.conftest import World, serving
 from tests.management.queues import queue_of
 
+from leporid.broker.access.permissions import EVERYTHING
+from leporid.broker.access.topics import TopicPermission
 from leporid.broker.exchange.types import Binding
 from leporid.management import admission
 from leporid.management import publishing as module
@@ -469,3 +471,26 @@ async def test_rows_of_a_producer_without_a_key_come_to_the_same_partitions_agai
     # 48 rows; small batches begin with another partition each time.
     assert min(part["end"] for part in parts) > 8
     assert await send() == [rows for _, rows in batches]
+
+
+async def test_a_table_with_a_key_that_must_not_be_used_publishes_nothing(
+    world: World, client: httpx.AsyncClient
+):
+    users = world.broker.users
+    users.permit("reader", "/", EVERYTHING)
+    topic = TopicPermission.of("^ok", "", username="reader", vhost="/")
+    users.permit_topics("reader", "/", "amq.topic", topic)
+    stream = world.stream()
+    world.vhost.bindings.bind(Binding("amq.topic", "orders", "queue", "#", {}), None)
+    url, auth = "/api/publish/%2F/amq.topic", ("reader", "secret")
+    data = table_of(body=["1", "2"], routing_key=["ok", "other"])
+    answer = await publish(client, data, url=url, auth=auth)
+    assert answer.status_code == 403
+    assert answer.json()["reason"] == (
+        "write access to topic 'other' in exchange 'amq.topic' in vhost '/' refused for user "
+        "'reader'"
+    )
+    assert stream.next_offset == 0
+    data = table_of(body=["1", "2"], routing_key=["ok", "ok.too"])
+    answer = await publish(client, data, url=url, auth=auth)
+    assert answer.json()["accepted"] == 2

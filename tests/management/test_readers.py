@@ -5,7 +5,7 @@ import pytest
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 
 URL = "/api/streams/%2F/orders/readers"
 
@@ -76,7 +76,7 @@ async def test_who_may_read_moves_what_is_called_after_him(
 async def test_who_may_read_does_not_move_what_is_another_s(
     world: World, client: httpx.AsyncClient, name: str
 ):
-    world.broker.access.put_user(User("reader.long", from_clear("secret", SECRET)))
+    world.broker.access.put_user(User("reader.long", salted_sha256("secret", SECRET)))
     world.stream()
     name = name or "a%2Freader"
     assert (await client.put(f"{URL}/{name}", json={"offset": 41})).status_code == 204

@@ -48,6 +48,9 @@ class Session:
         assert exchange == ""
         return self._source
 
+    def check_of_keys(self, exchange: str, /) -> None:
+        return None
+
     def on_greeting(self) -> None:
         pass
 

@@ -365,7 +365,7 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path):
         connection.execute("PRAGMA user_version = 7")
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 4\)"):
+    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 5\)"):
         Definitions(path, KINDS)
     assert path.read_bytes() == before
 

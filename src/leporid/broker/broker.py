@@ -16,15 +16,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from leporid.amqp.errors import ConnectionForced
+from leporid.amqp.errors import BeingDeleted, ConnectionForced, NotFound
 from leporid.broker.access.logins import Logins, Offload
+from leporid.broker.access.users import Users
 from leporid.broker.connection.cancels import Cancels
+from leporid.broker.connection.session_index import SessionIndex
 from leporid.broker.filter.filter_arguments import CLASS
 from leporid.broker.filter.filter_classes import FilterClasses
 from leporid.broker.group.handovers import Handovers
 from leporid.broker.memory import Memory
 from leporid.broker.queue.dead_letters import DeadLetterCounts
 from leporid.broker.queue.unused import UnusedQueues
+from leporid.broker.registry import finished
 from leporid.broker.restore import restore
 from leporid.broker.settings.effects import expires_ms
 from leporid.broker.statistics import Churn, VirtualHostStatistics
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
     from leporid.broker.policy.policies import Policy
     from leporid.broker.queue.queue import QueueState
-    from leporid.broker.registry import Steps
+    from leporid.broker.registry import Steps, StepsTo
     from leporid.broker.settings.redeclaring import Redeclare
     from leporid.broker.settings.unknown_arguments import OnUnknown
     from leporid.engine.engine import Engine
@@ -130,8 +133,7 @@ class Broker:
         self.vhosts: dict[str, VirtualHost] = {}
         # In the order in which they began.
         self.sessions: dict[ConnectionState, None] = {}
-        # Of these sessions.
-        self.channel_count = 0
+        self.session_index = SessionIndex()
         self.churn = Churn()
         self.refusals = Refusals()
         self.memory = Memory(memory_bytes_max, self.refusals)
@@ -143,6 +145,9 @@ class Broker:
         self.alarms: set[str] = set()
         self.dead_letter_counts = DeadLetterCounts()
         self.logins = Logins(access, offload, self.refusals)
+        self.users = Users(access, self.record, self._user_changed, self._user_dropped)
+        # Virtual hosts that are being deleted; their names are not free yet.
+        self._leaving_vhosts: set[str] = set()
         self.filter_classes = FilterClasses(filter_classes, self.record, self._uses_filter_class)
         # How many changes were recorded, and the generation of the last one: whoever sees the
         # count grow has that generation to wait for.
@@ -168,8 +173,11 @@ class Broker:
     def _expire(self, queue: QueueState) -> None:
         """Nobody has used a queue for as long as it may be unused."""
         logger.debug("%s: nobody used it for %s ms", queue.title, expires_ms(queue))
+        vhost = self.vhosts.get(queue.vhost)
+        if vhost is None:
+            return  # it is being deleted, with all in it
         try:
-            self.vhosts[queue.vhost].delete_queue(queue)
+            vhost.delete_queue(queue)
         except Exception:
             # Everybody's turn goes on.
             logger.exception("defect: %s could not be deleted", queue.title)
@@ -264,6 +272,10 @@ class Broker:
         accounts = [session.connection.account for session in self.sessions]
         return self.memory.set_watermark(memory_bytes_max, accounts)
 
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes that nobody can guess."""
+        return self._random_bytes(count)
+
     def random_number(self) -> int:
         """Return any number of 64 bits."""
         return int.from_bytes(self._random_bytes(8))
@@ -276,12 +288,25 @@ class Broker:
     # ------------------------------------------------------------------ virtual hosts
 
     def add_vhost(self, name: str) -> VirtualHost:
-        """Return the virtual host of that name, made if there was none."""
+        """Return the virtual host of that name, made if there was none.
+
+        Raises:
+            BeingDeleted: one of that name is.
+        """
+        if name in self._leaving_vhosts:
+            raise BeingDeleted(f"vhost '{name}' is being deleted")
         vhost = self.vhosts.get(name)
         if vhost is None:
             vhost = self.vhosts[name] = VirtualHost(name, self)
             self.record(Put(StoredVhost(name)))
         return vhost
+
+    def adding_vhost(self, name: str) -> StepsTo[bool]:
+        """Make a virtual host, if there is none; returns whether it is new. For jobs."""
+        new = name not in self.vhosts
+        self.add_vhost(name)
+        yield None
+        return new
 
     def restore(self, snapshot: DefinitionsSnapshot) -> None:
         """Rebuild what was recorded, without recording it again; for start-up."""
@@ -293,12 +318,49 @@ class Broker:
         self.vhosts[name] = VirtualHost(name, self)
 
     def drop_vhost(self, name: str) -> None:
-        """Delete a virtual host, and end the connections to it."""
-        vhost = self.vhosts.pop(name)
-        for session in [one for one in self.sessions if one.opened and one.vhost is vhost]:
-            session.close_for(ConnectionForced(f"vhost '{name}' is deleted"))
-        vhost.empty()
+        """Delete a virtual host in one go; see `dropping_vhost`."""
+        finished(self.dropping_vhost(name))
+
+    def dropping_vhost(self, name: str) -> Steps:
+        """Delete a virtual host, with all that is in it, in steps; connections to it end first.
+
+        From the first step on nobody finds it. Its record, with that of all inside, goes in one
+        piece: a start in the middle finds nothing of it. Its name is free after the last step.
+
+        Raises:
+            NotFound: there is none.
+        """
+        vhost = self.vhosts.pop(name, None)
+        if vhost is None:
+            raise NotFound(f"no vhost '{name}'")
+        self._leaving_vhosts.add(name)
         self.record(Drop(StoredVhost, (name,)))
+        vhost.leave()
+        try:
+            sessions = self.session_index.of_vhost(name)
+            yield from self._closing(sessions, f"vhost '{name}' is deleted")
+            for session in sessions:
+                yield from session.releasing()
+            yield from self.users.leaving_vhost(name)
+            yield from vhost.emptying()
+        finally:
+            self._leaving_vhosts.discard(name)
+
+    # ------------------------------------------------------------------ users
+
+    def _user_changed(self, name: str) -> None:
+        """Put in force on all connections of a user what has changed of it."""
+        sessions = self.session_index.of_user(name)
+        self.engine.jobs.start(step for each in sessions for step in each.renewing())
+
+    def _user_dropped(self, name: str) -> None:
+        sessions = self.session_index.of_user(name)
+        self.engine.jobs.start(self._closing(sessions, f"user '{name}' is deleted"))
+
+    def _closing(self, sessions: Iterable[ConnectionState], why: str) -> Steps:
+        for session in sessions:
+            session.close_for(ConnectionForced(why))
+            yield None
 
     def save_reader_offsets(self) -> None:
         """Record how far the named readers of streams are; the server does so once a second."""
@@ -349,7 +411,7 @@ class Broker:
         """Count what there is."""
         return BrokerStatistics(
             connection_count=len(self.sessions),
-            channel_count=self.channel_count,
+            channel_count=self.session_index.channel_count,
             churn=replace(self.churn),
             alarms=tuple(sorted(self.alarms)),
             vhosts=tuple(vhost.statistics() for vhost in self.vhosts.values()),

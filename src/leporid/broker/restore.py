@@ -29,9 +29,8 @@ def restore(snapshot: DefinitionsSnapshot, broker: Broker) -> None:
         for stored in snapshot.of(kind):
             try:
                 stored.restore(broker)
-            except (Fault, LookupError, PolicyError) as error:
-                fields = stored.values()
-                logger.error("recorded %s %r is left out: %s", kind.TITLE, fields, error)
+            except (Fault, LookupError, ValueError, PolicyError) as error:
+                logger.error("recorded %s %r is left out: %s", kind.TITLE, stored, error)
         if kind is StoredPolicy:
             for vhost in broker.vhosts.values():
                 finished(vhost.governor.following())  # the predeclared exchanges are there already

@@ -8,11 +8,15 @@ what they are between, readers before their stream, delayed messages before thei
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from leporid.amqp.tables import decode_table, encode_table
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import parse_stored
+from leporid.broker.access.permissions import PatternError, Permissions
+from leporid.broker.access.topics import TopicPermission
 from leporid.broker.exchange.types import Binding, DestinationKind
 from leporid.broker.policy.policies import Policy, make_policy
 from leporid.broker.queue.queue_types import queue_type
@@ -35,7 +39,11 @@ class Recorder:
 
     def __init__(self, vhost: str, record: Callable[[Change], None]) -> None:
         self.vhost = vhost
-        self._record = record
+        self._record: Callable[[Change], object] = record
+
+    def close(self) -> None:
+        """The virtual host is gone, and so is the record of all in it: nothing is recorded."""
+        self._record = _forget
 
     def put(self, definition: Stored | None) -> None:
         """Record a definition that is new or has changed; None is not durable."""
@@ -45,6 +53,10 @@ class Recorder:
     def drop(self, kind: type[Stored], *identity: Field) -> None:
         """Record the end of a definition."""
         self._record(Drop(kind, identity))
+
+
+def _forget(_change: Change) -> None:
+    """What is in a virtual host that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ class Stored(Durable):
         """Make again what was recorded.
 
         Raises:
-            Fault, LookupError, PolicyError: it makes no sense, or something that it needs is gone.
+            Fault, LookupError, ValueError: it makes no sense, or something that it needs is gone.
         """
 
 
@@ -363,6 +375,168 @@ class StoredGroupRetries(Stored):
         broker.vhosts[self.vhost].groups.restore_retries(self.stream, self.name, self.id)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredVhostMetadata(Stored):
+    """What a virtual host is for; one without has none of it."""
+
+    TABLE = Table("vhost_metadata", ("vhost",), since=5)
+    TITLE = "description of a virtual host"
+    NEEDS = (StoredVhost,)
+    vhost: str
+    description: str
+    tags: str
+    default_queue_type: str
+
+    @classmethod
+    def of(
+        cls, vhost: str, description: str, tags: Iterable[str], default_queue_type: str
+    ) -> StoredVhostMetadata:
+        """Return what is recorded of it."""
+        return cls(vhost, description, _joined(tags), default_queue_type)
+
+    def restore(self, broker: Broker) -> None:
+        """Describe it again."""
+        vhost = broker.vhosts[self.vhost]
+        vhost.description, vhost.tags = self.description, _parted(self.tags)
+        vhost.default_queue_type = self.default_queue_type
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVhostLimit(Stored):
+    """A limit of a virtual host."""
+
+    TABLE = Table("vhost_limits", ("vhost", "name"), since=5)
+    TITLE = "limit of a virtual host"
+    NEEDS = (StoredVhost,)
+    vhost: str
+    name: str
+    value: int
+
+    def restore(self, broker: Broker) -> None:
+        """Set it again; what is there already stays, whatever it says."""
+        broker.vhosts[self.vhost].limits[self.name] = self.value
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSeeding(Stored):
+    """Something of the configuration was taken once, and is not taken again."""
+
+    TABLE = Table("seedings", ("name",), since=5)
+    TITLE = "mark of what was taken from the configuration"
+    name: str
+
+    def restore(self, broker: Broker) -> None:
+        """Remember it; there are only users so far."""
+        broker.users.seeded = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUser(Stored):
+    """A user, with a hash of the password, which may be empty: then no password is right."""
+
+    TABLE = Table("users", ("name",), since=5, inside="user")
+    TITLE = "user"
+    name: str
+    password: str
+    tags: str
+    loopback_only: bool
+
+    @classmethod
+    def of(cls, user: User) -> StoredUser:
+        """Return what is recorded of a user, beside its permissions and limits."""
+        return cls(user.name, user.password.text, _joined(user.tags), user.loopback_only)
+
+    def __repr__(self) -> str:
+        return f"StoredUser({self.name!r}, tags={self.tags!r})"
+
+    def restore(self, broker: Broker) -> None:
+        """Add the user, without permissions."""
+        password = parse_stored(self.password)
+        tags = frozenset(_parted(self.tags))
+        broker.access.put_user(User(self.name, password, tags, loopback_only=self.loopback_only))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPermissions(Stored):
+    """What a user may do in a virtual host."""
+
+    TABLE = Table("permissions", ("vhost", "user"), since=5)
+    TITLE = "permissions"
+    NEEDS = (StoredVhost, StoredUser)
+    vhost: str
+    user: str
+    configure: str
+    write: str
+    read: str
+
+    @classmethod
+    def of(cls, vhost: str, user: str, permissions: Permissions) -> StoredPermissions:
+        """Return what is recorded of a user's permissions."""
+        patterns = permissions.configure, permissions.write, permissions.read
+        return cls(vhost, user, *(pattern.text for pattern in patterns))
+
+    def restore(self, broker: Broker) -> None:
+        """Grant them again."""
+        user, vhost = broker.access.require(self.user), broker.vhosts[self.vhost]
+        granted = Permissions.of(self.configure, self.write, self.read)
+        permissions = {**user.permissions, vhost.name: granted}
+        broker.access.put_user(replace(user, permissions=permissions))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopicPermissions(Stored):
+    """With which routing keys a user may use a topic exchange."""
+
+    TABLE = Table("topic_permissions", ("vhost", "user", "exchange"), since=5)
+    TITLE = "topic permissions"
+    NEEDS = (StoredVhost, StoredUser)
+    vhost: str
+    user: str
+    exchange: str
+    write: str
+    read: str
+
+    def restore(self, broker: Broker) -> None:
+        """Set them again; if a pattern makes no sense any more, no key may be used."""
+        user, vhost = broker.access.require(self.user), broker.vhosts[self.vhost]
+        names = {"username": user.name, "vhost": vhost.name}
+        fault: PatternError | None = None
+        try:
+            permission = TopicPermission.of(self.write, self.read, **names)
+        except PatternError as error:
+            permission, fault = TopicPermission.of("", "", **names), error
+        there = {**user.topics.get(vhost.name, {}), self.exchange: permission}
+        broker.access.put_user(replace(user, topics={**user.topics, vhost.name: there}))
+        if fault is not None:
+            raise fault
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUserLimit(Stored):
+    """A limit of a user."""
+
+    TABLE = Table("user_limits", ("user", "name"), since=5)
+    TITLE = "limit of a user"
+    NEEDS = (StoredUser,)
+    user: str
+    name: str
+    value: int
+
+    def restore(self, broker: Broker) -> None:
+        """Set it again."""
+        user = broker.access.require(self.user)
+        broker.access.put_user(replace(user, limits={**user.limits, self.name: self.value}))
+
+
+def _joined(tags: Iterable[str]) -> str:
+    """Tags have no commas."""
+    return ",".join(sorted(tags))
+
+
+def _parted(tags: str) -> tuple[str, ...]:
+    return tuple(tags.split(",")) if tags else ()
+
+
 KINDS: Final[tuple[type[Stored], ...]] = (
     StoredVhost,
     StoredExchange,
@@ -376,5 +550,12 @@ KINDS: Final[tuple[type[Stored], ...]] = (
     StoredDelays,
     StoredFilterClass,
     StoredVerdictQueue,
+    StoredVhostMetadata,
+    StoredVhostLimit,
+    StoredSeeding,
+    StoredUser,
+    StoredPermissions,
+    StoredTopicPermissions,
+    StoredUserLimit,
 )
 """All of them, in the order in which a new file gets their tables."""

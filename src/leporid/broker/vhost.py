@@ -5,7 +5,7 @@ what is gone), and for recording what is durable. Must not know who asks: the pe
 checked before, in the order RabbitMQ checks them; nor the rules of bindings (`bindings`).
 
 Invariant: what is durable here is what the recorded changes add up to, and a fault leaves
-everything as it was.
+everything as it was. In a virtual host that is gone nothing is made.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import BeingDeleted, NotFound, PreconditionFailed
+from leporid.broker.access.limits import check_vhost_queues
 from leporid.broker.exchange.bindings import Bindings
 from leporid.broker.exchange.delays import DelayedMessages, DelaysState, DelayStores
 from leporid.broker.exchange.exchange import ExchangeState
@@ -43,10 +44,18 @@ from leporid.broker.settings import effects
 from leporid.broker.settings.unknown_arguments import UnknownArguments
 from leporid.broker.settings.values import DEDUPLICATION, Arguments
 from leporid.broker.statistics import VirtualHostStatistics
-from leporid.broker.stored import Recorder, StoredExchange, StoredQueue, StoredReaderOffset
+from leporid.broker.stored import (
+    Recorder,
+    StoredExchange,
+    StoredQueue,
+    StoredReaderOffset,
+    StoredVhostLimit,
+    StoredVhostMetadata,
+)
 from leporid.broker.stream import partitions as partitioned
 from leporid.broker.stream import stream_arguments
 from leporid.broker.stream.readers import Bookmarks, skipped_messages
+from leporid.engine.bounds.jobs import AWAITS
 from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
@@ -67,6 +76,11 @@ class VirtualHost:
 
     def __init__(self, name: str, registry: Registry) -> None:
         self.name = name
+        self.description = ""
+        self.tags: tuple[str, ...] = ()
+        self.default_queue_type = ""
+        self.limits: dict[str, int] = {}
+        self._left = False
         self._registry = registry
         self._recorder = Recorder(name, registry.record)
         self._topology = Topology()
@@ -263,6 +277,7 @@ class VirtualHost:
         Raises:
             PreconditionFailed: its type cannot make sense of an argument.
         """
+        self._check_there()
         self._check_exchange_gone(name)
         size = size_of(EXCHANGE_BYTES, name, arguments)
         self._registry.memory.check_definition(exchange_in(self.name, name), size)
@@ -383,7 +398,9 @@ class VirtualHost:
             exclusive=owner is not None,
             arguments=arguments,
         )
+        self._check_there()
         self.check_free(name)
+        self.check_queue_limit(name)
         size = queue_bytes(name, arguments)
         self._registry.memory.check_definition(queue_in(self.name, name), size)
         queue_id = self._registry.new_queue_id() if durable else 0
@@ -584,13 +601,64 @@ class VirtualHost:
 
     # ------------------------------------------------------------------ the rest
 
-    def empty(self) -> None:
-        """Delete what holds messages; the virtual host is going, and nobody is connected to it."""
-        self.delay_stores.close_all(self.exchanges())
-        self.verdict_queues.close_all()
+    def describe(self, description: str, tags: Iterable[str], default_queue_type: str) -> None:
+        """Say what the virtual host is for, and of what type queues are that ask for none."""
+        given = description, tuple(tags), default_queue_type
+        if given != (self.description, self.tags, self.default_queue_type):
+            self.description, self.tags, self.default_queue_type = given
+            self._recorder.put(StoredVhostMetadata.of(self.name, *given))
+
+    def limit(self, name: str, value: int) -> None:
+        """Set a limit, of `limits.VHOST_LIMITS`; what is there already stays."""
+        if self.limits.get(name) != value:
+            self.limits[name] = value
+            self._recorder.put(StoredVhostLimit(self.name, name, value))
+
+    def unlimit(self, name: str) -> None:
+        """Take a limit away, if it is set."""
+        if self.limits.pop(name, None) is not None:
+            self._recorder.drop(StoredVhostLimit, self.name, name)
+
+    @property
+    def queue_count(self) -> int:
+        """How many queues there are, without those of direct reply-to."""
+        return self._queue_count
+
+    def check_queue_limit(self, name: str, more: int = 1) -> None:
+        """Check that there may be so many more queues, of which one has that name.
+
+        Raises:
+            PreconditionFailed: the limit of the virtual host is reached.
+        """
+        count = self._queue_count + more - 1
+        check_vhost_queues(self.limits, count, vhost=self.name, queue=name)
+
+    def leave(self) -> None:
+        """The virtual host is gone: nothing is recorded or made in it from now on."""
+        self._left = True
+        self._recorder.close()
+
+    def _check_there(self) -> None:
+        """Raise NotFound if the virtual host is gone; somebody was busy with it meanwhile."""
+        if self._left:
+            raise NotFound(f"no vhost '{self.name}'")
+
+    def emptying(self) -> Steps:
+        """Delete all that is there, in steps; the virtual host is gone, and nobody has it open."""
         self.groups.close()
-        for queue in tuple(self._queues.values()):
-            self.delete_queue(queue)
+        queues = self.queues_now()
+        while queues:
+            # Taken out of the list: it would keep all of them, to be freed in one piece.
+            yield from self.deleting_queue(queues.pop())
+            yield None
+        while self._queues:
+            yield AWAITS  # somebody else is at the last ones
+        exchanges = list(self._topology.exchanges.values())
+        while exchanges:
+            yield from self._deleting_exchanges([exchanges.pop()])
+        while self._topology.exchanges:
+            yield AWAITS
+        self.verdict_queues.close_all()
         self.histories.end_all()
 
     def statistics(self) -> VirtualHostStatistics:

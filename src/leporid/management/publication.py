@@ -45,6 +45,7 @@ class Publication:
         source: gives the route cache of an exchange, or raises a fault.
         publisher: publishes the rows.
         gone: is done when the client is gone.
+        checks_keys: whether the user may not use all routing keys with all exchanges.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class Publication:
         source: Callable[[str], RouteCache],
         publisher: Publisher,
         gone: asyncio.Future[Any],
+        *,
+        checks_keys: bool = False,
     ) -> None:
         self._around = around
         self._admission = around.admission
@@ -61,6 +64,7 @@ class Publication:
         self._source = source
         self._publisher = publisher
         self._gone = gone
+        self._checks_keys = checks_keys
 
     @property
     def rows(self) -> int:
@@ -155,10 +159,12 @@ class Publication:
     # ------------------------------------------------------------------ on the broker's thread
 
     async def _publish(self, batches: list[Rows]) -> None:
+        around, publisher, access = self._around, self._publisher, self._around.broker.access
+        looked, seen = 0, access.version
         for raw in set().union(*(batch.exchanges for batch in batches)):
             self._source(raw.decode())
-        around, publisher = self._around, self._publisher
-        looked = 0
+        if self._checks_keys:
+            await self._check_keys(batches)
         try:
             for batch in batches:
                 at = 0
@@ -169,6 +175,9 @@ class Publication:
                         looked = publisher.stored_bytes
                         around.look()
                     self._admission.check_growth()
+                    if access.version != seen:
+                        seen = access.version
+                        publisher.forget_exchange()
                     around.set_clock()  # a time to live, or a delay, counts from now
                     at = publisher.publish(batch, at, len(batch))
                     around.wake()
@@ -177,6 +186,16 @@ class Publication:
             raise of_fault(fault) from None
         finally:
             around.wake()
+
+    async def _check_keys(self, batches: list[Rows]) -> None:
+        """Check all rows before the first one is published."""
+        for batch in batches:
+            at = 0
+            while at < len(batch):
+                await self._admission.turns.next(self._user.name)
+                self._check_client()
+                at = self._publisher.check(batch, at)
+        self._publisher.forget_exchange()
 
     def _check_client(self) -> None:
         """Stop what nobody waits for any more; who has no answer sends it again or does not."""

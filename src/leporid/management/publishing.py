@@ -18,6 +18,7 @@ from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
 from leporid.broker.access.tags import may_impersonate
+from leporid.broker.connection.publishing import allowed_keys
 from leporid.broker.exchange.delays import id_of
 from leporid.broker.names import exchange_in
 from leporid.broker.vhost import VirtualHost
@@ -33,6 +34,7 @@ from leporid.management.refusals import Refusal, bad
 from leporid.management.surroundings import Surroundings
 
 if TYPE_CHECKING:
+    from leporid.broker.access.topics import AllowedKeys
     from leporid.engine.routing.route_cache import RouteCache
 
 # A body is in memory as a whole, since nothing of it is published before all of it was checked.
@@ -59,17 +61,28 @@ class PublishRoutes:
         await self._around.need_arrow(user)
         admission = self._around.admission
 
-        def source(name: str) -> RouteCache:
-            return _source(user, vhost, name)
+        def current() -> User:
+            found = self._around.broker.access.user(user.name)
+            if found is None:
+                raise AccessRefused(f"there is no user '{user.name}' any more")
+            return found
 
-        publisher = Publisher(self._around.engine.publishing, source, producer, sequence)
+        def source(name: str) -> RouteCache:
+            return _source(current(), vhost, name)
+
+        def check_of(name: str) -> AllowedKeys | None:
+            return allowed_keys(current, vhost, name)
+
+        publisher = Publisher(self._around.engine.publishing, source, producer, sequence, check_of)
         async with (
             body_in(admission, request, user.name, BODY_LIMIT, BODY_BYTES_MAX) as data,
             holding(admission.shares.publishes, user.name),
         ):
             admission.check_growth()  # much may have come meanwhile
             gone = asyncio.create_task(disconnected(request.receive))
-            publication = Publication(self._around, user, source, publisher, gone)
+            publication = Publication(
+                self._around, user, source, publisher, gone, checks_keys=vhost.name in user.topics
+            )
             if with_ids:
                 publisher.waiting = []
             try:

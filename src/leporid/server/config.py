@@ -18,15 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from leporid.broker.access.access import User, guest
+from leporid.broker.access.access import DEFAULT_USER
 from leporid.broker.access.passwords import (
     Argon2Hash,
     PasswordHashError,
-    SaltedSha256,
-    from_clear,
+    SaltedHash,
     parse_hash,
 )
-from leporid.broker.access.permissions import Pattern, PatternError, Permissions
+from leporid.broker.access.permissions import EVERYTHING, Pattern, PatternError, Permissions
+from leporid.broker.access.tags import ADMINISTRATOR
+from leporid.broker.access.users import ConfiguredUser
 from leporid.broker.broker import GROUP_EXPIRES_MS
 from leporid.broker.settings.redeclaring import Redeclare
 from leporid.broker.settings.unknown_arguments import OnUnknown
@@ -63,8 +64,8 @@ __all__ = [
     "Interceptors",
     "Limits",
     "UserSettings",
-    "access_users",
     "build",
+    "configured_users",
     "load",
     "values_of",
 ]
@@ -129,11 +130,18 @@ def _password(path: str, value: Any) -> str:
     return value
 
 
-def _password_hash(path: str, value: Any) -> Argon2Hash | SaltedSha256:
+def _password_hash(path: str, value: Any) -> Argon2Hash | SaltedHash:
     try:
         return parse_hash(value if isinstance(value, str) else "")
     except PasswordHashError as error:
         raise ConfigError(f"{path}: {error}", path) from None
+
+
+def _tag(path: str, value: Any) -> str:
+    tag = name(path, value)
+    if "," in tag:
+        raise refusal(path, value, "must be one tag, without commas")
+    return tag
 
 
 def _pattern(path: str, value: Any) -> Pattern:
@@ -173,10 +181,10 @@ class UserSettings:
     password: str | None = setting(
         _password, None, "in clear. Each user has this or `password_hash`", secret=True
     )
-    password_hash: Argon2Hash | SaltedSha256 | None = setting(
+    password_hash: Argon2Hash | SaltedHash | None = setting(
         _password_hash,
         None,
-        "argon2id, or RabbitMQ's salted SHA-256 as `rabbitmqctl export_definitions` writes it",
+        "argon2id, or RabbitMQ's salted hash as `rabbitmqctl export_definitions` writes it",
         secret=True,
     )
     # None: true for guest, false for everybody else, as in RabbitMQ.
@@ -188,7 +196,7 @@ class UserSettings:
         rabbitmq="`loopback_users`",
     )
     tags: tuple[str, ...] = setting(
-        many(name),
+        many(_tag),
         (),
         "`impersonator` lets the user publish with another `user_id`; `administrator`, "
         "`policymaker`, `management` and `monitoring` are RabbitMQ's for "
@@ -203,6 +211,11 @@ class UserSettings:
         "by virtual host, each a table `[users.NAME.permissions.VHOST]`",
         default_doc="`{}`",
         rabbitmq="`default_permissions`",
+    )
+    enforce: bool = setting(
+        flag,
+        False,
+        "whether this table counts at each start, and not only at the first one of a data directory",
     )
 
 
@@ -424,7 +437,7 @@ class Config:
     users: Mapping[str, UserSettings] | None = setting(
         named(section(UserSettings)),
         None,
-        "[users](#users), each a table `[users.NAME]`",
+        "[users](#users) of the first start of a data directory, each a table `[users.NAME]`",
         default_doc="only `guest`",
         rabbitmq="`default_user`",
     )
@@ -562,24 +575,34 @@ def default_data_dir(environment: Mapping[str, str]) -> Path:
     return Path.home() / ".local" / "state" / "leporid"
 
 
-def access_users(config: Config, secret: bytes) -> tuple[User, ...]:
-    """Make the users that the configuration names; `secret` as for `Access`."""
+def configured_users(config: Config) -> tuple[ConfiguredUser, ...]:
+    """Return the users that the configuration names, or RabbitMQ's guest if it names none."""
     if config.users is None:
-        return (guest(secret),)
-    return tuple(_user(name, settings, secret) for name, settings in config.users.items())
+        return (
+            ConfiguredUser(
+                DEFAULT_USER,
+                DEFAULT_USER,
+                tags=frozenset({ADMINISTRATOR}),
+                permissions={DEFAULT_VHOST: EVERYTHING},
+                loopback_only=True,
+            ),
+        )
+    return tuple(_user(name, settings) for name, settings in config.users.items())
 
 
-def _user(name: str, settings: UserSettings, secret: bytes) -> User:
+def _user(name: str, settings: UserSettings) -> ConfiguredUser:
     loopback_only = settings.loopback_only
-    return User(
-        name=name,
-        password=settings.password_hash or from_clear(settings.password or "", secret),
+    return ConfiguredUser(
+        name,
+        settings.password,
+        settings.password_hash,
         tags=frozenset(settings.tags),
         permissions={
             vhost: Permissions(rights.configure, rights.write, rights.read)
             for vhost, rights in (settings.permissions or {}).items()
         },
-        loopback_only=name == "guest" if loopback_only is None else loopback_only,
+        loopback_only=name == DEFAULT_USER if loopback_only is None else loopback_only,
+        enforced=settings.enforce,
     )
 
 

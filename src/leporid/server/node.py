@@ -33,7 +33,7 @@ from leporid.limits.log_lines import LOG_LINES, LogLines
 from leporid.server import addresses
 from leporid.server.alarms import Alarms, memory_there_is
 from leporid.server.allocator import keep_freed_memory
-from leporid.server.config import Config, ConfigError, access_users
+from leporid.server.config import Config, ConfigError, configured_users
 from leporid.server.durability import Durability
 from leporid.server.garbage import bounded_collections
 from leporid.server.histograms import Histogram, LoopLag
@@ -311,7 +311,7 @@ class Node:
         config, durability = self._config, self._durability
         return Broker(
             self._engine,
-            Access(access_users(config, secrets.token_bytes(32)), secrets.token_bytes(32)),
+            Access((), secrets.token_bytes(32)),
             record=durability.record,
             random_bytes=secrets.token_bytes,
             offload=on_thread(self._turns, self._hashers),
@@ -431,6 +431,11 @@ class Node:
             )  # fmt: skip
         for name in self._config.vhosts:
             self._broker.add_vhost(name)
+        self._broker.users.seed(
+            configured_users(self._config),
+            secrets.token_bytes,
+            named=self._config.users is not None,
+        )
 
     async def _listen(self) -> Listener:
         """Open the ports, and say so."""

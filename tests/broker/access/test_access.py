@@ -12,9 +12,9 @@ from leporid.broker.access.access import Access, Credentials, User, guest
 from leporid.broker.access.passwords import (
     Argon2Hash,
     decoy,
-    from_clear,
     hash_password,
     parse_hash,
+    salted_sha256,
 )
 from leporid.broker.access.permissions import EVERYTHING, Permissions
 
@@ -129,7 +129,7 @@ def test_a_loopback_only_user_with_a_wrong_password_is_told_nothing_else(
 
 
 def test_a_blank_password_is_never_right():
-    blank = User("blank", from_clear("", SECRET))
+    blank = User("blank", salted_sha256("", SECRET))
     access = Access([blank], SECRET)
     with pytest.raises(AccessRefused):
         access.authenticate("PLAIN", plain("blank", ""), loopback=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,7 @@ from leporid.broker.access.access import Access, Credentials, User, guest
 from leporid.broker.access.logins import HASHING_MAX, WAITING_MAX, Login, Logins, TooManyLogins
 from leporid.broker.access.passwords import Argon2Hash, hash_password
 from leporid.limits.refusals import Refusals
+from leporid.limits.shares import NoSlot
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 SLOW = hash_password("slow", b"s" * 16)
@@ -284,3 +286,34 @@ def test_it_says_how_many_wait(world: World):
     world.log_in("ann", "a")
     world.log_in("ann", "b")
     assert repr(world.logins) == "<Logins waiting=1 hashing=1>"
+
+
+def test_a_password_that_is_set_takes_turns_with_logins(world: World):
+    world.log_in("ann", "a")
+    done: list[int] = []
+    for number in (1, 2):
+        world.logins.hash("boss", lambda: None, partial(done.append, number))
+    assert len(world.hashing) == 2  # one of each
+    world.hash_one()
+    assert world.heard == [("ann", "refused")]
+    world.hash_all()
+    assert done == [1, 2]
+    assert world.logins.waiting == 0
+
+
+def test_whoever_sets_a_password_and_goes_costs_no_hash(world: World):
+    first = world.logins.hash("boss", lambda: None, lambda: None)
+    second = world.logins.hash("boss", lambda: None, lambda: None)
+    second.leave()
+    first.leave()  # it is being hashed
+    world.hash_all()
+    assert world.hashing == []
+    assert world.logins.waiting == 0
+
+
+def test_too_many_passwords_that_are_set_are_refused(world: World):
+    for _ in range(1 + WAITING_MAX // 2):
+        world.logins.hash("boss", lambda: None, lambda: None)
+    with pytest.raises(NoSlot) as refused:
+        world.logins.hash("boss", lambda: None, lambda: None)
+    assert (refused.value.limit, refused.value.own) == ("password_hashes", True)

@@ -1,4 +1,4 @@
-"""Passwords: three ways to keep one, the same answer."""
+"""Passwords: the ways to keep one, the same answer."""
 
 import base64
 import hashlib
@@ -9,14 +9,17 @@ from leporid.broker.access.passwords import (
     ARGON2_COST,
     ARGON2_MEMORY_KIB,
     Argon2Hash,
+    NoPassword,
     PasswordHashError,
-    SaltedSha256,
+    SaltedHash,
     StoredPassword,
+    algorithm_of,
     decoy,
-    from_clear,
     hash_password,
     keyed_digest,
     parse_hash,
+    parse_stored,
+    salted_sha256,
 )
 
 SECRET = b"0123456789abcdef"
@@ -27,10 +30,13 @@ IMPORTED = base64.b64encode(SALT + hashlib.sha256(SALT + "pässword".encode()).d
 # Salt and hash of an argon2 hash, whatever its parameters.
 TAIL = "$c3Nzc3Nzc3Nzc3Nzc3Nzcw$E5KostkEawuGjCeEGD921occKWHmaTyglX6TE/VIYcM"
 
+SHA512 = base64.b64encode(SALT + hashlib.sha512(SALT + "pässword".encode()).digest()).decode()
+
 KEPT: list[StoredPassword] = [
+    parse_hash(SHA512),
     hash_password("pässword", b"s" * 16),
     parse_hash(IMPORTED),
-    from_clear("pässword", SECRET),
+    salted_sha256("pässword", SECRET),
 ]
 
 
@@ -49,7 +55,7 @@ def test_nothing_of_it_is_in_the_repr(stored: StoredPassword):
 def test_the_example_of_rabbitmqs_documentation_imports():
     # https://www.rabbitmq.com/docs/passwords: user "test12".
     stored = parse_hash("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
-    assert isinstance(stored, SaltedSha256)
+    assert isinstance(stored, SaltedHash)
     assert stored.matches(b"test12")
 
 
@@ -109,3 +115,29 @@ def test_short_salts_and_secrets_are_defects():
 
 def test_parts_of_a_digest_do_not_run_together():
     assert keyed_digest(SECRET, b"ab", b"c") != keyed_digest(SECRET, b"a", b"bc")
+
+
+@pytest.mark.parametrize(
+    ("text", "algorithm"),
+    [
+        (IMPORTED, "rabbit_password_hashing_sha256"),
+        (SHA512, "rabbit_password_hashing_sha512"),
+        (ARGON2_COST + TAIL, "argon2id"),
+        ("", "rabbit_password_hashing_sha256"),
+    ],
+)
+def test_what_is_stored_comes_back(text: str, algorithm: str):
+    stored = parse_stored(text)
+    assert stored.text == text
+    assert algorithm_of(stored) == algorithm
+
+
+def test_rabbitmqs_md5_is_refused_by_name():
+    md5 = base64.b64encode(SALT + b"d" * 16).decode()
+    with pytest.raises(PasswordHashError, match=r"salted MD5 \(rabbit_password_hashing_md5\)"):
+        parse_hash(md5)
+
+
+def test_without_a_password_none_is_right():
+    for password in (b"", b"x"):
+        assert not NoPassword().matches(password)

@@ -8,7 +8,7 @@ import pytest
 
 from leporid.broker.access import tags
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING, Permissions
 
 RULES = (
@@ -27,7 +27,7 @@ class Vhost:
 
 def user(*own: str) -> User:
     permissions = {"own": EVERYTHING, "empty": Permissions.of()}
-    return User("u", from_clear("p", b"s" * 32), frozenset(own), permissions)
+    return User("u", salted_sha256("p", b"s" * 32), frozenset(own), permissions)
 
 
 @pytest.mark.parametrize(

@@ -498,9 +498,12 @@ def test_a_restart_finds_the_store_by_its_number():
 def test_a_virtual_host_that_goes_takes_them_along(here):
     here.exchange("mine")
     here.send("mine", "a", moment(here.engine.clock.wall_ms + 50))
+    waiting = here.vhost.delays("mine")
+    assert waiting.count == 1
     here.broker.drop_vhost("/")
     here.sleep(100)
-    assert here.count("mine") == 0
+    assert waiting.count == 0
+    assert here.vhost.delay_stores.statistics().waiting == 0
 
 
 # ------------------------------------------------------------------ declaring

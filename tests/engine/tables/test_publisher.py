@@ -17,7 +17,7 @@ from tests.engine.stream_world import World
 from tests.engine.tables.test_arrow import rows_of
 from tests.management.arrows import batches_in, stream_of
 
-from leporid.amqp.errors import NotFound
+from leporid.amqp.errors import AccessRefused, NotFound
 from leporid.engine.publishing.interceptor import Interceptor
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.tables.publisher import Publisher
@@ -344,3 +344,48 @@ def test_what_rows_take_is_counted_for_each_queue():
     again = publisher(world, queues[0], world.stream, producer=b"p", sequence=0)
     again.publish(rows, 0, 5)
     assert (again.duplicates, again.stored_bytes) == (4, 0)
+
+
+def topics(world: World, *queues: Any) -> tuple[Publisher, list[str]]:
+    """A publisher who may not use keys with an x, and the names of exchanges it has asked about."""
+    asked: list[str] = []
+    cache = world.engine.route_cache("e", lambda key, raw: queues, True)
+
+    def check(key: str) -> None:
+        if "x" in key:
+            raise AccessRefused(f"topic '{key}'")
+
+    def check_of(name: str) -> Any:
+        asked.append(name)
+        return check
+
+    def routes_of(name: str) -> Any:
+        return cache
+
+    return Publisher(world.engine.publishing, routes_of, check_of=check_of), asked
+
+
+def test_a_key_that_must_not_be_used_is_a_fault():
+    world = World()
+    queue = world.engine.queue(0, "q", False)
+    rows = encoded({"body": [b"1", b"2", b"3"], "routing_key": ["a", "x", "b"]})
+    one, asked = topics(world, queue)
+    with pytest.raises(AccessRefused, match="topic 'x'"):
+        one.publish(rows, 0, 3)
+    assert (one.accepted, asked) == (1, ["e"])
+    other, _ = topics(world, queue)
+    with pytest.raises(AccessRefused, match="topic 'x'"):
+        other.check(rows, 0)
+    assert (other.accepted, queue.ready_count) == (0, 1)
+    assert other.check(rows, 2) == 3
+
+
+def test_permissions_are_asked_for_again():
+    one, asked = topics(World())
+    rows = encoded({"body": [b"1", b"2"], "routing_key": ["a", "b"]})
+    one.publish(rows, 0, 1)
+    one.publish(rows, 1, 1)
+    assert asked == ["e"]
+    one.forget_exchange()
+    one.publish(rows, 0, 1)
+    assert asked == ["e", "e"]

@@ -31,16 +31,18 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from leporid.amqp.errors import AccessRefused, NotAllowed
+from leporid.broker.access.limits import NO_LIMITS
 from leporid.broker.access.passwords import (
     ARGON2_COST,
     Argon2Hash,
     StoredPassword,
     decoy,
-    from_clear,
     keyed_digest,
+    salted_sha256,
 )
 from leporid.broker.access.permissions import EVERYTHING, NO_PERMISSIONS, Kind, Permissions, Right
 from leporid.broker.access.sasl import MECHANISMS, Credentials, parse_response
+from leporid.broker.access.topics import TopicPermission, TopicRight
 
 __all__ = ["MECHANISMS", "Access", "Credentials", "User", "guest", "parse_response"]
 
@@ -58,13 +60,25 @@ INVALID: Final = "invalid credentials"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user as the configuration or an administrator wrote them down; never changed."""
+    """One user at one moment; never changed, only replaced by another one.
+
+    Attributes:
+        name: the name.
+        password: how the password is kept.
+        tags: what the user may manage (`tags`).
+        permissions: by virtual host; the user may enter those that it has some in.
+        loopback_only: whether the user logs in from this machine only.
+        topics: topic permissions, by virtual host and exchange.
+        limits: those of `limits.USER_LIMITS` that are set.
+    """
 
     name: str
     password: StoredPassword
     tags: frozenset[str] = frozenset()
     permissions: Mapping[str, Permissions] = field(default_factory=lambda: NO_PERMISSIONS)
     loopback_only: bool = False
+    topics: Mapping[str, Mapping[str, TopicPermission]] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=lambda: NO_LIMITS)
 
     def may(self, right: Right, kind: Kind, name: str, vhost: str) -> bool:
         """Say whether this user has `right` on the exchange or queue `name` of `vhost`."""
@@ -80,6 +94,19 @@ class User:
                 f"refused for user '{self.name}'"
             )
 
+    def check_key(self, right: TopicRight, exchange: str, key: str, vhost: str) -> None:
+        """Raise AccessRefused (403) if topic permissions leave out that routing key.
+
+        Without one for that exchange every key may be used. That it is a topic exchange is the
+        caller's to know.
+        """
+        permission = self.topics.get(vhost, {}).get(exchange)
+        if permission is not None and not permission.allows(right, key):
+            raise AccessRefused(
+                f"{right} access to topic '{key}' in exchange '{exchange}' in vhost "
+                f"'{vhost}' refused for user '{self.name}'"
+            )
+
     def check_vhost(self, vhost: str) -> None:
         """Raise NotAllowed (530) unless this user has permissions in `vhost`, if only empty ones.
 
@@ -89,11 +116,14 @@ class User:
             raise NotAllowed(f"access to vhost '{vhost}' refused for user '{self.name}'")
 
 
-def guest(secret: bytes, vhost: str = "/") -> User:
-    """Make RabbitMQ's default user: guest/guest, every right on "/", from loopback only."""
+def guest(salt: bytes, vhost: str = "/") -> User:
+    """Make RabbitMQ's default user: guest/guest, every right on "/", from loopback only.
+
+    The password is no secret, so it is kept as RabbitMQ does: argon2 would only cost time.
+    """
     return User(
         name=DEFAULT_USER,
-        password=from_clear(DEFAULT_USER, secret),
+        password=salted_sha256(DEFAULT_USER, salt),
         tags=frozenset({"administrator"}),
         permissions={vhost: EVERYTHING},
         loopback_only=True,
@@ -106,10 +136,14 @@ class Access:
     Args:
         users: the users to start with; later ones replace earlier ones of the same name.
         secret: random bytes made anew by each process, to key what is kept of good passwords.
+
+    Attributes:
+        version: grows with each change of a user.
     """
 
     def __init__(self, users: Iterable[User], secret: bytes) -> None:
         self._secret = secret
+        self.version = 0
         self._users: dict[str, User] = {}
         # Per user the digest of the password that argon2 last found right.
         self._verified: dict[str, bytes] = {}
@@ -119,6 +153,10 @@ class Access:
         self._decoys: Mapping[str, Argon2Hash] = {ARGON2_COST: decoy(ARGON2_COST)}
         for user in users:
             self.put_user(user)
+        self.check_costs()
+
+    def check_costs(self) -> None:
+        """Warn of hashes that make refused logins expensive."""
         if len(self._costs) > 1:
             logger.warning(
                 "the users' argon2 hashes have %d different sets of parameters: each refused login "
@@ -136,14 +174,33 @@ class Access:
         """Return the user called `name`, as of now."""
         return self._users.get(name)
 
+    def require(self, name: str) -> User:
+        """Return the user called `name`; raises LookupError without one."""
+        user = self._users.get(name)
+        if user is None:
+            raise LookupError(f"there is no user '{name}'")
+        return user
+
     def put_user(self, user: User) -> None:
         """Add or replace a user; what was verified for an older password stops counting."""
         old = self._users.get(user.name)
+        self._users[user.name] = user
+        self.version += 1
+        if old is None or old.password != user.password:
+            self._count_costs(old, user)
+
+    def drop_user(self, name: str) -> None:
+        """Take a user out; nobody is it any more."""
+        old = self._users.pop(name)
+        self._verified.pop(name, None)
+        self.version += 1
+        self._count_costs(old, None)
+
+    def _count_costs(self, old: User | None, new: User | None) -> None:
         if old is not None and isinstance(old.password, Argon2Hash):
             self._costs[old.password.cost] -= 1
-        self._users[user.name] = user
-        if isinstance(user.password, Argon2Hash):
-            self._costs[user.password.cost] += 1
+        if new is not None and isinstance(new.password, Argon2Hash):
+            self._costs[new.password.cost] += 1
         self._costs = +self._costs
         # Replaced as a whole: another thread may be going through it.
         self._decoys = {cost: decoy(cost) for cost in self._costs or (ARGON2_COST,)}

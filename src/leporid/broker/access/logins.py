@@ -1,7 +1,8 @@
 """Logins that wait for a password to be hashed: whose turn it is, and who is turned away.
 
 Responsible for sharing the few hashes that can be made at a time among all peers, of AMQP and of
-HTTP. Must not know threads, sockets or what a peer speaks: `offload` runs what takes long.
+HTTP, and those who set passwords. Must not know threads, sockets or what a peer speaks: `offload`
+runs what takes long.
 
 Addresses take turns by the rule of `Share`, and at one address the claimed user names do. So a peer
 waits for one hash of each other address (and name) at most, however many logins these have waiting.
@@ -154,6 +155,27 @@ class Logins:
         else:
             claim.join(login)
         return login
+
+    def hash(self, key: Hashable, work: Callable[[], None], done: Callable[[], None]) -> Waiter:
+        """Have a password hashed that somebody sets, when it is the turn of a key.
+
+        Args:
+            key: who sets it.
+            work: hashes it; runs where it may block.
+            done: called after it.
+
+        Raises:
+            NoSlot: as many wait as may.
+        """
+
+        def begin(slot: Slot) -> None:
+            def finished() -> None:
+                slot.release()
+                done()
+
+            self._offload(work, finished)
+
+        return self._share.wait(key, begin)
 
     def _wait(self, claim: _Claim) -> None:
         line = self._lines.setdefault(claim.address, _Line())

@@ -1,9 +1,8 @@
 """How a password is kept, and how a claimed one is compared with it.
 
-Three ways: argon2id (the way we store), RabbitMQ's salted SHA-256 (so that its definitions
-import), and a digest keyed by a secret of this process (for passwords that stand in clear in the
-configuration: whoever can read them there need not crack a hash, so a slow one would only slow
-the start and the logins).
+Two ways: argon2id (the way we store), and RabbitMQ's salted SHA-256 or SHA-512 (so that its
+definitions import, and for guest, whose password is no secret). Some users have no password, and
+cannot log in with one.
 
 Must not know users, mechanisms or connections, and draws no random bytes: salts come from the
 caller. Invariant: no password is kept in clear, none appears in a repr, and every comparison
@@ -17,7 +16,7 @@ import binascii
 import hashlib
 import hmac
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import argon2
 
@@ -38,6 +37,8 @@ ARGON2_LANES_MAX = 16
 SALT_BYTES = 16
 RABBITMQ_SALT_BYTES = 4
 SHA256_BYTES = 32
+SHA512_BYTES = 64
+MD5_BYTES = 16
 # SHA-256's block: a longer key gains nothing, a shorter one than 16 could be guessed.
 SECRET_BYTES_MIN = 16
 
@@ -69,32 +70,44 @@ class Argon2Hash:
 
 
 @dataclass(frozen=True, slots=True)
-class SaltedSha256:
-    """RabbitMQ's `rabbit_password_hashing_sha256`."""
+class SaltedHash:
+    """RabbitMQ's `rabbit_password_hashing_sha256`, or `_sha512`: which one, the length says."""
 
     slow: ClassVar[bool] = False
     salt: bytes = field(repr=False)
     digest: bytes = field(repr=False)
 
+    @property
+    def text(self) -> str:
+        """As RabbitMQ writes it: base64 of salt and digest."""
+        return base64.b64encode(self.salt + self.digest).decode("ascii")
+
     def matches(self, password: bytes) -> bool:
         """Hash and compare; microseconds."""
-        return hmac.compare_digest(hashlib.sha256(self.salt + password).digest(), self.digest)
+        made = hashlib.sha512 if len(self.digest) == SHA512_BYTES else hashlib.sha256
+        return hmac.compare_digest(made(self.salt + password).digest(), self.digest)
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedDigest:
-    """HMAC-SHA256 under a secret that lives and dies with this process."""
+class NoPassword:
+    """Of a user that has none: no password is right."""
 
     slow: ClassVar[bool] = False
-    secret: bytes = field(repr=False)
-    digest: bytes = field(repr=False)
+    text: ClassVar[str] = ""
 
     def matches(self, password: bytes) -> bool:
-        """Hash and compare; microseconds."""
-        return hmac.compare_digest(keyed_digest(self.secret, password), self.digest)
+        """Say no."""
+        return False
 
 
-StoredPassword = Argon2Hash | SaltedSha256 | KeyedDigest
+StoredPassword = Argon2Hash | SaltedHash | NoPassword
+
+SHA256: Final = "rabbit_password_hashing_sha256"
+SHA512: Final = "rabbit_password_hashing_sha512"
+MD5: Final = "rabbit_password_hashing_md5"
+ARGON2ID: Final = "argon2id"
+"""As RabbitMQ would call a module of that name; it has none."""
+ALGORITHMS: Final = (ARGON2ID, SHA256, SHA512)
 
 
 def keyed_digest(secret: bytes, *parts: bytes) -> bytes:
@@ -107,9 +120,20 @@ def keyed_digest(secret: bytes, *parts: bytes) -> bytes:
     return digest.digest()
 
 
-def from_clear(password: str, secret: bytes) -> KeyedDigest:
-    """Keep a password that stands in clear in the configuration."""
-    return KeyedDigest(secret, keyed_digest(secret, password.encode("utf-8")))
+def salted_sha256(password: str, salt: bytes) -> SaltedHash:
+    """Make the hash that RabbitMQ makes; of `salt`, the first RABBITMQ_SALT_BYTES count."""
+    salt = salt[:RABBITMQ_SALT_BYTES]
+    if len(salt) < RABBITMQ_SALT_BYTES:
+        raise ValueError(f"the salt must have {RABBITMQ_SALT_BYTES} bytes or more")
+    return SaltedHash(salt, hashlib.sha256(salt + password.encode("utf-8")).digest())
+
+
+def algorithm_of(stored: StoredPassword) -> str:
+    """Return the name that RabbitMQ has for how a password is kept, or would have."""
+    if isinstance(stored, Argon2Hash):
+        return ARGON2ID
+    sha512 = isinstance(stored, SaltedHash) and len(stored.digest) == SHA512_BYTES
+    return SHA512 if sha512 else SHA256
 
 
 def hash_password(password: str, salt: bytes) -> Argon2Hash:
@@ -136,8 +160,13 @@ def decoy(cost: str) -> Argon2Hash:
     return Argon2Hash(f"{cost}${salt}${digest}")
 
 
-def parse_hash(text: str) -> Argon2Hash | SaltedSha256:
-    """Read a stored hash: argon2id's text form, or RabbitMQ's base64 of salt and SHA-256.
+def parse_stored(text: str) -> StoredPassword:
+    """Read what was stored, which may be no password; raises as `parse_hash`."""
+    return parse_hash(text) if text else NoPassword()
+
+
+def parse_hash(text: str) -> Argon2Hash | SaltedHash:
+    """Read a hash: argon2id's text form, or RabbitMQ's base64 of salt and SHA-256 or SHA-512.
 
     Raises:
         PasswordHashError: it is neither, or it asks for more work than we do for anybody.
@@ -148,12 +177,17 @@ def parse_hash(text: str) -> Argon2Hash | SaltedSha256:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raw = b""
-    if len(raw) != RABBITMQ_SALT_BYTES + SHA256_BYTES:
+    digest = raw[RABBITMQ_SALT_BYTES:]
+    if len(digest) == MD5_BYTES:
         raise PasswordHashError(
-            "must be an argon2id hash ($argon2id$…) or RabbitMQ's salted SHA-256 "
-            "(base64 of a 4-byte salt and 32 bytes of hash)"
+            f"is a salted MD5 ({MD5}), from which passwords are found at once: set a new password"
         )
-    return SaltedSha256(raw[:RABBITMQ_SALT_BYTES], raw[RABBITMQ_SALT_BYTES:])
+    if len(digest) not in (SHA256_BYTES, SHA512_BYTES):
+        raise PasswordHashError(
+            "must be an argon2id hash ($argon2id$…) or RabbitMQ's salted SHA-256 or SHA-512 "
+            "(base64 of a 4-byte salt and 32 or 64 bytes of hash)"
+        )
+    return SaltedHash(raw[:RABBITMQ_SALT_BYTES], digest)
 
 
 def _parse_argon2(text: str) -> Argon2Hash:

@@ -78,5 +78,5 @@ def visible_vhosts(user: User, vhosts: Iterable[V]) -> list[V]:
 
 
 def listed_vhosts(user: User, vhosts: Iterable[V]) -> list[V]:
-    """Return those, of some, whose contents a user sees; to monitor is not enough there."""
+    """Return those whose contents a user sees; as in RabbitMQ, monitors need permissions there."""
     return [vhost for vhost in vhosts if may_enter(user, vhost.name)]

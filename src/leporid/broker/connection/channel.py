@@ -140,6 +140,23 @@ class ChannelState:
         subscription.queue.remove(subscription)
         self._will_tell(subscription)
 
+    def revoking(self) -> Steps:
+        """End the consumers of queues that the user may not read any more, in steps."""
+        session = self.session
+        user, vhost = session.user, session.vhost
+        for subscription in tuple(self.subscriptions.values()):
+            known = self.subscriptions.get(subscription.tag) is subscription
+            if known and not user.may("read", "queue", subscription.queue.name, vhost.name):
+                self.unsubscribe(subscription)
+                self._will_tell(subscription)
+            yield None
+        for member in tuple(self.members.values()):
+            known = self.members.get(member.tag) is member
+            if known and not user.may("read", "queue", member.group.stream, vhost.name):
+                self.leave(member)
+                self._will_tell(member)
+            yield None
+
     def _will_tell(self, consumer: ConsumerState | Member) -> None:
         self._cancelled[consumer.tag] = consumer
         self.session.broker.cancels.add(self, consumer)

@@ -1,23 +1,26 @@
 """What the engine asks when a message is published and it does not know the answer.
 
-Responsible for whether a connection may publish to an exchange, for messages with several
-routing keys, and for the address of direct reply-to. Must not know messages. Invariant: every
-fault raised here names basic.publish.
+Responsible for whether a connection may publish to an exchange, and with which routing keys, for
+messages with several of these, and for the address of direct reply-to. Must not know messages.
+Invariant: every fault raised here names basic.publish.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import AccessRefused, Fault, PreconditionFailed
 from leporid.amqp.methods import BasicPublish
+from leporid.broker.access.topics import AllowedKeys
 from leporid.broker.connection.blame import blame
 from leporid.broker.names import exchange_in
 
 if TYPE_CHECKING:
+    from leporid.broker.access.access import User
     from leporid.broker.connection.session import ConnectionState
     from leporid.broker.registry import StepsTo
+    from leporid.broker.vhost import VirtualHost
     from leporid.engine.queue.queue import Queue
     from leporid.engine.routing.route_cache import RouteCache
 
@@ -38,6 +41,29 @@ def route_cache(session: ConnectionState, exchange: str) -> RouteCache:
     except Fault as fault:
         raise blame(fault, BasicPublish) from None
     return found.routes
+
+
+def allowed_keys(user: Callable[[], User], vhost: VirtualHost, exchange: str) -> AllowedKeys | None:
+    """Return what raises AccessRefused for keys that a user may not publish with; None: no key.
+
+    Args:
+        user: returns the user as of now.
+        vhost: the virtual host.
+        exchange: an exchange there; of another type than topic every key may be used.
+    """
+    if exchange not in user().topics.get(vhost.name, ()):
+        return None
+    found = vhost.find_exchange(exchange)
+    if found is None or not found.has_topics:
+        return None
+
+    def check(key: str) -> None:
+        try:
+            user().check_key("write", exchange, key, vhost.name)
+        except Fault as fault:
+            raise blame(fault, BasicPublish) from None
+
+    return AllowedKeys(check)
 
 
 def copies(

@@ -18,6 +18,7 @@ from leporid.amqp.errors import (
     BeingDeleted,
     ChannelFault,
     CommandInvalid,
+    ConnectionForced,
     Fault,
     FrameError,
     InternalFault,
@@ -37,6 +38,11 @@ from leporid.amqp.methods import (
     kind_of,
 )
 from leporid.amqp.tables import Value
+from leporid.broker.access.limits import (
+    check_user_channels,
+    check_user_connections,
+    check_vhost_connections,
+)
 from leporid.broker.access.permissions import RIGHTS, Right
 from leporid.broker.access.tags import may_impersonate
 from leporid.broker.connection import publishing
@@ -53,6 +59,7 @@ if TYPE_CHECKING:
     from leporid.broker.access.access import User
     from leporid.broker.access.logins import Login
     from leporid.broker.access.permissions import Kind
+    from leporid.broker.access.topics import AllowedKeys
     from leporid.broker.broker import Broker, TuneLimits
     from leporid.broker.connection.methods.channel import Handler
     from leporid.broker.queue.queue import QueueState
@@ -279,6 +286,10 @@ class ConnectionState:
             self.tell_alarms()
         return routes
 
+    def check_of_keys(self, exchange: str) -> AllowedKeys | None:
+        """The same: what raises a fault for keys that must not be published with; None: no key."""
+        return publishing.allowed_keys(lambda: self.user, self.vhost, exchange)
+
     def copies(
         self, _routes: RouteCache, exchange: str, keys: Sequence[str], properties: bytes
     ) -> StepsTo[list[Queue]]:
@@ -312,8 +323,50 @@ class ConnectionState:
         self.account.add(table_bytes(self.client_properties))
         self.connection.received_max = 0
         self.entered()
-        if not may_impersonate(user):
-            self.connection.user_id = user.name.encode()
+        self.broker.session_index.entered(self)
+        self._set_user_id()
+
+    def _set_user_id(self) -> None:
+        """Have the engine refuse messages in another user's name, unless this user may."""
+        name = self.user.name
+        self.connection.user_id = b"" if may_impersonate(self.user) else name.encode()
+
+    def enter(self, vhost: VirtualHost) -> None:
+        """Open a virtual host.
+
+        Raises:
+            NotAllowed: a limit of the virtual host, of the user or of the server is reached.
+        """
+        index, user = self.broker.session_index, self.user
+        opened = index.count_of_vhost(vhost.name)
+        check_vhost_connections(vhost.limits, opened, vhost=vhost.name, user=user.name)
+        check_user_connections(user.limits, index.count_of_user(user.name), user=user.name)
+        self.admit()
+        self.vhost = vhost
+        index.opened(self)
+        self.broker.churn.connections_opened += 1
+        self.phase = Phase.RUNNING
+
+    def renewing(self) -> Steps:
+        """The user has changed: what was allowed before is asked again, or ends."""
+        user = self.broker.access.user(self.user.name)
+        if user is None or self._released:
+            return
+        self.user = user
+        self._set_user_id()
+        if not self.opened:
+            return
+        if self.vhost.name not in user.permissions:
+            self.close_for(
+                ConnectionForced(
+                    f"access to vhost '{self.vhost.name}' was revoked from user '{user.name}'"
+                )
+            )
+            return
+        for channel in tuple(self.channels.values()):
+            channel.engine.forget_exchange()
+            yield None
+            yield from channel.revoking()
 
     def check(self, right: Right, kind: Kind, name: str) -> None:
         """Raise AccessRefused unless the user has that right on an exchange or queue."""
@@ -375,11 +428,12 @@ class ConnectionState:
         if self.login is not None:
             self.login.leave()
         self.broker.sessions.pop(self, None)
+        self.broker.session_index.channels_changed(self, -len(self.channels))
+        self.broker.session_index.left(self)
         # First nobody here gets deliveries any more, then all of them go back: what one channel
         # gives back must not go to its neighbour that is about to close too.
         self.connection.mute()
         self._refused.clear()
-        self.broker.channel_count -= len(self.channels)
         self.broker.churn.channels_closed += len(self.channels)
         self.broker.churn.connections_closed += self.opened
         channels, self.channels = (*self.channels.values(), *self._ending), {}
@@ -455,16 +509,20 @@ class ConnectionState:
             elif number in self._refused:
                 self._on_refused_channel(number, method)
             elif isinstance(method, ChannelOpen):
-                self.channels[number] = ChannelState(
-                    self, number, self.connection.open_channel(number)
-                )
-                self.broker.channel_count += 1
-                self.broker.churn.channels_opened += 1
-                self.send(number, ChannelOpenOk())
+                self._open_channel(number)
             else:
                 raise ChannelFault("expected 'channel.open'")
         except Fault as fault:
             raise blame(fault, type(method)) from None
+
+    def _open_channel(self, number: int) -> None:
+        index, user = self.broker.session_index, self.user
+        check_user_channels(user.limits, index.channels_of_user(user.name), user=user.name)
+        engine = self.connection.open_channel(number)
+        self.channels[number] = ChannelState(self, number, engine)
+        index.channels_changed(self, 1)
+        self.broker.churn.channels_opened += 1
+        self.send(number, ChannelOpenOk())
 
     def _handle(self, channel: ChannelState, method: Method) -> None:
         handler = channel_methods.HANDLERS.get(type(method))
@@ -593,7 +651,7 @@ class ConnectionState:
     def _forget(self, channel: ChannelState) -> None:
         """A channel is none of those any more that are open."""
         del self.channels[channel.number]
-        self.broker.channel_count -= 1
+        self.broker.session_index.channels_changed(self, -1)
         self.broker.churn.channels_closed += 1
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.types import DELAYED_MESSAGE, Binding, Router, make_router
+from leporid.broker.exchange.types.delayed import routed_as
 from leporid.broker.exchange.types.filtering import BindingFilters
 from leporid.broker.policy.policies import NOT_GOVERNED, Governed
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from leporid.engine.routing.route_cache import RouteCache
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
+TOPIC: Final = "topic"
 
 FORGOTTEN_ONE_BY_ONE_MAX: Final = 64
 """Caches that drop the routes of one key and keep the others. If there are more, they drop all
@@ -101,6 +103,11 @@ class ExchangeState:
     def delaying(self) -> bool:
         """Whether it keeps messages with x-delay until they are due."""
         return self.type == DELAYED_MESSAGE
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether topic permissions count here: its routing keys are compared with patterns."""
+        return routed_as(self.type, self.arguments) == TOPIC
 
     @property
     def asks(self) -> bool:

@@ -140,6 +140,7 @@ def declaring(vhost: VirtualHost, wanted: Plan) -> StepsTo[bool]:
         exclusive=False,
         arguments=wanted.arguments,
     )
+    vhost.check_queue_limit(wanted.name, len(wanted.streams))
     marks: dict[str, Value] = {MARK: True}
     exchange = vhost.create_exchange(
         wanted.name, wanted.type, durable=True, auto_delete=False, internal=False, arguments=marks

@@ -52,6 +52,9 @@ cdef class Channel:
     cdef Logs logs
     cdef Output out
     cdef LastRoute last
+    # (key) raises a fault for a routing key that must not be used with the exchange of `last`.
+    # None: all may be used.
+    cdef object check_key
     cdef Resolution resolution      # of the publish that is UNROUTED; None: there is none
     cdef bytes intercepted          # its properties, if there is an interceptor
     cdef object session
@@ -78,6 +81,7 @@ cdef class Channel:
     cdef object body                # bytes of the message that is published; None: of the input
     cdef void *memory               # `body` if it is a RecordMemory, else NULL
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
+    cdef tuple copies(self, bytes raw)
     cdef int intercept(self, Message *message) except -1
     cdef int charge_tx(self, size_t entries, uint64_t size) except -1
     cdef int forget_tx(self) except -1

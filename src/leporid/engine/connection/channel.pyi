@@ -146,6 +146,9 @@ class Channel:
     def requeuing(self) -> Generator[None]:
         """The same, if all are requeued."""
 
+    def forget_exchange(self) -> None:
+        """Ask the session again at the next publish: the user's permissions have changed."""
+
     def select_confirm(self) -> None: ...
     def select_tx(self) -> None: ...
     def commit(self) -> int:

@@ -538,6 +538,10 @@ cdef class Channel:
 
     # ------------------------------------------------------------- publishing
 
+    def forget_exchange(self):
+        """Ask the session again at the next publish: the user's permissions have changed."""
+        self.last.routes = self.last.route = self.resolution = self.check_key = None
+
     def select_confirm(self):
         """confirm.select: from now on publishes are numbered, from 1, and confirmed."""
         self.confirming = True
@@ -548,9 +552,7 @@ cdef class Channel:
         """One basic.publish, complete; returns UNROUTED if its route takes longer than the slice.
 
         Then it is to be called with the same message again, in a later slice, and nothing else of
-        the channel is handled until then.
-
-        `method` is its payload from the exchange's length on: exchange, routing key, bits.
+        the channel is handled until then. `method` is its payload from the exchange's length on.
         Checks come in RabbitMQ's order: exchange, permission, properties, routing.
         """
         cdef const uint8_t *key = method + 1 + method[0]
@@ -573,6 +575,8 @@ cdef class Channel:
             self.intercept(&message)
         if not self.last.is_to(&message):
             self.find_routes(&message)
+        if self.check_key is not None:
+            self.check_key(routing_key(&message))
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             later = postponed(self.last.routes, &props, self.logs.clock.wall_ms)
         # A delayed message is routed when it is due: only then may an exchange remember or draw.
@@ -592,7 +596,7 @@ cdef class Channel:
             raise invalid_expiration(props.expiration[:props.expiration_len])
         if props.marks & (HAS_CC | HAS_BCC):
             before = properties_bytes(&message)
-            copied, keys = copies_of(before)
+            copied, keys = self.copies(before)
             if later is None:  # a delayed message needs BCC when it is due
                 route = self.copies_route(&message, keys, copied)
                 if route is None:
@@ -612,6 +616,15 @@ cdef class Channel:
                 bits[0] & MANDATORY_BIT))
             return 0
         return self.accept(route, &message, &props, bits[0] & MANDATORY_BIT, 0)
+
+    cdef tuple copies(self, bytes raw):
+        """The properties without BCC, and the keys of CC and BCC; raises a fault for one of these
+        that must not be used."""
+        copied, keys = copies_of(raw)
+        if self.check_key is not None:
+            for each in keys:
+                self.check_key(each)
+        return copied, keys
 
     cdef int intercept(self, Message *message) except -1:
         """Add what the configuration says to a message's properties, once."""
@@ -690,6 +703,7 @@ cdef class Channel:
         if not self.publishes:
             self.publishes = True
             self.connections.publishers += 1
+        self.check_key = self.session.check_of_keys(name)
         return 0
 
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,

@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of connection.pyx."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from leporid.amqp.errors import Fault
@@ -29,6 +29,7 @@ class _Session(Protocol):
     def on_content(self, channel: int, kind: int, /) -> None: ...
     def on_lost(self) -> None: ...
     def route_cache(self, exchange: str, /) -> object: ...
+    def check_of_keys(self, exchange: str, /) -> Callable[[str], None] | None: ...
     def copies(
         self, routes: RouteCache, exchange: str, keys: list[str], properties: bytes, /
     ) -> Sequence[object] | Iterator[object]: ...

@@ -17,6 +17,8 @@ cdef class Publisher:
     cdef Publishing publishing
     cdef LastRoute last
     cdef object routes_of           # (name) -> RouteCache
+    cdef object check_of            # (name) -> (key) raises a fault; None: all keys may be used
+    cdef object check_key           # of the exchange of `last`; None: likewise
     cdef bytes producer
     cdef uint64_t sequence          # of the next row
     cdef list spread_keys           # of `spread_routes`, at `spread_epoch`
@@ -26,6 +28,7 @@ cdef class Publisher:
     cdef Resolution resolution      # of the next row's route; None: it was not begun
     cdef bytes intercepted          # its properties, if there is an interceptor
     cdef Route route_of(self, const Message *message, uint64_t sequence, bint keyless)
+    cdef int find_routes(self, const Message *message) except -1
     cdef Route spread_route(self, const Message *message, uint64_t sequence)
     cdef uint64_t spread_number(self, uint64_t sequence) except? 0
     cdef int publish_row(self, Message *message, uint64_t sequence, bint keyless) except -1

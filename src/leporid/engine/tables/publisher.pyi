@@ -15,6 +15,7 @@ class Publisher:
         routes_of: Callable[[str], object],
         producer: bytes | None = ...,
         sequence: int = ...,
+        check_of: Callable[[str], Callable[[str], None] | None] | None = ...,
     ) -> None: ...
     waiting: list[tuple[int, str, int, int]] | None
     """(row, exchange, due_ms, number) of each delayed row, if it is a list before publishing."""
@@ -44,3 +45,12 @@ class Publisher:
 
         Returns the index of the next row, which is the first one again if its route was not found.
         """
+
+    def check(self, rows: Rows, start: int) -> int:
+        """Check exchanges and keys of rows, publishing none, until the slice is over.
+
+        Returns the index of the next row.
+        """
+
+    def forget_exchange(self) -> None:
+        """Ask again at the next row: the user's permissions have changed."""

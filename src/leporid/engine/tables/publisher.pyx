@@ -19,7 +19,7 @@ from leporid.engine.routing.route cimport Route
 from leporid.engine.routing.route_cache cimport LastRoute, RouteCache
 from leporid.engine.tables.rows cimport Row, Rows
 from leporid.engine.wire.codec cimport HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties
-from leporid.engine.wire.record cimport Message, exchange_name, set_properties
+from leporid.engine.wire.record cimport Message, exchange_name, routing_key, set_properties
 
 cdef enum:
     PUBLISHED = 0           # in a queue or a stream
@@ -48,13 +48,16 @@ cdef class Publisher:
         routes_of: (name) gives the route cache of an exchange, or raises a fault.
         producer: the producer's reference, so that repeated publishes are skipped; None: none.
         sequence: the number of the first row; each further row has the next.
+        check_of: (name) gives what raises a fault for a key that must not be used with an
+            exchange, or None; None: all keys may be used.
     """
 
     def __cinit__(self, Publishing publishing not None, routes_of not None, bytes producer=None,
-                  uint64_t sequence=0):
+                  uint64_t sequence=0, check_of=None):
         self.publishing = publishing
         self.last = LastRoute()
         self.routes_of = routes_of
+        self.check_of = check_of
         self.producer = producer
         self.sequence = sequence
 
@@ -99,6 +102,37 @@ cdef class Publisher:
             if spend(clock, self.units):
                 return at + 1
         return end
+
+    def check(self, Rows rows not None, size_t start):
+        """Check exchanges and keys of rows, publishing none, until the slice is over.
+
+        Returns the index of the next row. Raises as `publish`.
+        """
+        cdef size_t at
+        cdef Message message
+        cdef Clock clock = self.publishing.logs.clock
+        clock.begin_stage(SLICE_NS)
+        for at in range(start, rows.count):
+            message.names = rows.encoded.data + rows.rows[at].names
+            if not self.last.is_to(&message):
+                self.find_routes(&message)
+            if self.check_key is not None:
+                self.check_key(routing_key(&message))
+            if spend(clock, ROW_UNITS):
+                return at + 1
+        return rows.count
+
+    def forget_exchange(self):
+        """Ask again at the next row: the user's permissions have changed."""
+        self.last.routes = self.last.route = self.resolution = self.check_key = None
+
+    cdef int find_routes(self, const Message *message) except -1:
+        """Find the route cache of a row's exchange, which is not that of the last row."""
+        name = exchange_name(message)
+        self.last.routes = self.routes_of(name)
+        self.last.route = self.resolution = None
+        self.check_key = None if self.check_of is None else self.check_of(name)
+        return 0
 
     cdef Route spread_route(self, const Message *message, uint64_t sequence):
         """The route of a row without a key: to the partitions in turn; None as `route_of`."""
@@ -160,8 +194,9 @@ cdef class Publisher:
                     message.properties, message.properties_len, logs.clock.wall_ms)
             set_properties(message, self.intercepted)
         if not self.last.is_to(message):
-            self.last.routes = self.routes_of(exchange_name(message))
-            self.last.route = self.resolution = None
+            self.find_routes(message)
+        if self.check_key is not None:
+            self.check_key(routing_key(message))
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             route = postponed(self.last.routes, &props, logs.clock.wall_ms)
         if route is not None:

@@ -25,7 +25,7 @@ from leporid.amqp.methods import (
 from leporid.amqp.tables import Value, decode_table
 from leporid.broker.access.access import User
 from leporid.broker.access.logins import Logins
-from leporid.broker.access.passwords import Argon2Hash, from_clear, hash_password
+from leporid.broker.access.passwords import Argon2Hash, hash_password, salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.broker import TuneLimits
 from leporid.broker.connection.methods.connection import (
@@ -105,7 +105,7 @@ def test_an_impersonator_may_write_any_user_id(world: World):
     world = World(
         User(
             "imp",
-            from_clear("imp", SECRET),
+            salted_sha256("imp", SECRET),
             tags=frozenset({"impersonator"}),
             permissions={"/": EVERYTHING},
         )
@@ -251,7 +251,7 @@ def test_an_unknown_or_forbidden_vhost(world: World):
     assert peer.handshake(vhost="none") == [
         ConnectionClose(530, "NOT_ALLOWED - vhost none not found", 10, 40)
     ]
-    world = World(User("u", from_clear("u", SECRET), permissions={"/": EVERYTHING}))
+    world = World(User("u", salted_sha256("u", SECRET), permissions={"/": EVERYTHING}))
     assert Peer(world.broker).handshake("u", "u", "other") == [
         ConnectionClose(530, "NOT_ALLOWED - access to vhost 'other' refused for user 'u'", 10, 40)
     ]

@@ -197,10 +197,7 @@ def open_vhost(session: ConnectionState, method: ConnectionOpen) -> None:
     if vhost is None:
         raise NotAllowed(f"vhost {name} not found")
     session.user.check_vhost(name)
-    session.admit()
-    session.vhost = vhost
-    session.phase = Phase.RUNNING
-    session.broker.churn.connections_opened += 1
+    session.enter(vhost)
     session.send(0, ConnectionOpenOk())
 
 

@@ -170,6 +170,9 @@ def _binding(
         _check_not_default(destination)
     _check_not_default(source)
     session.check("read", "exchange", source)
+    found = session.vhost.find_exchange(source)
+    if found is not None and found.has_topics:
+        session.user.check_key("read", source, key, session.vhost.name)
     return Binding(source, destination, kind, key, _canonical(arguments))
 
 

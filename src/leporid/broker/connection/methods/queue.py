@@ -6,6 +6,9 @@ what. Invariant: only the broker gives names that begin with `amq.`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import (
     Method,
@@ -28,7 +31,11 @@ from leporid.broker.queue.queue import QueueState
 from leporid.broker.queue.queue_types import queue_type
 from leporid.broker.registry import StepsTo
 from leporid.broker.settings.redeclaring import check_dead_letter_exchange, redeclare_queue
+from leporid.broker.settings.values import QUEUE_TYPE
 from leporid.broker.stream import stream_arguments
+
+if TYPE_CHECKING:
+    from leporid.broker.vhost import VirtualHost
 
 
 def declare(channel: ChannelState, method: QueueDeclare) -> Method | None:
@@ -59,6 +66,7 @@ def _declare_reply_queue(channel: ChannelState, name: str, method: QueueDeclare)
 
 def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueState:
     session = channel.session
+    method = _typed(session.vhost, name, method)
     if not name and not queue_type(method.arguments).transient:
         module = queue_type(method.arguments).module
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {module}")
@@ -87,6 +95,24 @@ def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueSta
     if owner is not None:
         owner.own(queue)
     return queue
+
+
+def _typed(vhost: VirtualHost, name: str, method: QueueDeclare) -> QueueDeclare:
+    """Add the virtual host's default type, if the client names none and could have named that.
+
+    A queue that was made without a type keeps none, so that its clients may declare it again.
+    """
+    default = vhost.default_queue_type
+    if not default or not name or QUEUE_TYPE in method.arguments:
+        return method
+    if not queue_type({QUEUE_TYPE: default}).transient and (
+        not method.durable or method.exclusive or method.auto_delete
+    ):
+        return method
+    queue = vhost.find_queue(name)
+    if queue is not None and QUEUE_TYPE not in queue.arguments:
+        return method
+    return replace(method, arguments={**method.arguments, QUEUE_TYPE: default})
 
 
 def delete(channel: ChannelState, method: QueueDelete) -> StepsTo[Method | None]:

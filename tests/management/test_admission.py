@@ -15,6 +15,9 @@ from tests.management.queues import fill, queue_of
 from tests.server.test_http import TOTALS
 
 from leporid.amqp.properties import Properties, encode_properties
+from leporid.broker.access.passwords import NoPassword
+from leporid.broker.access.permissions import EVERYTHING
+from leporid.broker.access.topics import TopicPermission
 from leporid.broker.exchange.types import Binding
 from leporid.broker.policy.policies import make_policy
 from leporid.filterserver.filter_class import FilterClass
@@ -188,6 +191,43 @@ for _root in ("/api/policies", "/api/operator-policies"):
         ("PUT", _root + "/{vhost}/{name}"): (f"{_root}/%2F/q", {"json": POLICY}),
         ("DELETE", _root + "/{vhost}/{name}"): (f"{_root}/%2F/p", {}),
     }
+RIGHTS = {"configure": "", "write": "", "read": ""}
+TOPICS = {"exchange": "amq.topic", "write": "", "read": ""}
+for _root, _body in (("permissions", RIGHTS), ("topic-permissions", TOPICS)):
+    SAMPLES |= {
+        ("GET", f"/api/{_root}"): (f"/api/{_root}", {}),
+        ("GET", f"/api/users/{{name}}/{_root}"): (f"/api/users/ann/{_root}", {}),
+        ("GET", f"/api/vhosts/{{name}}/{_root}"): (f"/api/vhosts/%2F/{_root}", {}),
+        ("GET", f"/api/{_root}/{{vhost}}/{{user}}"): (f"/api/{_root}/%2F/ann", {}),
+        ("PUT", f"/api/{_root}/{{vhost}}/{{user}}"): (f"/api/{_root}/%2F/guest", {"json": _body}),
+        ("DELETE", f"/api/{_root}/{{vhost}}/{{user}}"): (f"/api/{_root}/%2F/ann", {}),
+    }
+for _noun, _one, _limit in (("vhost", "%2F", "max-queues"), ("user", "ann", "max-channels")):
+    _root, _path = f"/api/{_noun}-limits", f"/api/{_noun}-limits/{{{_noun}}}"
+    SAMPLES |= {
+        ("GET", _root): (_root, {}),
+        ("GET", _path): (f"{_root}/{_one}", {}),
+        ("PUT", _path + "/{limit}"): (f"{_root}/{_one}/{_limit}", {"json": {"value": 9}}),
+        ("DELETE", _path + "/{limit}"): (f"{_root}/{_one}/{_limit}", {}),
+    }
+SAMPLES |= {
+    ("GET", "/api/whoami"): ("/api/whoami", {}),
+    ("GET", "/api/auth/hash_password/{password}"): ("/api/auth/hash_password/x", {}),
+    ("GET", "/api/users"): ("/api/users", {}),
+    ("GET", "/api/users/without-permissions"): ("/api/users/without-permissions", {}),
+    ("POST", "/api/users/bulk-delete"): ("/api/users/bulk-delete", {"json": {"users": ["ann"]}}),
+    ("GET", "/api/users/{name}"): ("/api/users/ann", {}),
+    ("PUT", "/api/users/{name}"): ("/api/users/ben", {"json": {"password": "p", "tags": ""}}),
+    ("DELETE", "/api/users/{name}"): ("/api/users/ann", {}),
+    ("DELETE", "/api/topic-permissions/{vhost}/{user}/{exchange}"): (
+        "/api/topic-permissions/%2F/ann/amq.topic",
+        {},
+    ),
+    ("GET", "/api/vhosts"): ("/api/vhosts", {}),
+    ("GET", "/api/vhosts/{name}"): ("/api/vhosts/%2F", {}),
+    ("PUT", "/api/vhosts/{name}"): ("/api/vhosts/new", {"json": {"description": "new"}}),
+    ("DELETE", "/api/vhosts/{name}"): ("/api/vhosts/%2F", {}),
+}
 
 
 class FilledWorld(World):
@@ -215,6 +255,11 @@ class FilledWorld(World):
         connected(self, 7)
         listening = Listening("amqp", "127.0.0.1", 5672)
         object.__setattr__(self.around, "node", lambda: NodeFacts(listening=[listening]))
+        users = self.broker.users
+        users.put("ann", NoPassword(), frozenset())
+        users.permit("ann", "/", EVERYTHING)
+        topics = TopicPermission.of("", "", username="ann", vhost="/")
+        users.permit_topics("ann", "/", "amq.topic", topics)
         self.shares = self.around.admission.shares
         self.app = application(TOTALS, list, routes(self.around))
         self.lease = ""

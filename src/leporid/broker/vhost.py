@@ -619,11 +619,6 @@ class VirtualHost:
         if self.limits.pop(name, None) is not None:
             self._recorder.drop(StoredVhostLimit, self.name, name)
 
-    @property
-    def queue_count(self) -> int:
-        """How many queues there are, without those of direct reply-to."""
-        return self._queue_count
-
     def check_queue_limit(self, name: str, more: int = 1) -> None:
         """Check that there may be so many more queues, of which one has that name.
 

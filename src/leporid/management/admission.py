@@ -106,6 +106,8 @@ _BODY: Final = ("http_uploads", "http_body_bytes")
 # What is there goes, as a body says.
 ACT: Final = Cost("act", limits=_BODY)
 DEFINE: Final = Cost("define", grows=True, limits=_BODY)
+# Who may do what, and how much; also while an alarm is on, as somebody may have to be stopped.
+ADMINISTER: Final = Cost("administer", limits=_BODY)
 # Also while an alarm is on: messages may wait for a class that works.
 TRY: Final = Cost("try", limits=(*_BODY, "http_trials"))
 # One message is published, from a body in JSON.
@@ -196,12 +198,17 @@ class Admission:
 
 
 class Visit:
-    """One request that is under way; made by `Admission.enter`."""
+    """One request that is under way; made by `Admission.enter`.
+
+    Attributes:
+        user: whose it is; None: nobody has logged in.
+    """
 
     def __init__(self, admission: Admission, cost: Cost, slot: Slot) -> None:
         self._admission = admission
         self._cost = cost
         self._slot = slot
+        self.user: str | None = None
 
     def log_in(self, user: str) -> None:
         """It is known whose request it is.
@@ -210,6 +217,7 @@ class Visit:
             Refusal: that user has too many under way; or the request would make the broker keep
                 more, and an alarm is on.
         """
+        self.user = user
         slot = taken(self._admission.shares.requests, user)
         self._slot.release()
         self._slot = slot

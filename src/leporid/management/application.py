@@ -1,7 +1,8 @@
 """The routes of the interface, joined.
 
 Responsible for what belongs to every request: what its route costs, that what handlers raise
-becomes an answer, and that JSON ends with the end of a line. Must not know what any route does.
+becomes an answer, that administrative acts are in the audit log, and that JSON ends with the end of
+a line. Must not know what any route does.
 Invariant: every path of this interface begins with /api/.
 """
 
@@ -13,8 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import Fault
+from leporid.broker.access.tags import is_administrator
+from leporid.management import audit
 from leporid.management.admission import (
     ACT,
+    ADMINISTER,
     ALIVE,
     DEFINE,
     GET,
@@ -44,10 +48,12 @@ from leporid.management.filter_counts import FilterCountRoutes
 from leporid.management.groups import GroupRoutes
 from leporid.management.health import HealthRoutes
 from leporid.management.leases import LeaseRoutes
+from leporid.management.limits import UserLimitRoutes, VhostLimitRoutes
 from leporid.management.messages import MessageRoutes
 from leporid.management.nodes import NodeRoutes
 from leporid.management.overview import OverviewRoutes
-from leporid.management.paths import CostedRoute, Handler, RawRoute
+from leporid.management.paths import CostedRoute, Handler, RawRoute, visit_of
+from leporid.management.permissions import PermissionRoutes
 from leporid.management.policies import PolicyRoutes
 from leporid.management.publishing import PublishRoutes
 from leporid.management.queues import QueueRoutes
@@ -57,6 +63,8 @@ from leporid.management.refusals import Refusal, of_fault
 from leporid.management.streams import StreamRoutes
 from leporid.management.surroundings import Surroundings
 from leporid.management.unknown_arguments import UnknownArgumentRoutes
+from leporid.management.users import UserRoutes
+from leporid.management.vhosts import VhostRoutes
 
 STREAMS = "/api/streams/{vhost}"
 STREAM = STREAMS + "/{stream}"
@@ -84,6 +92,15 @@ CHANNELS = "/api/channels"
 CONSUMERS = "/api/consumers"
 NODES = "/api/nodes"
 CHECKS = "/api/health/checks"
+USERS = "/api/users"
+USER = USERS + "/{name}"
+VHOSTS = "/api/vhosts"
+VHOST = VHOSTS + "/{name}"
+PERMISSIONS = "/permissions"
+TOPIC_PERMISSIONS = "/topic-permissions"
+
+# Writes that are the work of applications, not of administrators; some do thousands a second.
+NOT_AUDITED = frozenset({(LEASES, "POST"), (ONE_LEASE, "DELETE"), (READER, "PUT")})
 
 
 def routes(around: Surroundings) -> list[CostedRoute]:
@@ -95,7 +112,9 @@ def routes(around: Surroundings) -> list[CostedRoute]:
     unknown = UnknownArgumentRoutes(around)
 
     def route(method: str, path: str, handler: Handler, cost: Cost) -> CostedRoute:
-        return RawRoute(path, _answering(handler), method, cost, around.admission)
+        audited = method != "GET" and cost is not PUBLISH and (path, method) not in NOT_AUDITED
+        answer = _answering(around, handler, audited=audited)
+        return RawRoute(path, answer, method, cost, around.admission)
 
     def policy_routes(path: str, policies: PolicyRoutes) -> list[CostedRoute]:
         of_vhost, one = path + "/{vhost}", path + "/{vhost}/{name}"
@@ -145,6 +164,7 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         *_checks(around, route),
         *policy_routes(POLICIES, PolicyRoutes(around, operator=False)),
         *policy_routes(OPERATOR_POLICIES, PolicyRoutes(around, operator=True)),
+        *_access_routes(around, route),
     ]
 
 
@@ -256,14 +276,71 @@ def _checks(around: Surroundings, route: Make) -> list[CostedRoute]:
     ]
 
 
-def _answering(handler: Handler) -> Handler:
+def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """Make those of users, of what they may do, and of virtual hosts."""
+    users, vhosts = UserRoutes(around), VhostRoutes(around)
+    permissions, topics = PermissionRoutes(around), PermissionRoutes(around, topics=True)
+    vhost_limits, user_limits = VhostLimitRoutes(around), UserLimitRoutes(around)
+
+    def permission_routes(name: str, handlers: PermissionRoutes) -> list[CostedRoute]:
+        one = f"/api{name}/{{vhost}}/{{user}}"
+        return [
+            route("GET", f"/api{name}", handlers.listing, LOOK),
+            route("GET", USER + name, handlers.of_user, LOOK),
+            route("GET", VHOST + name, handlers.of_vhost, LOOK),
+            route("GET", one, handlers.show, LOOK),
+            route("PUT", one, handlers.put, ADMINISTER),
+            route("DELETE", one, handlers.delete, REMOVE),
+        ]
+
+    return [
+        route("GET", "/api/whoami", users.whoami, LOOK),
+        route("GET", "/api/auth/hash_password/{password}", users.hash_password, LOOK),
+        route("GET", USERS, users.listing, LOOK),
+        route("GET", USERS + "/without-permissions", users.without_permissions, LOOK),
+        route("POST", USERS + "/bulk-delete", users.delete_several, ADMINISTER),
+        route("GET", USER, users.show, LOOK),
+        route("PUT", USER, users.put, ADMINISTER),
+        route("DELETE", USER, users.delete, REMOVE),
+        *permission_routes(PERMISSIONS, permissions),
+        *permission_routes(TOPIC_PERMISSIONS, topics),
+        route("DELETE", "/api/topic-permissions/{vhost}/{user}/{exchange}", topics.delete, REMOVE),
+        route("GET", VHOSTS, vhosts.listing, LOOK),
+        route("GET", VHOST, vhosts.show, LOOK),
+        route("PUT", VHOST, vhosts.put, DEFINE),
+        route("DELETE", VHOST, vhosts.delete, REMOVE),
+        route("GET", "/api/vhost-limits", vhost_limits.listing, LOOK),
+        route("GET", "/api/vhost-limits/{vhost}", vhost_limits.of_vhost, LOOK),
+        route("PUT", "/api/vhost-limits/{vhost}/{limit}", vhost_limits.put, ADMINISTER),
+        route("DELETE", "/api/vhost-limits/{vhost}/{limit}", vhost_limits.delete, REMOVE),
+        route("GET", "/api/user-limits", user_limits.listing, LOOK),
+        route("GET", "/api/user-limits/{user}", user_limits.of_user, LOOK),
+        route("PUT", "/api/user-limits/{user}/{limit}", user_limits.put, ADMINISTER),
+        route("DELETE", "/api/user-limits/{user}/{limit}", user_limits.delete, REMOVE),
+    ]
+
+
+def _answering(around: Surroundings, handler: Handler, *, audited: bool) -> Handler:
+    def note(request: Request, status: int, reason: str = "") -> None:
+        user = around.broker.access.user(visit_of(request).user or "")
+        trusted = user is not None and is_administrator(user)
+        audit.note(request, status, reason, trusted=trusted)
+
     async def answer(request: Request) -> Response:
+        reason = ""
         try:
             found = await handler(request)
         except Refusal as refusal:
-            found = refusal.answer()
+            reason, found = refusal.reason, refusal.answer()
         except Fault as fault:
-            found = of_fault(fault).answer()
+            # Nothing here keeps it: it has this frame, and the two would stay until a collection.
+            reason, found = of_fault(fault).reason, of_fault(fault).answer()
+        except Exception:
+            if audited:
+                note(request, 500)
+            raise
+        if audited:
+            note(request, found.status_code, reason)
         if isinstance(found, JSONResponse):
             # A text file ends so, and a terminal's prompt begins a line.
             found.body = bytes(found.body) + b"\n"

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from leporid.management.admission import Admission
 from leporid.management.bodies import body_in
-from leporid.management.refusals import Refusal, bad, too_large
+from leporid.management.refusals import Refusal, bad, bad_request, too_large
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
@@ -148,26 +148,46 @@ def json_of(admission: Admission, data: bytes) -> Any:
 
 
 async def object_in(
-    admission: Admission, request: Request, user: User, needed: Sequence[str] = ()
+    admission: Admission, request: Request, user: User, needed: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return the JSON object in the body, as RabbitMQ reads it: no body is an empty one.
+    """Return the JSON object in the body; raises as `raw_body_of` and `object_of`."""
+    return object_of(admission, await raw_body_of(admission, request, user), needed)
 
-    Members that nobody knows are ignored, as RabbitMQ's clients send such.
+
+def object_of(admission: Admission, data: bytes, needed: Iterable[str] = ()) -> dict[str, Any]:
+    """Read a JSON object as RabbitMQ does: other members are left out, and no body has none.
 
     Raises:
-        Refusal: it is none, is too large, or lacks a member that is needed.
+        Refusal: it is no object, a member is missing, or a text is not Unicode.
     """
-    data = await raw_body_of(admission, request, user)
     try:
         given = json_of(admission, data) if data.strip() else {}
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise Refusal(400, "bad_request", "not_json")
+        raise bad_request("not_json")
     missing = [f"{{key_missing,{key}}}" for key in needed if key not in given]
     if missing:
-        raise Refusal(400, "bad_request", f"[{','.join(missing)}]")
+        raise bad_request(f"[{','.join(missing)}]")
     return given
+
+
+def text_in(given: Mapping[str, Any], key: str, bytes_max: int | None = None) -> str:
+    """Return a member that is a text.
+
+    Raises:
+        Refusal: it is not one, or has more bytes.
+    """
+    value = given[key]
+    if not isinstance(value, str):
+        raise bad_request(f"{key} should be a string")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise bad_request(f"{key} should be Unicode text") from None
+    if bytes_max is not None and size > bytes_max:
+        raise bad_request(f"{key} has {size} bytes; at most {bytes_max} are allowed")
+    return value
 
 
 def flag_in(given: Mapping[str, Any], name: str, *, default: bool = False) -> bool:

@@ -22,9 +22,9 @@ from leporid.management.authorization import (
     visitor,
 )
 from leporid.management.listings import in_order
-from leporid.management.parameters import json_of, raw_body_of
+from leporid.management.parameters import object_of, raw_body_of
 from leporid.management.paths import name_of
-from leporid.management.refusals import Refusal
+from leporid.management.refusals import Refusal, bad_request
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from leporid.broker.access.access import User
     from leporid.broker.policy.policies import Policy
     from leporid.broker.vhost import VirtualHost
-    from leporid.management.admission import Admission
     from leporid.management.surroundings import Surroundings
 
 
@@ -85,7 +84,7 @@ class PolicyRoutes:
             raise Refusal(404, "not_found", "vhost_not_found")
         admission = self._around.admission
         name, data = name_of(request, "name"), await raw_body_of(admission, request, user)
-        given = _given(admission, data)
+        given = object_of(admission, data, ("pattern", "definition"))
         try:
             policy = make_policy(
                 name,
@@ -96,9 +95,11 @@ class PolicyRoutes:
                 operator=self._operator,
             )
         except PolicyError as error:
-            raise Refusal(400, "bad_request", f"Validation failed\n\n{error}\n") from None
+            raise bad_request(f"Validation failed\n\n{error}\n") from None
         except RecursionError:
-            raise _no_json() from None  # it is, but too deep to be told what is wrong with it
+            raise bad_request(
+                "not_json"
+            ) from None  # it is, but too deep to be told what is wrong with it
         try:
             vhost.unknown_arguments.check_policy(name, given, f"user '{user.name}'")
             governor = vhost.governor
@@ -143,23 +144,5 @@ def _shown(vhost: str, policy: Policy) -> dict[str, Any]:
     }
 
 
-def _given(admission: Admission, data: bytes) -> dict[str, Any]:
-    """Read the body; members that are none of a policy's are left out, as in RabbitMQ."""
-    try:
-        given = json_of(admission, data) if data.strip() else {}
-    except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
-        raise _no_json()
-    missing = [f"{{key_missing,{key}}}" for key in ("pattern", "definition") if key not in given]
-    if missing:
-        raise Refusal(400, "bad_request", f"[{','.join(missing)}]")
-    return given
-
-
-def _no_json() -> Refusal:
-    return Refusal(400, "bad_request", "not_json")
-
-
 def _of(fault: PreconditionFailed) -> Refusal:
-    return Refusal(400, "bad_request", fault.text.partition(" - ")[2])
+    return bad_request(fault.text.partition(" - ")[2])

@@ -78,6 +78,11 @@ def bad(parameter: str, reason: str, **facts: Any) -> Refusal:
     return Refusal(400, "bad-request", f"{parameter}: {reason}", parameter=parameter, **facts)
 
 
+def bad_request(reason: str) -> Refusal:
+    """Refuse a body as RabbitMQ does."""
+    return Refusal(400, "bad_request", reason)
+
+
 def busy(reason: str, **facts: Any) -> Refusal:
     """Ask to come back later."""
     return Refusal(503, "busy", reason, headers=RETRY_AFTER, **facts)

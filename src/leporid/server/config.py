@@ -215,7 +215,7 @@ class UserSettings:
     enforce: bool = setting(
         flag,
         False,
-        "whether this table counts at each start, and not only at the first one of a data directory",
+        "whether this table counts at each start, not only at the first of a data directory",
     )
 
 

@@ -1,0 +1,51 @@
+"""The audit log: one line for each administrative act over HTTP, whatever became of it.
+
+Responsible for who, from where, what and the outcome, in the logger `leporid.audit`. Must not know
+what a route does. Invariants: nothing of a body, of a query or of a header but the user's name
+stands in a line, so that no secret does; what stands there is ASCII without line breaks, whatever a
+peer sends; of what administrators have done no line is left out, however many there are.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from leporid.limits.log_lines import caused_by, unbounded
+from leporid.limits.shares import address_key
+from leporid.management.paths import visit_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+logger = logging.getLogger("leporid.audit")
+
+PATH_CHARACTERS_MAX: Final = 1000
+NOBODY: Final = "nobody"
+"""Who has not logged in."""
+
+
+def note(request: Request, status: int, reason: str = "", *, trusted: bool = False) -> None:
+    """Write the line of a request that was answered.
+
+    Args:
+        request: the request.
+        status: of the answer.
+        reason: why it was refused, if it was.
+        trusted: whether an administrator asked.
+    """
+    user = visit_of(request).user
+    host, port = request.client or ("", 0)
+    path = request.scope.get("raw_path", b"").decode("latin-1")[:PATH_CHARACTERS_MAX]
+    peer = f"address {address_key(host)}" if user is None else f"user {user}"
+    logger.info(
+        "%s %s by %s from %s: %d%s",
+        request.method,
+        ascii(path)[1:-1],
+        NOBODY if user is None else ascii(user),
+        ascii(f"{host}:{port}")[1:-1],
+        status,
+        f" ({ascii(reason)[1:-1]})" if reason else "",
+        # Others, and who is refused, could fill the log.
+        extra=unbounded() if trusted and status < 400 else caused_by(f"{host}:{port}", peer),
+    )

@@ -1,0 +1,110 @@
+"""The audit log: a line for each administrative act, and no secret in any."""
+
+from __future__ import annotations
+
+import logging
+
+import httpx
+import pytest
+from tests.management.conftest import World
+
+from leporid.broker.access.permissions import EVERYTHING
+from leporid.limits.log_lines import CONNECTION, LogLines
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "leporid.audit")
+    return caplog
+
+
+def audited(log: pytest.LogCaptureFixture) -> list[str]:
+    return [line.getMessage() for line in log.records if line.name == "leporid.audit"]
+
+
+async def test_acts_and_their_outcomes(
+    world: World, client: httpx.AsyncClient, log: pytest.LogCaptureFixture
+):
+    await client.put("/api/users/a%2Fb", json={"password": "s3cret", "tags": ""})
+    await client.put("/api/users/ann", json={"password": "s3cret"})
+    await client.delete("/api/vhosts/none")
+    await client.put("/api/users/ann", auth=("reader", "secret"), json={"tags": ""})
+    await client.put("/api/users/ann", auth=("guest", "wr0ng"), json={"tags": ""})
+    await client.put("/api/policies/%2F/p", json={"pattern": "x", "definition": {"expires": 1}})
+    await client.delete("/api/streams/%2F/none")
+    found = audited(log)
+    expected = [
+        ("PUT /api/users/a%2Fb by 'guest'", ": 201"),
+        ("PUT /api/users/ann by 'guest'", ": 400 (tags_not_present)"),
+        ("DELETE /api/vhosts/none by 'guest'", ": 404 (Not Found)"),
+        ("PUT /api/users/ann by 'reader'", ": 401 (Not management user)"),
+        ("PUT /api/users/ann by nobody", ": 401 (user name and password were refused)"),
+        ("PUT /api/policies/%2F/p by 'guest'", ": 201"),
+        ("DELETE /api/streams/%2F/none by 'guest'", ": 404 (no stream 'none' in vhost '/')"),
+    ]
+    assert len(found) == len(expected), found
+    for line, (begin, end) in zip(found, expected, strict=True):
+        assert line.startswith(begin + " from 127.0.0.1:"), line
+        assert line.endswith(end), line
+    whole = "".join(line.getMessage() for line in log.records)
+    for secret in ("s3cret", "wr0ng"):
+        assert secret not in whole
+
+
+async def test_reads_and_the_work_of_applications_are_none(
+    world: World, client: httpx.AsyncClient, log: pytest.LogCaptureFixture
+):
+    world.stream()
+    for path in ("/api/users", "/api/auth/hash_password/s3cret", "/api/whoami", "/api/vhosts"):
+        await client.get(path)
+    await client.post("/api/publish/%2F/amq.default", content=b"x")
+    await client.post("/api/queues/%2F/none/leases?max=1")
+    await client.put("/api/streams/%2F/orders/readers/guest", json={"offset": 0})
+    assert audited(log) == []
+    assert "s3cret" not in "".join(line.getMessage() for line in log.records)
+
+
+async def test_what_peers_send_stays_one_line_of_ascii(
+    world: World, client: httpx.AsyncClient, log: pytest.LogCaptureFixture
+):
+    name = "x\n2026 ERROR forged \x1b[31m'"
+    await client.put("/api/users/ann", auth=(name, "x"), json={"tags": ""})
+    await client.delete("/api/users/a%0Ab'%1b")
+    world.broker.users.put("käthe\n", world.broker.access.require("guest").password, frozenset())
+    await client.delete("/api/users/x", auth=("käthe\n", "guest"))
+    first, second, third = audited(log)
+    assert "by nobody" in first
+    assert second.startswith("DELETE /api/users/a%0Ab")
+    assert r"by 'k\xe4the\n'" in third
+    for line in (first, second, third):
+        assert line.isascii()
+        assert line.isprintable()
+
+
+async def test_acts_are_never_left_out_and_refusals_may_be(
+    world: World, client: httpx.AsyncClient, log: pytest.LogCaptureFixture
+):
+    budgets = LogLines(lambda: 0.0)
+    count = CONNECTION.at_once + 5
+    for number in range(count):
+        await client.put(f"/api/users/u{number}", json={"tags": ""})
+        await client.put("/api/users/ann", json={})
+    written = [
+        line for line in log.records if line.name == "leporid.audit" and budgets.filter(line)
+    ]
+    outcomes = [line.getMessage().rpartition(": ")[2] for line in written]
+    assert outcomes.count("201") == count
+    assert outcomes.count("400 (tags_not_present)") == CONNECTION.at_once
+
+
+async def test_who_is_no_administrator_cannot_fill_the_log(
+    world: World, client: httpx.AsyncClient, log: pytest.LogCaptureFixture
+):
+    world.broker.users.permit("reader", "/", EVERYTHING)
+    budgets = LogLines(lambda: 0.0)
+    for _ in range(CONNECTION.at_once + 5):
+        answer = await client.put("/api/streams/%2F/s", auth=("reader", "secret"), json={})
+        assert answer.is_success
+    lines = [line for line in log.records if line.name == "leporid.audit"]
+    assert len(lines) == CONNECTION.at_once + 5
+    assert sum(map(budgets.filter, lines)) == CONNECTION.at_once

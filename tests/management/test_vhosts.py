@@ -1,0 +1,135 @@
+"""Virtual hosts over HTTP: paths, answers and refusals are those of RabbitMQ 3.10.8."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from tests.management.conftest import World
+
+from leporid.broker.access.passwords import salted_sha256
+from leporid.broker.access.permissions import EVERYTHING
+
+ROOT = "/api/vhosts"
+NOT_FOUND = (404, {"error": "Object Not Found", "reason": "Not Found"})
+
+
+async def asked(
+    client: httpx.AsyncClient, method: str, path: str, body: Any = None
+) -> tuple[int, Any]:
+    answer = await client.request(method, path, json=body)
+    return answer.status_code, answer.json() if answer.content else None
+
+
+async def test_a_virtual_hosts_life(world: World, client: httpx.AsyncClient):
+    path = f"{ROOT}/a%2Fb"
+    assert await asked(client, "GET", path) == NOT_FOUND
+    assert await asked(client, "PUT", path) == (201, None)
+    # Whoever makes one may do everything there.
+    assert world.broker.access.require("guest").permissions["a/b"] == EVERYTHING
+    status, shown = await asked(client, "GET", path)
+    assert status == 200
+    assert shown == {
+        "name": "a/b",
+        "description": "",
+        "tags": [],
+        "default_queue_type": "undefined",
+        "metadata": {"description": "", "tags": []},
+        "tracing": False,
+        "cluster_state": {"leporid@localhost": "running"},
+        "messages": 0,
+        "messages_ready": 0,
+        "messages_unacknowledged": 0,
+    }
+    given = {"description": "d", "tags": "b,a", "default_queue_type": "quorum"}
+    assert await asked(client, "PUT", path, given) == (204, None)
+    shown = (await asked(client, "GET", path))[1]
+    assert shown["metadata"] == given | {"tags": ["b", "a"]}
+    assert await asked(client, "PUT", path) == (204, None)
+    assert (await asked(client, "GET", path))[1] == shown
+    assert await asked(client, "DELETE", path) == (204, None)
+    assert await asked(client, "GET", path) == NOT_FOUND
+    assert await asked(client, "DELETE", path) == NOT_FOUND
+    assert "a/b" not in world.broker.access.require("guest").permissions
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"description": 1}, "description should be a string"),
+        ({"description": "x" * 4097}, "description has 4097 bytes; at most 4096 are allowed"),
+        ({"tags": 1}, "tags should be a list, or a string with commas"),
+        (
+            {"default_queue_type": "x"},
+            "unsupported default_queue_type; there are 'classic', 'quorum', 'stream'",
+        ),
+    ],
+)
+async def test_what_makes_none(
+    world: World, client: httpx.AsyncClient, given: dict[str, Any], reason: str
+):
+    refused = {"error": "bad_request", "reason": reason}
+    assert await asked(client, "PUT", f"{ROOT}/new", given) == (400, refused)
+    assert "new" not in world.broker.vhosts
+
+
+async def test_a_name_fits_into_connection_open(world: World, client: httpx.AsyncClient):
+    assert (await asked(client, "PUT", f"{ROOT}/{'x' * 256}"))[0] == 400
+    assert (await asked(client, "PUT", f"{ROOT}/{'x' * 255}"))[0] == 201
+
+
+async def test_who_sees_which(world: World, client: httpx.AsyncClient):
+    world.broker.add_vhost("other")
+    for tag, seen in (
+        ("administrator", ["/", "other"]),
+        ("monitoring", ["/", "other"]),
+        ("policymaker", ["/"]),
+        ("management", ["/"]),
+    ):
+        world.broker.users.put(tag, salted_sha256("secret", b"s" * 4), frozenset({tag}))
+        world.broker.users.permit(tag, "/", EVERYTHING)
+        login = (tag, "secret")
+        answer = await client.get(ROOT, auth=login)
+        assert [one["name"] for one in answer.json()] == seen
+        if tag != "administrator":
+            for method in ("GET", "PUT", "DELETE"):
+                answer = await client.request(method, f"{ROOT}/other", auth=login)
+                assert answer.json()["reason"] == "Not administrator user"
+
+
+async def test_one_that_is_being_deleted_is_made_anew_when_it_is_gone(
+    world: World, client: httpx.AsyncClient
+):
+    vhost = world.broker.add_vhost("busy")
+    for number in range(20):
+        vhost.create_queue(f"q{number}", durable=True, auto_delete=False, arguments={}, owner=None)
+    # Each step of a job is a slice from now on.
+    world.engine.clock.monotonic_ns = iter(range(0, 10**15, 2_000_000)).__next__
+    deleting = asyncio.create_task(asked(client, "DELETE", f"{ROOT}/busy"))
+    while "busy" in world.broker.vhosts:
+        await asyncio.sleep(0)
+    making = asyncio.create_task(asked(client, "PUT", f"{ROOT}/busy"))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not making.done()
+    while not (deleting.done() and making.done()):
+        world.turn()
+        await asyncio.sleep(0)
+    assert await deleting == (204, None)
+    assert await making == (201, None)
+    assert world.broker.vhosts["busy"] is not vhost
+    assert list(world.broker.vhosts["busy"].queues()) == []
+
+
+async def test_nothing_is_made_in_one_that_is_gone(world: World, client: httpx.AsyncClient):
+    vhost = world.broker.add_vhost("gone")
+    await asked(client, "DELETE", f"{ROOT}/gone")
+    count = len(world.changes)
+    arguments: dict[str, Any] = {"durable": True, "auto_delete": False, "arguments": {}}
+    with pytest.raises(Exception, match="no vhost 'gone'"):
+        vhost.create_queue("q", owner=None, **arguments)
+    with pytest.raises(Exception, match="no vhost 'gone'"):
+        vhost.create_exchange("x", "direct", internal=False, **arguments)
+    assert len(world.changes) == count

@@ -28,7 +28,7 @@ def acting(world: World, name: str = "guest") -> Acting:
 def nothing_left(world: World) -> None:
     world.engine.run()
     assert not world.broker.sessions
-    assert world.broker.channel_count == 0
+    assert world.broker.session_index.channel_count == 0
     assert world.broker.memory.user("guest").bytes == 0
 
 

@@ -12,7 +12,7 @@ from tests.management.queues import fill, queue_of
 
 from leporid.amqp.methods import BasicConsume, BasicQos, ChannelOpen, ConfirmSelect, TxSelect
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 
 ROOT = "/api/channels"
@@ -86,7 +86,7 @@ async def test_lists(world: World, client: httpx.AsyncClient):
 
 async def test_who_does_not_monitor_has_its_own_only(world: World, client: httpx.AsyncClient):
     connected(world, 7)
-    password = from_clear("secret", SECRET)
+    password = salted_sha256("secret", SECRET)
     user = User("u", password, frozenset({"management"}), permissions={"/": EVERYTHING})
     world.broker.access.put_user(user)
     assert await got(client, ROOT, auth=("u", "secret")) == (200, [])

@@ -11,7 +11,7 @@ from tests.management.clients import Client, connected, consuming
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 
 ROOT = "/api/connections"
@@ -22,7 +22,7 @@ URL = f"{ROOT}/{quote(NAME)}"
 @pytest.fixture(autouse=True)
 def users(world: World) -> None:
     for name in ("management", "monitoring"):
-        password = from_clear("secret", SECRET)
+        password = salted_sha256("secret", SECRET)
         user = User(name, password, frozenset({name}), permissions={"/": EVERYTHING})
         world.broker.access.put_user(user)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.management.nodes import NodeFacts
 
 URL = "/api/nodes"
@@ -37,6 +37,6 @@ async def test_a_node(world: World, client: httpx.AsyncClient):
 async def test_nodes_are_for_who_monitors(
     world: World, client: httpx.AsyncClient, tag: str, status: int
 ):
-    world.broker.access.put_user(User("u", from_clear("secret", SECRET), frozenset({tag})))
+    world.broker.access.put_user(User("u", salted_sha256("secret", SECRET), frozenset({tag})))
     for path in (URL, f"{URL}/leporid@localhost"):
         assert (await client.get(path, auth=("u", "secret"))).status_code == status

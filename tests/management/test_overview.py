@@ -8,7 +8,7 @@ from tests.management.conftest import SECRET, World
 from tests.management.queues import fill, queue_of
 
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.management.nodes import Listening, NodeFacts
 
@@ -19,7 +19,7 @@ MESSAGE = {"properties": {}, "routing_key": "orders", "payload": "x", "payload_e
 @pytest.fixture(autouse=True)
 def users(world: World) -> None:
     for tag in ("management", "monitoring", "none"):
-        password = from_clear("secret", SECRET)
+        password = salted_sha256("secret", SECRET)
         world.broker.access.put_user(
             User(tag, password, frozenset({tag}), permissions={"/": EVERYTHING})
         )

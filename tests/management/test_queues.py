@@ -12,7 +12,7 @@ from tests.management.queues import fill, queue_of
 
 from leporid.amqp.methods import BasicConsume, QueueDeclare
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import from_clear
+from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.policy.policies import make_policy
 
@@ -43,7 +43,7 @@ def users(world: World) -> None:
         ("monitor", "monitoring", {}),
         ("stranger", "none", {"/": EVERYTHING}),
     ):
-        password = from_clear("secret", SECRET)
+        password = salted_sha256("secret", SECRET)
         user = User(name, password, frozenset({tag}), permissions=permissions)
         world.broker.access.put_user(user)
 

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.server.seeding import seeded_users
 from tools import configuration_page
 
-from leporid.broker.access.access import Access, User
+from leporid.broker.access.access import Access
 from leporid.broker.access.passwords import hash_password
-from leporid.broker.access.users import Users
 from leporid.server.config import (
     Config,
     ConfigError,
     Interceptors,
-    configured_users,
     default_data_dir,
     load,
 )
@@ -78,13 +77,6 @@ def loaded(file: Path, text: str) -> Config:
     return load(file, {}, {})
 
 
-def users_of(config: Config) -> dict[str, User]:
-    """The users that there are after the first start with a configuration."""
-    users = Users(Access((), SECRET), lambda change: None, lambda name: None, lambda name: None)
-    users.seed(configured_users(config), lambda count: b"s" * count)
-    return {user.name: user for user in users.access}
-
-
 def test_the_defaults():
     config = load(None, {}, {"XDG_STATE_HOME": "/state"})
     assert config == Config(data_dir=Path("/state/leporid"))
@@ -100,7 +92,7 @@ def test_the_defaults():
 
 
 def test_the_default_user_is_guest_with_all_rights_from_loopback():
-    user = users_of(load(None))["guest"]
+    user = seeded_users(load(None))["guest"]
     assert user.name == "guest"
     assert user.loopback_only
     assert user.tags == {"administrator"}
@@ -130,7 +122,7 @@ def test_a_whole_file(file: Path):
     assert config.interceptors == Interceptors(timestamp="overwrite", message_id="keep")
     assert config.interceptors.used
 
-    users = users_of(config)
+    users = seeded_users(config)
     assert list(users) == ["ann", "guest", "ben"]
     assert users["ann"].tags == {"monitoring"}
     assert users["ann"].password.matches(b"test12")
@@ -144,13 +136,13 @@ def test_a_whole_file(file: Path):
 
 def test_guest_is_loopback_only_unless_the_file_says_otherwise(file: Path):
     config = loaded(file, '[users.guest]\npassword = "x"\n[users.ann]\npassword = "x"')
-    assert [user.loopback_only for user in users_of(config).values()] == [True, False]
+    assert [user.loopback_only for user in seeded_users(config).values()] == [True, False]
 
 
 def test_our_own_hashes_are_taken(file: Path):
     text = hash_password("secret", b"s" * 16).text
     config = loaded(file, f'[users.ann]\npassword_hash = "{text}"')
-    assert users_of(config)["ann"].password.matches(b"secret")
+    assert seeded_users(config)["ann"].password.matches(b"secret")
 
 
 def test_the_command_line_wins(file: Path):
@@ -385,7 +377,7 @@ def test_the_example_of_the_page_can_be_used(file: Path):
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.S)
     config = loaded(file, example)
     assert config.vhosts == ("/", "shop")
-    till, admin = users_of(config).values()
+    till, admin = seeded_users(config).values()
     assert (till.name, admin.name) == ("till", "admin")
     assert till.permissions.keys() == {"shop"}
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pika
 import pika.exceptions
 import pytest
+from tests.server.seeding import seeded_users
 
-from leporid.server.config import Config, ConfigError, UserSettings, access_users, load
+from leporid.server.config import Config, ConfigError, UserSettings, load
 from leporid.server.rabbitmq_environment import ignored
 from leporid.testing import BrokerProcess
 
@@ -32,7 +33,7 @@ def test_the_default_user_takes_the_place_of_guest():
         }
     )
     assert config.vhosts == ("/", "shop")
-    (user,) = access_users(config, b"s" * 16)
+    (user,) = seeded_users(config).values()
     assert user.name == "app"
     assert user.password.matches(b"secret")
     assert user.tags == {"administrator"}
@@ -42,7 +43,7 @@ def test_the_default_user_takes_the_place_of_guest():
 
 
 def test_a_password_alone_is_that_of_guest():
-    (user,) = access_users(loaded({"RABBITMQ_DEFAULT_PASS": "secret"}), b"s" * 16)
+    (user,) = seeded_users(loaded({"RABBITMQ_DEFAULT_PASS": "secret"})).values()
     assert user.name == "guest"
     assert user.password.matches(b"secret")
     assert not user.loopback_only
@@ -50,14 +51,14 @@ def test_a_password_alone_is_that_of_guest():
 
 
 def test_a_user_without_a_password_of_its_own_is_for_this_machine_only():
-    (user,) = access_users(loaded({"RABBITMQ_DEFAULT_USER": "app"}), b"s" * 16)
+    (user,) = seeded_users(loaded({"RABBITMQ_DEFAULT_USER": "app"})).values()
     assert user.password.matches(b"guest")
     assert user.loopback_only
 
 
 def test_a_virtual_host_alone_is_that_of_guest(tmp_path: Path):
     environment = {"RABBITMQ_DEFAULT_VHOST": "shop"}
-    (user,) = access_users(loaded(environment), b"s" * 16)
+    (user,) = seeded_users(loaded(environment)).values()
     assert (user.name, user.loopback_only) == ("guest", True)
     assert user.permissions.keys() == {"shop"}
     # Where there are users, it is no more than a virtual host.

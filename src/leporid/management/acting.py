@@ -134,7 +134,8 @@ class Acting:
         self._connection = self._session.connection
         self._channel = ChannelState(self._session, CHANNEL, self._connection.open_channel(CHANNEL))
         self._session.channels[CHANNEL] = self._channel
-        around.broker.channel_count += 1  # it is counted down when the session is released
+        # It is counted down when the session is released.
+        around.broker.session_index.channels_changed(self._session, 1)
         self._connection.feed(OWN_HEADER)
         self._received = bytearray()
 

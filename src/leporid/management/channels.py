@@ -87,7 +87,7 @@ class ChannelRoutes:
     async def _list(
         self, request: Request, user: User, sessions: Iterable[ConnectionState | None]
     ) -> Response:
-        count = self._around.broker.channel_count
+        count = self._around.broker.session_index.channel_count
         return await self._lists.answer(request, user, channels_of(sessions), count)
 
     async def show(self, request: Request) -> Response:

@@ -104,7 +104,10 @@ class OverviewRoutes:
             "consumers": sum(vhost.consumers.count for vhost in vhosts),
         }
         if of_all:
-            found |= {"connections": len(broker.sessions), "channels": broker.channel_count}
+            found |= {
+                "connections": len(broker.sessions),
+                "channels": broker.session_index.channel_count,
+            }
         return found
 
     def _cluster_name(self) -> str:

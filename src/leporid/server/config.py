@@ -181,8 +181,8 @@ class UserSettings:
     password: str | None = setting(
         _password,
         None,
-        "in clear; stored as argon2id, which takes 75 ms for each user at the first start. Each user "
-        "has this or `password_hash`",
+        "in clear; stored as argon2id, which takes 75 ms for each user at the first start. Each "
+        "user has this or `password_hash`",
         secret=True,
     )
     password_hash: Argon2Hash | SaltedHash | None = setting(

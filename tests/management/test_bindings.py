@@ -114,6 +114,8 @@ async def test_arguments_tell_bindings_apart(client: httpx.AsyncClient):
     assert await bound(client) == "q/~"
     _, found = await asked(client, "GET", URL)
     assert found == [shown("", "~3ujGfg", **given), shown("", "~")]
+    for one in found:
+        assert await asked(client, "GET", f"{URL}/{one['properties_key']}") == (200, one)
     assert await asked(client, "DELETE", f"{URL}/~3ujGfg") == (204, None)
     assert await asked(client, "GET", URL) == (200, [shown("", "~")])
 

@@ -13,7 +13,7 @@ from tests.management.conftest import World
 from tests.management.queues import queue_of
 
 from leporid.management import paging
-from leporid.management.listings import PIECE_ITEMS
+from leporid.management.listings import PIECE_ITEMS, RUN
 from leporid.management.paging import ABSENT, Columns, Table, sort_key
 
 URL = "/api/queues?columns=name"
@@ -102,6 +102,13 @@ async def test_order(world: World, client: httpx.AsyncClient):
     assert await names(client, f"{by}&sort_reverse=true") == ["c", "d", "a", "b"]
     assert await names(client, f"{by}&page=1&page_size=2&sort_reverse=true") == ["c", "d"]
     assert await names(client, "sort=nothing") == ["a", "b", "c", "d"]
+
+
+async def test_runs_are_merged(world: World, client: httpx.AsyncClient):
+    every = [f"q{number:04}" for number in range(3 * RUN + 7)]
+    make(world, *sorted(every, key=lambda name: name[::-1]))
+    assert await names(client, "sort=name") == every
+    assert await names(client, "sort=name&sort_reverse=true") == every[::-1]
 
 
 async def test_columns(world: World, client: httpx.AsyncClient):

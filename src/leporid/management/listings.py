@@ -52,6 +52,7 @@ class Listing(Response):
         ended: Callable[[], None] = lambda: None,
         content_type: str = "application/json",
     ) -> None:
+        self.status_code = 200
         self._content_type = content_type.encode()
         self._turns = turns
         self._key = key

@@ -44,8 +44,8 @@ class SessionIndex:
             return
         name = session.user.name
         _remove(self._of_users, name, session)
-        if session.opened:
-            _remove(self._of_vhosts, session.vhost.name, session)
+        # One that acts for a request over HTTP never opened it.
+        if session.opened and _remove(self._of_vhosts, session.vhost.name, session):
             self._opened[name] -= 1
             if not self._opened[name]:
                 del self._opened[name]

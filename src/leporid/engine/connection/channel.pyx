@@ -37,7 +37,7 @@ from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport (
-    Route, all_queues, make_route, reserve, without_duplicates,
+    QUEUES_AN_ENTRY, Route, all_queues, make_route, publish_entries, reserve, without_duplicates,
 )
 from leporid.engine.routing.route_cache cimport LastRoute, resolution_of_keys, resolved_now
 from leporid.engine.selecting.filtered_consumers cimport selection_of
@@ -71,10 +71,6 @@ cdef enum:
     TX_BYTES_MAX = 512 * 1024 * 1024
     # What a transaction takes for a publish or a settle beside the bytes of the message.
     TX_ENTRY_BYTES = 400
-    # Queues of one publish that cost a commit no more time than a publish or a settle does.
-    QUEUES_AN_ENTRY = 4
-    # The same of a route that is found again at the commit.
-    ROUTED_ANEW_ENTRIES = 16
     # A settle of more deliveries, in readings of the clock, is done in steps.
     SETTLED_AT_ONCE = 16
 
@@ -951,17 +947,6 @@ cdef class Channel:
                 yield
         self.unacked.walks -= 1
         self.unacked.trim()
-
-
-cdef size_t publish_entries(Route route):
-    """How many entries of a transaction a publish counts as: what it costs at the commit."""
-    cdef size_t queues = len(route.queues)
-    cdef size_t entries = 1 + queues // QUEUES_AN_ENTRY
-    if route.own_records is not None:
-        entries += len(route.own_records)   # each is a record
-    if route.caching:
-        entries += ROUTED_ANEW_ENTRIES + queues
-    return entries
 
 
 cdef int check_user_id(const Props *props, bytes user_id) except -1:

@@ -4,6 +4,10 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.wire.codec cimport Props
 
+cdef enum:
+    # Queues of one publish that cost a commit no more time than a publish or a settle does.
+    QUEUES_AN_ENTRY = 4
+
 cdef class Route:
     cdef list queues
     cdef list own_records           # queues with a record of their own; None: there are none
@@ -32,4 +36,5 @@ cdef list all_queues(Route route)
 cdef Route without_duplicates(Route route, const Props *props)
 cdef Route without_full(Route route, size_t body_len, list refusing)
 cdef list without_caches(list queues)
+cdef size_t publish_entries(Route route)
 cdef int reserve(Route route, bytes properties, list reserving) except -1

@@ -58,13 +58,16 @@ def published(
     exchange: str = "",
     channel: int = 1,
     persistent: bool = False,
+    mandatory: bool = False,
     expiration: str | None = None,
     frame_max: int = 131072,
 ) -> bytes:
     """The frames of one basic.publish."""
     properties = Properties(delivery_mode=2 if persistent else None, expiration=expiration)
     head = struct.pack(">HHQ", CLASS_BASIC, 0, len(body)) + encode_properties(properties)
-    method = method_frame(channel, BasicPublish(exchange=exchange, routing_key=key))
+    method = method_frame(
+        channel, BasicPublish(exchange=exchange, routing_key=key, mandatory=mandatory)
+    )
     step = frame_max - 8
     parts = [body[at : at + step] for at in range(0, len(body), step)]
     rest = b"".join(frame(FRAME_BODY, channel, part) for part in parts)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import asdict, fields
 
+from tests.server.client import published
 from tests.server.stack import Clock, Stack
 
 from leporid.amqp.methods import (
@@ -193,3 +194,14 @@ async def test_filters_of_consumers(stack: Stack):
     await client.publish("q", b"message")
     await stack.until(lambda: counts.now().delivered["rabbit_classic_queue"].total == 1)
     assert counts.now().filters["queues"] == FilterCount(3, 2, 1, 0)
+
+
+async def test_unroutable_messages_are_dropped_or_returned(stack: Stack):
+    counts = Counts(stack.broker, stack.engine)
+    client = await stack.client()
+    await client.publish("nowhere", b"1")
+    for _ in range(2):
+        await client.write(published("nowhere", b"1", mandatory=True))
+    await stack.until(lambda: counts.now().received.total == 3)
+    received = counts.now().received
+    assert (received.dropped, received.returned, received.routed) == (1, 2, 0)

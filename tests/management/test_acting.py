@@ -143,3 +143,11 @@ async def test_a_purge(world: World):
     with acting(world) as channel:
         await channel.act(QueuePurge(queue="q"), settles=True)
     assert queue.ready_count == 0
+
+
+def test_an_act_is_no_connection_of_its_user(world: World):
+    with acting(world):
+        assert world.broker.session_index.channels_of_user("guest") == 1
+    nothing_left(world)
+    assert world.broker.session_index.count_of_user("guest") == 0
+    assert world.broker.session_index.channels_of_user("guest") == 0

@@ -1,9 +1,11 @@
 """A node: a real broker process, from its ready line to its exit code."""
 
 import asyncio
+import contextlib
 import re
 import resource
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -34,6 +36,7 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.amqp.tables import Value
+from leporid.server.config import METRICS_PORT
 from leporid.server.node import links_max, stream_files_max
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import default_command
@@ -557,3 +560,13 @@ async def test_peers_cannot_write_log_lines(broker: BrokerProcess):
     lines = broker.log_path.read_text().splitlines()
     assert not [line for line in lines if line.startswith(forged) or "\x1b" in line]
     assert len([line for line in lines if forged in line]) == 2
+
+
+def test_a_second_broker_goes_without_the_default_port_for_metrics(tmp_path: Path):
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # or somebody else has it
+            stack.enter_context(socket.create_server(("127.0.0.1", METRICS_PORT)))
+        options = ["--metrics-port", str(METRICS_PORT)]
+        broker = stack.enter_context(BrokerProcess(tmp_path / "data", options=options))
+        assert broker.metrics_port == 0
+        assert f"cannot listen on 127.0.0.1:{METRICS_PORT}" in broker.log_path.read_text()

@@ -84,6 +84,8 @@ CHANNEL_MAX_MOST = 65535
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 
 DEFAULT_VHOST = "/"
+# RabbitMQ's.
+METRICS_PORT = 15692
 REDECLARE = choice("strict", "warn", "adopt")
 UNKNOWN_ARGUMENTS = choice("warn", "refuse")
 
@@ -338,9 +340,9 @@ class Config:
     )
     metrics_port: int = setting(
         whole(-1, 65535),
-        15692,
-        "port for [metrics](monitoring.md) alone; 0: any free one, -1: none. With -1 for both, the "
-        "broker loads no HTTP server",
+        METRICS_PORT,
+        "port for [metrics](monitoring.md) alone, left out if it is the default one and taken; 0: "
+        "any free one, -1: none. With -1 for both ports, the broker loads no HTTP server",
         rabbitmq="`prometheus.tcp.port`",
     )
     amqps_port: int = setting(

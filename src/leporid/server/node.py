@@ -33,7 +33,7 @@ from leporid.limits.log_lines import LOG_LINES, LogLines
 from leporid.server import addresses
 from leporid.server.alarms import Alarms, memory_there_is
 from leporid.server.allocator import keep_freed_memory
-from leporid.server.config import Config, ConfigError, configured_users
+from leporid.server.config import METRICS_PORT, Config, ConfigError, configured_users
 from leporid.server.durability import Durability
 from leporid.server.garbage import bounded_collections
 from leporid.server.histograms import Histogram, LoopLag
@@ -180,6 +180,20 @@ def _bind(config: Config, port: int) -> list[socket.socket]:
     return [] if port < 0 else addresses.bind(config.bind, port)
 
 
+def _bind_metrics(config: Config) -> list[socket.socket]:
+    """Bind the port for metrics alone, or leave it out if nobody asked for it and it is taken.
+
+    So a second broker of one machine needs no more than other ports for AMQP and HTTP.
+    """
+    try:
+        return _bind(config, config.metrics_port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or config.metrics_port != METRICS_PORT:
+            raise
+        logger.warning("%s; there is no port for metrics alone (metrics_port)", error.strerror)
+        return []
+
+
 def _engine(config: Config) -> Engine:
     """Make the engine, with what the configuration says of it."""
     engine = Engine(secrets.randbits(32))
@@ -232,7 +246,7 @@ class Node:
         # The ports first: whoever cannot have them touches no data.
         self._sockets, self._tls_sockets, self._certificates = _amqp_ports(config)
         http_sockets = _bind(config, config.http_port)
-        metrics_sockets = _bind(config, config.metrics_port)
+        metrics_sockets = _bind_metrics(config)
         self._definitions = Definitions(config.data_dir / "definitions.db", KINDS)
         self._files = SegmentFiles(config.data_dir / "log")
         self._streams = StreamLogs(

@@ -81,9 +81,12 @@ class SessionIndex:
 
 def _remove(
     index: dict[str, dict[ConnectionState, None]], name: str, session: ConnectionState
-) -> None:
+) -> bool:
+    """Take a connection out; returns whether it was there."""
     there = index.get(name)
-    if there is not None:
-        there.pop(session, None)
-        if not there:
-            del index[name]
+    if there is None or session not in there:
+        return False
+    del there[session]
+    if not there:
+        del index[name]
+    return True

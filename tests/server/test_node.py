@@ -570,3 +570,14 @@ def test_a_second_broker_goes_without_the_default_port_for_metrics(tmp_path: Pat
         broker = stack.enter_context(BrokerProcess(tmp_path / "data", options=options))
         assert broker.metrics_port == 0
         assert f"cannot listen on 127.0.0.1:{METRICS_PORT}" in broker.log_path.read_text()
+
+
+async def test_what_an_alarm_refuses_names_the_limit_that_is_in_force(
+    tmp_path: Path, http: httpx.AsyncClient
+):
+    with BrokerProcess(tmp_path / "data", config='disk_free_min = "1000000 GiB"') as broker:
+        url = f"http://127.0.0.1:{broker.http_port}/api/queues/%2F/q"
+        answer = await http.put(url, auth=("guest", "guest"), json={})
+    assert answer.status_code == 503
+    found = answer.json()
+    assert (found["limit"], found["value"]) == ("disk_alarm", 1_000_000 * 2**30)

@@ -91,14 +91,13 @@ class VhostRoutes:
         own = {"description": vhost.description, "tags": list(vhost.tags)}
         queue_type = vhost.default_queue_type
         typed = {"default_queue_type": queue_type} if queue_type else {}
-        node = str(self._around.broker.identity.get("cluster_name", "leporid@localhost"))
         return {
             "name": vhost.name,
             **own,
             "default_queue_type": queue_type or UNDEFINED,
             "metadata": {**own, **typed},
             "tracing": False,
-            "cluster_state": {node: "running"},
+            "cluster_state": {self._around.node_name: "running"},
             "messages": found.ready_count + found.unacked_count,
             "messages_ready": found.ready_count,
             "messages_unacknowledged": found.unacked_count,

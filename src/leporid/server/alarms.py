@@ -41,7 +41,7 @@ class Alarms:
         tell: called with ("memory" | "disk", on) when one changes.
 
     Attributes:
-        memory_bytes_max: may be changed; so may `disk_free_min`.
+        limits: those of memory and disk in bytes, by the name of the alarm.
     """
 
     def __init__(
@@ -53,8 +53,7 @@ class Alarms:
         tell: Callable[[str, bool], None],
     ) -> None:
         self._directory = directory
-        self.memory_bytes_max = memory_bytes_max
-        self.disk_free_min = disk_free_min
+        self.limits = {"memory": memory_bytes_max, "disk": disk_free_min}
         self._tell = tell
         self._on: set[str] = set()
         self._disk_full = False
@@ -66,6 +65,24 @@ class Alarms:
         self._looked_ms = 0
         self._stopped = False
         self._look()
+
+    @property
+    def memory_bytes_max(self) -> int:
+        """The watermark; may be changed."""
+        return self.limits["memory"]
+
+    @memory_bytes_max.setter
+    def memory_bytes_max(self, count: int) -> None:
+        self.limits["memory"] = count
+
+    @property
+    def disk_free_min(self) -> int:
+        """Free bytes below which the disk alarm is on; may be changed."""
+        return self.limits["disk"]
+
+    @disk_free_min.setter
+    def disk_free_min(self, count: int) -> None:
+        self.limits["disk"] = count
 
     def disk_full(self, full: bool) -> None:
         """A write found no room, or found it again."""

@@ -81,6 +81,8 @@ SWITCH_INTERVAL_S: Final = 0.0005
 READERS_EVERY_S: Final = 1.0
 # Totals for the rates that management shows; microseconds each.
 SAMPLE_EVERY_S: Final = 1.0
+# Of the watermark, bodies of requests over HTTP have at most one such part together.
+BODY_PART: Final = 4
 # So often the log says how many lines were left out, if there were any.
 LEFT_OUT_EVERY_S: Final = 10.0
 
@@ -350,6 +352,7 @@ class Node:
         self, http_sockets: Sequence[socket.socket], metrics_sockets: Sequence[socket.socket]
     ) -> HttpServices:
         """Make what is answered over HTTP; only now is any of it loaded."""
+        from leporid.management.admission import BODY_BYTES_MAX
         from leporid.management.surroundings import Surroundings
         from leporid.server.http_services import HttpServices
         from leporid.server.metrics import Identity
@@ -368,6 +371,8 @@ class Node:
             http_hosts=self._http_hosts,
             guest_registers=config.filter_server.allow_guest,
             look=self._alarms.look,
+            alarm_limits=self._alarms.limits,
+            body_bytes=min(BODY_BYTES_MAX, self._alarms.memory_bytes_max // BODY_PART),
             node=self._facts,
             node_name=CLUSTER,
         )

@@ -70,7 +70,8 @@ def metrics_application(metrics: Sequence[CostedRoute]) -> Starlette:
 
 def _of(pages: Sequence[Route]) -> Starlette:
     async def missing(request: Request, _error: Exception) -> Response:
-        if request.url.path.startswith("/api/"):
+        # Not by its URL, whose query may be no UTF-8.
+        if request.scope["path"].startswith("/api/"):
             return missing_object().answer()
         return PlainTextResponse(not_found, status_code=404)
 

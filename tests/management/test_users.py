@@ -188,3 +188,19 @@ async def test_a_hash_for_rabbitmqs_tools(world: World, client: httpx.AsyncClien
     assert answer[0] == 200
     await put(client, "ann", password_hash=answer[1]["ok"], tags="management")
     assert (await got(client, "/api/whoami", "ann", "päss/word"))[0] == 200
+
+
+async def test_who_is_deleted_while_the_body_comes_changes_nothing(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    world.broker.users.put("ann", salted_sha256("secret", b"salt"), frozenset({"administrator"}))
+
+    async def slow_body(*_: object) -> bytes:
+        world.broker.users.drop("ann")
+        return b'{"tags": "administrator", "password": "x"}'
+
+    monkeypatch.setattr("leporid.management.users.raw_body_of", slow_body)
+    answer = await client.put("/api/users/backdoor", auth=("ann", "secret"))
+    assert answer.status_code == 401
+    assert "changed or deleted" in answer.json()["reason"]
+    assert world.broker.access.user("backdoor") is None

@@ -133,3 +133,11 @@ async def test_nothing_is_made_in_one_that_is_gone(world: World, client: httpx.A
     with pytest.raises(Exception, match="no vhost 'gone'"):
         vhost.create_exchange("x", "direct", internal=False, **arguments)
     assert len(world.changes) == count
+
+
+async def test_what_is_not_given_stays(world: World, client: httpx.AsyncClient):
+    first = {"description": "d", "tags": "a", "default_queue_type": "quorum"}
+    assert (await client.put("/api/vhosts/v", json=first)).status_code == 201
+    assert (await client.put("/api/vhosts/v", json={"tracing": False})).status_code == 204
+    vhost = world.broker.vhosts["v"]
+    assert (vhost.description, list(vhost.tags), vhost.default_queue_type) == ("d", ["a"], "quorum")

@@ -21,7 +21,14 @@ import trustme
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 
 from leporid.server.settings import ConfigError
-from leporid.server.tls import Certificates, KeyPair, Tls, TlsSocket
+from leporid.server.tls import (
+    RECORDS_A_READ,
+    UNSENT_BYTES_MAX,
+    Certificates,
+    KeyPair,
+    Tls,
+    TlsSocket,
+)
 from leporid.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.slow
@@ -399,5 +406,36 @@ def test_what_the_system_does_not_take_is_kept_and_sent(files):
     while len(found) < len(data):
         found += client.recv(30_000)
     assert found == data
+    tls.close()
+    client.close()
+
+
+def test_many_small_records_are_read_in_turns(files):
+    tls, client = pair_of_sockets(files)
+    sent = bytes(range(250))
+    for octet in sent:
+        client.send(bytes([octet]))
+    found, most = b"", 0
+    view = memoryview(bytearray(1000))
+    while len(found) < len(sent):
+        count = tls.recv_into(view)
+        found += view[:count]
+        most = max(most, count)
+        assert tls.has_more or len(found) == len(sent)
+    assert found == sent
+    assert most <= RECORDS_A_READ
+    tls.close()
+    client.close()
+
+
+def test_a_peer_that_takes_no_answers_is_given_up(files):
+    """Requests for new keys are answered, however many there are."""
+    tls, client = pair_of_sockets(files)
+    tls.unsent = bytes(UNSENT_BYTES_MAX + 1)
+    with contextlib.suppress(BlockingIOError):
+        while tls.plain.send(bytes(100_000)):
+            pass
+    with pytest.raises(ConnectionResetError, match="takes none of"):
+        tls.flush()
     tls.close()
     client.close()

@@ -71,3 +71,14 @@ def test_what_cannot_be_changed_is_told(directory: Path, monkeypatch: pytest.Mon
     # The rest is done all the same.
     assert modes(directory)["definitions.db"] == 0o600
     assert modes(directory)["log/2"] == 0o600
+
+
+def test_what_is_not_ours_is_left_as_it_is(tmp_path: Path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "ours").touch(0o644)
+    (tmp_path / "bin").mkdir(0o755)
+    (tmp_path / "bin" / "tool").touch(0o755)
+    assert make_private(tmp_path, lambda name: name == "ours") == []
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert modes == {"ours": 0o600, "bin": 0o755, "tool": 0o755}
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700

@@ -21,19 +21,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leporid.audit")
 
 PATH_CHARACTERS_MAX: Final = 1000
+REASON_CHARACTERS_MAX: Final = 200
 NOBODY: Final = "nobody"
 """Who has not logged in."""
 
 
-def note(request: Request, status: int, reason: str = "", *, trusted: bool = False) -> None:
+def note(request: Request, status: int, reason: object = "", *, trusted: bool = False) -> None:
     """Write the line of a request that was answered.
 
     Args:
         request: the request.
         status: of the answer.
-        reason: why it was refused, if it was.
+        reason: why it was refused, if it was. Of a list, its first part: what follows is of the
+            body, which may have a secret.
         trusted: whether an administrator asked.
     """
+    said = str(reason[0] if isinstance(reason, list) and reason else reason)
+    said = said[:REASON_CHARACTERS_MAX]
     user = visit_of(request).user
     host, port = request.client or ("", 0)
     path = request.scope.get("raw_path", b"").decode("latin-1")[:PATH_CHARACTERS_MAX]
@@ -45,7 +49,7 @@ def note(request: Request, status: int, reason: str = "", *, trusted: bool = Fal
         NOBODY if user is None else ascii(user),
         ascii(f"{host}:{port}")[1:-1],
         status,
-        f" ({ascii(reason)[1:-1]})" if reason else "",
+        f" ({ascii(said)[1:-1]})" if said else "",
         # Others, and who is refused, could fill the log.
         extra=unbounded() if trusted and status < 400 else caused_by(f"{host}:{port}", peer),
     )

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from leporid.amqp.errors import ConnectionForced
-from leporid.broker.access.tags import may_monitor
+from leporid.broker.access.tags import is_administrator, may_monitor
 from leporid.broker.connection.methods.connection import Phase
 from leporid.management import amqp_json
 from leporid.management.authorization import manager, not_authorised, visitor
@@ -136,12 +136,14 @@ class ConnectionRoutes:
         """DELETE /api/connections/{name}: with the reason in the header X-Reason."""
         user = await manager(self._around, request)
         session = await find_session(self._around, user, name_of(request, "name"))
+        _check_may_close(user, session.user.name)
         self._close(session, request)
         return Response(status_code=204)
 
     async def close_of_user(self, request: Request) -> Response:
         """DELETE /api/connections/username/{username}."""
         user, name = await self._about_user(request)
+        _check_may_close(user, name)
         slices = Slices(self._around, user)
         for session in shown_sessions(self._around, user):
             await slices.next()
@@ -168,3 +170,9 @@ def _state(session: ConnectionState) -> str:
 
 def _end(session: ConnectionState, name: str) -> Any:
     return None if session.endpoints is None else getattr(session.endpoints, name)
+
+
+def _check_may_close(user: User, whose: str) -> None:
+    """Refuse who is neither an administrator nor the connection's user: monitors look only."""
+    if not is_administrator(user) and whose != user.name:
+        raise not_authorised("User not authorised to access object")

@@ -80,6 +80,7 @@ class FilterClassRoutes:
             self._classes.check(found)
             async with holding(admission.shares.trials, user.name):
                 await self._around.try_filter_class(found)
+            self._around.check_unchanged(user)
             # Somebody else may have registered another one meanwhile.
             new = self._classes.put(found)
         except FilterClassConflict as error:

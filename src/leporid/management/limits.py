@@ -133,6 +133,7 @@ def _shown(user: User) -> dict[str, Any]:
 
 async def _value(around: Surroundings, request: Request, user: User) -> Any:
     data = await raw_body_of(around.admission, request, user)
+    around.check_unchanged(user)
     return object_of(around.admission, data, ("value",))["value"]
 
 

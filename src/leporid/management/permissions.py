@@ -85,6 +85,7 @@ class PermissionRoutes:
         vhost, name = name_of(request, "vhost"), name_of(request, "user")
         needed = ("exchange", *TOPIC_RIGHTS) if self._topics else RIGHTS
         data = await raw_body_of(around.admission, request, asking)
+        around.check_unchanged(asking)
         given = object_of(around.admission, data, needed)
         user = around.broker.access.user(name)
         if user is None or vhost not in around.broker.vhosts:

@@ -144,6 +144,21 @@ class Surroundings:
         visit_of(request).log_in(user.name)
         return user
 
+    def check_unchanged(self, user: User) -> None:
+        """Refuse to act for a user who has changed since the request was let in.
+
+        To be called after the last wait before a change that rests on the user's tags.
+
+        Raises:
+            Refusal: the user is gone, or another one: what was checked may not hold any more.
+        """
+        if self.broker.access.user(user.name) is not user:
+            raise Refusal(
+                401,
+                "not_authorised",
+                f"user '{user.name}' was changed or deleted during the request; send it again",
+            )
+
     async def enter(self, request: Request) -> tuple[User, VirtualHost]:
         """Return who asks, and the virtual host in the path.
 

@@ -102,6 +102,7 @@ class UserRoutes:
             raise bad_request("tags_not_present")
         tags = frozenset(tags_of(given["tags"]))
         password = await self._password(asking, given)
+        around.check_unchanged(asking)
         new = self._users.put(name, password, tags)
         await around.recorded(asking)
         return Response(status_code=201 if new else 204)
@@ -120,6 +121,7 @@ class UserRoutes:
         around = self._around
         asking = await administrator(around, request)
         data = await raw_body_of(around.admission, request, asking)
+        around.check_unchanged(asking)
         names = object_of(around.admission, data, ("users",))["users"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise bad_request("users should be a list of names")

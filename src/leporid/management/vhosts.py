@@ -65,14 +65,22 @@ class VhostRoutes:
         user = await administrator(around, request)
         name = new_name(name_of(request, "name"))
         data = await raw_body_of(around.admission, request, user)
+        around.check_unchanged(user)
         given = object_of(around.admission, data)
         description, own_tags, queue_type = _metadata(given)
         new = await around.job(lambda: around.broker.adding_vhost(name))
-        vhost = around.broker.vhosts[name]
-        if new:
+        vhost = around.broker.vhosts.get(name)
+        if vhost is None:
+            raise not_found()  # it was deleted at once
+        if new and around.broker.access.user(user.name) is not None:
             around.broker.users.permit(user.name, name, EVERYTHING)
         if new or given:
-            vhost.describe(description, own_tags, queue_type)
+            # What is not given stays as it was.
+            vhost.describe(
+                description if "description" in given else vhost.description,
+                own_tags if "tags" in given else vhost.tags,
+                queue_type if "default_queue_type" in given else vhost.default_queue_type,
+            )
         await around.recorded(user)
         return Response(status_code=201 if new else 204)
 

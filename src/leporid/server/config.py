@@ -318,7 +318,8 @@ class Config:
     data_dir: Path = setting(
         file,
         doc="where state lives; made if it is not there. Absolute, or beginning with `~/`. At each "
-        "start all rights on it, and on all in it, are taken from everybody but its owner",
+        "start all rights on it, and on the broker's files in it, are taken from everybody but its "
+        "owner",
         default_doc="`$XDG_STATE_HOME/leporid`, or `~/.local/state/leporid`",
         rabbitmq="`RABBITMQ_MNESIA_BASE`",
     )

@@ -86,6 +86,10 @@ BODY_PART: Final = 4
 # So often the log says how many lines were left out, if there were any.
 LEFT_OUT_EVERY_S: Final = 10.0
 
+# What stands in a data directory; also copies that were put aside, whose names begin alike.
+DATA_FOLDERS: Final = frozenset({"log", "streams"})
+DATA_FILES: Final = ("definitions.", "incarnation", "lock")
+
 # The name of the node, which is a cluster by itself; RabbitMQ's have the form rabbit@HOST.
 CLUSTER: Final = f"leporid@{os.uname().nodename}"
 
@@ -131,7 +135,7 @@ def run(config: Config, reread: Callable[[], Config]) -> int:
             handler.addFilter(log_lines)
         logger.info("Leporid %s, data in %s", __version__, config.data_dir)
         try:
-            for trouble in make_private(config.data_dir):
+            for trouble in make_private(config.data_dir, _is_of_data):
                 logger.warning("%s", trouble)
             return uvloop.run(_serve(config, reread, log_lines))
         except OSError as error:
@@ -139,6 +143,11 @@ def run(config: Config, reread: Callable[[], Config]) -> int:
         except (DefinitionsError, ConfigError) as error:
             logger.error("cannot start: %s", error)
     return EXIT_FAILED
+
+
+def _is_of_data(name: str) -> bool:
+    """Whether a name in a data directory is of something that the broker keeps there."""
+    return name in DATA_FOLDERS or name.startswith(DATA_FILES)
 
 
 def _reason(error: OSError) -> str:

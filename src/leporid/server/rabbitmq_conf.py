@@ -120,6 +120,10 @@ _KEPT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "log.file.level": ("log_level", _level),
     "log.console.formatter": ("log_format", _format),
     "log.file.formatter": ("log_format", _format),
+    "listeners.ssl.default": ("amqps_port", _number),
+    "ssl_options.certfile": ("tls.certificate", str),
+    "ssl_options.keyfile": ("tls.key", str),
+    "prometheus.tcp.port": ("metrics_port", _number),
     "management.tcp.port": ("http_port", _number),
     "management.listener.port": ("http_port", _number),
     "message_interceptors.incoming.set_header_timestamp.overwrite": (
@@ -130,7 +134,7 @@ _KEPT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
 
 _ON_BY_ITSELF: Final = "needs no setting here"
 _NO_CLUSTER: Final = "there is one node"
-_NO_TLS: Final = "there is no such setting for TLS here; see docs/configuration.md"
+_NO_TLS: Final = "is not taken over; docs/tls.md has what there is, such as clients' certificates"
 _NOT_HERE: Final = "there is nothing of this here"
 _ERLANG_ONLY: Final = "concerns the Erlang runtime"
 
@@ -140,7 +144,7 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
     ("ssl_", _NO_TLS),
     ("management.ssl", _NO_TLS),
     ("prometheus.ssl", _NO_TLS),
-    ("prometheus.", "metrics are on the HTTP port, at /metrics"),
+    ("prometheus.", _NOT_HERE),
     ("management.tcp.ip", "HTTP listens on the addresses of AMQP (bind)"),
     ("management.", _NOT_HERE),
     ("management_agent.", _NOT_HERE),

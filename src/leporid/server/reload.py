@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from leporid.amqp.errors import BeingDeleted
 from leporid.broker.broker import Broker, TuneLimits
 from leporid.engine.engine import Engine
 from leporid.server import logs
@@ -135,7 +136,10 @@ class Effects:
 
     def _vhosts(self, config: Config) -> None:
         for name in config.vhosts:
-            self._broker.add_vhost(name)
+            try:
+                self._broker.add_vhost(name)
+            except BeingDeleted:
+                logger.warning("virtual host '%s' is being deleted: reload again to make it", name)
 
     def _engine_limits(self, config: Config) -> None:
         limits = config.limits

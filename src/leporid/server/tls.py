@@ -24,6 +24,12 @@ logger = logging.getLogger(__name__)
 
 # Ciphertext received at a time, at least: a whole record, of which nothing can be read before.
 RECEIVED_BYTES: Final = 32 * 1024
+# Records handled before others have their turn: each may be a handshake message that takes 30
+# microseconds, such as a new key.
+RECORDS_A_READ: Final = 32
+RECORD_HEAD_BYTES: Final = 5
+# What is owed to a peer that takes nothing of it: its output, and answers to its handshakes.
+UNSENT_BYTES_MAX: Final = 256 * 1024
 # Plaintext encrypted at a time: four records. What the socket does not take of it is kept.
 SENT_BYTES: Final = 64 * 1024
 
@@ -180,10 +186,10 @@ def _use(certificate: Path, key: Path, context: ssl.SSLContext) -> None:
     try:
         # A key that needs a passphrase would ask for it at the terminal.
         context.load_cert_chain(certificate, key, password=lambda: b"")
-    except ssl.SSLError as error:
+    except OSError as error:
         raise ConfigError(
             f"{certificate} and {key} are no certificate and its key without a passphrase, in PEM: "
-            f"{error.reason or error}"
+            f"{getattr(error, 'reason', None) or error}"
         ) from None
 
 
@@ -191,10 +197,9 @@ def _trust(authority: Path, context: ssl.SSLContext) -> None:
     _check_readable(authority)
     try:
         context.load_verify_locations(authority)
-    except ssl.SSLError as error:
-        raise ConfigError(
-            f"{authority} has no certificates in PEM: {error.reason or error}"
-        ) from None
+    except OSError as error:
+        why = getattr(error, "reason", None) or error
+        raise ConfigError(f"{authority} has no certificates in PEM: {why}") from None
 
 
 def _check_readable(path: Path) -> None:
@@ -217,9 +222,11 @@ class TlsSocket:
 
     __slots__ = (
         "_ended",
+        "_left_of_record",
         "_received",
         "_tls",
         "_to_send",
+        "_waiting",
         "established",
         "has_more",
         "plain",
@@ -232,6 +239,9 @@ class TlsSocket:
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
         self.established = self.has_more = self._ended = False
         self.unsent = b""
+        # Of what was received: what OpenSSL was not given yet, and how much of its last record.
+        self._waiting = b""
+        self._left_of_record = 0
 
     def __repr__(self) -> str:
         return f"<TlsSocket {self.plain.fileno()} {self._tls.version()}>"
@@ -260,10 +270,12 @@ class TlsSocket:
             return count
         if self._ended:
             return 0
-        data = self.plain.recv(max(len(view), RECEIVED_BYTES))
-        if not data:
-            return 0
-        self._received.write(data)
+        if not self.has_more:
+            data = self.plain.recv(max(len(view), RECEIVED_BYTES))
+            if not data:
+                return 0
+            self._waiting += data
+        self._give_records()
         try:
             if not self.established:
                 self._shake_hands()
@@ -279,6 +291,26 @@ class TlsSocket:
         """Read and forget what comes after our last word, which is not decrypted."""
         return self.plain.recv(count)
 
+    def _give_records(self) -> None:
+        """Give OpenSSL some of the records that were received; see RFC 8446 5.1 for their heads."""
+        data, at = self._waiting, 0
+        for _ in range(RECORDS_A_READ):
+            if not self._left_of_record:
+                if len(data) - at < RECORD_HEAD_BYTES:
+                    break
+                size = int.from_bytes(data[at + 3 : at + RECORD_HEAD_BYTES])
+                self._left_of_record = RECORD_HEAD_BYTES + size
+            part = min(self._left_of_record, len(data) - at)
+            at += part
+            self._left_of_record -= part
+            if at == len(data):
+                break
+        self._received.write(data[:at])
+        self._waiting = data[at:]
+        self.has_more = len(self._waiting) >= RECORD_HEAD_BYTES or (
+            bool(self._waiting) and self._left_of_record > 0
+        )
+
     def _shake_hands(self) -> None:
         try:
             self._tls.do_handshake()
@@ -289,7 +321,8 @@ class TlsSocket:
     def _decrypted(self, view: memoryview) -> int:
         """Decrypt what was received as far as there is room. A read gives one record at most."""
         count, room = 0, len(view)
-        self.has_more = False
+        held = len(self._waiting) >= RECORD_HEAD_BYTES
+        self.has_more = held
         while count < room:
             try:
                 part: Any = self._tls.read(room - count, view[count:])  # a number, with a buffer
@@ -298,10 +331,11 @@ class TlsSocket:
             if not part:
                 # close_notify: the next read says that nothing follows.
                 self._ended = True
+                self._waiting = b""
                 self.has_more = count > 0
                 return count
             count += part
-        self.has_more = bool(self._tls.pending() or self._received.pending)
+        self.has_more = held or bool(self._tls.pending() or self._received.pending)
         return count
 
     # ------------------------------------------------------------- sending
@@ -329,7 +363,10 @@ class TlsSocket:
             try:
                 self.unsent = self.unsent[self.plain.send(self.unsent) :]
             except (BlockingIOError, InterruptedError):
-                return
+                if len(self.unsent) > UNSENT_BYTES_MAX:
+                    raise ConnectionResetError(
+                        f"it takes none of {len(self.unsent)} octets that TLS owes it"
+                    ) from None
 
     def shutdown(self, how: int) -> None:
         """Say that nothing more is sent (close_notify, RFC 8446 6.1), and shut the plain socket.

@@ -2,14 +2,14 @@
 
 Responsible for the modes of what is there, and of what this process makes. Must not know what any
 file is for. Invariant: after `make_private`, no other user of the machine can read or change
-anything in the directory, unless its files are somebody else's.
+anything of ours in the directory, unless its files are somebody else's.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,16 +20,20 @@ DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
 
-def make_private(directory: Path) -> list[str]:
-    """Take all rights on a directory, and on all in it, from everybody but the owner.
+def make_private(directory: Path, is_ours: Callable[[str], bool] = lambda _: True) -> list[str]:
+    """Take all rights on a directory, and on what is ours in it, from everybody but the owner.
 
     Links are left as they are, and not followed.
+
+    Args:
+        directory: which.
+        is_ours: says it of a name in the directory: somebody may have chosen one with other files.
 
     Returns:
         What could not be changed, a sentence each.
     """
     troubles = []
-    for path, mode in _wide(directory):
+    for path, mode in _wide(directory, is_ours):
         try:
             path.chmod(mode)
         except FileNotFoundError:
@@ -39,13 +43,15 @@ def make_private(directory: Path) -> list[str]:
     return troubles
 
 
-def _wide(directory: Path) -> Iterator[tuple[Path, int]]:
+def _wide(
+    directory: Path, is_ours: Callable[[str], bool] = lambda _: True
+) -> Iterator[tuple[Path, int]]:
     """Go through what others have rights on; a directory before what is in it."""
     if _is_wide(directory.stat()):
         yield directory, DIRECTORY_MODE
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.is_symlink():
+            if entry.is_symlink() or not is_ours(entry.name):
                 continue
             if entry.is_dir():
                 yield from _wide(Path(entry.path))

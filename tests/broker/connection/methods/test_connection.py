@@ -61,7 +61,7 @@ def test_start_announces_what_rabbitmq_announces_and_who_we_are(world: World):
     [
         (
             b"\x16\x03\x01\x02\x00\x01\x00\x01",
-            "it speaks TLS, which is not there yet; put a TLS proxy in front",
+            "it speaks TLS, which is on another port, if there is a certificate (docs/tls.md)",
         ),
         (b"AMQP\x00\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),
         (b"AMQP\x03\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),

@@ -79,7 +79,10 @@ class Phase(Enum):
 
 
 STRANGERS: Final = (
-    (b"\x16\x03", "it speaks TLS, which is not there yet; put a TLS proxy in front"),
+    (
+        b"\x16\x03",
+        "it speaks TLS, which is on another port, if there is a certificate (docs/tls.md)",
+    ),
     (b"AMQP\x00\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),
     (b"AMQP\x03\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),
     (b"AMQP", "it speaks another version of AMQP than 0-9-1"),

@@ -307,9 +307,7 @@ class TlsSocket:
                 break
         self._received.write(data[:at])
         self._waiting = data[at:]
-        self.has_more = len(self._waiting) >= RECORD_HEAD_BYTES or (
-            bool(self._waiting) and self._left_of_record > 0
-        )
+        self.has_more = len(self._waiting) >= RECORD_HEAD_BYTES
 
     def _shake_hands(self) -> None:
         try:

@@ -21,7 +21,7 @@ from leporid.broker.access.permissions import Permissions
 from leporid.broker.broker import Broker
 from leporid.broker.policy.policies import make_policy
 from leporid.broker.settings.unknown_arguments import OnUnknown
-from leporid.durable import Change, Put
+from leporid.durable import Change, Put, Together
 from leporid.engine.engine import Engine
 from leporid.filterserver.filter_class import FilterClass
 from leporid.filterserver.frames import HEAD
@@ -62,6 +62,10 @@ class _Defects(logging.Handler):
 
 def _check_row(change: Change) -> None:
     """What is recorded must fit into a row, or the next start would not know it."""
+    if isinstance(change, Together):
+        for each in change.changes:
+            _check_row(each)
+        return
     if isinstance(change, Put):
         values = change.definition.values()
         kinds = change.definition.types().values()

@@ -229,7 +229,7 @@ class Cursor:
     def short(self) -> str:
         size = self.take("B")
         self.at += size
-        return self.data[self.at - size : self.at].decode()
+        return self.data[self.at - size : self.at].decode("utf-8", "surrogateescape")
 
     def end(self) -> None:
         assert self.at == len(self.data), "bytes after the arguments"

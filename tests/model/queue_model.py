@@ -105,6 +105,7 @@ class ModelQueue:
         self.retries = retries
         self.dead_lettered: list[tuple[str, int]] = []
         self.now_ms = 0
+        self.paused = False
 
     def ready(self) -> list[Entry]:
         """In the order in which they leave."""
@@ -290,7 +291,7 @@ class ModelQueue:
 
     def deliver(self) -> list[tuple[int, str, int, bool, int]]:
         taken = []
-        while self.ready() and any(self.rings.values()):
+        while not self.paused and self.ready() and any(self.rings.values()):
             ring = self.rings[max(priority for priority, ring in self.rings.items() if ring)]
             consumer = ring.pop(0)
             if isinstance(consumer, ModelGroup):
@@ -368,5 +369,5 @@ class ModelQueue:
             consumer.tag
             for channel in self.channels
             for consumer in channel.consumers
-            if self.ready() and self.can_take(consumer)
+            if not self.paused and self.ready() and self.can_take(consumer)
         ]

@@ -1,9 +1,9 @@
 """One queue against a list: order, redelivery, who gets what, what is left.
 
 Two connections with a channel each, consumers of several priorities and limits, messages with a
-time to live; in some runs priorities, a maximal length, a delivery limit, retries that are held,
-and timeouts after which a message goes back alone. The model is `ModelQueue`: entries in a list,
-the consumers of each priority in a list that turns, and dead letters in the order of death.
+time to live, pauses; in some runs priorities, a maximal length, a delivery limit, retries that are
+held, and timeouts after which a message goes back alone. The model is `ModelQueue`: entries in a
+list, the consumers of each priority in a list that turns, and dead letters in the order of death.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class QueueMachine(QueueWorld):
         self.turn()
         got = self.peers[side].get(self.queue, no_ack)
         ready = self.model.ready()
-        if not ready:
+        if not ready or self.model.paused:
             assert got is None
             return
         assert got is not None
@@ -180,6 +180,12 @@ class QueueMachine(QueueWorld):
         self.model.channels[side] = ModelChannel()
         peer.channels[1] = peer.connection.open_channel(1)
 
+    @rule(paused=st.sampled_from([False, False, True]))
+    def pause(self, paused: bool) -> None:
+        """Nothing leaves to anybody, or it does again with the next turn."""
+        self.queue.set_paused(paused)
+        self.model.paused = paused
+
     @rule(ms=st.sampled_from([1, 5, 20, 20, 30, 120]))
     def time_passes(self, ms: int) -> None:
         """And there is a turn, in which what is overdue goes back first."""
@@ -228,6 +234,8 @@ class QueueMachine(QueueWorld):
         """Whoever leaves gives everything back, to its place."""
         if not hasattr(self, "model"):
             return
+        self.pause(False)
+        self.turn()
         for side, peer in enumerate(self.peers):
             channel = self.model.channels[side]
             for consumer in list(channel.consumers):

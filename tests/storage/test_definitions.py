@@ -25,8 +25,8 @@ from leporid.broker.stored import (
     StoredReaderOffset,
     StoredVhost,
 )
-from leporid.durable import Change, Drop, Durable, Put
-from leporid.storage.definitions import Definitions, DefinitionsError, copy_path, problems
+from leporid.durable import Change, Drop, Durable, Put, Together, each_of
+from leporid.storage.definitions import Definitions, DefinitionsError, Reading, copy_path, problems
 
 
 @pytest.fixture
@@ -365,7 +365,7 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path):
         connection.execute("PRAGMA user_version = 7")
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 5\)"):
+    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 6\)"):
         Definitions(path, KINDS)
     assert path.read_bytes() == before
 
@@ -427,10 +427,19 @@ changes = st.one_of(
     st.builds(binding, names, names, names, vhost=names, arguments=st.binary(max_size=3)),
     st.builds(reader_offset, names, names, st.integers(0, 9), vhost=names),
 )
+single = changes | changes.map(drop)
+
+
+def together(some: list[Any]) -> Change:
+    return Together(some)
 
 
 @settings(max_examples=30, deadline=None)
-@given(batches=st.lists(st.lists(changes | changes.map(drop), max_size=6), max_size=6))
+@given(
+    batches=st.lists(
+        st.lists(single | st.lists(single, max_size=3).map(together), max_size=6), max_size=6
+    )
+)
 def test_the_files_agree_with_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Change]]
 ):
@@ -438,7 +447,7 @@ def test_the_files_agree_with_a_dictionary(
     model: dict[tuple[type[Durable], tuple[Any, ...]], Durable] = {}
     highest = 0
     for batch in batches:
-        for change in batch:
+        for change in each_of(batch):
             if isinstance(change, Put):
                 definition = change.definition
                 model[type(definition), definition.identity] = definition
@@ -458,3 +467,31 @@ def test_the_files_agree_with_a_dictionary(
     assert snapshot.next_queue_id == highest + 1
     found = [each for kind in KINDS for each in snapshot.of(kind)]
     assert sorted(found, key=repr) == sorted(model.values(), key=repr)
+
+
+# ------------------------------------------------------------------ backups
+
+
+def test_a_reading_is_of_its_moment(path: Path, tmp_path: Path):
+    definitions = Definitions(path, KINDS)
+    definitions.commit([vhost("before")])
+    reading = definitions.reading()
+    definitions.commit([vhost("after")])
+    target = tmp_path / "backup" / "definitions.db"
+    target.parent.mkdir()
+    reading.write(target)
+    reading.close()
+    reading.close()
+    assert reading.bytes > 0
+    definitions.close()
+    assert problems(target, KINDS) == []
+    copied = Definitions(target, KINDS)
+    assert copied.report == ()
+    assert [each.name for each in copied.load().of(StoredVhost)] == ["before"]
+    copied.close()
+
+
+def test_a_reading_of_what_cannot_be_read(tmp_path: Path):
+    (tmp_path / "definitions.db").mkdir()
+    with pytest.raises(DefinitionsError, match="unable to open"):
+        Reading(tmp_path / "definitions.db")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leporid.storage.segments import NUMBER_MAX, SegmentFiles
+from leporid.storage.segments import NUMBER_MAX, Extent, SegmentFiles
 
 
 @pytest.fixture
@@ -333,3 +333,37 @@ def test_a_directory_can_be_set_aside(files: SegmentFiles):
     target = files.set_file_aside(files.directory / "sub")
     assert (target / "file").read_bytes() == b"x"
     assert files.foreign() == []
+
+
+# ------------------------------------------------------------------ backups
+
+
+def test_where_a_log_ends_and_what_is_closed(files: SegmentFiles):
+    files.path(3).write_bytes(b"before")
+    assert files.end == Extent(0, 0)
+    assert files.closed_below(files.end) == NUMBER_MAX + 1
+    before = files.end
+    files.write([(4, 4096, 0, b"abc"), (5, 4096, 0, b"de")])
+    assert files.end == Extent(5, 2)
+    assert files.closed_below(files.end) == 5
+    # As of a moment before this run wrote anything: its first file was not there.
+    assert files.closed_below(before) == 4
+    # After a full disk the same bytes are written once more.
+    files.write([(4, 4096, 0, b"abc"), (5, 4096, 0, b"de"), (5, 4096, 2, b"f")])
+    assert files.end == Extent(5, 3)
+
+
+def test_cutting_a_file_with_two_names_leaves_the_other_as_it_was(
+    files: SegmentFiles, tmp_path: Path
+):
+    files.path(1).write_bytes(b"whole" + bytes(100))
+    other = tmp_path / "backup.segment"
+    other.hardlink_to(files.path(1))
+    files.cut(1, 5)
+    assert files.path(1).read_bytes() == b"whole"
+    assert other.read_bytes() == b"whole" + bytes(100)
+    assert files.foreign() == []
+    # It is the log's own now.
+    assert files.path(1).stat().st_nlink == 1
+    files.cut(1, 2)
+    assert files.path(1).read_bytes() == b"wh"

@@ -15,7 +15,7 @@ from leporid.storage import syncer as module
 from leporid.storage.definitions import DefinitionsError
 from leporid.storage.segments import Write
 from leporid.storage.streams import SegmentSync, StreamWork
-from leporid.storage.syncer import Job, Syncer, is_no_room
+from leporid.storage.syncer import Job, Rest, Syncer, is_no_room
 
 PATIENCE_S = 10.0
 CHANGE: Change = Put(StoredVhost("v"))
@@ -167,6 +167,70 @@ def test_written_does_not_wait_for_the_disk(disk: Disk, make: Callable[..., Sync
     syncer.submit(Job(1, writes=[write(1)]))
     syncer.stop()
     assert disk.steps == [("write", [1]), "no sync", ("done", 1)]
+
+
+# ------------------------------------------------------------------ rests
+
+
+def test_from_a_rest_on_no_file_goes_until_it_ends(disk: Disk, make: Callable[..., Syncer]):
+    syncer = make()
+    rest = Rest(lambda: disk.note("rest"))
+    disk.gates["done"] = threading.Event()
+    syncer.submit(Job(1, writes=[write(1)], drops=[1]))
+    disk.wait_for("done")
+    syncer.rest(rest)
+    syncer.submit(Job(2, writes=[write(2)], drops=[2]))
+    disk.gates["done"].set()
+    disk.wait_for("done")
+    # That of the first job may go before the rest begins; never between its beginning and its end.
+    begun = disk.steps.index("rest")
+    assert ("drop", 2) not in disk.steps
+    assert [step for step in disk.steps[begun:] if step[0] == "drop"] == []
+    rest.end()
+    rest.end()
+    disk.wait_for("drop")
+    syncer.stop()
+    assert ("drop", 2) in disk.steps
+    assert not rest.broken
+
+
+def test_a_rest_begins_after_the_jobs_before_it(disk: Disk, make: Callable[..., Syncer]):
+    syncer = make()
+    disk.gates["write"] = threading.Event()
+    syncer.submit(Job(1, writes=[write(1)]))
+    rest = Rest(lambda: disk.note("rest"))
+    syncer.rest(rest)
+    disk.gates["write"].set()
+    syncer.stop()
+    assert disk.steps == [("write", [1]), "sync", ("done", 1), "rest"]
+    rest.end()
+
+
+def test_a_rest_that_ended_before_its_turn_never_begins(disk: Disk, make: Callable[..., Syncer]):
+    syncer = make()
+    disk.gates["write"] = threading.Event()
+    syncer.submit(Job(1, writes=[write(1)], drops=[1]))
+    rest = Rest(lambda: disk.note("rest"))
+    syncer.rest(rest)
+    rest.end()
+    disk.gates["write"].set()
+    syncer.stop()
+    assert "rest" not in disk.steps
+    assert ("drop", 1) in disk.steps
+
+
+def test_a_full_disk_breaks_a_rest(disk: Disk, make: Callable[..., Syncer]):
+    syncer = make()
+    rest = Rest(lambda: disk.note("rest"))
+    syncer.rest(rest)
+    syncer.submit(Job(1, writes=[write(1)], drops=[1]))
+    disk.wait_for("done")
+    disk.errors["write"] = [full()]
+    syncer.submit(Job(2, writes=[write(2)]))
+    disk.wait_for("room")
+    assert rest.broken
+    assert disk.steps.index(("drop", 1)) < disk.steps.index("room")
+    syncer.stop()
 
 
 # ------------------------------------------------------------------ streams

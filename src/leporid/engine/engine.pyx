@@ -45,8 +45,8 @@ cdef enum:
     CLEAN_EVERY_MS = 100
     # How long a turn works on what all peers have sent, and on each of the things that it does by
     # itself. All of them together stay below the 10 ms that a turn may take.
-    INPUT_NS = 3_000_000
-    DELIVERIES_NS = 2_000_000       # half of it for those who waited for a shared limit
+    INPUT_NS = 1_500_000
+    DELIVERIES_NS = 1_000_000       # half of it for those who waited for a shared limit
     STAGE_NS = 500_000
 
 

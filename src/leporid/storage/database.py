@@ -16,9 +16,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
-from leporid.durable import Change, Durable, Put, Table
+from leporid.durable import Change, Durable, Put, Table, each_of
 
 # "LEPO": tells our files from other programs' (SQLite's application_id).
 APPLICATION_ID = 0x4C45504F
@@ -152,7 +152,7 @@ class Database:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             highest = 0
-            for change in changes:
+            for change in each_of(changes):
                 if isinstance(change, Put):
                     self._put(change.definition)
                     if change.definition.TABLE.has_id:
@@ -171,16 +171,8 @@ class Database:
             raise
 
     def _put(self, definition: Durable) -> None:
-        kind = type(definition)
-        names, values = (*kind.columns(), "checksum"), definition.values()
-        marks = ", ".join("?" * len(names))
-        rest = names[len(kind.TABLE.key) :]
-        updates = ", ".join(f"{one} = excluded.{one}" for one in rest)
-        self._connection.execute(
-            f"INSERT INTO {kind.TABLE.name} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
-            f" ON CONFLICT ({', '.join(kind.TABLE.key)}) DO UPDATE SET {updates}",
-            (*values, checksum(values)),
-        )
+        values = definition.values()
+        self._connection.execute(_insertion(type(definition)), (*values, checksum(values)))
 
     def _drop(self, table: Table, by: Sequence[str], values: Sequence[Any]) -> None:
         if table.since > self.version:
@@ -226,6 +218,29 @@ class Database:
 
     def _checkpoint(self) -> None:
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+# By kind: to write one takes longer than to run it.
+_INSERTIONS: Final[dict[type[Durable], str]] = {}
+
+
+def _insertion(kind: type[Durable]) -> str:
+    """Return what puts a definition."""
+    found = _INSERTIONS.get(kind)
+    if found is None:
+        found = _INSERTIONS[kind] = _written_insertion(kind)
+    return found
+
+
+def _written_insertion(kind: type[Durable]) -> str:
+    names = (*kind.columns(), "checksum")
+    marks = ", ".join("?" * len(names))
+    rest = names[len(kind.TABLE.key) :]
+    updates = ", ".join(f"{one} = excluded.{one}" for one in rest)
+    return (
+        f"INSERT INTO {kind.TABLE.name} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+        f" ON CONFLICT ({', '.join(kind.TABLE.key)}) DO UPDATE SET {updates}"
+    )
 
 
 def schema_version(kinds: Iterable[type[Durable]]) -> int:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from leporid.durable import Change, DefinitionsSnapshot, Durable, Put
+from leporid.durable import Change, DefinitionsSnapshot, Durable, Put, each_of
 from leporid.storage.database import (
     Database,
     DefinitionsError,
@@ -86,7 +86,7 @@ class Definitions:
         """
         if not changes:
             return
-        put = (type(change.definition) for change in changes if isinstance(change, Put))
+        put = (type(change.definition) for change in each_of(changes) if isinstance(change, Put))
         self._raise_schema(schema_version(put))
         self._original.apply(changes)
         if self._copy is None:
@@ -118,10 +118,64 @@ class Definitions:
             self._copy.close()
             self._copy = None
 
+    def reading(self) -> Reading:
+        """Return the definitions as they are now, whatever is committed later.
+
+        Raises:
+            DefinitionsError: they cannot be read.
+        """
+        return Reading(self.path)
+
     def close(self) -> None:
         """Close both files."""
         self._original.close()
         self._end_copy()
+
+
+class Reading:
+    """The definitions as of one moment, on a connection of its own; used in any thread.
+
+    While it is open, SQLite's log of the changes after that moment only grows.
+
+    Attributes:
+        bytes: what both files of a copy take.
+
+    Raises:
+        DefinitionsError: SQLite cannot read them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise DefinitionsError(f"{path}: {error}") from error
+        try:
+            # A transaction sees the moment of its first read.
+            self._connection.execute("BEGIN")
+            (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+            (page_bytes,) = self._connection.execute("PRAGMA page_size").fetchone()
+            self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise DefinitionsError(f"{path}: {error}") from error
+        self.bytes: int = 2 * pages * page_bytes
+
+    def __repr__(self) -> str:
+        return f"<Reading of {self._path}>"
+
+    def write(self, path: Path) -> None:
+        """Make definitions at a path where there are none, the original and its copy.
+
+        Raises:
+            DefinitionsError: they cannot be made.
+        """
+        for target in (path, copy_path(path)):
+            _copy_database(self._connection, self._path, target)
+
+    def close(self) -> None:
+        """End it; a second call does nothing."""
+        self._connection.close()
 
 
 def problems(path: Path, kinds: Kinds) -> list[str]:
@@ -227,18 +281,21 @@ def _duplicate(source: Path, target: Path) -> None:
     """Make `target`, which must not exist, the same database as `source`; all of it or nothing."""
     unfinished = target.with_name(f"{target.name}.new")
     unfinished.unlink(missing_ok=True)
-    try:
-        with (
-            closing(sqlite3.connect(source)) as reader,
-            closing(sqlite3.connect(unfinished)) as writer,
-        ):
-            reader.backup(writer)
-    except sqlite3.Error as error:
-        raise DefinitionsError(f"cannot make {target} from {source}: {error}") from error
+    with closing(sqlite3.connect(source)) as reader:
+        _copy_database(reader, source, unfinished)
     with unfinished.open("rb") as file:
         os.fsync(file.fileno())
     unfinished.rename(target)
     _sync_directory(target.parent)
+
+
+def _copy_database(reader: sqlite3.Connection, source: Path, target: Path) -> None:
+    """Make a database of what a connection reads; raises DefinitionsError."""
+    try:
+        with closing(sqlite3.connect(target)) as writer:
+            reader.backup(writer)
+    except sqlite3.Error as error:
+        raise DefinitionsError(f"cannot make {target} from {source}: {error}") from error
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -15,7 +15,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from leporid.storage.mapping import Mapping, map_file
 
@@ -33,6 +33,18 @@ CHUNK_BYTES: Final = 1024 * 1024
 Write = tuple[int, int, int, "memoryview | bytes"]  # number, file size, offset, bytes
 
 
+class Extent(NamedTuple):
+    """Where a log ends.
+
+    Attributes:
+        number: of the newest file that was written to in this run; 0: none was.
+        bytes: of that file, what was written.
+    """
+
+    number: int
+    bytes: int
+
+
 class SegmentFiles:
     """The files of one log directory.
 
@@ -42,6 +54,9 @@ class SegmentFiles:
         prefix: what the names in there begin with.
         sync_parent: have the directory's own name on disk when this returns; whoever says False
             sees to it.
+
+    Attributes:
+        end: where the log ends.
     """
 
     def __init__(
@@ -61,6 +76,8 @@ class SegmentFiles:
         self._open: dict[int, int] = {}
         self._space: dict[int, int] = {}  # of the files made in this run: bytes that are allocated
         self._touched: set[int] = set()
+        self._first_made: int | None = None  # in this run
+        self.end = Extent(0, 0)
         self._directory_changed = True  # it may just have been made
 
     def __repr__(self) -> str:
@@ -110,6 +127,8 @@ class SegmentFiles:
             done = 0
             while done < len(view):
                 done += os.pwrite(fd, view[done:], offset + done)
+            # After a full disk, what was written is written again.
+            self.end = max(self.end, Extent(number, offset + len(view)))
 
     def _descriptor(self, number: int) -> int:
         fd = self._open.get(number)
@@ -120,6 +139,8 @@ class SegmentFiles:
                 # Start-up knows every file and takes a number above all of them: nothing that was
                 # there before this run is ever overwritten.
                 flags |= os.O_CREAT | os.O_EXCL
+                if self._first_made is None:
+                    self._first_made = number  # before anybody can see the file
             fd = self._open[number] = os.open(self.path(number), flags, 0o600)
             if is_new:
                 self._space[number] = 0
@@ -198,6 +219,19 @@ class SegmentFiles:
             sync_directory(self.directory)
             self._directory_changed = False
 
+    def closed_below(self, end: Extent) -> int:
+        """The number below which nothing is written any more, as of a moment.
+
+        What was there before this run is never written to, and in this run only the newest file is.
+        To be asked after `numbers`, in any thread.
+
+        Args:
+            end: of the log, at that moment.
+        """
+        if end.number:
+            return end.number
+        return NUMBER_MAX + 1 if self._first_made is None else self._first_made
+
     # ------------------------------------------------------------- reading
 
     def map(self, number: int) -> Mapping:
@@ -227,8 +261,22 @@ class SegmentFiles:
     # ------------------------------------------------------------- at start-up
 
     def cut(self, number: int, size: int) -> None:
-        """Cut off what follows the last good record."""
-        with self.path(number).open("r+b") as file:
+        """Cut off what follows the last good record.
+
+        A file that a backup has, too, stays as it is, and is one of the log's own from now on.
+        """
+        path = self.path(number)
+        if path.stat().st_nlink > 1:
+            unshared = path.with_name(f"{path.name}.cut")
+            with path.open("rb") as shared, unshared.open("wb") as file:
+                shutil.copyfileobj(shared, file, CHUNK_BYTES)
+                file.truncate(size)
+                file.flush()
+                os.fsync(file.fileno())
+            unshared.rename(path)
+            sync_directory(self.directory)
+            return
+        with path.open("r+b") as file:
             file.truncate(size)
             os.fdatasync(file.fileno())
 

@@ -21,6 +21,7 @@ from leporid.storage.mapping import Mapping, map_file
 from leporid.storage.segments import (
     NO_ROOM,
     NOT_OURS,
+    Extent,
     SegmentFiles,
     Write,
     move_aside,
@@ -125,7 +126,15 @@ class StreamLogs:
         path.mkdir()
         self._directory_changed = True
 
+    def known(self, stream_id: int) -> SegmentFiles | None:
+        """The files of a stream that was read or written in this run; None of any other."""
+        return self._logs.get(stream_id)
+
     # ------------------------------------------------------------- in the sync thread
+
+    def ends(self) -> dict[int, Extent]:
+        """Where the logs end that were read or written in this run, by stream id."""
+        return {stream_id: files.end for stream_id, files in self._logs.items()}
 
     def store(
         self, works: Iterable[StreamWork], *, wait: bool = True, beside: SegmentSync | None = None

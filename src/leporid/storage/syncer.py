@@ -7,7 +7,7 @@ part of every log are on disk; a file is deleted only after `done` of the job th
 after every file that was named before it.
 
 Deletions promise nothing to anybody, so they wait while there is other work, but never so that
-they pile up.
+they pile up; and as long as a backup takes to have all files (`Rest`), unless the disk is full.
 
 A full disk is not the end: the job is tried again until there is room. Any other error is: what a
 failed sync left behind cannot be known (the kernel may drop dirty pages), so the process must end
@@ -96,6 +96,37 @@ class Job:
         return sum(len(write[-1]) for writes in logs for write in writes)
 
 
+class Rest:
+    """From a moment between two jobs on no file is deleted, until `end` is called.
+
+    Args:
+        begin: called at that moment, in the sync thread, which it must not hold up; must not raise.
+
+    Attributes:
+        broken: files were deleted all the same, as the disk was full.
+    """
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self.begin = begin
+        self.broken = False
+        self._ended = False
+        self._on_end: Callable[[], None] = lambda: None
+
+    def __repr__(self) -> str:
+        return f"<Rest ended={self.ended} broken={self.broken}>"
+
+    @property
+    def ended(self) -> bool:
+        """Whether files may go again."""
+        return self._ended or self.broken
+
+    def end(self) -> None:
+        """Let files go again; in any thread, and more than once if you like."""
+        if not self._ended:
+            self._ended = True
+            self._on_end()
+
+
 class Syncer:
     """Runs jobs one after another in a thread of its own.
 
@@ -124,7 +155,8 @@ class Syncer:
         self._no_room = no_room
         self._failed = failed
         self._sync = sync
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | Rest | None] = queue.SimpleQueue()
+        self._rest: Rest | None = None
         self._drops: deque[Callable[[], None]] = deque()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
@@ -133,6 +165,12 @@ class Syncer:
     def submit(self, job: Job) -> None:
         """Have a job done after those that were given before."""
         self._jobs.put(job)
+
+    def rest(self, rest: Rest) -> None:
+        """Begin a rest after the jobs that were given before; the one before it must have ended."""
+        # Whoever has nothing to do but deletions is told that they may go on.
+        rest._on_end = lambda: self._jobs.put(rest)
+        self._jobs.put(rest)
 
     def stop(self) -> None:
         """End the thread after the jobs that it has; a full disk is not waited for."""
@@ -143,6 +181,9 @@ class Syncer:
     def _run(self) -> None:
         try:
             while (job := self._next()) is not None:
+                if isinstance(job, Rest):
+                    self._take(job)
+                    continue
                 if not self._complete(job):
                     return
                 self._done(job)
@@ -152,9 +193,19 @@ class Syncer:
         except BaseException as error:  # noqa: BLE001 - whatever it is, nothing is safe after it
             self._failed(error)
 
-    def _next(self) -> Job | None:
+    def _take(self, rest: Rest) -> None:
+        """Begin a rest; one that has ended already was put here to wake the thread."""
+        if not rest.ended:
+            self._rest = rest
+            rest.begin()
+
+    @property
+    def _resting(self) -> bool:
+        return self._rest is not None and not self._rest.ended
+
+    def _next(self) -> Job | Rest | None:
         """The next job; until there is one, files go that are to be deleted."""
-        while self._drops:
+        while self._drops and not self._resting:
             try:
                 return self._jobs.get_nowait()
             except queue.Empty:
@@ -162,6 +213,8 @@ class Syncer:
         return self._jobs.get()
 
     def _drop(self, count: int) -> None:
+        if self._resting:
+            return
         for _ in range(count):
             self._drops[0]()
             self._drops.popleft()
@@ -193,6 +246,9 @@ class Syncer:
             except (OSError, DefinitionsError) as error:
                 if not is_no_room(error):
                     raise
+                if self._rest is not None:
+                    # A backup can be made once more; a broker without room is of no use.
+                    self._rest.broken = True
             else:
                 if full:
                     self._no_room(False)

@@ -389,3 +389,30 @@ def test_permissions_are_asked_for_again():
     one.forget_exchange()
     one.publish(rows, 0, 1)
     assert asked == ["e", "e"]
+
+
+def test_a_row_waits_for_the_rights_that_it_needs():
+    world = World()
+    queue = world.engine.queue(0, "q", False)
+    cache = world.engine.route_cache("e", lambda key, raw: [queue], True)
+    unknown = {"e", "k2"}
+
+    def check(key: str) -> bool:
+        return key in unknown
+
+    made = Publisher(
+        world.engine.publishing,
+        lambda name: None if name in unknown else cache,
+        check_of=lambda name: check,
+    )
+    rows = encoded({"body": [b"a", b"b", b"c"], "routing_key": ["k1", "k2", "k3"]})
+    for step in (made.check, lambda rows, at: made.publish(rows, at, 3)):
+        unknown |= {"e", "k2"}
+        made.forget_exchange()
+        assert step(rows, 0) == 0
+        unknown.discard("e")
+        assert step(rows, 0) == 1
+        assert step(rows, 1) == 1
+        unknown.discard("k2")
+        assert step(rows, 1) == 3
+    assert (made.accepted, queue.ready_count) == (3, 3)

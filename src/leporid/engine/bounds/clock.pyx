@@ -22,7 +22,7 @@ from libc.stdint cimport uint64_t
 cdef enum:
     # Long enough that taking up work again costs little, and short enough for five stages within
     # the 10 ms that a turn may take at most.
-    SLICE_NS = 1_000_000
+    SLICE_NS = 500_000
 
 
 cdef class Party:

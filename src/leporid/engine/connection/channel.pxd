@@ -12,6 +12,7 @@ from leporid.engine.connection.consumer cimport Consumer
 from leporid.engine.connection.credit cimport ChannelCredit
 from leporid.engine.connection.output cimport Output
 from leporid.engine.connection.timeouts cimport Check
+from leporid.engine.connection.transaction cimport Transaction
 from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing
@@ -52,12 +53,14 @@ cdef class Channel:
     cdef Logs logs
     cdef Output out
     cdef LastRoute last
-    # (key) raises a fault for a routing key that must not be used with the exchange of `last`.
+    # (key) raises a fault for a routing key that must not be used with the exchange of `last`, and
+    # returns True if that is not known yet: then the session works, as in `find_routes`.
     # None: all may be used.
     cdef object check_key
     cdef Resolution resolution      # of the publish that is UNROUTED; None: there is none
     cdef bytes intercepted          # its properties, if there is an interceptor
     cdef object session
+    cdef public object trace        # told of publishes and deliveries (`tracing`); None: nobody is
     cdef Account account            # of the connection
     cdef dict consumers             # as keys, in order of arrival
     cdef readonly uint64_t delivery_tag
@@ -67,12 +70,7 @@ cdef class Channel:
     cdef int settling_how
     cdef readonly Confirms confirms
     cdef bint unconfirmed           # is in connections.confirming
-    cdef list tx_publishes
-    cdef uint64_t tx_bytes
-    cdef uint64_t tx_entries        # what its commit costs, in publishes to one queue
-    cdef list tx_settles
-    cdef readonly bint tx_refused   # a full queue refused a message of the last transaction
-    cdef list tx_letters            # refused messages, to be dead-lettered after COMMIT
+    cdef Transaction transaction    # None: the channel never had tx.select
     # Of `timeouts`: its id there, when it is checked next, its shortest timeout.
     cdef uint64_t watch_number, ring_at_ms, timeout_least_ms
     cdef Check check                # that is under way; None: none is
@@ -83,8 +81,6 @@ cdef class Channel:
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
     cdef tuple copies(self, bytes raw)
     cdef int intercept(self, Message *message) except -1
-    cdef int charge_tx(self, size_t entries, uint64_t size) except -1
-    cdef int forget_tx(self) except -1
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1
@@ -107,6 +103,3 @@ cdef class Channel:
     cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1
     cdef int settle_at(self, size_t at, int how) except -1
     cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer taker, int how) except -1
-    cdef bint append_all(self, list publishes, list acks) except -1
-    cdef list routed_publishes(self, list reserving)
-    cdef Route routed_anew(self, Route route, bytes names, bytes properties)

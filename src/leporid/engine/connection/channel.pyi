@@ -25,6 +25,8 @@ class Channel:
 
     prefetch_count: int
     """For consumers made from now on; 0: no limit."""
+    trace: object | None
+    """Told of what is published and delivered here; None: nobody is. See `tracing`."""
 
     def __init__(
         self,

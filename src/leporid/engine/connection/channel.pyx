@@ -1,13 +1,13 @@
-"""A channel: publishing with confirms and transactions, deliveries and settling them.
+"""A channel: publishing with confirms, deliveries and settling them.
 
 Responsible for delivery tags, for prefetch, for the order of confirms, for which deliveries an ack,
 a nack or a recover settles, and for requeueing unacked deliveries when the channel closes. It must
 not know how frames are cut from bytes, nor declarations, nor what a queue does with a requeued
-message.
+message, nor what a commit is (`transaction`).
 
 Invariants: a delivery that is taken out of `unacked` is settled, requeued, or kept for its commit,
 once; a confirm leaves only after all publishes up to it were confirmed and their generations were
-synced; between the first fact of a transaction and its COMMIT no other record is appended.
+synced.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -27,19 +27,15 @@ from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
 from leporid.engine.connection.output cimport Output
 from leporid.engine.connection.stream_consumer cimport StreamConsumer
 from leporid.engine.connection.timeouts cimport timeout_of
+from leporid.engine.connection.tracing cimport trace_delivered, trace_published
+from leporid.engine.connection.transaction cimport Transaction
 from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries, UnackedDelivery
 from leporid.engine.internal.delays cimport postponed
-from leporid.engine.log.facts cimport append_commit, flush_settles
-from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log
-from leporid.engine.log.logs cimport Logs, segment_of
-from leporid.engine.queue.dead_lettering cimport DeadLettering
-from leporid.engine.queue.exchange_cache cimport ExchangeCache
+from leporid.engine.log.logs cimport segment_of
 from leporid.engine.queue.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.routing.route cimport (
-    QUEUES_AN_ENTRY, Route, all_queues, make_route, publish_entries, reserve, without_duplicates,
-)
-from leporid.engine.routing.route_cache cimport LastRoute, resolution_of_keys, resolved_now
+from leporid.engine.routing.route cimport Route
+from leporid.engine.routing.route_cache cimport LastRoute, resolution_of_keys
 from leporid.engine.selecting.filtered_consumers cimport selection_of
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.choice cimport Choice
@@ -48,16 +44,13 @@ from leporid.engine.wire.codec cimport (
     HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, TTL_INVALID, Props, parse_ttl, walk_properties,
 )
 from leporid.engine.wire.record cimport (
-    Message, Record, Target, body_bytes, message_of, names_bytes, properties_bytes,
-    routing_key, set_properties,
+    Message, Record, names_bytes, properties_bytes, routing_key, set_properties,
 )
 
 from collections import deque
 from heapq import heappop, heappush
 
-from leporid.amqp.errors import (
-    Fault, NotImplementedFault, PreconditionFailed, ResourceError, SyntaxFault,
-)
+from leporid.amqp.errors import NotImplementedFault, PreconditionFailed, SyntaxFault
 from leporid.engine.wire.rewrites import copies_of, invalid_expiration, with_reply_to
 
 cdef bytes REPLY_TO = b"amq.rabbitmq.reply-to"
@@ -67,10 +60,6 @@ cdef extern from *:
     int IMMEDIATE_BIT
 
 cdef enum:
-    # Kept in memory until commit, and then one segment of the log, whose offsets have 32 bits.
-    TX_BYTES_MAX = 512 * 1024 * 1024
-    # What a transaction takes for a publish or a settle beside the bytes of the message.
-    TX_ENTRY_BYTES = 400
     # A settle of more deliveries, in readings of the clock, is done in steps.
     SETTLED_AT_ONCE = 16
 
@@ -103,21 +92,25 @@ cdef class Channel:
         self.session = session
         self.account = account
         self.consumers = {}
-        self.tx_publishes = []
-        self.tx_settles = []
-        self.tx_letters = []
         self.unacked = UnackedDeliveries()
         self.late_acks = LateAcks()
         self.confirms = Confirms()
 
     def __repr__(self):
-        return (f"<Channel {self.number} consumers={len(self.consumers)} "
-                f"unacked={self.unacked_count}>")
+        return f"<Channel {self.number} consumers={len(self.consumers)} at={self.delivery_tag}>"
 
     @property
     def uncommitted(self):
         """How many publishes, and how many settles, the transaction at hand has."""
-        return len(self.tx_publishes), len(self.tx_settles)
+        cdef Transaction transaction = self.transaction
+        if transaction is None:
+            return 0, 0
+        return len(transaction.publishes), len(transaction.settles)
+
+    @property
+    def tx_refused(self):
+        """Whether a full queue refused a message of the last transaction."""
+        return self.transaction is not None and self.transaction.refused
 
     # ------------------------------------------------------------- consuming
 
@@ -201,12 +194,12 @@ cdef class Channel:
             end_consumer(self, consumer)
 
     def get(self, Queue queue not None, bint no_ack):
-        """Write basic.get-ok and the next message; returns False if the queue is empty."""
+        """Write basic.get-ok and the next message; returns False without one."""
         cdef uint64_t seq
         cdef Slot *slot
         cdef Record *record
         self.queues.work()
-        slot = queue.pop(&seq)
+        slot = <Slot *> NULL if queue.paused else queue.pop(&seq)
         if slot == NULL:
             queue.counts.get_empty += 1
             queue.type_counts.get_empty += 1
@@ -221,6 +214,8 @@ cdef class Channel:
         self.out.write_got(self.number, self.delivery_tag, slot.deliveries > 0,
                            <uint32_t> queue.ready_count, record, queue.counted,
                            slot.deliveries & DELIVERIES_MAX)
+        if self.trace is not None:
+            trace_delivered(self.trace, queue, record, slot.deliveries > 0)
         if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
         if no_ack:
@@ -244,7 +239,7 @@ cdef class Channel:
         Returns IN_STEPS, and has settled none, if there may be many: `settling` does.
         """
         cdef ssize_t upto
-        cdef size_t at, entries
+        cdef size_t at
         if multiple and tag == 0:
             upto = <ssize_t> self.unacked.end - 1
         else:
@@ -263,8 +258,8 @@ cdef class Channel:
             self.settling_upto, self.settling_how = self.unacked.entries[upto].tag, how
             return IN_STEPS
         if self.transactional:
-            entries = upto + 1 - <ssize_t> self.unacked.start if multiple else 1
-            self.charge_tx(entries, entries * TX_ENTRY_BYTES)
+            self.transaction.charge_settles(
+                self, upto + 1 - <ssize_t> self.unacked.start if multiple else 1)
         if how >= SETTLE_REQUEUE:
             self.keep_rejected(self.unacked.start if multiple else upto, upto)
         if multiple:
@@ -448,12 +443,14 @@ cdef class Channel:
         self.unacked.walks -= 1
         self.unacked.trim()
         self.transactional = transactional
-        settles, self.tx_settles = self.tx_settles, []
+        if self.transaction is None:
+            return
+        settles, self.transaction.settles = self.transaction.settles, []
         for kept in settles:
             if kept[3] is consumer:
                 self.settle_entry(kept[1], kept[2], consumer, SETTLE_REQUEUE)
             else:
-                self.tx_settles.append(kept)
+                self.transaction.settles.append(kept)
 
     cdef uint64_t refuse_streams(self, uint64_t after, uint64_t upto) except? 0:
         """Raise a fault if a delivery with a tag in this range is a stream's, which has no
@@ -497,7 +494,8 @@ cdef class Channel:
             consumer = <Consumer> taken.consumer
             Py_DECREF(consumer)
         if self.transactional:
-            self.tx_settles.append((taken.tag, queue, taken.seq, consumer, taken.since_ms, how))
+            self.transaction.settles.append(
+                (taken.tag, queue, taken.seq, consumer, taken.since_ms, how))
             return 0
         return self.settle_entry(queue, taken.seq, consumer, how)
 
@@ -545,7 +543,8 @@ cdef class Channel:
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1:
-        """One basic.publish, complete; returns UNROUTED if its route takes longer than the slice.
+        """One basic.publish, complete; returns UNROUTED if its route takes longer than the slice,
+        or the user's right is not known yet.
 
         Then it is to be called with the same message again, in a later slice, and nothing else of
         the channel is handled until then. `method` is its payload from the exchange's length on.
@@ -569,10 +568,9 @@ cdef class Channel:
         self.deepest = 0
         if self.publishing.interceptor is not None:
             self.intercept(&message)
-        if not self.last.is_to(&message):
-            self.find_routes(&message)
-        if self.check_key is not None:
-            self.check_key(routing_key(&message))
+        if not self.last.is_to(&message) and self.find_routes(&message) or (
+                self.check_key is not None and self.check_key(routing_key(&message))):
+            return UNROUTED
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             later = postponed(self.last.routes, &props, self.logs.clock.wall_ms)
         # A delayed message is routed when it is due: only then may an exchange remember or draw.
@@ -593,6 +591,8 @@ cdef class Channel:
         if props.marks & (HAS_CC | HAS_BCC):
             before = properties_bytes(&message)
             copied, keys = self.copies(before)
+            if copied is None:
+                return UNROUTED
             if later is None:  # a delayed message needs BCC when it is due
                 route = self.copies_route(&message, keys, copied)
                 if route is None:
@@ -604,23 +604,23 @@ cdef class Channel:
             self.last.routes.check(key + 1, key[0], keys or [])
             route = later
         count_published(self, route, 1)
+        if self.trace is not None and (self.transactional or not route.refusing
+                                       or not self.queues.dead_lettering.refused):
+            trace_published(self.trace, self.logs.clock, route, &message, keys)
         if self.transactional:
-            self.charge_tx(publish_entries(route), TX_ENTRY_BYTES + message.names_len
-                           + message.properties_len + body_len)
-            self.tx_publishes.append((
-                route, names_bytes(&message), properties_bytes(&message), body_bytes(&message),
-                bits[0] & MANDATORY_BIT))
-            return 0
+            return self.transaction.keep(self, route, &message, bits[0] & MANDATORY_BIT)
         return self.accept(route, &message, &props, bits[0] & MANDATORY_BIT, 0)
 
     cdef tuple copies(self, bytes raw):
         """The properties without BCC, and the keys of CC and BCC; raises a fault for one of these
-        that must not be used."""
+        that must not be used. Of Nones: that is not known yet."""
+        cdef bint pending = False
         copied, keys = copies_of(raw)
         if self.check_key is not None:
             for each in keys:
-                self.check_key(each)
-        return copied, keys
+                if self.check_key(each):
+                    pending = True      # the others are asked about at the same time
+        return (None, None) if pending else (copied, keys)
 
     cdef int intercept(self, Message *message) except -1:
         """Add what the configuration says to a message's properties, once."""
@@ -628,31 +628,6 @@ cdef class Channel:
             self.intercepted = self.publishing.interceptor.intercept(
                 message.properties, message.properties_len, self.logs.clock.wall_ms)
         set_properties(message, self.intercepted)
-        return 0
-
-    cdef int charge_tx(self, size_t entries, uint64_t size) except -1:
-        """Count what the transaction at hand keeps until its end, and what its commit costs."""
-        cdef Account refusing
-        cdef uint64_t most = self.connections.transaction_entries_max
-        if self.tx_entries + entries > most:
-            raise PreconditionFailed(
-                f"a transaction may have {most} publishes and settles; a publish to several "
-                f"queues counts once more for each {QUEUES_AN_ENTRY} of them "
-                "(limits.transaction_entries_max); commit more often")
-        if self.tx_bytes + size > TX_BYTES_MAX:
-            raise ResourceError(f"a transaction may keep {TX_BYTES_MAX} bytes")
-        refusing = self.account.over(size)
-        if refusing is not None:
-            raise ResourceError(f"transaction: {refusing.text(size)}")
-        self.account.add(size)
-        self.tx_entries += entries
-        self.tx_bytes += size
-        return 0
-
-    cdef int forget_tx(self) except -1:
-        """The transaction at hand has ended."""
-        self.account.release(self.tx_bytes)
-        self.tx_publishes, self.tx_entries, self.tx_bytes = [], 0, 0
         return 0
 
     cdef int await_route(self) except -1:
@@ -681,21 +656,26 @@ cdef class Channel:
         return self.resumed_route(message)
 
     cdef int check_exchange(self, const uint8_t *names) except -1:
-        """Raise a fault unless there is an exchange that messages with these names may go to."""
+        """Raise a fault unless there is an exchange that messages with these names may go to;
+        returns UNROUTED if the user's right is not known yet."""
         cdef Message message
         message.names = names
-        if not self.last.is_to(&message):
-            self.find_routes(&message)
-        return 0
+        return 0 if self.last.is_to(&message) else self.find_routes(&message)
 
     cdef int find_routes(self, const Message *message) except -1:
-        """Find the route cache of a message's exchange, which is not that of the last message."""
+        """Find the route cache of a message's exchange, which is not that of the last message.
+
+        Returns UNROUTED if the session does not know the user's right yet. It has begun to work
+        then (`Connection.begin_work`), and ends that when it knows.
+        """
         try:
             name = message.names[1:1 + message.names[0]].decode()
         except UnicodeDecodeError:
             raise SyntaxFault("the exchange's name is not valid UTF-8") from None
         self.last.routes = self.session.route_cache(name)
         self.last.route = self.resolution = None
+        if self.last.routes is None:
+            return UNROUTED
         if not self.publishes:
             self.publishes = True
             self.connections.publishers += 1
@@ -716,10 +696,11 @@ cdef class Channel:
             return UNROUTED
         self.published += 1
         route = self.publishing.publish(route, message, props, flags, None, 0,
-                                        self.tx_letters if flags else None)
+                                        self.transaction.letters if flags else None)
         self.deepest = self.publishing.deepest
         if route.refused:
-            self.tx_refused = self.tx_refused or flags
+            if flags:
+                self.transaction.refused = True
         elif mandatory and route.unroutable and not route.duplicate:
             self.return_message(message)
         if not self.confirming:
@@ -764,149 +745,17 @@ cdef class Channel:
 
     def select_tx(self):
         """tx.select: from now on publishes and settles wait for a commit."""
+        if self.transaction is None:
+            self.transaction = Transaction()
         self.transactional = True
 
     def commit(self):
-        """tx.commit: apply the transaction; after a crash all of it is there, or nothing.
-
-        The facts of a transaction are adjacent in one segment and count only if the COMMIT after
-        them is there, so no other record is appended between them. A full queue refuses a message,
-        as in RabbitMQ, which sets `tx_refused`. Returns the generation to wait for; 0: none.
-        """
-        cdef Logs logs = self.logs
-        cdef DeadLettering dead_lettering = self.queues.dead_lettering
-        cdef ExchangeCache cache
-        cdef Message message
-        cdef list reserving = []
-        cdef uint64_t settles = logs.settles
-        cdef bint durable
-        self.tx_refused = False
-        # Deliveries may cause dead letters, whose facts must not come between those of the
-        # transaction; a full queue would deliver before it refuses.
-        self.queues.offer()
-        publishes = self.routed_publishes(reserving)
-        acks, others = [], []
-        for settle in self.tx_settles:
-            (acks if is_fact(settle) else others).append(settle)
-        self.forget_tx()
-        self.tx_settles = []
-        try:
-            durable = self.append_all(publishes, acks)
-        finally:
-            # A message that no queue took in the end may be published again.
-            for cache in reserving:
-                cache.reserved.clear()
-            letters, self.tx_letters = self.tx_letters, []
-        for refusing, names, properties, body in letters:
-            message = message_of(names, properties, body)
-            dead_lettering.dead_letter_refused(refusing, &message)
-        for _, queue, seq, consumer, _, how in others:
-            # tx.commit-ok promises the dead letters, so none may wait for a later turn.
-            dead_lettering.make_all_refused()
-            dead_lettering.count = 0
-            self.settle_entry(queue, seq, consumer, how)
-        dead_lettering.make_all_refused()
-        if self.tx_refused:
-            # The channel will be closed: as in RabbitMQ, its requeued messages are delivered first.
-            self.queues.work()
-        if durable or letters:
-            logs.dirty = True
-            return max(logs.generation, logs.settles_generation)
-        return logs.settles_generation if logs.settles != settles else 0
-
-    cdef bint append_all(self, list publishes, list acks) except -1:
-        """Append the facts of a transaction and its COMMIT; returns whether it is durable."""
-        cdef Log log = self.logs.durable
-        cdef Route route
-        cdef Message message
-        cdef Props props
-        cdef size_t size = 2 * sizeof(Record)
-        cdef bytes names, properties, body
-        cdef Queue queue
-        cdef uint64_t before
-        cdef bint durable = False
-        for route, names, properties, body, _ in publishes:
-            # For a duplicate, the commit promises that its original is on disk.
-            durable = durable or route.durable or route.duplicate or route.own_records is not None
-            # One record for the queues, and one for each that keeps its own.
-            size += (1 + len(route.own_records or ())) * (
-                sizeof(Record) + sizeof(Target) + 8 + len(names) + len(body)
-                + len(route.with_bcc or properties))
-            size += len(route.queues) * sizeof(Target)
-            if route.caching or route.refusing:
-                # For entries that caches drop for this one; and for messages that a full queue
-                # delivers first, which are settled at once for consumers without acks.
-                size += len(route.queues) * (2 * sizeof(Record) + 32)
-        for _, queue, _, _, _, _ in acks:
-            durable = durable or queue.durable
-            size += 2 * sizeof(Record) + 32
-        if durable:
-            flush_settles(self.logs, 0)
-            log.begin((size + 7) & ~<size_t> 7)  # so that all facts are in one segment
-        before = log.appended
-        for route, names, properties, body, mandatory in publishes:
-            message = message_of(names, properties, body)
-            walk_properties(message.properties, message.properties_len, &props)
-            self.body = body
-            try:
-                self.accept(route, &message, &props, mandatory, FLAG_IN_TX)
-            finally:
-                self.body = None
-        for _, queue, seq, consumer, _, _ in acks:
-            self.settle_entry(queue, seq, consumer, SETTLE_ACK)
-        if durable:
-            flush_settles(self.logs, FLAG_IN_TX)
-            append_commit(self.logs, <uint32_t> (log.appended - before), COMMIT_PUBLISHES)
-        return durable
-
-    cdef list routed_publishes(self, list reserving):
-        """The publishes of a commit, with their routes updated."""
-        cdef Queue queue
-        cdef Route route
-        cdef Props props
-        cdef bytes names, properties, body, with_bcc
-        publishes = []
-        for route, names, properties, body, mandatory in self.tx_publishes:
-            with_bcc = route.with_bcc
-            if route.caching:
-                walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                                &props)
-                route = without_duplicates(self.routed_anew(route, names, properties), &props)
-            else:
-                route = make_route([queue for queue in all_queues(route)
-                                    if not queue.retired])
-            route.with_bcc = with_bcc
-            if route.refusing:
-                for queue in route.queues:
-                    # Deliveries to consumers without acks are settled now, before the size of the
-                    # transaction is computed.
-                    queue.deliver()
-            if route.caching:
-                reserve(route, properties, reserving)
-            publishes.append((route, names, properties, body, mandatory))
-        return publishes
-
-    cdef Route routed_anew(self, Route route, bytes names, bytes properties):
-        """Route a message of a transaction again, by the deduplication caches at its commit."""
-        cdef Py_ssize_t split = 1 + <unsigned char> names[0]
-        cdef list keys = route.keys
-        exchange = names[1:split].decode()
-        if keys is None:
-            keys = [names[split + 1:].decode("utf-8", "surrogateescape")]
-        try:
-            return make_route(resolved_now(
-                self.session.copies(None, exchange, keys, properties)))
-        except Fault:
-            # The exchange was deleted: the message goes where it was routed when it came.
-            return make_route([queue for queue in all_queues(route)
-                               if not (<Queue> queue).retired])
+        """tx.commit: apply the transaction; returns the generation to wait for, 0: none."""
+        return self.transaction.commit(self)
 
     def rollback(self):
         """tx.rollback: forget publishes; deliveries that were settled are unsettled again."""
-        self.forget_tx()
-        settles, self.tx_settles = self.tx_settles, []
-        settles.sort(key=_tag_of)
-        self.unacked.put_back([settle[:5] for settle in settles])
+        self.transaction.roll_back(self)
 
     # ------------------------------------------------------------- closing
 
@@ -919,7 +768,8 @@ cdef class Channel:
         self.connections.timeouts.forget(self)
         self.assembly = self.resolution = None
         self.last = None
-        self.forget_tx()
+        if self.transaction is not None:
+            self.transaction.forget_publishes(self)
 
     def end(self):
         """Close, in steps: end the consumers and requeue every unsettled delivery."""
@@ -932,11 +782,12 @@ cdef class Channel:
             end_consumer(self, self.consumers.popitem()[0])
             yield
         self.transactional = False
-        settles, self.tx_settles = self.tx_settles, []
-        for _, queue, seq, consumer, _, _ in settles:
-            self.settle_entry(queue, seq, consumer, SETTLE_FAIL)
-            if spend(self.logs.clock, 1):
-                yield
+        if self.transaction is not None:
+            settles, self.transaction.settles = self.transaction.settles, []
+            for _, queue, seq, consumer, _, _ in settles:
+                self.settle_entry(queue, seq, consumer, SETTLE_FAIL)
+                if spend(self.logs.clock, 1):
+                    yield
         self.unacked.walks += 1
         at = self.unacked.start
         while at < self.unacked.end:
@@ -976,20 +827,3 @@ cdef int end_consumer(Channel channel, Consumer consumer) except -1:
 cdef tuple name_and_tag(Queue queue, Consumer consumer):
     """A key that sorts as RabbitMQ does: deliveries by basic.get before those to consumers."""
     return queue.name, consumer is not None, "" if consumer is None else consumer.tag
-
-
-cdef bint is_fact(tuple settle):
-    """Whether a settle is one fact of the log: it neither requeues nor dead-letters.
-
-    The others come after COMMIT, as they may append facts of their own: a crash may duplicate a
-    dead letter, but loses none. They come after the publishes, as in RabbitMQ: requeued messages
-    may fill a queue.
-    """
-    cdef Queue queue = settle[1]
-    cdef int how = settle[5]
-    return how < SETTLE_REQUEUE and not (how == SETTLE_DROP and (
-        queue.dead_letters is not None or type(queue) is Stream))
-
-
-def _tag_of(entry):
-    return entry[0]

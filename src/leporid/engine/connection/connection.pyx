@@ -387,7 +387,8 @@ cdef class Connection:
                                 self.deepest = max(self.deepest, channel.deepest)
                                 return 0
         self.at += size + 8
-        channel.check_exchange(method + 6)  # before anything is kept for who may not publish there
+        if channel.check_exchange(method + 6):  # before anything is kept for who may not publish
+            return self.await_route(start)
         self.begin_content(channel, Assembly(BASIC_PUBLISH_METHOD, method[6:size]))
         return 0
 

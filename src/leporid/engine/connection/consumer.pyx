@@ -11,6 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
 from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, pending
+from leporid.engine.connection.tracing cimport trace_delivered
 from leporid.engine.log.logs cimport record_at, segment_of
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
 from leporid.engine.queue.queue cimport Queue
@@ -99,6 +100,8 @@ cdef class Consumer(Taker):
             channel.out.write_delivery(
                 channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
                 tag, slot.deliveries > 0, record)
+        if channel.trace is not None:
+            trace_delivered(channel.trace, self.queue, record, slot.deliveries > 0)
         if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
         if self.no_ack:

@@ -236,7 +236,7 @@ cdef class GroupRetries(TimedQueue):
         cdef uint64_t seq
         cdef uint32_t left = FILTERED_MAX
         tally.batches_skipped = tally.evaluated = tally.matched = tally.type_errors = 0
-        while self.ready_count:
+        while self.ready_count and not self.paused:
             taker = self.takers.turn()
             if taker is None:
                 break

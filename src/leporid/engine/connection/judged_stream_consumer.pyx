@@ -58,6 +58,8 @@ cdef class JudgedStreamConsumer(StreamConsumer):
         """Deliver messages that passed, while there is credit, and search for more."""
         cdef Stream stream = <Stream> self.queue
         cdef Record *record
+        if stream.paused:
+            return 0
         while not self.waiting and self.first < self.asked:
             if not self.can_take():
                 self.waiting = True

@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from leporid.engine.connection.channel cimport SETTLE_FAIL, Channel
 from leporid.engine.connection.consumer cimport Consumer, has_room
 from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
+from leporid.engine.connection.tracing cimport trace_delivered
 from leporid.engine.stream.scanning cimport Scan, find_next
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.codec cimport ADDED_BYTES_MAX, STREAM_SKIPPED_FIELD, with_field
@@ -86,9 +87,10 @@ cdef class StreamConsumer(Consumer):
         cdef uint64_t least = self.offset
         if not self.unacked_count:
             return least  # the channel's other consumers may have many unsettled deliveries
-        for _, _, seq, consumer, _, _ in self.channel.tx_settles:
-            if consumer is self:
-                least = min(least, <uint64_t> seq)  # until the transaction is committed
+        if self.channel.transaction is not None:
+            for _, _, seq, consumer, _, _ in self.channel.transaction.settles:
+                if consumer is self:
+                    least = min(least, <uint64_t> seq)  # until the transaction is committed
         for at in range(self.channel.unacked.start, self.channel.unacked.end):
             if self.channel.unacked.entries[at].consumer == <void *> self:
                 return min(least, self.channel.unacked.entries[at].seq)
@@ -128,6 +130,8 @@ cdef class StreamConsumer(Consumer):
         """Deliver messages while there is credit; with a filter, have `scanning` search."""
         cdef Stream stream = <Stream> self.queue
         cdef Record *record
+        if stream.paused:
+            return 0
         if self.choice is not None:
             if not self.waiting and self.cursor.offset < stream.end:
                 stream.streams.scanning[self] = None
@@ -155,6 +159,8 @@ cdef class StreamConsumer(Consumer):
         cdef Stream stream = <Stream> self.queue
         cdef Scan scan
         cdef Record *record
+        if stream.paused:
+            return work     # `fill` has it search again
         scan.cursor, scan.looked, scan.work = &self.cursor, self.looked, work
         while scan.work > 0 and self.cursor.offset < stream.end:
             if not has_room(self):
@@ -193,6 +199,8 @@ cdef inline int give(StreamConsumer self, Stream stream, const Record *record) e
         channel.out.write_from_stream(
             channel.number, <const uint8_t *> PyBytes_AS_STRING(self.head), len(self.head),
             channel.delivery_tag, self.cursor.offset, record)
+    if channel.trace is not None:
+        trace_delivered(channel.trace, stream, record, False)
     self.unacked_count += 1  # consumers of streams always acknowledge
     if self.credit is not None:
         self.credit.take_one()

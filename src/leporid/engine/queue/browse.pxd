@@ -20,8 +20,10 @@ cdef class Browse:
     cdef readonly Queue queue
     cdef readonly uint64_t end          # later entries, from this number on, are not shown
     cdef readonly bint done             # all were shown
-    cdef uint64_t first, at
+    cdef readonly uint64_t at           # the next one that is looked at
+    cdef uint64_t first
     cdef int priority                   # of a queue with priorities: the one that is shown now
     cdef bint unacked
+    cdef bint by_arrival                # not in order of priorities
     cdef bint shows(self, const Slot *slot)
     cdef int next_priority(self) except -1

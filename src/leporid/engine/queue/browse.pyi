@@ -12,9 +12,15 @@ class QueueWindow(Window):
 class Browse:
     """One pass through a queue, which does not change it."""
 
-    def __init__(self, queue: Queue, first: int = ..., unacked: bool = ...) -> None: ...
+    def __init__(
+        self, queue: Queue, first: int = ..., unacked: bool = ..., by_arrival: bool = ...
+    ) -> None: ...
     @property
     def queue(self) -> Queue: ...
+    @property
+    def at(self) -> int:
+        """The sequence number that is looked at next."""
+
     @property
     def end(self) -> int:
         """Later entries, from this sequence number on, are not shown."""

@@ -107,14 +107,18 @@ cdef class Browse:
         queue: the queue.
         first: older entries are left out.
         unacked: whether to show unacked entries, too.
+        by_arrival: show them in the order in which they came, whatever their priorities: then `at`
+            says where another browse goes on.
     """
 
-    def __cinit__(self, Queue queue not None, uint64_t first=0, bint unacked=False):
+    def __cinit__(self, Queue queue not None, uint64_t first=0, bint unacked=False,
+                  bint by_arrival=False):
         self.queue = queue
         self.first = self.at = first
         self.end = queue.next_seq
         self.unacked = unacked
-        self.priority = queue.max_priority
+        self.by_arrival = by_arrival
+        self.priority = 0 if by_arrival else queue.max_priority
 
     def __repr__(self):
         return f"<Browse of {self.queue.name!r} at={self.at} end={self.end}>"
@@ -146,7 +150,7 @@ cdef class Browse:
     cdef bint shows(self, const Slot *slot):
         if slot.state != READY and not (self.unacked and slot.state == UNACKED):
             return False
-        return self.queue.lanes is None or slot.priority == self.priority
+        return self.queue.lanes is None or self.by_arrival or slot.priority == self.priority
 
     cdef int next_priority(self) except -1:
         """Go on with the next lower priority that may have entries; without one it is done."""

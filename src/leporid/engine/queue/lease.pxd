@@ -13,4 +13,5 @@ cdef class Lease:
     cdef uint64_t most
     cdef uint64_t settled               # of them, from the first on, once it has ended
     cdef void note(self, uint64_t seq, Slot *slot) noexcept
+    cdef bint is_over(self) noexcept
     cdef bint settle(self, bint requeue, uint64_t most) except -1

@@ -28,7 +28,7 @@ cdef class Lease:
         cdef uint64_t seq
         self.queue = queue
         queue.queues.work()  # waiting consumers come first
-        most = self.most = min(most, queue.ready_count)
+        most = self.most = 0 if queue.paused else min(most, queue.ready_count)
         self.numbers = <uint64_t *> malloc(max(<uint64_t> 1, most) * sizeof(uint64_t))
         if self.numbers == NULL:
             raise MemoryError("no memory for a lease")
@@ -56,12 +56,16 @@ cdef class Lease:
         cdef Slot *slot
         cdef uint64_t seq
         most = min(self.most, self.count + most)
-        while self.count < most and not self.ended and not self.queue.retired:
+        while self.count < most and not self.is_over():
             slot = self.queue.pop(&seq)
             if slot == NULL:
                 return False
             self.note(seq, slot)
-        return self.count < self.most and not self.ended and not self.queue.retired
+        return self.count < self.most and not self.is_over()
+
+    cdef bint is_over(self) noexcept:
+        """Whether it takes nothing more."""
+        return self.ended or self.queue.retired or self.queue.paused
 
     def take(self, numbers):
         """Take those of these messages that are still ready; returns whether it may take more."""
@@ -69,7 +73,7 @@ cdef class Lease:
         cdef Slot *slot
         cdef uint64_t seq
         for seq in numbers:
-            if self.count == self.most or self.ended or queue.retired:
+            if self.count == self.most or self.is_over():
                 return False
             slot = queue.slot_of(seq)
             if slot == NULL or slot.state != READY:

@@ -70,6 +70,7 @@ cdef class Queue:
     cdef readonly FilterCounters counters   # of its consumers' filters; None: there were none
     cdef Queue backlog                  # messages that wait for room here; None: there were none
     cdef public object given_up         # (reason): called when such a message is dropped; or None
+    cdef readonly bint paused           # delivers nothing, to nobody
     cdef bint listed                    # is in queues.ready_queues
     cdef bint behind                    # a turn had no time to drop all that is over the limits
     cdef object fleeting                # numbers of AT_ONCE entries; None: there were none

@@ -180,6 +180,16 @@ class Queue:
     def set_priorities(self, highest: int) -> None:
         """Deliver by priority, from `highest` down to 0; only before the first message."""
 
+    @property
+    def paused(self) -> bool:
+        """Whether it delivers nothing, to nobody."""
+
+    def set_paused(self, paused: bool) -> None:
+        """Deliver nothing from now on, to consumers or anybody else, or go on.
+
+        All else goes on: publishes, times to live, limits, what was delivered before.
+        """
+
     def set_single_active_consumer(self, single: bool) -> None:
         """One consumer at a time gets messages."""
 

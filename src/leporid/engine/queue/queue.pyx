@@ -235,6 +235,14 @@ cdef class Queue:
         """One consumer at a time gets messages; when it ends the next takes over."""
         self.takers.single = single
 
+    def set_paused(self, bint paused):
+        """Deliver nothing from now on, to consumers or anybody else, or go on.
+
+        All else goes on: publishes, times to live, limits, what was delivered before.
+        """
+        self.paused = paused
+        self.wake()
+
     # ------------------------------------------------------------- entries
 
     cdef Slot *slot_of(self, uint64_t seq) noexcept:
@@ -617,6 +625,8 @@ cdef class Queue:
         cdef uint64_t seq, ready_bytes
         if self.behind:
             self.drop_excess()
+        if self.paused:
+            return self.delivered_some()
         if self.selection is not None:
             self.selection.deliver()
             return self.delivered_some()

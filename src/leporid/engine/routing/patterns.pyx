@@ -23,6 +23,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
+from leporid.engine.bounds.sharded_dict cimport ShardedDict
+
 # What a binding key of 255 bytes can have, all of them empty. It bounds the depth of the tree, and
 # of the recursion that walks it.
 WORDS_MAX = 256
@@ -70,7 +72,8 @@ cdef class Node:
     """
 
     cdef tuple words
-    cdef dict children, values
+    cdef ShardedDict children
+    cdef dict values
 
     def __cinit__(self, tuple words):
         self.words = words
@@ -92,14 +95,14 @@ cdef class Patterns:
     """Patterns, each with the values that were added under it."""
 
     cdef Node root
-    cdef dict vocabulary
+    cdef ShardedDict vocabulary
     cdef Word one_word, any_words
     cdef uint64_t steps                     # of all walks, so that no word was seen in one to come
     cdef readonly Py_ssize_t node_count     # below the root
 
     def __cinit__(self):
         self.root = Node(())
-        self.vocabulary = {}
+        self.vocabulary = ShardedDict()
         self.one_word = Word("*", ONE_WORD)
         self.any_words = Word("#", ANY_WORDS)
 
@@ -312,7 +315,7 @@ cdef list split(str text):
 cdef int adopt(Node parent, Node child) except -1:
     """Give a node a child, in the place of one that begins with the same word."""
     if parent.children is None:
-        parent.children = {}
+        parent.children = ShardedDict()
     parent.children[child.words[0]] = child
     return 0
 

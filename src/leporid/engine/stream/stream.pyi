@@ -60,6 +60,9 @@ class Stream(Queue):
     def first_timestamp_ms(self) -> int | None:
         """When the oldest message came."""
 
+    def timestamp_of(self, offset: int) -> int | None:
+        """When the first readable message from an offset on came; None if there is none."""
+
     @property
     def last_timestamp_ms(self) -> int | None:
         """When the newest readable message came."""

@@ -92,6 +92,14 @@ cdef class Stream(Queue):
         record = self.look(&cursor)
         return None if record == NULL else record.timestamp_ms
 
+    def timestamp_of(self, uint64_t offset):
+        """When the first readable message from an offset on came; None if there is none."""
+        cdef Cursor cursor
+        cdef Record *record
+        self.locate(offset, &cursor)
+        record = self.look(&cursor)
+        return None if record == NULL else record.timestamp_ms
+
     @property
     def last_timestamp_ms(self):
         """When the newest readable message came; None if there is none."""

@@ -26,6 +26,21 @@ class Chosen:
     def numbers(self) -> list[int]:
         """Sequence numbers of these messages, which must be those of a queue."""
 
+    def messages(
+        self, most: int, bytes_max: int, body_bytes_max: int = ...
+    ) -> tuple[list[tuple[int, int, str, str, bytes, bytes, int, bool, bool]], int | None]:
+        """Copy the first of them.
+
+        Each is (offset, time in milliseconds, exchange, routing key, properties, body, bytes of the
+        whole body, redelivered, unacked). The second value is the offset of the first one that was
+        left out, None without one.
+
+        Args:
+            most: at most so many.
+            bytes_max: of names, properties and copied bodies together, at most.
+            body_bytes_max: copy so much of each body.
+        """
+
     def __len__(self) -> int: ...
     @property
     def filtering(self) -> tuple[int, int, int, int]:

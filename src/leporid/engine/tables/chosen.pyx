@@ -12,7 +12,10 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.log.log cimport KIND_PUBLISH
 from leporid.engine.stream.choice cimport outcome_of, tally_of
-from leporid.engine.wire.record cimport content_of
+from leporid.engine.wire.record cimport (
+    NO_LIMIT, Message, body_bytes, content_of, exchange_name, message_in, properties_bytes,
+    routing_key as routing_key_of, targets_of,
+)
 
 
 cdef bint is_within(const Record *record, const Bounds *bounds) noexcept nogil:
@@ -79,6 +82,43 @@ cdef class Chosen:
         """Sequence numbers of these messages, which must be those of a queue."""
         cdef uint32_t at
         return [self.entries[at].seq for at in range(self.rows)]
+
+    def messages(self, uint32_t most, uint64_t bytes_max, uint64_t body_bytes_max=NO_LIMIT):
+        """Copy the first of them.
+
+        Args:
+            most: at most so many.
+            bytes_max: of names, properties and copied bodies together, at most.
+            body_bytes_max: copy so much of each body.
+
+        Returns:
+            The messages, each as (offset, time in milliseconds, exchange, routing key, properties,
+            body, bytes of the whole body, redelivered, unacked), and the offset of the first one
+            that was left out for these limits, None without one. Offsets of a queue's messages are
+            their sequence numbers.
+        """
+        cdef list found = []
+        cdef uint32_t at
+        cdef const Entry *entry = NULL
+        cdef const Record *record
+        cdef Message message
+        cdef uint64_t offset, size
+        for at in range(self.rows):
+            record = self.records[at]
+            message = message_in(record)
+            message.body_len = min(<uint64_t> message.body_len, body_bytes_max)
+            size = message.names_len + message.properties_len + message.body_len
+            if self.entries != NULL:
+                entry = self.entries[at]
+            offset = targets_of(record).seq if entry == NULL else entry.seq
+            if at == most or size > bytes_max:
+                return found, offset
+            bytes_max -= size
+            found.append((
+                offset, record.timestamp_ms, exchange_name(&message), routing_key_of(&message),
+                properties_bytes(&message), body_bytes(&message), record.body_len,
+                entry != NULL and entry.redelivered, entry != NULL and entry.unacked))
+        return found, None
 
     def __len__(self):
         return self.rows

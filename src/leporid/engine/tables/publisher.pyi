@@ -15,7 +15,7 @@ class Publisher:
         routes_of: Callable[[str], object],
         producer: bytes | None = ...,
         sequence: int = ...,
-        check_of: Callable[[str], Callable[[str], None] | None] | None = ...,
+        check_of: Callable[[str], Callable[[str], bool | None] | None] | None = ...,
     ) -> None: ...
     waiting: list[tuple[int, str, int, int]] | None
     """(row, exchange, due_ms, number) of each delayed row, if it is a list before publishing."""

@@ -45,11 +45,13 @@ cdef class Publisher:
 
     Args:
         publishing: stores the messages.
-        routes_of: (name) gives the route cache of an exchange, or raises a fault.
+        routes_of: (name) gives the route cache of an exchange, or raises a fault; None: the right
+            to publish there is not known yet, and the same row is to be published again.
         producer: the producer's reference, so that repeated publishes are skipped; None: none.
         sequence: the number of the first row; each further row has the next.
         check_of: (name) gives what raises a fault for a key that must not be used with an
-            exchange, or None; None: all keys may be used.
+            exchange, and returns True if that is not known yet; or None, as all may be used. None:
+            all keys may be used with all exchanges.
     """
 
     def __cinit__(self, Publishing publishing not None, routes_of not None, bytes producer=None,
@@ -68,7 +70,8 @@ cdef class Publisher:
     def publish(self, Rows rows not None, size_t start, size_t count):
         """Publish rows of a batch, `count` at most, until the slice is over.
 
-        Returns the index of the next row, which is the first one again if its route was not found.
+        Returns the index of the next row, which is the first one again if its route was not found,
+        or a right is not known yet.
 
         Raises:
             Fault: the exchange was deleted, or the permission to write to it was taken away.
@@ -114,10 +117,10 @@ cdef class Publisher:
         clock.begin_stage(SLICE_NS)
         for at in range(start, rows.count):
             message.names = rows.encoded.data + rows.rows[at].names
-            if not self.last.is_to(&message):
-                self.find_routes(&message)
-            if self.check_key is not None:
-                self.check_key(routing_key(&message))
+            if not self.last.is_to(&message) and self.find_routes(&message):
+                return at
+            if self.check_key is not None and self.check_key(routing_key(&message)):
+                return at
             if spend(clock, ROW_UNITS):
                 return at + 1
         return rows.count
@@ -127,10 +130,13 @@ cdef class Publisher:
         self.last.routes = self.last.route = self.resolution = self.check_key = None
 
     cdef int find_routes(self, const Message *message) except -1:
-        """Find the route cache of a row's exchange, which is not that of the last row."""
+        """Find the route cache of a row's exchange, which is not that of the last row; returns
+        UNROUTED if the right to publish there is not known yet."""
         name = exchange_name(message)
         self.last.routes = self.routes_of(name)
         self.last.route = self.resolution = None
+        if self.last.routes is None:
+            return UNROUTED
         self.check_key = None if self.check_of is None else self.check_of(name)
         return 0
 
@@ -193,10 +199,10 @@ cdef class Publisher:
                 self.intercepted = publishing.interceptor.intercept(
                     message.properties, message.properties_len, logs.clock.wall_ms)
             set_properties(message, self.intercepted)
-        if not self.last.is_to(message):
-            self.find_routes(message)
-        if self.check_key is not None:
-            self.check_key(routing_key(message))
+        if not self.last.is_to(message) and self.find_routes(message):
+            return UNROUTED
+        if self.check_key is not None and self.check_key(routing_key(message)):
+            return UNROUTED
         if props.marks & (HAS_DELAY | HAS_DELIVER_AT):
             route = postponed(self.last.routes, &props, logs.clock.wall_ms)
         if route is not None:

@@ -1,0 +1,1 @@
+# Nothing of tracing.pyx is seen by Python.

@@ -55,12 +55,16 @@ class FakeQueue:
     given_up: Callable[[str], None] | None = None
     on_unroutable: Callable[[], None] | None = None
     retired: bool = False
+    paused: bool = False
 
     dead_letters: Callable[[str, str, str, bytes, bytes], None] | None = None
     private: bool = False
     limits: dict[str, object] = field(default_factory=dict)
 
     def count_in(self, totals: Totals) -> None: ...
+
+    def set_paused(self, paused: bool) -> None:
+        self.paused = paused
 
     def uncount(self) -> None: ...
 
@@ -357,6 +361,7 @@ class FakeChannel:
     tx_refused: bool = False
     muted: bool = False
     forgotten: int = 0
+    trace: object | None = None
 
     def forget_exchange(self) -> None:
         self.forgotten += 1
@@ -533,6 +538,7 @@ class FakeConnection:
         """Publish; returns to how many queues."""
         try:
             routes = self.session.route_cache(exchange)
+            assert routes is not None, "a right is waited for"
             if copies:
                 queues: Sequence[FakeQueue] = as_engine(
                     finished(self.session.copies(routes, exchange, [key, *copies], properties))

@@ -6,7 +6,16 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from leporid.broker.stored import Stored, StoredVhost
-from leporid.durable import Change, DefinitionsSnapshot, Drop, Durable, Field, Put
+from leporid.durable import (
+    Change,
+    DefinitionsSnapshot,
+    Drop,
+    Durable,
+    Field,
+    Put,
+    Together,
+    each_of,
+)
 
 S = TypeVar("S", bound=Stored)
 
@@ -35,7 +44,9 @@ class Recording:
             self.apply(Put(each))
 
     def apply(self, change: Change) -> None:
-        if isinstance(change, Put):
+        if isinstance(change, Together):
+            self.extend(change.changes)
+        elif isinstance(change, Put):
             definition = change.definition
             self._found[type(definition), definition.identity] = definition
             self.next_queue_id = max(self.next_queue_id, getattr(definition, "id", 0) + 1)
@@ -59,17 +70,18 @@ class Recording:
 
 def puts(changes: Iterable[Change], kind: type[S]) -> list[S]:
     """Return the definitions of a kind that were put, in order."""
-    found = [change.definition for change in changes if isinstance(change, Put)]
+    found = [change.definition for change in each_of(changes) if isinstance(change, Put)]
     return [each for each in found if isinstance(each, kind)]
 
 
 def drops(changes: Iterable[Change], kind: type[Stored]) -> list[tuple[Field, ...]]:
     """Return which definitions of a kind were dropped, in order."""
-    return [one.identity for one in changes if isinstance(one, Drop) and one.kind is kind]
+    return [one.identity for one in each_of(changes) if isinstance(one, Drop) and one.kind is kind]
 
 
 def summary(changes: Iterable[Change]) -> list[tuple[type[Change], type[Durable]]]:
     """Return whether each change is a Put or a Drop, and of which kind."""
     return [
-        (Put, type(one.definition)) if isinstance(one, Put) else (Drop, one.kind) for one in changes
+        (Put, type(one.definition)) if isinstance(one, Put) else (Drop, one.kind)
+        for one in each_of(changes)
     ]

@@ -22,7 +22,7 @@ def test_a_virtual_host_fills_them_in():
     peer.call(QueueBind(queue="q", exchange="x", routing_key="#"))
     found = world.broker.vhosts["/"].statistics()
     assert isinstance(found, VirtualHostStatistics)
-    assert (found.name, found.exchange_count, found.binding_count) == ("/", 7, 1)
+    assert (found.name, found.exchange_count, found.binding_count) == ("/", 8, 1)
     assert (found.queue_count, found.consumer_count) == (1, 0)
     assert found.delays == (0, 0, 0, 0)
     assert found.remembered == 0

@@ -183,7 +183,7 @@ def test_statistics_leave_reply_queues_out(world: World):
     peer.call(ChannelOpen(), 2)
     peer.call(BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True), 2)
     statistics = world.broker.vhosts["/"].statistics()
-    assert (statistics.name, statistics.exchange_count, statistics.binding_count) == ("/", 6, 1)
+    assert (statistics.name, statistics.exchange_count, statistics.binding_count) == ("/", 7, 1)
     assert (statistics.queue_count, statistics.consumer_count) == (1, 0)
     assert repr(world.broker.vhosts["/"]) == "<VirtualHost '/' queues=2>"
 

@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from leporid.amqp.errors import BeingDeleted, ConnectionForced, NotFound
+from leporid.broker.access.backends import Backends, Internal
 from leporid.broker.access.logins import Logins, Offload
 from leporid.broker.access.users import Users
 from leporid.broker.connection.cancels import Cancels
 from leporid.broker.connection.session_index import SessionIndex
+from leporid.broker.connection.user_changes import recheck, renewing
+from leporid.broker.events.events import Events
+from leporid.broker.events.outbox import Outbox
 from leporid.broker.filter.filter_arguments import CLASS
 from leporid.broker.filter.filter_classes import FilterClasses
+from leporid.broker.global_parameters import GlobalParameters
 from leporid.broker.group.handovers import Handovers
 from leporid.broker.memory import Memory
 from leporid.broker.queue.dead_letters import DeadLetterCounts
@@ -88,7 +93,16 @@ def run_now(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 class Broker:
-    """Everything that connections share."""
+    """Everything that connections share.
+
+    Attributes:
+        importing: whether definitions are being imported.
+        imported_digest: of what was imported at a start; "" for nothing.
+    """
+
+    importing = False
+    imported_digest = ""
+    _said_quorum = False
 
     def __init__(
         self,
@@ -106,6 +120,7 @@ class Broker:
         filter_classes: Iterable[FilterClass] = (),
         group_expires_ms: int = GROUP_EXPIRES_MS,
         memory_bytes_max: int | None = None,
+        event_vhost: str = "",
     ) -> None:
         """Makes it.
 
@@ -124,6 +139,7 @@ class Broker:
             unknown_arguments: what becomes, in a virtual host, of arguments that nothing reads.
             group_expires_ms: how long a group of readers is kept without a member.
             memory_bytes_max: the memory watermark; None: what peers keep has no limit.
+            event_vhost: the virtual host whose event exchange gets events; empty: none has one.
         """
         self.engine = engine
         self.group_expires_ms = group_expires_ms
@@ -131,38 +147,41 @@ class Broker:
         self.limits = limits or TuneLimits()
         self.identity: Mapping[str, Value] = identity or {"product": "Leporid"}
         self.vhosts: dict[str, VirtualHost] = {}
-        # In the order in which they began.
-        self.sessions: dict[ConnectionState, None] = {}
-        self.session_index = SessionIndex()
-        self.churn = Churn()
+        self.sessions: dict[ConnectionState, None] = {}  # in the order in which they began
+        self.session_index, self.churn = SessionIndex(), Churn()
         self.refusals = Refusals()
         self.memory = Memory(memory_bytes_max, self.refusals)
         # Those that have connections; of users, and of addresses before the login.
         self._parties: WeakValueDictionary[tuple[str, Hashable], Party] = WeakValueDictionary()
         self.unused = UnusedQueues(self._expire)
-        self.handovers = Handovers(engine.jobs)
-        self.cancels = Cancels(engine)
+        self.handovers, self.cancels = Handovers(engine.jobs), Cancels(engine)
         self.alarms: set[str] = set()
+        self.events = Events(engine, event_vhost, self.node_name, self.alarms)
+        self.traces = Outbox(engine, "copies of traced messages")
         self.dead_letter_counts = DeadLetterCounts()
         self.logins = Logins(access, offload, self.refusals)
+        self.backends = Backends(Internal(access, lambda: self.logins))
         self.users = Users(access, self.record, self._user_changed, self._user_dropped)
-        # Virtual hosts that are being deleted; their names are not free yet.
-        self._leaving_vhosts: set[str] = set()
+        self.users.events = self.events
+        # Virtual hosts whose names are not free, and what becomes of them: deleted, imported.
+        self._unfree_vhosts: dict[str, str] = {}
+        self.global_parameters = GlobalParameters(self.record)
         self.filter_classes = FilterClasses(filter_classes, self.record, self._uses_filter_class)
         # How many changes were recorded, and the generation of the last one: whoever sees the
         # count grow has that generation to wait for.
-        self.recorded_count = 0
-        self.recorded_generation = 0
-        self._record = record
-        self._random_bytes = random_bytes
+        self.recorded_count = self.recorded_generation = 0
+        self._record, self._random_bytes = record, random_bytes
         self._next_queue_id = 1
         self._configured_policies = policies or {}
-        self._redeclare = redeclare
-        self._unknown_arguments = unknown_arguments
-        self._said_quorum = False
+        self._redeclare, self._unknown_arguments = redeclare, unknown_arguments
 
     def __repr__(self) -> str:
         return f"<Broker vhosts={len(self.vhosts)} sessions={len(self.sessions)}>"
+
+    @property
+    def node_name(self) -> str:
+        """What RabbitMQ's clients are told that the node is called."""
+        return str(self.identity.get("cluster_name", "leporid@localhost"))
 
     def record(self, change: Change) -> None:
         """Record a durable change."""
@@ -293,12 +312,12 @@ class Broker:
         Raises:
             BeingDeleted: one of that name is.
         """
-        if name in self._leaving_vhosts:
-            raise BeingDeleted(f"vhost '{name}' is being deleted")
+        self._check_vhost_free(name)
         vhost = self.vhosts.get(name)
         if vhost is None:
             vhost = self.vhosts[name] = VirtualHost(name, self)
             self.record(Put(StoredVhost(name)))
+            self.events.vhost_set(vhost, new=True)
         return vhost
 
     def adding_vhost(self, name: str) -> StepsTo[bool]:
@@ -307,6 +326,31 @@ class Broker:
         self.add_vhost(name)
         yield None
         return new
+
+    def _check_vhost_free(self, name: str) -> None:
+        if name in self._unfree_vhosts:
+            raise BeingDeleted(f"vhost '{name}' is being {self._unfree_vhosts[name]}")
+
+    def reserve_vhost(self, name: str) -> VirtualHost:
+        """Make a virtual host that nobody finds before `adopt_vhost`; nothing is recorded.
+
+        Raises:
+            BeingDeleted: one of that name is, or is reserved already.
+        """
+        self._check_vhost_free(name)
+        vhost = VirtualHost(name, self)
+        self._unfree_vhosts[name] = "imported"
+        return vhost
+
+    def adopt_vhost(self, vhost: VirtualHost) -> None:
+        """Have one that was reserved, and recorded, found by everybody."""
+        self._unfree_vhosts.pop(vhost.name, None)
+        self.vhosts[vhost.name] = vhost
+        self.events.vhost_set(vhost, new=True)
+
+    def unreserve_vhost(self, name: str) -> None:
+        """Let the name of one go that is not wanted any more, and empty."""
+        self._unfree_vhosts.pop(name, None)
 
     def restore(self, snapshot: DefinitionsSnapshot) -> None:
         """Rebuild what was recorded, without recording it again; for start-up."""
@@ -333,7 +377,7 @@ class Broker:
         vhost = self.vhosts.pop(name, None)
         if vhost is None:
             raise NotFound(f"no vhost '{name}'")
-        self._leaving_vhosts.add(name)
+        self._unfree_vhosts[name] = "deleted"
         self.record(Drop(StoredVhost, (name,)))
         vhost.leave()
         try:
@@ -343,18 +387,25 @@ class Broker:
                 yield from session.releasing()
             yield from self.users.leaving_vhost(name)
             yield from vhost.emptying()
+            self.events.changed("vhost.deleted", name=name)
         finally:
-            self._leaving_vhosts.discard(name)
+            self._unfree_vhosts.pop(name, None)
 
     # ------------------------------------------------------------------ users
 
     def _user_changed(self, name: str) -> None:
         """Put in force on all connections of a user what has changed of it."""
         sessions = self.session_index.of_user(name)
-        self.engine.jobs.start(step for each in sessions for step in each.renewing())
+        self.engine.jobs.start(step for each in sessions for step in renewing(each))
+
+    def recheck(self, name: str) -> None:
+        """A server has taken a right from a user: ask what the user's connections still may."""
+        for session in self.session_index.of_user(name):
+            if session.user.remote is not None:
+                recheck(session)
 
     def _user_dropped(self, name: str) -> None:
-        sessions = self.session_index.of_user(name)
+        sessions = [each for each in self.session_index.of_user(name) if not each.user.backend]
         self.engine.jobs.start(self._closing(sessions, f"user '{name}' is deleted"))
 
     def _closing(self, sessions: Iterable[ConnectionState], why: str) -> Steps:
@@ -382,6 +433,7 @@ class Broker:
             self.alarms.add(reason)
         else:
             self.alarms.discard(reason)
+        self.events.alarm(reason, on=on)
         self.engine.connections.publishers_blocked = bool(self.alarms)
         self.memory.total.full = "memory" in self.alarms
         self.engine.jobs.start(self._tell_alarms(tuple(self.sessions)))

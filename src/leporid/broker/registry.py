@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from leporid.broker.connection.cancels import Cancels
+    from leporid.broker.events.events import Events
+    from leporid.broker.events.outbox import Outbox
     from leporid.broker.filter.filter_classes import FilterClasses
     from leporid.broker.group.handovers import Handovers
     from leporid.broker.memory import Memory
@@ -54,6 +56,8 @@ class Registry(Protocol):
     recorded_generation: int
     memory: Memory
     churn: Churn
+    events: Events
+    traces: Outbox
 
     def record(self, change: Change) -> None:
         """Make a durable change survive a restart."""

@@ -38,6 +38,7 @@ class VirtualHostStatistics:
 
     Attributes:
         queue_count: without those of direct reply-to, as all counts of queues and their messages.
+        paused_count: queues that deliver nothing, as somebody has paused them.
         held_count: messages that came back, and are not ready again yet.
         delays: of all exchanges there were since the start.
         backlog: messages of the broker's own that wait for room in full queues.
@@ -51,6 +52,7 @@ class VirtualHostStatistics:
     exchange_count: int
     binding_count: int
     queue_count: int
+    paused_count: int
     consumer_count: int
     ready_count: int
     unacked_count: int

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from leporid.broker.queue.queue import QueueState
 
 
+DIGEST_PREFIX: Final = "definitions:"
+"""In front of the digest of definitions that a start has imported, in the name of a mark."""
+
+
 class Recorder:
     """Records for one virtual host.
 
@@ -376,6 +380,22 @@ class StoredGroupRetries(Stored):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredPause(Stored):
+    """A durable queue is paused."""
+
+    TABLE = Table("pauses", ("vhost", "queue"), since=6)
+    TITLE = "pause of a queue"
+    NEEDS = (StoredQueue, StoredGroupRetries)
+    vhost: str
+    queue: str
+
+    def restore(self, broker: Broker) -> None:
+        """Pause it again, before anything is delivered."""
+        vhost = broker.vhosts[self.vhost]
+        vhost.pauses.restore(vhost.queue(self.queue))
+
+
+@dataclass(frozen=True, slots=True)
 class StoredVhostMetadata(Stored):
     """What a virtual host is for; one without has none of it."""
 
@@ -399,6 +419,34 @@ class StoredVhostMetadata(Stored):
         vhost = broker.vhosts[self.vhost]
         vhost.description, vhost.tags = self.description, _parted(self.tags)
         vhost.default_queue_type = self.default_queue_type
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVhostProtection(Stored):
+    """A virtual host is not deleted before somebody says that it may be."""
+
+    TABLE = Table("vhost_protections", ("vhost",), since=6)
+    TITLE = "protection of a virtual host"
+    NEEDS = (StoredVhost,)
+    vhost: str
+
+    def restore(self, broker: Broker) -> None:
+        """Protect it again."""
+        broker.vhosts[self.vhost].protected = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGlobalParameter(Stored):
+    """A global parameter; its value is JSON."""
+
+    TABLE = Table("global_parameters", ("name",), since=6)
+    TITLE = "global parameter"
+    name: str
+    value: str
+
+    def restore(self, broker: Broker) -> None:
+        """Have it again."""
+        broker.global_parameters.restore(self.name, self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,8 +474,11 @@ class StoredSeeding(Stored):
     name: str
 
     def restore(self, broker: Broker) -> None:
-        """Remember it; there are only users so far."""
-        broker.users.seeded = True
+        """Remember it: users, or the definitions whose digest the name has."""
+        if self.name.startswith(DIGEST_PREFIX):
+            broker.imported_digest = self.name.removeprefix(DIGEST_PREFIX)
+        else:
+            broker.users.seeded = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +503,7 @@ class StoredUser(Stored):
     def restore(self, broker: Broker) -> None:
         """Add the user, without permissions."""
         password = parse_stored(self.password)
-        tags = frozenset(_parted(self.tags))
+        tags = _parted(self.tags)
         broker.access.put_user(User(self.name, password, tags, loopback_only=self.loopback_only))
 
 
@@ -530,7 +581,7 @@ class StoredUserLimit(Stored):
 
 def _joined(tags: Iterable[str]) -> str:
     """Tags have no commas."""
-    return ",".join(sorted(tags))
+    return ",".join(tags)
 
 
 def _parted(tags: str) -> tuple[str, ...]:
@@ -557,5 +608,8 @@ KINDS: Final[tuple[type[Stored], ...]] = (
     StoredPermissions,
     StoredTopicPermissions,
     StoredUserLimit,
+    StoredPause,
+    StoredVhostProtection,
+    StoredGlobalParameter,
 )
 """All of them, in the order in which a new file gets their tables."""

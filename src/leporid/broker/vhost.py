@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import BeingDeleted, NotFound, PreconditionFailed
 from leporid.broker.access.limits import check_vhost_queues
+from leporid.broker.events.actor import INTERNAL_USER, acting_steps
+from leporid.broker.events.events import EVENT_EXCHANGE
+from leporid.broker.events.tracing import TRACE_EXCHANGE, Tracing
 from leporid.broker.exchange.bindings import Bindings
 from leporid.broker.exchange.delays import DelayedMessages, DelaysState, DelayStores
 from leporid.broker.exchange.exchange import ExchangeState
@@ -30,6 +33,7 @@ from leporid.broker.memory import EXCHANGE_BYTES, queue_bytes, size_of
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.policy.governing import Governor
 from leporid.broker.policy.policies import Policies, Policy
+from leporid.broker.queue.pausing import Pauses
 from leporid.broker.queue.queue import Consumers, ConsumerState, Owner, QueueState
 from leporid.broker.queue.queue_types import (
     CLASSIC,
@@ -40,6 +44,7 @@ from leporid.broker.queue.queue_types import (
     check_queue_arguments,
 )
 from leporid.broker.registry import Registry, Steps, StepsTo, finished
+from leporid.broker.reservations import Reservations
 from leporid.broker.settings import effects
 from leporid.broker.settings.unknown_arguments import UnknownArguments
 from leporid.broker.settings.values import DEDUPLICATION, Arguments
@@ -49,12 +54,11 @@ from leporid.broker.stored import (
     StoredExchange,
     StoredQueue,
     StoredReaderOffset,
-    StoredVhostLimit,
-    StoredVhostMetadata,
 )
 from leporid.broker.stream import partitions as partitioned
 from leporid.broker.stream import stream_arguments
 from leporid.broker.stream.readers import Bookmarks, skipped_messages
+from leporid.broker.vhost_metadata import VhostMetadata
 from leporid.engine.bounds.jobs import AWAITS
 from leporid.engine.queue.queue import Totals
 
@@ -71,22 +75,25 @@ GIVEN_UP: Final[Mapping[str, str]] = {
 """Why the engine drops a message that waits for room in a queue."""
 
 
-class VirtualHost:
+class VirtualHost(VhostMetadata):
     """The exchanges, queues and bindings under one name."""
 
     def __init__(self, name: str, registry: Registry) -> None:
-        self.name = name
-        self.description = ""
-        self.tags: tuple[str, ...] = ()
-        self.default_queue_type = ""
-        self.limits: dict[str, int] = {}
+        super().__init__(
+            name,
+            Recorder(name, registry.record),
+            lambda: registry.events.vhost_set(self, new=False),
+            lambda: registry.events.limits_set(self),
+        )
+        self.reserved = Reservations(name)
         self._left = False
         self._registry = registry
-        self._recorder = Recorder(name, registry.record)
         self._topology = Topology()
         policies = Policies(registry.configured_policies(name))
         redeclare = registry.redeclare_in(name)
-        self.governor = Governor(self, self._recorder, self._topology, policies, redeclare)
+        self.governor = Governor(
+            self, self._recorder, self._topology, policies, redeclare, registry.events
+        )
         self.unknown_arguments = UnknownArguments(
             name, registry.unknown_arguments_in(name), registry.engine
         )
@@ -98,6 +105,7 @@ class VirtualHost:
         self._totals = Totals(self._behind)
         self.bookmarks = Bookmarks(self._recorder, registry.engine)
         self.groups = Groups(self, self._recorder, registry)
+        self.pauses = Pauses(self._recorder, lambda: self.groups)
         self.histories = Histories(self, self._recorder, registry.new_queue_id, registry.memory)
         self.dead_letter_counts = registry.dead_letter_counts
         self.verdict_queues = VerdictQueues(self, self._recorder, registry.new_queue_id)
@@ -107,6 +115,7 @@ class VirtualHost:
             self._recorder,
             registry.filter_classes.require,
             registry.memory,
+            registry.events,
         )
         self.routing = Routing(
             registry.engine,
@@ -127,9 +136,15 @@ class VirtualHost:
         # Names of partitioned streams that `partitions` makes, or deletes, in steps.
         self.partitioned_changing: set[str] = set()
         for exchange, kind in PREDECLARED:
-            self.add_exchange(
-                exchange, kind, durable=True, auto_delete=False, internal=False, arguments={}
-            )
+            self._predeclare(exchange, kind)
+        self.tracing = Tracing(self, registry.traces)
+        self._predeclare(TRACE_EXCHANGE, "topic", internal=True)
+        if name == registry.events.vhost_name:
+            registry.events.begin(self, self._predeclare(EVENT_EXCHANGE, "topic", internal=True))
+
+    def _predeclare(self, name: str, kind: str, *, internal: bool = False) -> ExchangeState:
+        flags = {"durable": True, "auto_delete": False, "internal": internal}
+        return self.add_exchange(name, kind, **flags, arguments={})
 
     def _held(self, exchange: ExchangeState) -> DelaysState:
         return self.delay_stores.held(exchange)
@@ -157,7 +172,7 @@ class VirtualHost:
         """How many bindings there are, without those that the default exchange has by itself."""
         return self._topology.binding_count
 
-    def bindings_to(self, queue: QueueState) -> Iterable[Binding]:
+    def bindings_to(self, queue: QueueState) -> Collection[Binding]:
         """Return the bindings that lead to a queue, as of now."""
         return self._topology.bindings_to(queue.name)
 
@@ -235,6 +250,7 @@ class VirtualHost:
         found = self._queues.get(name)
         if found is not None and found.deleted:
             raise BeingDeleted(f"{queue_in(self.name, name)} is being deleted")
+        self.reserved.check("queue", name)
         if found is not None:
             raise PreconditionFailed(f"{queue_in(self.name, name)} is there already")
 
@@ -277,8 +293,8 @@ class VirtualHost:
         Raises:
             PreconditionFailed: its type cannot make sense of an argument.
         """
-        self._check_there()
-        self._check_exchange_gone(name)
+        self.check_there()
+        self.check_exchange_free(name)
         size = size_of(EXCHANGE_BYTES, name, arguments)
         self._registry.memory.check_definition(exchange_in(self.name, name), size)
         exchange = self.add_exchange(
@@ -290,6 +306,7 @@ class VirtualHost:
             arguments=arguments,
         )
         self._recorder.put(StoredExchange.of(self.name, exchange))
+        self._registry.events.exchange_created(self.name, exchange)
         return exchange
 
     def add_exchange(
@@ -307,7 +324,7 @@ class VirtualHost:
         Raises:
             BeingDeleted: one of that name is.
         """
-        self._check_exchange_gone(name)
+        self.check_exchange_free(name)
 
         def resolving(key: str, properties: bytes | None) -> StepsTo[Resolved]:
             return self.routing.resolving(exchange, key, properties)
@@ -325,7 +342,9 @@ class VirtualHost:
         self.delay_stores.prepare(exchange, routes)
         return exchange
 
-    def _check_exchange_gone(self, name: str) -> None:
+    def check_exchange_free(self, name: str) -> None:
+        """Raise BeingDeleted if an exchange of a name that nobody finds cannot be made yet."""
+        self.reserved.check("exchange", name)
         if name in self._topology.exchanges:
             raise BeingDeleted(f"{exchange_in(self.name, name)} is being deleted")
 
@@ -352,6 +371,7 @@ class VirtualHost:
             exchange = pending.pop()
             if exchange.deleted:
                 continue
+            self._registry.events.exchange_deleted(self.name, exchange.name)
             for binding in self._topology.remove_exchange(exchange.name):
                 self.bindings.ended((binding,), exchange)
                 pending.extend(self.bindings.left_unused((binding,)))
@@ -398,7 +418,7 @@ class VirtualHost:
             exclusive=owner is not None,
             arguments=arguments,
         )
-        self._check_there()
+        self.check_there()
         self.check_free(name)
         self.check_queue_limit(name)
         size = queue_bytes(name, arguments)
@@ -414,6 +434,7 @@ class VirtualHost:
         )
         self._recorder.put(StoredQueue.of(self.name, queue))
         self._registry.churn.queues_created += 1
+        self._registry.events.queue_created(queue)
         return queue
 
     def check_queue(
@@ -497,7 +518,7 @@ class VirtualHost:
 
     def delete_queue(self, queue: QueueState) -> None:
         """Delete a queue and cancel its consumers, as a job."""
-        self._start(self.deleting_queue(queue))
+        self._start(acting_steps(INTERNAL_USER, self.deleting_queue(queue)))
 
     def deleting_queue(self, queue: QueueState) -> StepsTo[int]:
         """The same, in steps; from the first one on nobody finds it.
@@ -525,6 +546,8 @@ class VirtualHost:
         for reader in queue.reader_offsets:
             self._recorder.drop(StoredReaderOffset, self.name, queue.name, reader)
             yield None
+        self.pauses.deleted(queue)
+        self._registry.events.queue_deleted(queue)
         if queue.durable:
             self._recorder.drop(StoredQueue, queue.id)
         if queue.owner is not None:
@@ -601,24 +624,6 @@ class VirtualHost:
 
     # ------------------------------------------------------------------ the rest
 
-    def describe(self, description: str, tags: Iterable[str], default_queue_type: str) -> None:
-        """Say what the virtual host is for, and of what type queues are that ask for none."""
-        given = description, tuple(tags), default_queue_type
-        if given != (self.description, self.tags, self.default_queue_type):
-            self.description, self.tags, self.default_queue_type = given
-            self._recorder.put(StoredVhostMetadata.of(self.name, *given))
-
-    def limit(self, name: str, value: int) -> None:
-        """Set a limit, of `limits.VHOST_LIMITS`; what is there already stays."""
-        if self.limits.get(name) != value:
-            self.limits[name] = value
-            self._recorder.put(StoredVhostLimit(self.name, name, value))
-
-    def unlimit(self, name: str) -> None:
-        """Take a limit away, if it is set."""
-        if self.limits.pop(name, None) is not None:
-            self._recorder.drop(StoredVhostLimit, self.name, name)
-
     def check_queue_limit(self, name: str, more: int = 1) -> None:
         """Check that there may be so many more queues, of which one has that name.
 
@@ -633,7 +638,7 @@ class VirtualHost:
         self._left = True
         self._recorder.close()
 
-    def _check_there(self) -> None:
+    def check_there(self) -> None:
         """Raise NotFound if the virtual host is gone; somebody was busy with it meanwhile."""
         if self._left:
             raise NotFound(f"no vhost '{self.name}'")
@@ -663,6 +668,7 @@ class VirtualHost:
             exchange_count=len(self._topology.exchanges),
             binding_count=self._topology.binding_count,
             queue_count=self._queue_count,
+            paused_count=self.pauses.count,
             consumer_count=self.consumers.count,
             ready_count=self._totals.ready,
             unacked_count=self._totals.unacked,

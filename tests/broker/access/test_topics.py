@@ -64,10 +64,11 @@ def test_the_names_count_for_the_length():
 def test_a_key_is_asked_about_once_and_few_are_remembered():
     asked: list[str] = []
 
-    def check(key: str) -> None:
+    def check(key: str) -> bool:
         asked.append(key)
         if key == "no":
             raise AccessRefused("no")
+        return False
 
     keys = AllowedKeys(check)
     for _ in range(3):

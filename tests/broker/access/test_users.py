@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from leporid.broker.access.topics import TopicPermission
 from leporid.broker.access.users import ConfiguredUser, Users
 
 NAMES = st.sampled_from(["ann", "ben", "guest"])
+TAGS = st.lists(st.sampled_from(["administrator", "management", "x y"]), unique=True)
 VHOSTS = st.sampled_from(["/", "other", "third"])
 EXCHANGES = st.sampled_from(["amq.topic", "t"])
 PATTERNS = st.sampled_from(["", ".*", "^a$", "{username}"])
@@ -40,7 +42,7 @@ class Model:
     """What users there should be, in dictionaries."""
 
     def __init__(self) -> None:
-        self.tags: dict[str, frozenset[str]] = {}
+        self.tags: dict[str, Collection[str]] = {}
         self.permissions: dict[tuple[str, str], tuple[str, str, str]] = {}
         self.topics: dict[tuple[str, str, str], tuple[str, str]] = {}
         self.limits: dict[tuple[str, str], int] = {}
@@ -68,11 +70,11 @@ class UsersMachine(RuleBasedStateMachine):
     def users(self) -> Users:
         return self.broker.users
 
-    @rule(name=NAMES, tags=st.sets(st.sampled_from(["administrator", "management", "x y"])))
-    def put(self, name: str, tags: set[str]) -> None:
-        new = self.users.put(name, NoPassword(), frozenset(tags))
+    @rule(name=NAMES, tags=TAGS)
+    def put(self, name: str, tags: list[str]) -> None:
+        new = self.users.put(name, NoPassword(), tags)
         assert new == (name not in self.model.tags)
-        self.model.tags[name] = frozenset(tags)
+        self.model.tags[name] = tuple(tags)
 
     @rule(name=NAMES)
     def drop(self, name: str) -> None:
@@ -189,7 +191,7 @@ def seeded(world: World, *configured: ConfiguredUser) -> dict[str, User]:
 
 
 FILE = (
-    ConfiguredUser("ann", "secret", tags=frozenset({"x"}), permissions={"/": EVERYTHING}),
+    ConfiguredUser("ann", "secret", tags=("x",), permissions={"/": EVERYTHING}),
     ConfiguredUser("guest", "guest", loopback_only=True),
 )
 
@@ -197,7 +199,7 @@ FILE = (
 def test_the_first_start_takes_all_users(world: World):
     found = seeded(world, *FILE)
     assert found["ann"].permissions == {"/": EVERYTHING}
-    assert found["ann"].tags == {"x"}
+    assert found["ann"].tags == ("x",)
     assert isinstance(found["ann"].password, Argon2Hash)
     assert found["ann"].password.matches(b"secret")
     assert found["guest"].loopback_only
@@ -240,7 +242,7 @@ def test_enforced_users_are_what_the_file_says_at_each_start(world: World):
     found = seeded(again, enforced, added)
     assert set(found) == {"ann", "guest", "new"}
     assert found["ann"].password.matches(b"other")
-    assert (found["ann"].permissions, found["ann"].tags) == ({"/": Permissions.of()}, frozenset())
+    assert (found["ann"].permissions, found["ann"].tags) == ({"/": Permissions.of()}, ())
     assert found["ann"].limits == {"max-channels": 3}
     # What is as it should be is not written again.
     last = restarted(again)

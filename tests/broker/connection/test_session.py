@@ -288,7 +288,7 @@ def test_an_exchange_with_many_bindings_goes_in_pieces(world: World):
     assert turns_until_idle(world) > 20
     assert peer.connection.sent[-1] == (1, ExchangeDeleteOk())
     found = world.broker.vhosts["/"].exchange("x")
-    assert (found.type, found.outgoing) == ("fanout", {})
+    assert (found.type, len(found.outgoing)) == ("fanout", 0)
 
 
 def test_a_queue_with_many_bindings_goes_in_pieces(world: World):

@@ -26,9 +26,9 @@ from __future__ import annotations
 import hmac
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from leporid.amqp.errors import AccessRefused, NotAllowed
 from leporid.broker.access.limits import NO_LIMITS
@@ -41,8 +41,11 @@ from leporid.broker.access.passwords import (
     salted_sha256,
 )
 from leporid.broker.access.permissions import EVERYTHING, NO_PERMISSIONS, Kind, Permissions, Right
-from leporid.broker.access.sasl import MECHANISMS, Credentials, parse_response
+from leporid.broker.access.sasl import EXTERNAL, MECHANISMS, Credentials, parse_response
 from leporid.broker.access.topics import TopicPermission, TopicRight
+
+if TYPE_CHECKING:
+    from leporid.broker.access.remote_rights import RemoteRights
 
 __all__ = ["MECHANISMS", "Access", "Credentials", "User", "guest", "parse_response"]
 
@@ -56,6 +59,7 @@ DEFAULT_USER: Final = "guest"
 
 BLANK: Final = "attempted to log in with a blank password"
 INVALID: Final = "invalid credentials"
+LOOPBACK_ONLY: Final = "can only connect via localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +69,33 @@ class User:
     Attributes:
         name: the name.
         password: how the password is kept.
-        tags: what the user may manage (`tags`).
+        tags: what the user may manage (`tags`); shown in the order in which they were given, which
+            programs compare with what they gave.
         permissions: by virtual host; the user may enter those that it has some in.
         loopback_only: whether the user logs in from this machine only.
         topics: topic permissions, by virtual host and exchange.
         limits: those of `limits.USER_LIMITS` that are set.
+        backend: who knows this user; "": this broker, whose users change at run time.
+        expires_ms: when it ends, by the wall's clock; None: never.
+        remote: has what a server says of its rights; None: they are known.
     """
 
     name: str
     password: StoredPassword
-    tags: frozenset[str] = frozenset()
+    tags: Collection[str] = ()
     permissions: Mapping[str, Permissions] = field(default_factory=lambda: NO_PERMISSIONS)
     loopback_only: bool = False
     topics: Mapping[str, Mapping[str, TopicPermission]] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=lambda: NO_LIMITS)
+    backend: str = ""
+    expires_ms: int | None = None
+    remote: RemoteRights | None = None
 
     def may(self, right: Right, kind: Kind, name: str, vhost: str) -> bool:
-        """Say whether this user has `right` on the exchange or queue `name` of `vhost`."""
+        """Say whether this user has `right` on the exchange or queue `name` of `vhost`.
+
+        This and what follows raise RightPending if `remote` does not know yet.
+        """
         permissions = self.permissions.get(vhost)
         return permissions is not None and permissions.allow(right, kind, name)
 
@@ -124,10 +138,23 @@ def guest(salt: bytes, vhost: str = "/") -> User:
     return User(
         name=DEFAULT_USER,
         password=salted_sha256(DEFAULT_USER, salt),
-        tags=frozenset({"administrator"}),
+        tags=("administrator",),
         permissions={vhost: EVERYTHING},
         loopback_only=True,
     )
+
+
+@dataclass(slots=True)
+class LoginAttempts:
+    """How many logins there were since the start, or since somebody has reset them.
+
+    Attributes:
+        granted: by mechanism; over HTTP each request is one.
+        refused: likewise.
+    """
+
+    granted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
 
 
 class Access:
@@ -139,11 +166,13 @@ class Access:
 
     Attributes:
         version: grows with each change of a user.
+        attempts: counts logins; may be replaced.
     """
 
     def __init__(self, users: Iterable[User], secret: bytes) -> None:
         self._secret = secret
         self.version = 0
+        self.attempts = LoginAttempts()
         self._users: dict[str, User] = {}
         # Per user the digest of the password that argon2 last found right.
         self._verified: dict[str, bytes] = {}
@@ -173,6 +202,10 @@ class Access:
     def user(self, name: str) -> User | None:
         """Return the user called `name`, as of now."""
         return self._users.get(name)
+
+    def current(self, user: User) -> User | None:
+        """Return a user as of now: one of another back end stays what it was when it logged in."""
+        return user if user.backend else self._users.get(user.name)
 
     def require(self, name: str) -> User:
         """Return the user called `name`; raises LookupError without one."""
@@ -263,7 +296,44 @@ class Access:
         objection = self._objection(user, credentials, loopback)
         if objection is not None:
             self._refuse(credentials, objection)
+        self.attempts.granted[credentials.mechanism] += 1
         return user
+
+    def admit_certified(self, name: str | None, loopback: bool) -> User:
+        """Return the user that a verified certificate stands for, or refuse as `admit`.
+
+        Args:
+            name: as the certificate has it; None: it has none that a user can have.
+            loopback: whether the peer is of this machine.
+        """
+        claimed = Credentials(EXTERNAL, name or "", b"")
+        if name is None:
+            self._refuse(claimed, "the certificate has no such name (tls.login_from)")
+        return self.admit_known(claimed, loopback, "the certificate is of no user (tls.login_from)")
+
+    def admit_known(self, claimed: Credentials, loopback: bool, unknown: str) -> User:
+        """Return the user of a name that was found right elsewhere, or refuse as `admit`.
+
+        Args:
+            claimed: the name; its password is not looked at.
+            loopback: whether the peer is of this machine.
+            unknown: what the log is told if there is no such user.
+        """
+        user = self._users.get(claimed.username)
+        if user is None:
+            self._refuse(claimed, unknown)
+        if user.loopback_only and not loopback:
+            self._refuse(claimed, LOOPBACK_ONLY)
+        self.attempts.granted[EXTERNAL] += 1
+        return user
+
+    def is_refused_as_remote(self, credentials: Credentials, loopback: bool) -> bool:
+        """Say whether the password is right and the user may come from this machine only.
+
+        To be asked after `admit` has refused. Who knows the password may be told; nobody else is.
+        """
+        user = self._users.get(credentials.username)
+        return user is not None and self._objection(user, credentials, loopback) == LOOPBACK_ONLY
 
     def _objection(self, user: User, credentials: Credentials, loopback: bool) -> str | None:
         """Say why a user may not log in so, as far as is known now; None if nothing is against."""
@@ -272,7 +342,7 @@ class Access:
         if not self._is_right(user, credentials):
             return INVALID
         if user.loopback_only and not loopback:
-            return "can only connect via localhost"
+            return LOOPBACK_ONLY
         return None
 
     def _is_right(self, user: User, credentials: Credentials) -> bool:
@@ -291,6 +361,7 @@ class Access:
 
     def _refuse(self, credentials: Credentials, why: str) -> NoReturn:
         mechanism = credentials.mechanism
+        self.attempts.refused[mechanism] += 1
         # ascii() keeps line breaks and terminal escapes in a claimed name out of the log.
         name = ascii(credentials.username[:LOGGED_NAME_MAX])
         logger.warning("%s login refused: user %s - %s", mechanism, name, why)

@@ -10,12 +10,13 @@ repeats) is refused when the pattern is written down, never when it is asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import re2  # type: ignore[import-untyped, unused-ignore]
 
+V = TypeVar("V")
 Right = Literal["configure", "write", "read"]
 Kind = Literal["exchange", "queue"]
 
@@ -95,6 +96,20 @@ class Permissions:
         if right == "configure":
             return self.configure.matches(name)
         return (self.write if right == "write" else self.read).matches(name)
+
+
+class Unlisted(Mapping[str, V]):
+    """What users may do by name, where it is made when it is asked for: nothing is listed."""
+
+    # Not by what is listed.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 EVERYTHING = Permissions.of(".*", ".*", ".*")

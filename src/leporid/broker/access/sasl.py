@@ -1,4 +1,4 @@
-"""What a client says to log in: the SASL responses PLAIN and AMQPLAIN.
+"""What a client says to log in: the SASL mechanisms PLAIN, AMQPLAIN and EXTERNAL.
 
 Responsible for taking user name and password out of the response. Must not know which users
 exist. Invariant: nothing of the response appears in an error or a repr, since half of it is a
@@ -14,6 +14,9 @@ from leporid.amqp.tables import LongString, check_count, decode_table
 
 # Announced in connection.start, in RabbitMQ's order.
 MECHANISMS = ("PLAIN", "AMQPLAIN")
+
+# Announced as well where the client has shown a certificate (RFC 4422, A).
+EXTERNAL = "EXTERNAL"
 
 # Two are needed. Anybody can send one, so it is not decoded whatever it holds.
 AMQPLAIN_VALUES_MAX = 16

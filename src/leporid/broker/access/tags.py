@@ -23,6 +23,8 @@ MONITORING: Final = "monitoring"
 POLICYMAKER: Final = "policymaker"
 MANAGEMENT: Final = "management"
 IMPERSONATOR: Final = "impersonator"
+TAGS: Final = (ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT, IMPERSONATOR)
+"""Those that mean something; users may have others, as in RabbitMQ."""
 
 _MONITORS: Final = frozenset({ADMINISTRATOR, MONITORING})
 _POLICYMAKERS: Final = frozenset({ADMINISTRATOR, POLICYMAKER})

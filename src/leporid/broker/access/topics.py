@@ -75,23 +75,25 @@ class AllowedKeys:
     """The keys that one connection may publish with to one exchange, as far as it has asked.
 
     Args:
-        check: raises a fault for a key that is not allowed.
+        check: raises a fault for a key that is not allowed; returns whether that is not known yet.
     """
 
     __slots__ = ("_allowed", "_check")
 
-    def __init__(self, check: Callable[[str], None]) -> None:
+    def __init__(self, check: Callable[[str], bool]) -> None:
         self._check = check
         self._allowed: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<AllowedKeys {len(self._allowed)}>"
 
-    def __call__(self, key: str) -> None:
-        """Raise a fault unless the key is allowed."""
+    def __call__(self, key: str) -> bool:
+        """Raise a fault unless the key is allowed; returns whether that is not known yet."""
         if key in self._allowed:
-            return
-        self._check(key)
+            return False
+        if self._check(key):
+            return True
         if len(self._allowed) >= KEYS_MAX:
             self._allowed.clear()
         self._allowed.add(key)
+        return False

@@ -9,7 +9,7 @@ recorded changes add up to.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -23,6 +23,7 @@ from leporid.broker.access.passwords import (
     hash_password,
     salted_sha256,
 )
+from leporid.broker.access.permissions import RIGHTS
 from leporid.broker.stored import (
     Stored,
     StoredPermissions,
@@ -34,8 +35,10 @@ from leporid.broker.stored import (
 from leporid.durable import Change, Drop, Put
 
 if TYPE_CHECKING:
+    from leporid.amqp.tables import Value
     from leporid.broker.access.permissions import Permissions
     from leporid.broker.access.topics import TopicPermission
+    from leporid.broker.events.events import Events
     from leporid.broker.registry import Steps
 
 logger = logging.getLogger(__name__)
@@ -61,7 +64,7 @@ class ConfiguredUser:
     name: str
     password: str | None = field(default=None, repr=False)
     password_hash: Argon2Hash | SaltedHash | None = field(default=None, repr=False)
-    tags: frozenset[str] = frozenset()
+    tags: Collection[str] = ()
     permissions: Mapping[str, Permissions] = field(default_factory=dict)
     loopback_only: bool = False
     enforced: bool = False
@@ -86,7 +89,7 @@ class ConfiguredUser:
             same = user.password.matches(self.password.encode())
         return (
             same
-            and user.tags == self.tags
+            and set(user.tags) == set(self.tags)
             and user.permissions == self.permissions
             and user.loopback_only == self.loopback_only
         )
@@ -104,6 +107,7 @@ class Users:
     Attributes:
         access: the users.
         seeded: whether the configuration's users were taken once.
+        events: told of each change; None: nobody is.
     """
 
     def __init__(
@@ -115,6 +119,7 @@ class Users:
     ) -> None:
         self.access = access
         self.seeded = False
+        self.events: Events | None = None
         self._record = record
         self._changed = changed
         self._dropped = dropped
@@ -124,15 +129,33 @@ class Users:
 
     # ------------------------------------------------------------------ changes
 
-    def put(self, name: str, password: StoredPassword, tags: frozenset[str]) -> bool:
-        """Add a user, or give one another password and other tags; returns whether it is new."""
-        old = self.access.user(name)
+    def put(
+        self,
+        name: str,
+        password: StoredPassword,
+        tags: Collection[str],
+        *,
+        loopback_only: bool | None = None,
+    ) -> bool:
+        """Add a user, or give one another password and other tags; returns whether it is new.
+
+        Args:
+            name: the user's.
+            password: how it is kept.
+            tags: all of them.
+            loopback_only: as `User`; None: as it was, and of a new user as RabbitMQ has it.
+        """
+        old, tags = self.access.user(name), tuple(tags)
         if old is None:
             user = User(name, password, tags, loopback_only=name == DEFAULT_USER)
         else:
             user = replace(old, password=password, tags=tags)
+        if loopback_only is not None:
+            user = replace(user, loopback_only=loopback_only)
         if user != old:
             self._put(user, StoredUser.of(user))
+        self._tell("user.created" if old is None else "user.password.changed", name=name)
+        self._tell("user.tags.set", name=name, tags=[*tags])
         return old is None
 
     def drop(self, name: str) -> None:
@@ -140,6 +163,7 @@ class Users:
         self.access.require(name)
         self.access.drop_user(name)
         self._record(Drop(StoredUser, (name,)))
+        self._tell("user.deleted", name=name)
         self._dropped(name)
 
     def permit(self, name: str, vhost: str, permissions: Permissions) -> bool:
@@ -155,6 +179,8 @@ class Users:
                 replace(user, permissions={**user.permissions, vhost: permissions}),
                 StoredPermissions.of(vhost, name, permissions),
             )
+        patterns = {right: getattr(permissions, right).text for right in RIGHTS}
+        self._tell("permission.created", user=name, vhost=vhost, **patterns)
         return old is None
 
     def forbid(self, name: str, vhost: str) -> bool:
@@ -166,6 +192,7 @@ class Users:
             replace(user, permissions=_without(user.permissions, vhost)),
             Drop(StoredPermissions, (vhost, name)),
         )
+        self._tell("permission.deleted", user=name, vhost=vhost)
         return True
 
     def permit_topics(
@@ -185,6 +212,9 @@ class Users:
                 vhost, name, exchange, permission.write, permission.read
             )
             self._put(replace(user, topics=topics), stored)
+        patterns = {"write": permission.write, "read": permission.read}
+        of = {"user": name, "vhost": vhost, "exchange": exchange}
+        self._tell("topic.permission.created", **of, **patterns)
         return old is None
 
     def forget_topics(self, name: str, vhost: str, exchange: str | None = None) -> bool:
@@ -201,6 +231,7 @@ class Users:
         topics = {**user.topics, vhost: left} if left else _without(user.topics, vhost)
         drops = (Drop(StoredTopicPermissions, (vhost, name, each)) for each in gone)
         self._drop(replace(user, topics=topics), *drops)
+        self._tell("topic.permission.deleted", user=name, vhost=vhost)
         return True
 
     def limit(self, name: str, limit: str, value: int) -> None:
@@ -209,6 +240,8 @@ class Users:
         if user.limits.get(limit) != value:
             limited = replace(user, limits={**user.limits, limit: value})
             self._put(limited, StoredUserLimit(name, limit, value))
+        limits: dict[str, Value] = {limit: value}
+        self._tell("user.limits.set", username=name, name="limits", **limits)
 
     def unlimit(self, name: str, limit: str) -> None:
         """Take one of a user's limits away, if it is set; raises LookupError without the user."""
@@ -216,6 +249,7 @@ class Users:
         if limit in user.limits:
             unlimited = replace(user, limits=_without(user.limits, limit))
             self._drop(unlimited, Drop(StoredUserLimit, (name, limit)))
+            self._tell("user.limits.cleared", username=name, name="limits")
 
     def leaving_vhost(self, vhost: str) -> Steps:
         """A virtual host is gone, and its records are: nobody has permissions there, in steps."""
@@ -229,7 +263,12 @@ class Users:
                         topics=_without(now.topics, vhost),
                     )
                 )
+                self._tell("permission.deleted", user=user.name, vhost=vhost)
             yield None
+
+    def _tell(self, key: str, **fields: Value) -> None:
+        if self.events is not None:
+            self.events.changed(key, **fields)
 
     def _put(self, user: User, stored: Stored) -> None:
         self.access.put_user(user)

@@ -10,13 +10,15 @@ client knows that its consumer has ended.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
+from leporid.broker.access.remote_rights import decided
 from leporid.broker.group.members import Member
 from leporid.broker.memory import consumer_bytes
-from leporid.broker.names import REPLY_PREFIX
+from leporid.broker.names import GENERATED_QUEUE_PREFIX, REPLY_PREFIX
 from leporid.broker.queue.queue import ConsumerState, QueueState
 from leporid.broker.stream.readers import Bookmark
 from leporid.engine.bounds.jobs import AWAITS
@@ -38,6 +40,7 @@ class ChannelState:
         "_ended",
         "_ending",
         "_leaving",
+        "_new_name",
         "engine",
         "last_queue",
         "members",
@@ -59,6 +62,7 @@ class ChannelState:
         self._cancelled: dict[str, ConsumerState | Member] = {}
         self.replies: ConsumerState | None = None
         self.last_queue = ""
+        self._new_name = ""
         # Of groups, by consumer tag; and those that were cancelled and may still settle something.
         self.members: dict[str, Member] = {}
         self._leaving: dict[Member, None] = {}
@@ -67,6 +71,7 @@ class ChannelState:
         self._ending = self._ended = False
         # Samples of its counters for the rates that management shows; a matter of that alone.
         self.recent: object = None
+        session.vhost.tracing.begin(self)
 
     def __repr__(self) -> str:
         return f"<ChannelState {self.number} consumers={len(self.subscriptions)}>"
@@ -81,6 +86,19 @@ class ChannelState:
         if not name and not self.last_queue:
             raise NotFound("no previously declared queue")
         return name or self.last_queue
+
+    def new_queue_name(self) -> str:
+        """Return a name for a queue that has none; the same one until `name_is_used`.
+
+        A right on it may have to be asked for before there is a queue.
+        """
+        if not self._new_name:
+            self._new_name = self.session.broker.new_name(GENERATED_QUEUE_PREFIX)
+        return self._new_name
+
+    def name_is_used(self) -> None:
+        """There is a queue of that name."""
+        self._new_name = ""
 
     def is_taken(self, tag: str) -> bool:
         """Say whether a consumer here has that tag, or had it as far as the client knows."""
@@ -145,14 +163,16 @@ class ChannelState:
         session = self.session
         user, vhost = session.user, session.vhost
         for subscription in tuple(self.subscriptions.values()):
-            known = self.subscriptions.get(subscription.tag) is subscription
-            if known and not user.may("read", "queue", subscription.queue.name, vhost.name):
+            queue = subscription.queue.name
+            may = yield from decided(partial(user.may, "read", "queue", queue, vhost.name))
+            if not may and self.subscriptions.get(subscription.tag) is subscription:
                 self.unsubscribe(subscription)
                 self._will_tell(subscription)
             yield None
         for member in tuple(self.members.values()):
-            known = self.members.get(member.tag) is member
-            if known and not user.may("read", "queue", member.group.stream, vhost.name):
+            stream = member.group.stream
+            may = yield from decided(partial(user.may, "read", "queue", stream, vhost.name))
+            if not may and self.members.get(member.tag) is member:
                 self.leave(member)
                 self._will_tell(member)
             yield None
@@ -251,6 +271,7 @@ class ChannelState:
             self.session.vhost.unsubscribed(subscription)
             yield None
         self._ended = True
+        self.session.broker.events.channel_closed(self)
 
     def _release(self, consumer: ConsumerState | Member) -> None:
         """A consumer is going: its connection keeps it no more."""
@@ -262,6 +283,7 @@ class ChannelState:
         if subscription.consumer is not None:
             consumer, subscription.consumer = subscription.consumer, None
             self.engine.cancel(consumer)
+            self.session.broker.events.consumer_deleted(subscription, self)
         if subscription.bookmark is not None:
             bookmark, subscription.bookmark = subscription.bookmark, None
             bookmark.ended = True

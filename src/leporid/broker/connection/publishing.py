@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import AccessRefused, Fault, PreconditionFailed
 from leporid.amqp.methods import BasicPublish
+from leporid.broker.access.remote_rights import RightPending
 from leporid.broker.access.topics import AllowedKeys
 from leporid.broker.connection.blame import blame
 from leporid.broker.names import exchange_in
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
+    from leporid.broker.access.remote_rights import PendingRight
     from leporid.broker.connection.session import ConnectionState
     from leporid.broker.registry import StepsTo
     from leporid.broker.vhost import VirtualHost
@@ -29,7 +31,8 @@ def route_cache(session: ConnectionState, exchange: str) -> RouteCache:
     """Return the engine's half of an exchange that the connection may publish to.
 
     Raises:
-        AccessRefused: the user may not write to it, or nobody may because it is internal.
+        RightPending: whether the user may write to it is not known yet.
+        AccessRefused: the user may not, or nobody may because it is internal.
         NotFound: there is none.
     """
     try:
@@ -43,13 +46,19 @@ def route_cache(session: ConnectionState, exchange: str) -> RouteCache:
     return found.routes
 
 
-def allowed_keys(user: Callable[[], User], vhost: VirtualHost, exchange: str) -> AllowedKeys | None:
+def allowed_keys(
+    user: Callable[[], User],
+    vhost: VirtualHost,
+    exchange: str,
+    wait: Callable[[PendingRight], None],
+) -> AllowedKeys | None:
     """Return what raises AccessRefused for keys that a user may not publish with; None: no key.
 
     Args:
         user: returns the user as of now.
         vhost: the virtual host.
         exchange: an exchange there; of another type than topic every key may be used.
+        wait: is given each right that is not known yet, before the message is published again.
     """
     if exchange not in user().topics.get(vhost.name, ()):
         return None
@@ -57,11 +66,15 @@ def allowed_keys(user: Callable[[], User], vhost: VirtualHost, exchange: str) ->
     if found is None or not found.has_topics:
         return None
 
-    def check(key: str) -> None:
+    def check(key: str) -> bool:
         try:
             user().check_key("write", exchange, key, vhost.name)
         except Fault as fault:
             raise blame(fault, BasicPublish) from None
+        except RightPending as unknown:
+            wait(unknown.pending)
+            return True
+        return False
 
     return AllowedKeys(check)
 

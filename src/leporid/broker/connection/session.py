@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from leporid.amqp.errors import (
     AccessRefused,
     BeingDeleted,
     ChannelFault,
     CommandInvalid,
-    ConnectionForced,
     Fault,
     FrameError,
     InternalFault,
@@ -44,6 +43,8 @@ from leporid.broker.access.limits import (
     check_vhost_connections,
 )
 from leporid.broker.access.permissions import RIGHTS, Right
+from leporid.broker.access.remote_rights import RightPending, RightsJob, decided
+from leporid.broker.access.sasl import EXTERNAL, MECHANISMS
 from leporid.broker.access.tags import may_impersonate
 from leporid.broker.connection import publishing
 from leporid.broker.connection.blame import blame
@@ -51,17 +52,20 @@ from leporid.broker.connection.channel import ChannelState
 from leporid.broker.connection.methods import channel as channel_methods
 from leporid.broker.connection.methods import connection as connection_methods
 from leporid.broker.connection.methods.connection import Phase
+from leporid.broker.events.actor import acting, acting_steps
 from leporid.broker.memory import table_bytes
 from leporid.engine.bounds.jobs import AWAITS
 from leporid.limits.log_lines import caused_by
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
-    from leporid.broker.access.logins import Login
+    from leporid.broker.access.backends import Attempt, Renewal
     from leporid.broker.access.permissions import Kind
+    from leporid.broker.access.remote_rights import PendingRight
     from leporid.broker.access.topics import AllowedKeys
     from leporid.broker.broker import Broker, TuneLimits
-    from leporid.broker.connection.methods.channel import Handler
+    from leporid.broker.connection.encryption import Encryption
+    from leporid.broker.connection.endpoints import Endpoints
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.registry import Steps, StepsTo
     from leporid.broker.vhost import VirtualHost
@@ -72,24 +76,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Endpoints(NamedTuple):
-    """Both ends of a connection's socket: the client's, and the one it has connected to."""
-
-    peer_host: str
-    peer_port: int
-    host: str
-    port: int
-    tls: bool = False
-
-    def __str__(self) -> str:
-        """Return what RabbitMQ calls such a connection."""
-        return f"{_host(self.peer_host)}:{self.peer_port} -> {_host(self.host)}:{self.port}"
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 class ConnectionState:
     """One client's connection. The engine and the server call what is public here.
 
@@ -98,11 +84,16 @@ class ConnectionState:
         heartbeat_s: what was agreed; 0 for none. The server keeps the clock.
         client_properties: what the client says about itself.
         account: what it makes the broker keep.
-        login: what waits for its password to be hashed, if it does.
+        login: what waits for its password, or a new one, to be checked.
         mechanism: how it logged in.
         endpoints: where it comes from; the server sets it. None: from within this process.
+        encryption: what TLS has agreed on; the server sets it. None: there is no TLS, or not yet.
+        certificate_user: the user that the client's certificate stands for; the server sets it.
         connected_at_ms: when it was made, by the wall's clock.
         entered: called when the login was accepted; the server sets it.
+        waiting: jobs that wait for rights to be decided.
+        rechecking: whether the rights in use are being asked about again.
+        rechecked_ms: when that was begun last, by the engine's clock.
         admit: called before the virtual host is entered; the server sets it. Raises NotAllowed.
     """
 
@@ -118,11 +109,13 @@ class ConnectionState:
         "address",
         "admit",
         "broker",
+        "certificate_user",
         "channel_max",
         "channels",
         "client_properties",
         "connected_at_ms",
         "connection",
+        "encryption",
         "endpoints",
         "entered",
         "heartbeat_s",
@@ -133,9 +126,15 @@ class ConnectionState:
         "peer_is_loopback",
         "phase",
         "recent",
+        "rechecked_ms",
+        "rechecking",
         "user",
         "vhost",
+        "waiting",
     )
+
+    # Whether it is a request's own, of which nobody is told.
+    internal: ClassVar[bool] = False
 
     # Set by the handshake, before anything asks for them.
     user: User
@@ -168,10 +167,12 @@ class ConnectionState:
         self.address = address
         self.entered: Callable[[], None] = _nothing
         self.admit: Callable[[], None] = _nothing
-        self.login: Login | None = None
+        self.login: Attempt | Renewal | None = None
         self.name = name
         self.mechanism = ""
         self.endpoints: Endpoints | None = None
+        self.encryption: Encryption | None = None
+        self.certificate_user: str | None = None
         # Samples of its counters for the rates that management shows; a matter of that alone.
         self.recent: object = None
         self.connected_at_ms = broker.engine.clock.wall_ms
@@ -186,7 +187,9 @@ class ConnectionState:
         self._exclusive: dict[QueueState, None] = {}
         self._publishes = False
         self._told_blocked = False
-        self._released = self._gone = False
+        self._released = self._gone = self.rechecking = False
+        self.rechecked_ms = 0
+        self.waiting: dict[RightsJob, None] = {}
         broker.sessions[self] = None
 
     def __repr__(self) -> str:
@@ -205,6 +208,11 @@ class ConnectionState:
         return hasattr(self, "vhost")
 
     @property
+    def released(self) -> bool:
+        """Whether it has ended, and nothing is to be done for it any more."""
+        return self._released
+
+    @property
     def full_name(self) -> str:
         """What RabbitMQ's management calls it: both ends, or the name where there are none."""
         return self.name if self.endpoints is None else str(self.endpoints)
@@ -221,6 +229,23 @@ class ConnectionState:
             return caused_by(self.name, f"address {self.address}")
         user, vhost = self.user.name, self.vhost.name if self.opened else None
         return caused_by(self.name, f"user {user}", user=user, vhost=vhost)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """How the client may log in; EXTERNAL only if its certificate was verified.
+
+        And only if the broker's own users are asked: as in RabbitMQ, a certificate is no way around
+        the back ends that the configuration names.
+        """
+        verified = self.encryption is not None and self.encryption.certificate is not None
+        offered = verified and self.broker.backends.ask_internal
+        return (*MECHANISMS, EXTERNAL) if offered else MECHANISMS
+
+    def move(self, address: Hashable, name: str) -> None:
+        """The peer has another address than it seemed, before it has said anything."""
+        self.address = address
+        self.name = name
+        self.connection.party = self.broker.party("address", address)
 
     def close_for(self, fault: Fault) -> None:
         """End the connection for reasons of the broker's own, such as ConnectionForced."""
@@ -278,9 +303,16 @@ class ConnectionState:
         self.phase = Phase.CLOSED
         self.broker.engine.jobs.start(self._leaving())
 
-    def route_cache(self, exchange: str) -> RouteCache:
-        """First publish to an exchange, or first one since permissions or the exchange changed."""
-        routes = publishing.route_cache(self, exchange)
+    def route_cache(self, exchange: str) -> RouteCache | None:
+        """First publish to an exchange, or first one since permissions or the exchange changed.
+
+        None: the right to do so is not known yet. The input waits until it is.
+        """
+        try:
+            routes = publishing.route_cache(self, exchange)
+        except RightPending as unknown:
+            self.await_right(unknown.pending)
+            return None
         if not self._publishes:
             self._publishes = True
             self.tell_alarms()
@@ -288,7 +320,15 @@ class ConnectionState:
 
     def check_of_keys(self, exchange: str) -> AllowedKeys | None:
         """The same: what raises a fault for keys that must not be published with; None: no key."""
-        return publishing.allowed_keys(lambda: self.user, self.vhost, exchange)
+        return publishing.allowed_keys(lambda: self.user, self.vhost, exchange, self.await_right)
+
+    def await_right(self, pending: PendingRight) -> None:
+        """Handle no input until a right is known; the publish at hand is then published again."""
+
+        def steps() -> Steps:
+            yield pending
+
+        self._work(steps())
 
     def copies(
         self, _routes: RouteCache, exchange: str, keys: Sequence[str], properties: bytes
@@ -324,9 +364,9 @@ class ConnectionState:
         self.connection.received_max = 0
         self.entered()
         self.broker.session_index.entered(self)
-        self._set_user_id()
+        self.set_user_id()
 
-    def _set_user_id(self) -> None:
+    def set_user_id(self) -> None:
         """Have the engine refuse messages in another user's name, unless this user may."""
         name = self.user.name
         self.connection.user_id = b"" if may_impersonate(self.user) else name.encode()
@@ -346,27 +386,8 @@ class ConnectionState:
         index.opened(self)
         self.broker.churn.connections_opened += 1
         self.phase = Phase.RUNNING
-
-    def renewing(self) -> Steps:
-        """The user has changed: what was allowed before is asked again, or ends."""
-        user = self.broker.access.user(self.user.name)
-        if user is None or self._released:
-            return
-        self.user = user
-        self._set_user_id()
-        if not self.opened:
-            return
-        if self.vhost.name not in user.permissions:
-            self.close_for(
-                ConnectionForced(
-                    f"access to vhost '{self.vhost.name}' was revoked from user '{user.name}'"
-                )
-            )
-            return
-        for channel in tuple(self.channels.values()):
-            channel.engine.forget_exchange()
-            yield None
-            yield from channel.revoking()
+        with acting(user.name):
+            self.broker.events.connection_created(self)
 
     def check(self, right: Right, kind: Kind, name: str) -> None:
         """Raise AccessRefused unless the user has that right on an exchange or queue."""
@@ -427,6 +448,8 @@ class ConnectionState:
         self._released = True
         if self.login is not None:
             self.login.leave()
+        for job in tuple(self.waiting):
+            job.leave()
         self.broker.sessions.pop(self, None)
         self.broker.session_index.channels_changed(self, -len(self.channels))
         self.broker.session_index.left(self)
@@ -443,6 +466,8 @@ class ConnectionState:
             queue, _ = self._exclusive.popitem()
             yield from self.vhost.deleting_queue(queue)
             yield None
+        if self.opened:
+            self.broker.events.connection_closed(self)
         self.account.close()
         self._gone = True
 
@@ -492,7 +517,11 @@ class ConnectionState:
         self._handle_in_phase(handler, method)
 
     def _handle_in_phase(self, handler: connection_methods.Handler, method: Method) -> None:
-        reply = handler(self, method)
+        reply: Method | StepsTo[Method | None] | None
+        try:
+            reply = handler(self, method)
+        except RightPending:
+            reply = self._retried(lambda: handler(self, method))
         if isinstance(reply, Generator):
             self._work(reply, cause=type(method))
         elif reply is not None:
@@ -519,9 +548,10 @@ class ConnectionState:
         index, user = self.broker.session_index, self.user
         check_user_channels(user.limits, index.channels_of_user(user.name), user=user.name)
         engine = self.connection.open_channel(number)
-        self.channels[number] = ChannelState(self, number, engine)
+        channel = self.channels[number] = ChannelState(self, number, engine)
         index.channels_changed(self, 1)
         self.broker.churn.channels_opened += 1
+        self.broker.events.channel_created(channel)
         self.send(number, ChannelOpenOk())
 
     def _handle(self, channel: ChannelState, method: Method) -> None:
@@ -529,11 +559,18 @@ class ConnectionState:
         if handler is None:
             raise CommandInvalid("unimplemented method")
         recorded = self.broker.recorded_count
+        told = self.broker.events.wanted
         try:
-            reply = handler(channel, method)
-        except BeingDeleted:
-            reply = self._retried(handler, channel, method)
+            if told:
+                with acting(self.user.name):
+                    reply = handler(channel, method)
+            else:
+                reply = handler(channel, method)
+        except (BeingDeleted, RightPending):
+            reply = self._retried(lambda: handler(channel, method))
         if isinstance(reply, Generator):
+            if told:
+                reply = acting_steps(self.user.name, reply)
             self._work(reply, channel.number, type(method))
         elif reply is not None:
             self._answer(channel.number, reply, recorded)
@@ -544,12 +581,15 @@ class ConnectionState:
         self.send(number, reply)
 
     def _retried(
-        self, handler: Handler, channel: ChannelState, method: Method
+        self, handle: Callable[[], Method | StepsTo[Method | None] | None]
     ) -> StepsTo[Method | None]:
-        """Handle a method once what is in its way is gone."""
+        """Handle a method once what is in its way is gone, and the rights that it needs are known.
+
+        Its handler changes nothing before both is so.
+        """
         while True:
             try:
-                reply = handler(channel, method)
+                reply = yield from decided(handle)
             except BeingDeleted:
                 yield AWAITS
                 continue
@@ -580,7 +620,8 @@ class ConnectionState:
                 self.on_defect(error)
 
         self.connection.begin_work()
-        self.broker.engine.jobs.start(steps, done, failed)
+        jobs, left = self.broker.engine.jobs, self.connection.end_work
+        RightsJob(jobs, steps, done, failed, self.waiting, left)
 
     def _on_refused_channel(self, number: int, method: Method) -> None:
         if isinstance(method, ChannelClose):

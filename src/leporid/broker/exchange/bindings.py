@@ -18,6 +18,7 @@ from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredBinding
 
 if TYPE_CHECKING:
+    from leporid.broker.events.events import Events
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.topology import Topology
     from leporid.broker.exchange.types import Binding
@@ -37,6 +38,7 @@ class Bindings:
         recorder: told of what is durable.
         require_class: raises NotFound for a filter class that is not registered.
         memory: is charged for them.
+        events: told of those that are made, and of those that end.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class Bindings:
         recorder: Recorder,
         require_class: Callable[[str], object],
         memory: Memory,
+        events: Events,
     ) -> None:
         self._vhost = vhost
         self._topology = topology
         self._recorder = recorder
         self._require_class = require_class
         self._memory = memory
+        self._events = events
 
     def bind(self, binding: Binding, asker: Owner | None) -> Steps | None:
         """Bind; binding what is bound already changes nothing.
@@ -88,6 +92,7 @@ class Bindings:
         self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
         if source.durable and destination.durable:
             self._recorder.put(StoredBinding.of(self._vhost.name, binding))
+        self._events.binding_created(self._vhost.name, binding)
         left = self._vhost.histories.giving(source, binding, verdict_queue or destination, wanted)
         return None if left is None else self._giving(left, binding, destination)
 
@@ -129,6 +134,39 @@ class Bindings:
         self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
         return True
 
+    def make_recorded(self, binding: Binding, *, durable: bool) -> Steps | None:
+        """Add a binding that is in the record, if it is durable; its ends were there once.
+
+        If one of them is gone meanwhile, or is another one, the binding is dropped from the record.
+
+        Returns:
+            What is left to do, as `bind`.
+
+        Raises:
+            Fault: the exchange keeps messages, which cannot be given to the destination.
+        """
+        source, destination = self._ends(binding)
+        lasts = all(end is not None and end.durable for end in (source, destination))
+        if durable and not lasts:
+            self._drop_record(binding)
+            return None
+        if source is None or destination is None or binding in source.outgoing:
+            return None
+        if source.router.history_length:
+            try:
+                return self.bind(binding, None)
+            except Fault:
+                if durable:
+                    self._drop_record(binding)
+                raise
+        self.restore(binding)
+        self._events.binding_created(self._vhost.name, binding)
+        return None
+
+    def _drop_record(self, binding: Binding) -> None:
+        recorded = StoredBinding.of(self._vhost.name, binding)
+        self._recorder.drop(StoredBinding, *recorded.identity)
+
     def restore_verdict_queue(self, number: int, binding: Binding) -> bool:
         """Make again where messages of a binding waited, which may be gone; False likewise."""
         destination = self._ends(binding)[1]
@@ -141,9 +179,9 @@ class Bindings:
         for binding in removed:
             self._memory.definitions.release(binding_bytes(binding))
             if all(end is None or end.durable for end in (gone, *self._ends(binding))):
-                recorded = StoredBinding.of(self._vhost.name, binding)
-                self._recorder.drop(StoredBinding, *recorded.identity)
+                self._drop_record(binding)
             self._vhost.verdict_queues.end(binding)
+            self._events.binding_deleted(self._vhost.name, binding)
 
     def left_unused(self, removed: Iterable[Binding]) -> list[ExchangeState]:
         """Return the auto-delete exchanges that lost their last binding with `removed`."""

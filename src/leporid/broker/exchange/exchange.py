@@ -24,6 +24,7 @@ from leporid.broker.exchange.types import DELAYED_MESSAGE, Binding, Router, make
 from leporid.broker.exchange.types.delayed import routed_as
 from leporid.broker.exchange.types.filtering import BindingFilters
 from leporid.broker.policy.policies import NOT_GOVERNED, Governed
+from leporid.engine.bounds.sharded_dict import ShardedDict
 
 if TYPE_CHECKING:
     from leporid.engine.routing.route_cache import RouteCache
@@ -75,8 +76,12 @@ class ExchangeState:
     chance: InitVar[Callable[[], int]] = int
     router: Router = field(init=False, repr=False)
     alternate: str | None = field(init=False)
-    outgoing: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
-    incoming: dict[Binding, None] = field(init=False, repr=False, default_factory=dict)
+    outgoing: ShardedDict[Binding, None] = field(
+        init=False, repr=False, default_factory=ShardedDict
+    )
+    incoming: ShardedDict[Binding, None] = field(
+        init=False, repr=False, default_factory=ShardedDict
+    )
     above: dict[ExchangeState, int] = field(init=False, repr=False, default_factory=dict)
     below: dict[ExchangeState, int] = field(init=False, repr=False, default_factory=dict)
     cached_ways: dict[ExchangeState, None] = field(init=False, repr=False, default_factory=dict)

@@ -22,10 +22,12 @@ Invariant: after every change, each cache that keeps routes which may differ has
 exchange's own, and those above that a cached way leads to (`broker.exchange`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from leporid.broker.exchange.exchange import (
+    FORGOTTEN_ONE_BY_ONE_MAX,
     ExchangeState,
     forget_routes,
     forget_routes_above,
@@ -36,6 +38,7 @@ from leporid.broker.exchange.types import Binding, RoutedMessage
 from leporid.broker.filter.filter_arguments import MessageFilter
 from leporid.broker.registry import StepsTo
 from leporid.engine.bounds.clock import Clock
+from leporid.engine.bounds.sharded_dict import ShardedDict
 from leporid.engine.selectors.filter import Filter
 
 DEFAULT_EXCHANGE: Final = ""
@@ -134,7 +137,7 @@ class Topology:
         self.cached_as: Callable[[str], object] | None = None
         self.clock = Clock()
         self.changes = 0
-        self._queues: dict[str, dict[Binding, None]] = {}
+        self._queues: dict[str, ShardedDict[Binding, None]] = {}
         # Who names an exchange as its alternate, whether or not that exchange is there.
         self._alternate_of: dict[str, dict[ExchangeState, None]] = {}
 
@@ -159,7 +162,7 @@ class Topology:
         exchange.deleted = True
         exchange.routes.retire()
         forget_routes_above(exchange)
-        for binding in (*exchange.outgoing, *exchange.incoming):
+        for binding in chain(exchange.outgoing, exchange.incoming):
             source = self.exchanges.get(binding.source)
             if source is None or binding not in source.outgoing:
                 continue
@@ -206,16 +209,16 @@ class Topology:
     def add_queue(self, name: str) -> None:
         """Adds a queue, which the default exchange routes to from now on."""
         assert name not in self._queues
-        self._queues[name] = {}
+        self._queues[name] = ShardedDict()
         self._forget_queue(name)
 
-    def bindings_to(self, name: str) -> list[Binding]:
-        """Returns the bindings that lead to a queue; none if there is no such queue."""
-        return list(self._queues.get(name, ()))
+    def bindings_to(self, name: str) -> Collection[Binding]:
+        """Returns the bindings that lead to a queue, for reading; none without such a queue."""
+        return self._queues.get(name, ())
 
     def remove_queue(self, name: str) -> Iterator[Binding]:
         """Removes a queue, and one by one the bindings that lead to it, which it yields."""
-        for binding in list(self._queues[name]):
+        for binding in self._queues[name]:
             if self.unbind(binding):
                 yield binding
         del self._queues[name]
@@ -223,9 +226,17 @@ class Topology:
         self._forget_queue(name)
 
     def forget_routes_to(self, name: str) -> None:
-        """Tells all caches concerned that a queue has become another to publishers."""
-        for binding in self._queues[name]:
-            self._forget_binding(binding)
+        """Tells all caches concerned that a queue has become another to publishers.
+
+        All caches are told if that is less than the queue's bindings.
+        """
+        bindings = self._queues[name]
+        if len(bindings) > max(len(self.exchanges), FORGOTTEN_ONE_BY_ONE_MAX):
+            for exchange in self.exchanges.values():
+                exchange.routes.forget()
+        else:
+            for binding in bindings:
+                self._forget_binding(binding)
         self._forget_queue(name)
 
     # ------------------------------------------------------------------ bindings

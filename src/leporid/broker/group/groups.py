@@ -212,6 +212,8 @@ class Groups:
     def _add_retries(self, group: Group, number: int) -> None:
         engine = self.vhost.engine.group_retries(number, f"retries of {group.name}")
         engine.count_in(self._retrying)
+        stream = self.vhost.find_queue(group.stream)
+        engine.set_paused(stream is not None and stream.engine.paused)
         group.retries = GroupRetriesState(self.vhost, group.title, number, engine)
 
     # ------------------------------------------------------------------ leaving

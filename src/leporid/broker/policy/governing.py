@@ -9,6 +9,7 @@ the last step of the last change is done.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
@@ -20,6 +21,7 @@ from leporid.broker.settings import effects
 from leporid.broker.stored import StoredExchange, StoredPolicy, StoredQueue
 
 if TYPE_CHECKING:
+    from leporid.broker.events.events import Events
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.topology import Topology
     from leporid.broker.queue.queue import QueueState
@@ -39,6 +41,7 @@ class Governor:
         topology: told of alternate exchanges.
         policies: those of the configuration file.
         redeclare: what becomes of a declaration that differs from what is there.
+        events: told of each change.
     """
 
     def __init__(
@@ -48,12 +51,14 @@ class Governor:
         topology: Topology,
         policies: Policies,
         redeclare: Redeclare,
+        events: Events,
     ) -> None:
         self.redeclare = redeclare
         self.policies = policies
         self._vhost = vhost
         self._recorder = recorder
         self._topology = topology
+        self._events = events
 
     def setting(self, policy: Policy) -> StepsTo[bool]:
         """Put a policy in force, in steps; returns whether it is new.
@@ -70,8 +75,18 @@ class Governor:
         if before != policy:
             self.policies.put(policy)
             self._recorder.put(StoredPolicy.of(self._vhost.name, policy))
+            self._events.policy_set(self._vhost.name, policy)
             yield from self.following()
         return before is None
+
+    def setting_all(self, policies: Iterable[Policy]) -> Steps:
+        """Put several policies in force, in steps; for which there is room, as `setting` checks."""
+        for policy in policies:
+            self.policies.put(policy)
+            self._recorder.put(StoredPolicy.of(self._vhost.name, policy))
+            self._events.policy_set(self._vhost.name, policy)
+            yield None
+        yield from self.following()
 
     def dropping(self, name: str, *, operator: bool) -> Steps:
         """Take a policy out of force, in steps.
@@ -85,6 +100,8 @@ class Governor:
             raise NotFound(f"no {self._title(name, operator=operator)}")
         self.policies.drop(name, operator=operator)
         self._recorder.drop(StoredPolicy, self._vhost.name, operator, name)
+        cleared = "operator.policy.cleared" if operator else "policy.cleared"
+        self._events.changed(cleared, name=name, vhost=self._vhost.name)
         yield from self.following()
 
     def of_queue(self, queue: QueueState) -> Governed:

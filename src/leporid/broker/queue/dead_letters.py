@@ -13,9 +13,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.errors import Fault, PreconditionFailed
 from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
 from leporid.engine.internal.delays import delay_of
@@ -43,6 +43,63 @@ class DeadLetterCounts:
     """By reason, and module of the type of queue, as RabbitMQ calls it."""
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Those of them that came to no queue, by reason and cause."""
+
+
+TARGETS_MAX: Final = 100
+"""Of one queue, that are counted one by one; clients and policies may name any number."""
+
+OTHER_TARGETS: Final = "(others)"
+"""The exchange under which the dead letters for all further targets are counted."""
+
+
+class DeadLetterKey(NamedTuple):
+    """What dead letters of one queue are counted by.
+
+    Attributes:
+        exchange: where they went.
+        key: the routing key that took the place of their own; None: nothing did.
+    """
+
+    reason: str
+    exchange: str
+    key: str | None
+
+
+@dataclass(slots=True)
+class DeadLetterCount:
+    """How many messages died for one reason on the way to one target; and came to no queue."""
+
+    letters: int = 0
+    dropped: int = 0
+
+
+class DeadLetterTotals:
+    """The dead letters of one queue since the broker started."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[DeadLetterKey, DeadLetterCount] = {}
+
+    def __repr__(self) -> str:
+        return f"<DeadLetterTotals {sum(each.letters for each in self._counts.values())}>"
+
+    def add(self, key: DeadLetterKey, *, dropped: bool) -> None:
+        """Count one more."""
+        found = self._counts.get(key)
+        if found is None:
+            if len(self._counts) >= TARGETS_MAX:
+                key = DeadLetterKey(key.reason, OTHER_TARGETS, None)
+            found = self._counts.setdefault(key, DeadLetterCount())
+        found.letters += 1
+        found.dropped += dropped
+
+    def items(self) -> list[tuple[DeadLetterKey, DeadLetterCount]]:
+        """Return what was counted, as of now."""
+        return list(self._counts.items())
+
+    def __len__(self) -> int:
+        return len(self._counts)
 
 
 class DeadLetters:
@@ -95,6 +152,17 @@ class DeadLetters:
             cause = "defect"
         if cause is not None:
             counts.dropped[reason, cause] += 1
+        queue = self._vhost.find_queue(self._name or self._origin(properties))
+        if queue is not None:
+            target = DeadLetterKey(reason, self._exchange, self._key)
+            queue.dead_lettered.add(target, dropped=cause is not None)
+
+    def _origin(self, properties: bytes) -> str:
+        """Return the name of the queue that a message died in, for queues of several."""
+        try:
+            return self._died_in(decode_properties(properties).headers or {})
+        except Fault:
+            return ""
 
     def _publish(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes

@@ -15,6 +15,7 @@ from leporid.amqp.errors import ResourceLocked
 from leporid.amqp.tables import Value
 from leporid.broker.names import queue_in
 from leporid.broker.policy.policies import NOT_GOVERNED, Governed
+from leporid.broker.queue.dead_letters import DeadLetterTotals
 from leporid.broker.queue.queue_types import QueueType
 from leporid.broker.settings.equivalence import check_same, check_same_arguments
 from leporid.broker.settings.values import Arguments
@@ -125,6 +126,8 @@ class QueueState:
     timer_ms: int = 0
     recent: object = None
     """Samples of its counters for the rates that management shows; a matter of that alone."""
+    dead_lettered: DeadLetterTotals = field(default_factory=DeadLetterTotals)
+    """What died in it since the start, where there was somewhere to send it."""
     told_given_up: bool = False
     """The log says that messages which waited for room in it were dropped."""
     deleted: bool = False

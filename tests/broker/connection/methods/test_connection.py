@@ -67,8 +67,11 @@ def test_start_announces_what_rabbitmq_announces_and_who_we_are(world: World):
         (b"AMQP\x03\x01\x00\x00", "it speaks AMQP 1.0, not 0-9-1"),
         (b"AMQPsecr", "it speaks another version of AMQP than 0-9-1"),
         (b"GET / HT", "it speaks HTTP, which is on another port"),
-        (b"PROXY TC", "it speaks the PROXY protocol, which is not there"),
-        (b"\r\n\r\n\x00\r\nQ", "it speaks the PROXY protocol, which is not there"),
+        (b"PROXY TC", "it speaks the PROXY protocol, and is not in proxy_protocol.trusted"),
+        (
+            b"\r\n\r\n\x00\r\nQ",
+            "it speaks the PROXY protocol, and is not in proxy_protocol.trusted",
+        ),
         (b"hunter22", "it does not speak AMQP"),
     ],
 )

@@ -41,7 +41,7 @@ def test_keys_that_come_and_go_leave_nothing_behind():
     for number in range(100):
         router.add(binding(f"k{number}"))
         router.remove(binding(f"k{number}"))
-    assert vars(router)["_by_key"] == {}
+    assert len(vars(router)["_by_key"]) == 0
 
 
 def test_each_of_several_keys_meets_its_bindings():

@@ -109,6 +109,7 @@ def consume(channel: ChannelState, method: BasicConsume) -> None:
         None if action is None else action == "requeue",
         wanted,
     )
+    session.broker.events.consumer_created(subscription, channel)
 
 
 def _wanted(channel: ChannelState, method: BasicConsume) -> Filter | None:
@@ -145,6 +146,7 @@ def _consume_stream(
         stream, tag, prefetch, offset, choice, filter_class=filter_class
     )
     channel.read(subscription, consumer, reader)
+    session.broker.events.consumer_created(subscription, channel)
 
 
 def _reading_prefetch(channel: ChannelState, title: str, method: BasicConsume) -> int:
@@ -166,10 +168,10 @@ def _consume_in_group(channel: ChannelState, name: str, method: BasicConsume) ->
     if not partitions.is_stream(session.vhost, name):
         return False
     check_consumer_arguments(title, STREAM, method.arguments)
+    check_dead_letter_exchange(session, name, title, method.arguments)
     session.vhost.unknown_arguments.check_consumer(name, method.arguments, session.name)
     prefetch = _reading_prefetch(channel, title, method)
     tag = method.consumer_tag or session.broker.new_name(GENERATED_TAG_PREFIX)
-    check_dead_letter_exchange(session, name, title, method.arguments)
     size = consumer_bytes(tag, method.arguments)
     session.broker.memory.check_consumer(session.account, title, size)
     recorded = session.broker.recorded_count

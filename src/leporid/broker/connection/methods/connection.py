@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.constants import FRAME_MIN_SIZE
-from leporid.amqp.errors import ChannelFault, Fault, NotAllowed, UnexpectedFrame
+from leporid.amqp.errors import AccessRefused, ChannelFault, NotAllowed, UnexpectedFrame
 from leporid.amqp.methods import (
     ConnectionClose,
     ConnectionCloseOk,
@@ -31,8 +31,11 @@ from leporid.amqp.methods import (
     kind_of,
 )
 from leporid.amqp.tables import Value, check_count
-from leporid.broker.access.access import MECHANISMS, Credentials, parse_response
-from leporid.broker.access.logins import TooManyLogins
+from leporid.broker.access.access import INVALID, User, parse_response
+from leporid.broker.access.backends import Claim
+from leporid.broker.access.sasl import EXTERNAL
+from leporid.broker.connection import user_changes
+from leporid.broker.connection.blame import blame
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -90,8 +93,8 @@ STRANGERS: Final = (
     (b"PUT ", "it speaks HTTP, which is on another port"),
     (b"POST ", "it speaks HTTP, which is on another port"),
     (b"HEAD ", "it speaks HTTP, which is on another port"),
-    (b"PROXY ", "it speaks the PROXY protocol, which is not there"),
-    (b"\r\n\r\n\x00\r\nQ", "it speaks the PROXY protocol, which is not there"),
+    (b"PROXY ", "it speaks the PROXY protocol, and is not in proxy_protocol.trusted"),
+    (b"\r\n\r\n\x00\r\nQ", "it speaks the PROXY protocol, and is not in proxy_protocol.trusted"),
 )
 
 
@@ -126,7 +129,7 @@ def start(session: ConnectionState) -> None:
             version_major=0,
             version_minor=9,
             server_properties=properties,
-            mechanisms=" ".join(MECHANISMS).encode(),
+            mechanisms=" ".join(session.mechanisms).encode(),
             locales=b"en_US",
         ),
     )
@@ -137,29 +140,44 @@ def start_ok(session: ConnectionState, method: ConnectionStartOk) -> None:
     session.phase = Phase.SECURING
     session.client_properties = method.client_properties
     session.mechanism = method.mechanism[:MECHANISM_CHARACTERS_MAX]
-    credentials = parse_response(method.mechanism, method.response)
-
-    def answered(refusal: TooManyLogins | None) -> None:
-        session.login = None
+    if method.mechanism == EXTERNAL and EXTERNAL in session.mechanisms:
+        # The response may name another user to act as (RFC 4422, A.1): ignored, as in RabbitMQ.
+        access, loopback = session.broker.access, session.peer_is_loopback
         try:
-            if refusal is not None:
-                raise refusal
-            _admit(session, credentials)
-        except Fault as fault:
-            session.on_fault(0, fault)
-
-    login = session.broker.logins.begin(
-        credentials, session.address, loopback=session.peer_is_loopback, answered=answered
+            user = access.admit_certified(session.certificate_user, loopback)
+        except AccessRefused:
+            _tell_refused(session, session.certificate_user or "")
+            raise
+        _enter(session, user)
+        return
+    endpoints = session.endpoints
+    claim = Claim(
+        parse_response(method.mechanism, method.response),
+        session.address,
+        session.peer_is_loopback,
+        "" if endpoints is None else endpoints.peer_host,
     )
-    if login is None:
-        _admit(session, credentials)
-    elif session.phase is Phase.SECURING:
-        session.login = login
+
+    def answered(found: User | AccessRefused) -> None:
+        session.login = None
+        if isinstance(found, AccessRefused):
+            _tell_refused(session, claim.credentials.username)
+            session.on_fault(0, found)
+        else:
+            _enter(session, found)
+
+    attempt = session.broker.backends.log_in(claim, answered)
+    if not attempt.ended:
+        session.login = attempt
 
 
-def _admit(session: ConnectionState, credentials: Credentials) -> None:
-    user = session.broker.access.admit(credentials, session.peer_is_loopback)
+def _tell_refused(session: ConnectionState, name: str) -> None:
+    session.broker.events.login(session, name, refused=f"user '{name}' - {INVALID}")
+
+
+def _enter(session: ConnectionState, user: User) -> None:
     session.enter_as(user)
+    session.broker.events.login(session, user.name)
     limits = session.offered = session.broker.limits
     session.phase = Phase.TUNING
     session.send(0, ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat_s))
@@ -204,9 +222,29 @@ def open_vhost(session: ConnectionState, method: ConnectionOpen) -> None:
     session.send(0, ConnectionOpenOk())
 
 
-def update_secret(_session: ConnectionState, _method: ConnectionUpdateSecret) -> Method:
-    """connection.update-secret: our users' passwords do not expire, so nothing changes."""
-    return ConnectionUpdateSecretOk()
+def update_secret(session: ConnectionState, method: ConnectionUpdateSecret) -> None:
+    """connection.update-secret: who has let the user in says whether the new one is right.
+
+    If it is not, the connection is closed (530), as in RabbitMQ.
+    """
+    connection = session.connection
+
+    def answered(found: User | NotAllowed) -> None:
+        session.login = None
+        connection.end_work()
+        if isinstance(found, NotAllowed):
+            session.on_fault(0, blame(found, ConnectionUpdateSecret))
+            return
+        session.send(0, ConnectionUpdateSecretOk())
+        if found is not session.user:
+            user_changes.renew(session, found)
+
+    # Nothing else is handled meanwhile.
+    connection.begin_work()
+    backends = session.broker.backends
+    renewal = backends.renew(session.user, method.new_secret, answered, connection.end_work)
+    if not renewal.ended:
+        session.login = renewal
 
 
 def close(session: ConnectionState, _method: ConnectionClose) -> Steps:

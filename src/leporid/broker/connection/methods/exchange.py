@@ -53,10 +53,14 @@ def declare(channel: ChannelState, method: ExchangeDeclare) -> Method | None:
     _check_type(method.type)
     _check_not_default(name)
     session.check("configure", "exchange", name)
-    session.vhost.unknown_arguments.check_exchange(name, method.arguments, session.name)
     exchange = session.vhost.find_exchange(name)
     if exchange is None:
-        _create(channel, name, method)
+        check_new_name("exchange", name)
+        title = exchange_in(session.vhost.name, name)
+        check_alternate_exchange(session, name, title, method.arguments)
+    session.vhost.unknown_arguments.check_exchange(name, method.arguments, session.name)
+    if exchange is None:
+        _create(session, name, method)
     else:
         redeclare_exchange(session, exchange, method)
     return None if method.no_wait else ExchangeDeclareOk()
@@ -73,11 +77,7 @@ def _check_not_default(name: str) -> None:
         raise AccessRefused("operation not permitted on the default exchange")
 
 
-def _create(channel: ChannelState, name: str, method: ExchangeDeclare) -> None:
-    session = channel.session
-    check_new_name("exchange", name)
-    title = exchange_in(session.vhost.name, name)
-    check_alternate_exchange(session, name, title, method.arguments)
+def _create(session: ConnectionState, name: str, method: ExchangeDeclare) -> None:
     session.vhost.create_exchange(
         name,
         method.type,
@@ -97,6 +97,12 @@ def delete(channel: ChannelState, method: ExchangeDelete) -> StepsTo[Method | No
         title = exchange_in(session.vhost.name, name)
         raise AccessRefused(f"deletion of system {title} not allowed")
     session.check("configure", "exchange", name)
+    return _deleting(session, name, method)
+
+
+def _deleting(
+    session: ConnectionState, name: str, method: ExchangeDelete
+) -> StepsTo[Method | None]:
     exchange = session.vhost.find_exchange(name)
     if exchange is not None:
         yield from session.vhost.deleting_exchange(exchange, if_unused=method.if_unused)

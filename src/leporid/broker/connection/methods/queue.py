@@ -21,7 +21,6 @@ from leporid.amqp.methods import (
 )
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.names import (
-    GENERATED_QUEUE_PREFIX,
     REPLY_QUEUE,
     check_new_name,
     queue_in,
@@ -73,16 +72,18 @@ def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueSta
     if name:
         check_new_name("queue", name)
     else:
-        name = session.broker.new_name(GENERATED_QUEUE_PREFIX)
+        name = channel.new_queue_name()
     session.check("configure", "queue", name)
+    queue = session.vhost.find_queue(name)
+    if queue is None:
+        # Before anything else is checked, as in RabbitMQ; it may be asked for, and begun anew.
+        title = queue_in(session.vhost.name, name)
+        check_dead_letter_exchange(session, name, title, method.arguments)
     session.vhost.unknown_arguments.check_queue(name, method.arguments, session.name)
     session.broker.churn.queues_declared += 1
-    queue = session.vhost.find_queue(name)
     if queue is not None:
         redeclare_queue(session, queue, method)
         return queue
-    title = queue_in(session.vhost.name, name)
-    check_dead_letter_exchange(session, name, title, method.arguments)
     owner = session if method.exclusive else None
     queue = session.vhost.create_queue(
         name,
@@ -92,6 +93,7 @@ def _declare(channel: ChannelState, name: str, method: QueueDeclare) -> QueueSta
         arguments=method.arguments,
         owner=owner,
     )
+    channel.name_is_used()
     if owner is not None:
         owner.own(queue)
     return queue
@@ -120,6 +122,11 @@ def delete(channel: ChannelState, method: QueueDelete) -> StepsTo[Method | None]
     session = channel.session
     name = without_line_breaks(channel.queue_name(method.queue))
     session.check("configure", "queue", name)
+    return _deleting(channel, name, method)
+
+
+def _deleting(channel: ChannelState, name: str, method: QueueDelete) -> StepsTo[Method | None]:
+    session = channel.session
     queue = session.vhost.find_queue(name)
     ready = 0
     if queue is not None:
@@ -137,7 +144,11 @@ def purge(channel: ChannelState, method: QueuePurge) -> StepsTo[Method | None]:
     session = channel.session
     name = channel.queue_name(method.queue)
     session.check("read", "queue", name)
-    queue = session.vhost.queue_for(name, session)
+    return _purging(channel, name, method)
+
+
+def _purging(channel: ChannelState, name: str, method: QueuePurge) -> StepsTo[Method | None]:
+    queue = channel.session.vhost.queue_for(name, channel.session)
     if queue.stream is not None:
         raise stream_arguments.unsupported("queue.purge", queue.title)
     purged = yield from queue.engine.purging()

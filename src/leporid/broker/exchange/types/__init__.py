@@ -55,6 +55,7 @@ __all__ = [
     "DestinationKind",
     "RoutedMessage",
     "Router",
+    "exchange_types",
     "is_exchange_type",
     "make_router",
 ]
@@ -77,6 +78,11 @@ EXCHANGE_TYPES: Final[dict[str, type[Router]]] = {
 def is_exchange_type(name: str) -> bool:
     """Say whether an exchange may be declared with that type."""
     return name in EXCHANGE_TYPES or name == DELAYED_MESSAGE
+
+
+def exchange_types() -> list[str]:
+    """Return the types that an exchange may be declared with."""
+    return [*EXCHANGE_TYPES, DELAYED_MESSAGE]
 
 
 def make_router(

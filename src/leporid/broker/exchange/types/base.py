@@ -19,6 +19,7 @@ from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.strict_keys import check_pattern, check_plain_key
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
 from leporid.broker.registry import StepsTo
+from leporid.engine.bounds.sharded_dict import ShardedDict
 
 DestinationKind = Literal["queue", "exchange"]
 
@@ -72,7 +73,7 @@ class DistinctDestinations:
 
     def __init__(self) -> None:
         self._given: dict[object, Binding] = {}
-        self._more: dict[object, dict[Binding, None]] = {}
+        self._more: dict[object, ShardedDict[Binding, None]] = {}
 
     def __iter__(self) -> Iterator[Binding]:
         return iter(self._given.values())
@@ -84,7 +85,7 @@ class DistinctDestinations:
         """Adds a binding that is not there yet."""
         goal = _goal(binding)
         if self._given.setdefault(goal, binding) is not binding:
-            self._more.setdefault(goal, {})[binding] = None
+            self._more.setdefault(goal, ShardedDict())[binding] = None
 
     def remove(self, binding: Binding) -> None:
         """Removes a binding that is there."""

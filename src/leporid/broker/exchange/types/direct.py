@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from leporid.broker.exchange.types.base import Binding, DistinctDestinations, Router
 from leporid.broker.exchange.types.message import RoutedMessage
+from leporid.engine.bounds.sharded_dict import ShardedDict
 
 
 class DirectRouter(Router):
@@ -17,7 +18,7 @@ class DirectRouter(Router):
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
         # Most keys have one binding.
-        self._by_key: dict[str, Binding | DistinctDestinations] = {}
+        self._by_key: ShardedDict[str, Binding | DistinctDestinations] = ShardedDict()
 
     def add(self, binding: Binding) -> None:
         """Files the binding under its key."""

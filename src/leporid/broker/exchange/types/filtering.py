@@ -14,6 +14,7 @@ from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.filter.filter_arguments import MessageFilter
 from leporid.broker.registry import StepsTo
 from leporid.engine.bounds.clock import Clock
+from leporid.engine.bounds.sharded_dict import ShardedDict
 from leporid.engine.selectors.selector_set import SelectorSet
 
 ONE_BY_ONE: Final = 16
@@ -36,9 +37,9 @@ class BindingFilters:
 
     def __init__(self) -> None:
         self.ways = 0
-        self._filters: dict[Binding, tuple[MessageFilter, int]] = {}
+        self._filters: ShardedDict[Binding, tuple[MessageFilter, int]] = ShardedDict()
         self._members = SelectorSet()
-        self._bound: dict[int, Binding] = {}
+        self._bound: ShardedDict[int, Binding] = ShardedDict()
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -52,7 +53,7 @@ class BindingFilters:
 
     def remove(self, binding: Binding) -> None:
         """Removes the filter of a binding, if there is one."""
-        found = self._filters.pop(binding, None)
+        found = self._filters.pop(binding)
         if found is not None:
             self._members.remove(found[1])
             del self._bound[found[1]]

@@ -1,0 +1,1 @@
+"""All definitions of a broker, or of a virtual host, as one document: RabbitMQ's JSON."""

@@ -1,0 +1,1 @@
+"""What the broker says about itself in messages: events, and copies of traced messages."""

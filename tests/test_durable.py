@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from leporid.durable import DefinitionsSnapshot, Drop, Durable, Put, Table
+from leporid.durable import DefinitionsSnapshot, Drop, Durable, Put, Table, Together, each_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +45,13 @@ def test_a_snapshot_has_definitions_by_their_kinds():
     assert snapshot.of(Book) == books
     assert DefinitionsSnapshot((), 1).of(Book) == ()
     assert snapshot.next_queue_id == 7
+
+
+def test_changes_that_belong_together_are_gone_through_in_order():
+    one, two, three = (Put(Book(number, b"")) for number in (1, 2, 3))
+    assert list(each_of([one, Together([two, Drop(Book, (2,))]), three])) == [
+        one,
+        two,
+        Drop(Book, (2,)),
+        three,
+    ]

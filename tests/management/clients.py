@@ -9,7 +9,8 @@ from tests.engine.frames import HEADER
 from tests.management.conftest import World
 
 from leporid.amqp.methods import BasicConsume, ChannelOpen, QueueDeclare
-from leporid.broker.connection.session import ConnectionState, Endpoints
+from leporid.broker.connection.endpoints import Endpoints
+from leporid.broker.connection.session import ConnectionState
 
 PORT = 5672
 

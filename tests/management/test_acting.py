@@ -76,11 +76,11 @@ async def test_a_message_goes_through(world: World, size: int):
     body = bytes(range(256)) * (size // 256 + 1)
     with acting(world) as channel:
         assert await channel.publish("", "q", PLAIN, body[:size]) == (True, True)
-        found = channel.get("q", size)
+        found = await channel.get("q", size)
         assert found is not None
         assert (found.body, found.properties) == (body[:size], PLAIN)
         assert (found.method.routing_key, found.method.redelivered) == ("q", False)
-        assert channel.get("q", size) is None
+        assert await channel.get("q", size) is None
     # It was not settled.
     world.engine.run()
     assert world.vhost.queue("q").engine.ready_count == 1
@@ -119,7 +119,7 @@ async def test_what_was_got_is_settled(world: World, how: BasicAck | BasicNack, 
     queue = queue_of(world, "q")
     fill(world, queue, 3)
     with acting(world) as channel:
-        assert [channel.get("q", 9) for _ in range(2)].count(None) == 0
+        assert [await channel.get("q", 9) for _ in range(2)].count(None) == 0
         await channel.settle(how)
         assert queue.ready_count == left
         assert queue.unacked_count == 0
@@ -130,7 +130,7 @@ async def test_a_body_that_is_too_large_is_not_read_and_goes_back(world: World):
     fill(world, queue, 1, body=b"x" * 300_000)
     with acting(world) as channel:
         with pytest.raises(BodyTooLarge) as caught:
-            channel.get("q", 299_999)
+            await channel.get("q", 299_999)
         assert caught.value.size == 300_000
         await channel.give_back(caught.value.tag)
     world.engine.run()

@@ -11,6 +11,7 @@ from tests.filterserver.asked import GREATER
 from tests.management.arrows import table_of
 from tests.management.clients import connected
 from tests.management.conftest import World
+from tests.management.fake_backups import Backups
 from tests.management.queues import fill, queue_of
 from tests.server.test_http import TOTALS
 
@@ -19,6 +20,7 @@ from leporid.broker.access.passwords import NoPassword
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.access.topics import TopicPermission
 from leporid.broker.exchange.types import Binding
+from leporid.broker.global_parameters import GlobalParameter
 from leporid.broker.policy.policies import make_policy
 from leporid.filterserver.filter_class import FilterClass
 from leporid.limits.refusals import Refusals
@@ -81,6 +83,21 @@ SAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ("GET", "/api/filter-classes/{name}"): ("/api/filter-classes/big", {}),
     ("PUT", "/api/filter-classes/{name}"): ("/api/filter-classes/new", {"content": GREATER}),
     ("DELETE", "/api/filter-classes/{name}"): ("/api/filter-classes/big", {}),
+}
+SAMPLES |= {
+    ("GET", QUEUE + "/browse"): ("/api/queues/%2F/jobs/browse", {}),
+    ("GET", STREAM + "/browse"): ("/api/streams/%2F/orders/browse", {}),
+    ("PUT", QUEUE + "/pause"): ("/api/queues/%2F/jobs/pause", {}),
+    ("PUT", QUEUE + "/resume"): ("/api/queues/%2F/jobs/resume", {}),
+    ("GET", "/api/dead-letters"): ("/api/dead-letters", {}),
+    ("GET", "/api/streams"): ("/api/streams", {}),
+    ("GET", "/api/readers"): ("/api/readers", {}),
+    ("GET", "/api/readers/{vhost}"): ("/api/readers/%2F", {}),
+    ("GET", "/api/groups"): ("/api/groups", {}),
+    ("GET", "/api/groups/{vhost}"): ("/api/groups/%2F", {}),
+    ("GET", "/api/leases"): ("/api/leases", {}),
+    ("GET", "/api/leases/{vhost}"): ("/api/leases/%2F", {}),
+    ("GET", "/api/dead-letters/{vhost}"): ("/api/dead-letters/%2F", {}),
 }
 CHECKS = "/api/health/checks"
 CONNECTION = "10.0.0.1%3A7%20-%3E%2010.0.0.2%3A5672"
@@ -230,6 +247,53 @@ SAMPLES |= {
 }
 
 
+NODE = "leporid@localhost"
+ATTEMPTS = "/api/auth/attempts/{node}"
+PROTECTION = "/api/vhosts/{name}/deletion/protection"
+SAMPLES |= {
+    ("GET", "/api/auth"): ("/api/auth", {}),
+    ("GET", "/api/openapi.json"): ("/api/openapi.json", {}),
+    ("GET", ATTEMPTS): (f"/api/auth/attempts/{NODE}", {}),
+    ("GET", ATTEMPTS + "/source"): (f"/api/auth/attempts/{NODE}/source", {}),
+    ("DELETE", ATTEMPTS): (f"/api/auth/attempts/{NODE}", {}),
+    ("GET", "/api/version"): ("/api/version", {}),
+    ("PUT", "/api/feature-flags/{name}/enable"): (
+        "/api/feature-flags/quorum_queue/enable",
+        {"json": {}},
+    ),
+    ("GET", "/api/backups"): ("/api/backups", {}),
+    ("PUT", "/api/backups/{name}"): ("/api/backups/one", {}),
+    ("GET", "/api/nodes/{name}/memory"): (f"/api/nodes/{NODE}/memory", {}),
+    ("GET", "/api/nodes/{name}/memory/relative"): (f"/api/nodes/{NODE}/memory/relative", {}),
+    ("DELETE", "/api/reset"): ("/api/reset", {}),
+    ("DELETE", "/api/reset/{node}"): (f"/api/reset/{NODE}", {}),
+    ("POST", "/api/rebalance/queues"): ("/api/rebalance/queues", {}),
+    ("POST", "/api/vhosts/{name}/start/{node}"): (f"/api/vhosts/%2F/start/{NODE}", {}),
+    ("POST", PROTECTION): ("/api/vhosts/%2F/deletion/protection", {}),
+    ("DELETE", PROTECTION): ("/api/vhosts/%2F/deletion/protection", {}),
+}
+DEFINED = {"queues": [{"name": "q", "vhost": "/", "durable": True, "auto_delete": False}]}
+SAMPLES |= {
+    ("GET", "/api/definitions"): ("/api/definitions", {}),
+    ("POST", "/api/definitions"): ("/api/definitions", {"json": DEFINED}),
+    ("GET", "/api/definitions/{vhost}"): ("/api/definitions/%2F", {}),
+    ("POST", "/api/definitions/{vhost}"): ("/api/definitions/%2F", {"json": DEFINED}),
+}
+PARAMETER = "/api/parameters/{component}/{vhost}/{name}"
+GLOBAL = "/api/global-parameters/{name}"
+LIMITS = "/api/parameters/vhost-limits/%2F/limits"
+SAMPLES |= {
+    ("GET", PARAMETER): (LIMITS, {}),
+    ("PUT", PARAMETER): (LIMITS, {"json": {"value": {"max-queues": 9}}}),
+    ("DELETE", PARAMETER): (LIMITS, {}),
+    ("GET", GLOBAL): ("/api/global-parameters/g", {}),
+    ("PUT", GLOBAL): ("/api/global-parameters/h", {"json": {"value": 1}}),
+    ("DELETE", GLOBAL): ("/api/global-parameters/g", {}),
+    ("PUT", "/api/cluster-name"): ("/api/cluster-name", {"json": {"name": "c"}}),
+    ("GET", "/api/parameters/{component}/{vhost}"): ("/api/parameters/vhost-limits/%2F", {}),
+}
+
+
 class FilledWorld(World):
     """A world in which every sample finds what it asks for."""
 
@@ -255,11 +319,14 @@ class FilledWorld(World):
         connected(self, 7)
         listening = Listening("amqp", "127.0.0.1", 5672)
         object.__setattr__(self.around, "node", lambda: NodeFacts(listening=[listening]))
+        self.vhost.limit("max-queues", 50)
+        self.broker.global_parameters.put(GlobalParameter("g", 1))
         users = self.broker.users
         users.put("ann", NoPassword(), frozenset())
         users.permit("ann", "/", EVERYTHING)
         topics = TopicPermission.of("", "", username="ann", vhost="/")
         users.permit_topics("ann", "/", "amq.topic", topics)
+        object.__setattr__(self.around, "backups", Backups())
         self.shares = self.around.admission.shares
         self.app = application(TOTALS, list, routes(self.around))
         self.lease = ""

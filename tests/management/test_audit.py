@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import httpx
 import pytest
 from tests.management.conftest import World
 
+from leporid.broker.access.access import User
+from leporid.broker.access.backends import Answer, Claim, Leave
+from leporid.broker.access.passwords import NoPassword
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.limits.log_lines import CONNECTION, LogLines
 
@@ -38,7 +42,7 @@ async def test_acts_and_their_outcomes(
         ("PUT /api/users/ann by 'guest'", ": 400 (tags_not_present)"),
         ("DELETE /api/vhosts/none by 'guest'", ": 404 (Not Found)"),
         ("PUT /api/users/ann by 'reader'", ": 401 (Not management user)"),
-        ("PUT /api/users/ann by nobody", ": 401 (user name and password were refused)"),
+        ("PUT /api/users/ann by nobody", ": 401 (Login failed)"),
         ("PUT /api/policies/%2F/p by 'guest'", ": 201"),
         ("DELETE /api/streams/%2F/none by 'guest'", ": 404 (no stream 'none' in vhost '/')"),
     ]
@@ -107,4 +111,33 @@ async def test_who_is_no_administrator_cannot_fill_the_log(
         assert answer.is_success
     lines = [line for line in log.records if line.name == "leporid.audit"]
     assert len(lines) == CONNECTION.at_once + 5
+    assert sum(map(budgets.filter, lines)) == CONNECTION.at_once
+
+
+THERE = User("", NoPassword(), permissions={"/": EVERYTHING}, backend="elsewhere")
+
+
+class Elsewhere:
+    """Another back end, which knows a user of an administrator's name."""
+
+    name = "elsewhere"
+
+    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+        answer(replace(THERE, name=claim.credentials.username))
+        return lambda: None
+
+    def renew(self, user: User, secret: bytes, answer: Answer) -> Leave:
+        answer(user)
+        return lambda: None
+
+
+async def test_a_name_that_is_an_administrators_elsewhere_fills_no_log(
+    world: World, client: httpx.AsyncClient, log: pytest.LogCaptureFixture
+):
+    world.broker.backends.use([Elsewhere()])
+    budgets = LogLines(lambda: 0.0)
+    for _ in range(CONNECTION.at_once + 5):
+        answer = await client.put("/api/streams/%2F/s", auth=("guest", "any"), json={})
+        assert answer.is_success
+    lines = [line for line in log.records if line.name == "leporid.audit"]
     assert sum(map(budgets.filter, lines)) == CONNECTION.at_once

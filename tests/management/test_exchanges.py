@@ -62,10 +62,17 @@ async def test_without_a_body_it_is_a_direct_one(world: World, client: httpx.Asy
     assert (found.type, found.durable, found.auto_delete) == ("direct", False, False)
 
 
+FOO = (
+    "invalid exchange type 'foo'; there are direct, fanout, topic, headers, x-super-stream, "
+    "x-consistent-hash, x-modulus-hash, x-random, x-recent-history, x-message-deduplication, "
+    "x-delayed-message"
+)
+
+
 @pytest.mark.parametrize(
     ("method", "name", "given", "status", "reason"),
     [
-        ("PUT", "e", {"type": "foo"}, 400, "invalid exchange type 'foo'"),
+        ("PUT", "e", {"type": "foo"}, 400, FOO),
         ("PUT", "e", {"type": 5}, 400, "type is a string"),
         ("PUT", "e", {"internal": 1}, 400, ["not_boolean", 1]),
         ("PUT", "amq.foo", {}, 401, "exchange name 'amq.foo' contains reserved prefix 'amq.*'"),
@@ -87,7 +94,7 @@ async def test_what_is_refused(
     found, answer = await asked(client, method, f"{URL}/{name}", json=given)
     assert found == status
     assert answer["reason"] == reason if isinstance(reason, list) else reason in answer["reason"]
-    assert len(list(world.vhost.exchanges())) == 6
+    assert len(list(world.vhost.exchanges())) == 7
 
 
 async def test_lists(world: World, client: httpx.AsyncClient):
@@ -99,6 +106,7 @@ async def test_lists(world: World, client: httpx.AsyncClient):
         ("amq.fanout", "fanout"),
         ("amq.headers", "headers"),
         ("amq.match", "headers"),
+        ("amq.rabbitmq.trace", "topic"),
         ("amq.topic", "topic"),
     ]
     assert await asked(client, "GET", f"{URL}/?columns=name,type") == (200, found)

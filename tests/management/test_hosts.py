@@ -18,6 +18,9 @@ API = "/api/streams/%2F"
 NAMES = frozenset({"mq.example.org"})
 
 
+BROWSER = {"accept-language": "en"}
+
+
 def asked(peer: str = "127.0.0.1", **headers: str) -> Request:
     named = {"host": "localhost:15672", **headers}
     raw = [(name.replace("_", "-").encode(), text.encode()) for name, text in named.items()]
@@ -44,7 +47,7 @@ def asked(peer: str = "127.0.0.1", **headers: str) -> Request:
     ],
 )
 def test_our_own_hosts(host: str):
-    check(asked(host=host), NAMES)
+    check(asked(host=host, **BROWSER), NAMES)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +69,39 @@ def test_our_own_hosts(host: str):
         "x" * 10_000,
     ],
 )
-def test_other_hosts_are_refused_with_what_to_do(host: str):
+def test_a_browser_is_refused_other_hosts_with_what_to_do(host: str):
     with pytest.raises(Refusal) as refused:
-        check(asked(host=host), NAMES)
+        check(asked(host=host, **BROWSER), NAMES)
     assert (refused.value.status, refused.value.word) == (421, "unknown-host")
     assert "http.hosts" in refused.value.reason
     assert len(refused.value.reason) < 500
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"referer": "http://evil.example/"},
+        {"cookie": "a=b"},
+        {"sec-fetch-site": "same-origin"},
+        {"user-agent": "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0"},
+        {"origin": "http://evil.example"},
+    ],
+    ids=lambda header: next(iter(header)),
+)
+def test_a_browser_is_known_by_any_of_its_headers(header: dict[str, str]):
+    with pytest.raises(Refusal) as refused:
+        check(asked(host="evil.example", **header), NAMES)
+    assert refused.value.status == 421
+
+
+@pytest.mark.parametrize(
+    "agent", ["curl/8.14.1", "python-requests/2.32", "Prometheus/3.5", "Go-http-client/1.1"]
+)
+def test_programs_may_ask_for_any_name(agent: str):
+    """For a container's, for one."""
+    check(asked(host="leporid:15672", user_agent=agent, accept="*/*"), NAMES)
+    with pytest.raises(Refusal):
+        check(asked(host="", user_agent=agent), NAMES)
 
 
 # ------------------------------------------------------------- Origin
@@ -160,7 +190,7 @@ async def test_every_route_refuses_what_was_not_meant_for_it(
         assert "{" not in path
         for method in (route.methods or set()) - {"HEAD"}:
             for header, status in [
-                ({"host": "evil.example"}, 421),
+                ({"host": "evil.example", **BROWSER}, 421),
                 ({"origin": "http://evil.example"}, 403),
             ]:
                 answer = await client.request(method, path, headers=header)
@@ -173,7 +203,7 @@ async def test_guest_behind_a_proxy_is_not_of_this_machine(client: httpx.AsyncCl
     assert (await client.get(API)).status_code == 200
     for headers in ({"x-forwarded-for": "203.0.113.5"}, {"forwarded": "for=203.0.113.5"}):
         answer = await client.get(API, headers=headers)
-        assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized")
+        assert (answer.status_code, answer.json()["error"]) == (401, "not_authorized")
 
 
 async def test_a_name_of_the_configuration_is_ours(world: World, client: httpx.AsyncClient):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import JSONResponse
 
+from leporid.broker.access.remote_rights import RemoteRights, RightQuery, decided
 from leporid.management.answer_turns import AnswerTurns
-from leporid.management.listings import PIECE_ITEMS, Listing, Written, in_order, texts_of
+from leporid.management.listings import (
+    PIECE_ITEMS,
+    Listing,
+    Written,
+    draining,
+    in_order,
+    texts_of,
+)
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -143,3 +152,40 @@ async def test_the_end_is_told_when_the_answer_fails():
     with pytest.raises(ZeroDivisionError):
         await sent(listing)
     assert ended == [True]
+
+
+def test_a_list_is_empty_when_it_was_gone_through():
+    run = [1, 2, 3]
+    left = draining(run)
+    assert next(left) == 1
+    assert len(run) == 2
+    assert list(left) == [2, 3]
+    assert run == []
+
+
+async def test_a_right_in_a_list_is_waited_for():
+    told: list[Callable[[bool | None], None]] = []
+    rights = RemoteRights(
+        lambda query, answered: told.append(answered), lambda: 60.0, lambda: 0.0, lambda: None
+    )
+
+    def may(name: str) -> bool:
+        return rights.grants(RightQuery("queue", "/", name, "read"))
+
+    def rows() -> Iterator[object]:
+        for name in ("b", "c", "a"):
+            yield name if (yield from decided(partial(may, name))) else None
+
+    listing = Listing(AnswerTurns(), "key", {"names": in_order(rows()), "more": 1})
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    sending = asyncio.create_task(listing({}, None, send))
+    for granted in (True, False, True):
+        while not told:
+            await asyncio.sleep(0)
+        told.pop()(granted)
+    await sending
+    assert json.loads(b"".join(sent)) == {"names": ["a", "b"], "more": 1}

@@ -14,6 +14,7 @@ from tests.management.conftest import World
 from tests.server.client import PATIENCE_S
 
 from leporid.broker.access.access import Credentials, User
+from leporid.broker.access.backends import Answer, Claim, Leave
 from leporid.broker.access.logins import WAITING_MAX, Logins, TooManyLogins
 from leporid.broker.access.passwords import Argon2Hash, hash_password
 from leporid.broker.access.permissions import EVERYTHING
@@ -29,7 +30,6 @@ SLOW = hash_password("sü:ß", b"x" * 16)
         None,
         "",
         "Basic",
-        "Bearer abc",
         "Basic !!!",
         "Basic " + base64.b64encode(b"guest").decode(),
         "Basic " + base64.b64encode(b"guest:wrong").decode(),
@@ -41,8 +41,17 @@ SLOW = hash_password("sü:ß", b"x" * 16)
 async def test_strangers_are_asked_to_log_in(client: httpx.AsyncClient, header: str | None):
     headers = {} if header is None else {"authorization": header}
     answer = await client.get(API, headers=headers, auth=NOBODY)
-    assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized")
+    assert (answer.status_code, answer.json()["error"]) == (401, "not_authorized")
     assert answer.headers["www-authenticate"].startswith('Basic realm="Leporid"')
+
+
+async def test_a_token_that_is_refused_is_told_so(client: httpx.AsyncClient):
+    answer = await client.get(API, headers={"authorization": "Bearer abc"}, auth=NOBODY)
+    assert answer.status_code == 401
+    assert answer.json()["reason"] == "The token was refused; the log of the broker says why"
+    challenge = answer.headers["www-authenticate"]
+    assert challenge.startswith('Bearer realm="Leporid", error="invalid_token"')
+    assert "abc" not in answer.text
 
 
 @pytest.fixture
@@ -179,3 +188,43 @@ async def test_a_client_that_is_gone_gives_its_place_up(client: httpx.AsyncClien
     await writer.wait_closed()
     hashes.make_one()
     assert hashes.waiting == []
+
+
+async def test_who_is_wrong_is_told_as_by_rabbitmq(client: httpx.AsyncClient):
+    answer = await client.get(API, auth=("guest", "wrong"))
+    assert answer.json() == {"error": "not_authorized", "reason": "Login failed"}
+
+
+async def test_only_who_knows_the_password_is_told_that_it_counts_here_only(
+    client: httpx.AsyncClient,
+):
+    through_a_proxy = {"x-forwarded-for": "10.0.0.1"}
+    for password, reason in (
+        ("guest", "User can only log in via localhost"),
+        ("wrong", "Login failed"),
+    ):
+        answer = await client.get(API, auth=("guest", password), headers=through_a_proxy)
+        assert (answer.status_code, answer.json()["reason"]) == (401, reason)
+
+
+class Refusing:
+    """A back end that lets nobody in, asked instead of the broker's own users."""
+
+    name = "refusing"
+
+    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+        answer("nobody")
+        return lambda: None
+
+    def renew(self, user: User, secret: bytes, answer: Answer) -> Leave:
+        answer("nobody")
+        return lambda: None
+
+
+async def test_users_who_are_not_asked_about_are_not_told_of(
+    world: World, client: httpx.AsyncClient
+):
+    world.broker.backends.use([Refusing()])
+    through_a_proxy = {"x-forwarded-for": "10.0.0.1"}
+    answer = await client.get(API, auth=("guest", "guest"), headers=through_a_proxy)
+    assert (answer.status_code, answer.json()["reason"]) == (401, "Login failed")

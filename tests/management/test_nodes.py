@@ -40,3 +40,15 @@ async def test_nodes_are_for_who_monitors(
     world.broker.access.put_user(User("u", salted_sha256("secret", SECRET), frozenset({tag})))
     for path in (URL, f"{URL}/leporid@localhost"):
         assert (await client.get(path, auth=("u", "secret"))).status_code == status
+
+
+async def test_memory_by_what_it_is_for(world: World, client: httpx.AsyncClient):
+    world.vhost.create_queue("q", durable=True, auto_delete=False, arguments={}, owner=None)
+    found = (await client.get("/api/nodes/leporid@localhost/memory")).json()["memory"]
+    assert found["metadata_store"] >= 3072
+    parts = [found[name] for name in ("connection_other", "metadata_store", "binary", "other_proc")]
+    assert sum(parts) == found["total"]["rss"]
+    shares = (await client.get("/api/nodes/leporid@localhost/memory/relative")).json()["memory"]
+    assert shares["total"] == 100
+    assert set(shares) == {"total", "connection_other", "metadata_store", "binary", "other_proc"}
+    assert (await client.get("/api/nodes/nope/memory")).status_code == 404

@@ -34,7 +34,7 @@ async def test_overview(world: World, client: httpx.AsyncClient):
     found = (await client.get("/api/overview")).json()
     assert found["object_totals"] == {
         "queues": 1,
-        "exchanges": 6,
+        "exchanges": 7,
         "consumers": 0,
         "connections": 0,
         "channels": 0,
@@ -61,7 +61,7 @@ async def test_who_does_not_monitor_sees_its_virtual_hosts_only(
     world.broker.add_vhost("other").make_queue("q")
     fill(world, queue_of(world), 3)
     found = (await client.get("/api/overview", auth=("management", "secret"))).json()
-    assert found["object_totals"] == {"queues": 1, "exchanges": 6, "consumers": 0}
+    assert found["object_totals"] == {"queues": 1, "exchanges": 7, "consumers": 0}
     assert found["queue_totals"] == {
         "messages": 3,
         "messages_ready": 3,
@@ -124,3 +124,15 @@ async def test_what_not_all_of_them_may_see(client: httpx.AsyncClient, path: str
 async def test_only_users_of_the_management_are_answered(client: httpx.AsyncClient, path: str):
     answer = await client.get(f"/api/{path}", auth=("none", "secret"))
     assert (answer.status_code, answer.json()["reason"]) == (401, "Not management user")
+
+
+async def test_upkeep_that_one_node_needs_little_of(world: World, client: httpx.AsyncClient):
+    world.around.samples.take()
+    assert (await client.delete("/api/reset/nope")).status_code == 404
+    assert (await client.delete("/api/reset")).status_code == 204
+    query = "lengths_age=60&lengths_incr=5"
+    found = (await client.get(f"/api/overview?{query}")).json()
+    assert found["queue_totals"]["messages_details"]["samples"] == []
+    assert (await client.delete("/api/reset/leporid@localhost")).status_code == 204
+    assert (await client.post("/api/rebalance/queues")).status_code == 204
+    assert (await client.get("/api/version")).json() == "3.10.8"

@@ -111,6 +111,19 @@ async def test_runs_are_merged(world: World, client: httpx.AsyncClient):
     assert await names(client, "sort=name&sort_reverse=true") == every[::-1]
 
 
+async def test_pages_of_several_runs(world: World, client: httpx.AsyncClient):
+    every = [f"q{number:04}" for number in range(3 * RUN + 7)]
+    make(world, *sorted(every, key=lambda name: name[::-1]))
+    for page, size in ((1, 10), (3, 77), (len(every) // 100 + 1, 100)):
+        expected = every[(page - 1) * size : page * size]
+        assert await names(client, f"page={page}&page_size={size}") == expected
+    pages = len(every) // 100 + 1
+    answer = await client.get(f"/api/queues?page={pages + 1}")
+    assert answer.json()["reason"] == (
+        f"Page out of range, page: {pages + 1} page size: 100, len: {len(every)}"
+    )
+
+
 async def test_columns(world: World, client: httpx.AsyncClient):
     queue_of(world, "a", {"x-max-length": 5, "x-expires": 900_000})
     answer = await client.get("/api/queues?columns=name,arguments.x-expires,messages,none,name.x")

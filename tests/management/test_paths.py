@@ -1,15 +1,24 @@
 """Names in paths, whatever is in them."""
 
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import NoPassword
 from leporid.limits.refusals import Refusals
 from leporid.management.admission import LOOK, Admission
-from leporid.management.paths import RawRoute, name_of
+from leporid.management.paths import RawRoute, name_of, visit_of
 from leporid.management.refusals import Refusal
+from leporid.server.addresses import bind
+from leporid.server.http import HttpServer
 
 
 async def echo(request: Request) -> Response:
@@ -42,3 +51,83 @@ async def test_names_are_decoded_once(path: str, status: int, names: list[str] |
         if names is not None:
             assert answer.json() == names
         assert (await client.post("/a/b/c")).status_code == 405
+
+
+def of_token(seconds: float) -> User:
+    expires_ms = int((time.time() + seconds) * 1000)
+    return User("jo", NoPassword(), backend="oauth2", expires_ms=expires_ms)
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    answer: Callable[[Request], Awaitable[Response]], method: str = "GET"
+) -> AsyncIterator[str]:
+    """Serve one route, over sockets; gives its address."""
+    route = RawRoute("/x", answer, method, LOOK, Admission(Refusals()))
+    server = HttpServer(Starlette(routes=[route]), bind(["127.0.0.1"], 0))
+    await server.start()
+    host, port = server.address
+    yield f"http://{host}:{port}/x"
+    await server.stop()
+
+
+async def test_a_request_ends_with_its_token():
+    ended: list[str] = []
+
+    async def waits(request: Request) -> Response:
+        visit_of(request).log_in(of_token(0.1))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("waiting")
+        return Response()
+
+    async with answering(waits) as url, httpx.AsyncClient() as client:
+        for _ in range(2):
+            answer = await client.get(url)
+            assert (answer.status_code, answer.json()["reason"]) == (401, "The token has expired")
+            assert 'error="invalid_token"' in answer.headers["www-authenticate"]
+    assert ended == ["waiting"] * 2
+
+
+async def test_an_answer_that_was_begun_is_cut_with_its_token():
+    async def rows() -> AsyncIterator[bytes]:
+        yield b"first"
+        await asyncio.Event().wait()
+
+    async def streams(request: Request) -> Response:
+        visit_of(request).log_in(of_token(0.2))
+        return StreamingResponse(rows())
+
+    async with (
+        answering(streams) as url,
+        httpx.AsyncClient() as client,
+        client.stream("GET", url) as answer,
+    ):
+        assert answer.status_code == 200
+        with pytest.raises(httpx.RemoteProtocolError):
+            await answer.aread()
+
+
+async def test_another_time_out_is_none_of_a_token():
+    async def fails(request: Request) -> Response:
+        visit_of(request).log_in(of_token(60))
+        raise TimeoutError
+
+    admission = Admission(Refusals())
+    app = Starlette(routes=[RawRoute("/x", fails, "GET", LOOK, admission)])
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        with pytest.raises(TimeoutError):
+            await client.get("/x")
+
+
+async def test_what_changes_something_is_not_cut():
+    async def changes(request: Request) -> Response:
+        visit_of(request).log_in(of_token(-1))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return Response()
+
+    async with answering(changes, "POST") as url, httpx.AsyncClient() as client:
+        assert (await client.post(url)).status_code == 200

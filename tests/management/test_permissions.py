@@ -41,9 +41,9 @@ async def test_permissions_life(world: World, client: httpx.AsyncClient):
     found = (await asked(client, "GET", "permissions"))[1]
     assert [(one["user"], one["vhost"]) for one in found] == [
         ("ann", "/"),
-        ("ben", "other"),
         ("guest", "/"),
         ("reader", "/"),
+        ("ben", "other"),
     ]
     assert await asked(client, "GET", "users/ann/permissions") == (200, [shown | {"read": "^x"}])
     of_vhost = (await asked(client, "GET", "vhosts/other/permissions"))[1]
@@ -131,3 +131,10 @@ async def test_rights_can_be_taken_away_while_memory_is_low(
     nothing = dict.fromkeys(ALL, "")
     assert (await asked(client, "PUT", "permissions/%2F/reader", nothing))[0] == 204
     assert not world.broker.access.require("reader").may("read", "queue", "orders", "/")
+
+
+async def test_pages_order_and_columns(client: httpx.AsyncClient):
+    found = (await client.get("/api/permissions?page=1&page_size=1&columns=user,read")).json()
+    assert (found["items"], found["total_count"]) == ([{"user": "guest", "read": ".*"}], 2)
+    found = (await client.get("/api/permissions?sort=user&sort_reverse=true&columns=user")).json()
+    assert found == [{"user": "reader"}, {"user": "guest"}]

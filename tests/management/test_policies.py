@@ -253,3 +253,14 @@ async def test_those_of_the_configuration_file_are_changed_there(
     assert await put(client, f"{ROOT}/configured/p") == (400, refusal)
     answer = await client.delete(f"{ROOT}/configured/p")
     assert (answer.status_code, answer.json()) == (400, refusal)
+
+
+async def test_pages_order_and_columns(client: httpx.AsyncClient):
+    for name in "abc":
+        await client.put(
+            f"/api/policies/%2F/{name}", json={"pattern": "", "definition": {"max-length": 1}}
+        )
+    found = (await client.get("/api/policies?page=2&page_size=2&columns=name")).json()
+    assert (found["items"], found["page_count"]) == ([{"name": "c"}], 2)
+    found = (await client.get("/api/policies/%2F?sort=name&sort_reverse=true&columns=name")).json()
+    assert [each["name"] for each in found] == ["c", "b", "a"]

@@ -173,7 +173,7 @@ async def test_who_is_gone_before_gets_nothing_published(world: World):
         pytest.fail("it was looked up")
 
     publisher = Publisher(world.engine.publishing, never)
-    publication = Publication(world.around, guest(SECRET), never, publisher, gone)
+    publication = Publication(world.around, guest(SECRET), never, publisher, gone, [])
     encoding: dict[str, Any] = {"exchange": b"", "body_bytes_max": 100}
     with pytest.raises(Refusal, match="the client is gone"):
         await publication.publish(many(), encoding)

@@ -1,8 +1,6 @@
 """What handlers are given."""
 
-import os
 import sys
-import threading
 
 import httpx
 import pytest
@@ -38,12 +36,3 @@ async def test_without_pyarrow_tables_say_how_to_get_it(
         assert "pip install 'leporid[arrow]'" in answer.json()["reason"]
     # Everything else works.
     assert (await client.get("/api/streams/%2F/orders")).status_code == 200
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only there threads have a priority each")
-def test_threads_that_encode_tables_let_the_broker_go_first(world: World):
-    def niceness() -> int:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    encoders = world.around.encoders
-    assert encoders.submit(niceness).result() == min(niceness() + 10, 19)

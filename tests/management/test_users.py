@@ -204,3 +204,13 @@ async def test_who_is_deleted_while_the_body_comes_changes_nothing(
     assert answer.status_code == 401
     assert "changed or deleted" in answer.json()["reason"]
     assert world.broker.access.user("backdoor") is None
+
+
+async def test_pages_order_and_columns(client: httpx.AsyncClient):
+    found = (await client.get("/api/users?page=1&page_size=2&columns=name")).json()
+    assert found["items"] == [{"name": "guest"}, {"name": "reader"}]
+    assert (found["total_count"], found["page_count"]) == (3, 2)
+    found = (await client.get("/api/users?sort=name&sort_reverse=true&columns=name")).json()
+    assert [each["name"] for each in found] == ["stranger", "reader", "guest"]
+    found = (await client.get("/api/users?page=1&name=EA")).json()
+    assert [each["name"] for each in found["items"]] == ["reader"]

@@ -141,3 +141,34 @@ async def test_what_is_not_given_stays(world: World, client: httpx.AsyncClient):
     assert (await client.put("/api/vhosts/v", json={"tracing": False})).status_code == 204
     vhost = world.broker.vhosts["v"]
     assert (vhost.description, list(vhost.tags), vhost.default_queue_type) == ("d", ["a"], "quorum")
+
+
+async def test_pages_and_order(world: World, client: httpx.AsyncClient):
+    for name in "ab":
+        world.broker.add_vhost(name)
+    found = (await client.get("/api/vhosts?page=1&page_size=2&columns=name")).json()
+    assert (found["items"], found["total_count"]) == ([{"name": "/"}, {"name": "a"}], 3)
+    found = (await client.get("/api/vhosts?sort=name&sort_reverse=true&columns=name")).json()
+    assert [each["name"] for each in found] == ["b", "a", "/"]
+
+
+async def test_who_is_protected_is_not_deleted(world: World, client: httpx.AsyncClient):
+    world.broker.add_vhost("v")
+    protection = "/api/vhosts/v/deletion/protection"
+    assert await asked(client, "POST", protection) == (204, None)
+    assert world.broker.vhosts["v"].protected
+    shown = (await asked(client, "GET", "/api/vhosts/v"))[1]
+    assert shown["metadata"]["protected_from_deletion"] is True
+    status, refused = await asked(client, "DELETE", "/api/vhosts/v")
+    assert (status, refused["error"]) == (412, "precondition_failed")
+    assert await asked(client, "DELETE", protection) == (204, None)
+    assert await asked(client, "DELETE", "/api/vhosts/v") == (204, None)
+    assert await asked(client, "POST", protection) == NOT_FOUND
+
+
+async def test_each_of_them_runs(client: httpx.AsyncClient):
+    assert await asked(client, "POST", "/api/vhosts/%2F/start/leporid@localhost") == (204, None)
+    status, refused = await asked(client, "POST", "/api/vhosts/%2F/start/nope")
+    assert (status, refused["reason"]) == (400, "Request to node nope failed with nodedown")
+    status, refused = await asked(client, "POST", "/api/vhosts/nope/start/leporid@localhost")
+    assert (status, "no_such_vhost" in refused["reason"]) == (400, True)

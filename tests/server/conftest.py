@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 import uvloop
+from tests.server.certificates import Files, make_files
 from tests.server.stack import Clock, Stack
 
 from leporid.server import listener, turns
@@ -16,6 +17,12 @@ TICK_S = 0.002
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The event loop that the broker runs on; others differ in what they tell of a socket."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """An authority, and the certificates that the tests of a module have it issue."""
+    return make_files(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

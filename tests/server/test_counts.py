@@ -45,7 +45,7 @@ NOTHING: dict[str, object] = dict.fromkeys((each.name for each in fields(Count))
     "refusals": {},
     "unknown_arguments": {},
     "histograms": {},
-    "exchanges": 6,
+    "exchanges": 7,
     "filters": {
         place: {"asked": 0, "evaluated": 0, "matched": 0, "type_errors": 0}
         for place in ("bindings", "queues", "streams")

@@ -17,6 +17,7 @@ from leporid.management.surroundings import Surroundings
 from leporid.server.addresses import bind, is_loopback
 from leporid.server.http import HttpServer
 from leporid.server.http_services import HttpServices
+from leporid.server.ports import Ports, Sockets
 from leporid.server.resources import Resources
 
 Make = Callable[[bool, bool], HttpServices]
@@ -43,8 +44,12 @@ async def make(stack: Stack, tmp_path: Path) -> AsyncIterator[Make]:
         made.append(
             HttpServices(
                 around,
-                http_sockets=bind(["127.0.0.1"], 0) if http else (),
-                metrics_sockets=bind(["127.0.0.1"], 0) if metrics else (),
+                ports=Ports(
+                    Sockets(),
+                    Sockets(bind(["127.0.0.1"], 0) if http else ()),
+                    Sockets(bind(["127.0.0.1"], 0) if metrics else ()),
+                    None,
+                ),
                 troubles=list,
                 identity=IDENTITY,
                 resources=Resources(

@@ -27,6 +27,7 @@ def counted(**changes: Any) -> Count:
         connections=1,
         channels=2,
         queues=3,
+        queues_paused=30,
         consumers=4,
         exchanges=27,
         bindings=28,
@@ -74,6 +75,8 @@ def counted(**changes: Any) -> Count:
         streams=87,
         received_bytes=88,
         sent_bytes=89,
+        events_dropped=91,
+        traces_dropped=92,
         histograms=dict.fromkeys(MEASURED, HISTOGRAM),
     )
     return replace(count, **changes)
@@ -152,6 +155,9 @@ TOTALS: dict[str, float] = {
     "rabbitmq_channel_messages_acked_total": 122,
     "leporid_exchanges": 27,
     "leporid_bindings": 28,
+    "leporid_events_dropped_total": 91,
+    "leporid_traces_dropped_total": 92,
+    "leporid_queues_paused": 30,
     "leporid_queue_messages_held": 700,
     "leporid_deliveries_timed_out_total": 14,
     "leporid_stream_batches_skipped_total": 22,

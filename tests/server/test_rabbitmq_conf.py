@@ -73,11 +73,106 @@ def test_a_whole_file(tmp_path: Path):
     assert [rights.configure.text, rights.write.text, rights.read.text] == [".*", "^orders", ".*"]
     assert "heartbeat = 20  # rabbitmq.conf:3 heartbeat\n" in printed
     assert [line.split(": ", 1)[0] for line in comments(printed)] == [
-        "# rabbitmq.conf:24 ssl_options.cacertfile",
         "# rabbitmq.conf:25 cluster_formation.peer_discovery_backend",
         "# rabbitmq.conf:26 heartbeet",
+        "# rabbitmq.conf:24 ssl_options.cacertfile",
     ]
-    assert 'did you mean "heartbeat"?' in comments(printed)[2]
+    assert 'did you mean "heartbeat"?' in comments(printed)[1]
+
+
+def test_tls_with_certificates_of_clients(tmp_path: Path):
+    text = """\
+listeners.ssl.default = 5675
+management.ssl.port = 15675
+prometheus.ssl.port = 15691
+ssl_options.certfile = /c.pem
+ssl_options.keyfile = /c.key
+ssl_options.cacertfile = /ca.pem
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = true
+ssl_cert_login_from = common_name
+management.ssl.certfile = /m.pem
+"""
+    printed, config = used(text, tmp_path)
+    tls = config.tls
+    assert (config.amqps_port, config.https_port, config.metrics_https_port) == (5675, 15675, 15691)
+    assert (str(tls.client_ca), tls.client_certificates) == ("/ca.pem", "required")
+    assert tls.login_from == "common_name"
+    assert "management.ssl.certfile: HTTP has the certificates of AMQP" in printed
+    _, config = used(text.replace("peer_cert = true", "peer_cert = false"), tmp_path)
+    assert config.tls.client_certificates == "optional"
+    printed, config = used(text.replace("verify_peer", "verify_none"), tmp_path)
+    assert config.tls.client_ca is None
+    assert printed.count("docs/tls.md has what there is") == 3
+
+
+def test_tokens(tmp_path: Path):
+    text = """\
+auth_backends.1 = oauth2
+auth_backends.2 = rabbit_auth_backend_internal
+auth_backends.3 = ldap
+auth_oauth2.resource_server_id = mq
+auth_oauth2.issuer = https://sso.example.org/
+auth_oauth2.jwks_url = https://sso.example.org/keys
+auth_oauth2.signing_keys.id1 = /keys/id1.pem
+auth_oauth2.default_key = id1
+auth_oauth2.preferred_username_claims.1 = user_name
+auth_oauth2.preferred_username_claims.2 = email
+auth_oauth2.algorithms.1 = RS256
+auth_oauth2.scope_prefix = mq:
+auth_oauth2.verify_aud = false
+auth_oauth2.resource_servers.1.id = other
+auth_mechanisms.1 = EXTERNAL
+"""
+    printed, config = used(text, tmp_path)
+    assert config.auth.backends == ("oauth2", "internal")
+    settings = config.oauth2
+    assert (settings.resource_server_id, settings.scope_prefix) == ("mq", "mq:")
+    assert settings.signing_keys == {"id1": Path("/keys/id1.pem")}
+    assert settings.preferred_username_claims == ("user_name", "email")
+    assert (settings.algorithms, settings.verify_aud) == (("RS256",), False)
+    assert len(comments(printed)) == 4
+
+
+def test_a_server_that_decides_is_asked_about_passwords_alone(tmp_path: Path):
+    text = """\
+auth_backends.1.authn = http
+auth_backends.1.authz = internal
+auth_http.http_method = post
+auth_http.user_path = http://127.0.0.1:8000/auth/user
+auth_http.vhost_path = http://127.0.0.1:8000/auth/vhost
+"""
+    printed, config = used(text, tmp_path)
+    assert config.auth.backends == ("http",)
+    assert config.auth_http.http_method == "post"
+    assert config.auth_http.vhost_path is None
+    assert "auth_http.vhost_path: rights are those of users (authz = internal)" in printed
+    printed, config = used(text.replace("n = http", "n = internal", 1), tmp_path)
+    assert config.auth.backends == ("internal",)
+    assert "only authn = http with authz = internal or http" in printed
+
+
+def test_a_server_that_decides_is_asked_about_rights(tmp_path: Path):
+    text = """\
+auth_backends.1 = http
+auth_backends.2 = internal
+auth_http.user_path = http://127.0.0.1:9/user
+auth_http.vhost_path = http://127.0.0.1:9/vhost
+"""
+    halves = "auth_backends.1.authn = http\nauth_backends.1.authz = http\n"
+    for given, backends in (
+        (text, ("http", "internal")),
+        (text.replace("= http\n", "= rabbit_auth_backend_http\n"), ("http", "internal")),
+        (halves + text.partition("internal\n")[2], ("http",)),
+    ):
+        printed, config = used(given, tmp_path)
+        assert config.auth.backends == backends
+        assert config.auth_http.user_path == "http://127.0.0.1:9/user"
+        assert config.auth_http.vhost_path == "http://127.0.0.1:9/vhost"
+        # As RabbitMQ has it if nothing is said.
+        assert config.auth_http.resource_path == "http://localhost:8000/auth/resource"
+        assert config.auth_http.topic_path == "http://localhost:8000/auth/topic"
+        assert "by default" in printed
 
 
 def test_an_empty_file_says_where_rabbitmq_listens(tmp_path: Path):

@@ -36,7 +36,7 @@ def test_the_default_user_takes_the_place_of_guest():
     (user,) = seeded_users(config).values()
     assert user.name == "app"
     assert user.password.matches(b"secret")
-    assert user.tags == {"administrator"}
+    assert user.tags == ("administrator",)
     assert not user.loopback_only
     assert all(user.may(right, "queue", "q", "shop") for right in ("configure", "write", "read"))
     assert user.permissions.keys() == {"shop"}

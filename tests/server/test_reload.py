@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -11,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pika
 import pika.exceptions
 import pytest
+from tests.server.outside import Decider
 
 from leporid.server.config import Config, Limits
 from leporid.server.notify import ServiceManager
@@ -33,9 +35,7 @@ BASE = Config(data_dir=Path("/x"))
 
 def test_each_live_setting_has_an_effect_and_no_other():
     nothing: Any = None
-    effects = Effects(
-        nothing, nothing, nothing, nothing, nothing, http_hosts=set(), connections_max=abs
-    )
+    effects = Effects(*[nothing] * 6, http_hosts=set(), connections_max=abs)
     assert effects.by_key().keys() == LIVE
 
 
@@ -133,9 +133,9 @@ async def test_who_asks_while_it_reads_gets_one_more():
 class Reloaded:
     """A broker whose configuration changes."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, text: str = "") -> None:
         self._file = directory / "leporid.toml"
-        self._file.write_text("")
+        self._file.write_text(text)
         self.broker = BrokerProcess(directory / "data", options=["--config", str(self._file)])
         self._connections: list[pika.BlockingConnection] = []
 
@@ -168,11 +168,9 @@ class Reloaded:
         return value
 
     def connect(self, **parameters: Any) -> pika.BlockingConnection:
-        credentials = pika.PlainCredentials("guest", "guest")
+        parameters.setdefault("credentials", pika.PlainCredentials("guest", "guest"))
         connection = pika.BlockingConnection(
-            pika.ConnectionParameters(
-                "127.0.0.1", self.broker.amqp_port, credentials=credentials, **parameters
-            )
+            pika.ConnectionParameters("127.0.0.1", self.broker.amqp_port, **parameters)
         )
         self._connections.append(connection)
         return connection
@@ -339,7 +337,8 @@ def silent_peer(on: Reloaded) -> Callable[[], bool]:
 
 
 def other_host(on: Reloaded) -> bool:
-    return on.get("api/policies", headers={"host": "mq.example.org"}).status_code != 421
+    headers = {"host": "mq.example.org", "accept-language": "en"}
+    return on.get("api/policies", headers=headers).status_code != 421
 
 
 def redeclared(on: Reloaded) -> bool:
@@ -422,8 +421,73 @@ PROBES: dict[str, tuple[str, str, Callable[[Reloaded], Any], Any, Any]] = {
 }
 
 
+ASKED: Final = {
+    "auth.cache_seconds": "cache_seconds = 3600",
+    "auth_http.user_path": "user",
+    "auth_http.vhost_path": "vhost",
+    "auth_http.resource_path": "resource",
+    "auth_http.topic_path": "topic",
+    "auth_http.http_method": "get",
+}
+"""Of a server that decides about users, which a broker must have from its start."""
+
+
 def test_each_live_setting_is_tried():
-    assert PROBES.keys() == LIVE
+    assert PROBES.keys() | ASKED.keys() == LIVE
+
+
+def deciding(decider: Decider, **other: str) -> str:
+    """Return the configuration of a broker that asks a server."""
+    keys = ("user", "vhost", "resource", "topic")
+    paths = (f'{key}_path = "{decider.url}/{other.get(key, key)}"' for key in keys)
+    return "\n".join(
+        [
+            "[auth]",
+            'backends = ["http"]',
+            f"cache_seconds = {other.get('cache_seconds', 1)}",
+            "[auth_http]",
+            f'http_method = "{other.get("http_method", "post")}"',
+            *paths,
+            "",
+        ]
+    )
+
+
+@slow
+def test_what_a_server_is_asked_changes(tmp_path: Path):
+    decider = Decider()
+    running = Reloaded(tmp_path, deciding(decider))
+    with contextlib.closing(decider), running.broker:
+
+        def publish(name: str) -> list[tuple[str, str]]:
+            """Return how and where the server was asked about somebody who publishes."""
+            decider.asked.clear()
+            credentials = pika.PlainCredentials(name, "right +ü")
+            channel = running.connect(credentials=credentials).channel()
+            channel.confirm_delivery()
+            channel.basic_publish("amq.topic", "k", b"")
+            running.close()
+            return [(method, path) for method, path, _ in decider.asked]
+
+        before = [("POST", path) for path in ("/user", "/vhost", "/resource", "/topic")]
+        assert publish("a") == before
+        for key in ("user", "vhost", "resource", "topic"):
+            line = running.reload(deciding(decider, **{key: "other"}))
+            assert f"auth_http.{key}_path" in line
+            there = [
+                ("POST", "/other") if path == f"/{key}" else (how, path) for how, path in before
+            ]
+            assert publish(f"b {key}") == there
+        line = running.reload(deciding(decider, http_method="get"))
+        assert "auth_http.http_method" in line
+        assert publish("c") == [("GET", path) for _, path in before]
+        line = running.reload(deciding(decider, cache_seconds="3600"))
+        assert "auth.cache_seconds" in line
+        assert publish("d") == before
+        assert publish("d") == []
+        # What needs a restart is named.
+        running.reload(deciding(decider).replace('["http"]', '["internal"]'))
+        running.until(lambda: "change with a restart: auth.backends" in running.log())
 
 
 @slow

@@ -8,17 +8,26 @@ import socket
 import ssl
 import struct
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pika
 import pytest
 import trustme
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+from tests.server.certificates import (
+    NAME,
+    PATIENCE_S,
+    Files,
+    client_context,
+    configured,
+    encrypted,
+    running,
+    until,
+)
 
 from leporid.server.settings import ConfigError
 from leporid.server.tls import (
@@ -33,60 +42,7 @@ from leporid.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.slow
 
-NAME = "mq.example.org"
 OTHER_NAME = "other.example.org"
-PATIENCE_S = 20.0
-
-
-@dataclass
-class Files:
-    """A certificate authority, and certificates that it signed."""
-
-    folder: Path
-    authority: trustme.CA
-
-    @property
-    def trusted(self) -> Path:
-        return self.folder / "ca.pem"
-
-    def issue(
-        self, name: str, file: str, *, authority: trustme.CA | None = None, days: int = 1
-    ) -> KeyPair:
-        """Make a certificate; one of -1 days expired yesterday."""
-        made = (authority or self.authority).issue_cert(
-            name,
-            common_name=name,
-            not_before=datetime.now(UTC) - timedelta(days=3),
-            not_after=datetime.now(UTC) + timedelta(days=days),
-        )
-        pair = KeyPair(self.folder / f"{file}.pem", self.folder / f"{file}.key")
-        for path, blobs in (
-            (pair.key, [made.private_key_pem]),
-            (pair.certificate, made.cert_chain_pems),
-        ):
-            new = path.with_suffix(".new")
-            new.write_bytes(b"".join(blob.bytes() for blob in blobs))
-            new.replace(path)
-        return pair
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    return Files(folder, authority)
-
-
-def configured(pair: KeyPair, *more: str) -> str:
-    lines = [f'certificate = "{pair.certificate}"', f'key = "{pair.key}"', *more]
-    return "\n".join(["amqps_port = 0", "[tls]", *lines, ""])
-
-
-@contextlib.contextmanager
-def running(folder: Path, config: str) -> Iterator[BrokerProcess]:
-    with BrokerProcess(folder / "data", config=config) as broker:
-        yield broker
 
 
 @pytest.fixture(scope="module")
@@ -98,31 +54,9 @@ def broker(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
         yield started
 
 
-def client_context(files: Files, *, own: KeyPair | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=files.trusted)
-    if own is not None:
-        context.load_cert_chain(own.certificate, own.key)
-    return context
-
-
-def connect(
-    broker: BrokerProcess, context: ssl.SSLContext, *, name: str = NAME, **options: int
-) -> BlockingConnection:
-    return BlockingConnection(
-        pika.ConnectionParameters(
-            "127.0.0.1",
-            broker.amqps_port,
-            ssl_options=pika.SSLOptions(context, name),
-            connection_attempts=1,
-            socket_timeout=PATIENCE_S,
-            **options,
-        )
-    )
-
-
 @contextlib.contextmanager
 def opened(broker: BrokerProcess, context: ssl.SSLContext) -> Iterator[BlockingChannel]:
-    connection = connect(broker, context)
+    connection = encrypted(broker, context)
     yield connection.channel()
     connection.close()
 
@@ -135,13 +69,6 @@ def shown(broker: BrokerProcess, context: ssl.SSLContext, name: str = NAME) -> s
     ):
         found: Any = sock.getpeercert()
     return str(dict(found["subjectAltName"])["DNS"])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # ------------------------------------------------------------------ messages
@@ -169,7 +96,7 @@ def test_many_connections_that_read_slowly_get_everything(broker, files):
     body = bytes(100_000)
     with opened(broker, client_context(files)) as channel:
         channel.queue_declare("slow")
-        connections = [connect(broker, client_context(files)) for _ in range(10)]
+        connections = [encrypted(broker, client_context(files)) for _ in range(10)]
         channels = [connection.channel() for connection in connections]
         for at, each in enumerate(channels):
             each.basic_consume("slow", lambda *_: None, auto_ack=True, consumer_tag=str(at))
@@ -191,7 +118,7 @@ def test_frames_in_pieces_of_every_kind(broker, files):
 
 
 def test_heartbeats_and_a_broker_that_ends_the_connection(broker, files):
-    connection = connect(broker, client_context(files), heartbeat=1)
+    connection = encrypted(broker, client_context(files), heartbeat=1)
     channel = connection.channel()
     connection.process_data_events(2.5)
     assert connection.is_open
@@ -213,6 +140,10 @@ def test_a_client_sees_what_is_wrong_with_a_certificate(broker, files):
         shown(broker, client_context(files), "third.example.org")
 
 
+def is_in(log: Path, said: str) -> bool:
+    return said in log.read_text()
+
+
 def test_who_speaks_no_tls_is_refused_alone(broker, files):
     with opened(broker, client_context(files)) as channel:
         with socket.create_connection(("127.0.0.1", broker.amqps_port), PATIENCE_S) as plain:
@@ -226,7 +157,20 @@ def test_who_speaks_no_tls_is_refused_alone(broker, files):
                 )
             )
         assert channel.queue_declare("", exclusive=True).method.queue
-    until(lambda: "tls: " in broker.log_path.read_text())
+    log = broker.log_path
+    until(lambda: "no TLS: a plain AMQP client on the port for TLS" in log.read_text())
+    for said, words in ((b"GET / HTTP/1.1\r\n", "a plain HTTP client"), (b"?????", "another pro")):
+        with socket.create_connection(("127.0.0.1", broker.amqps_port), PATIENCE_S) as plain:
+            plain.sendall(said)
+            plain.recv(100)
+        until(partial(is_in, log, f"no TLS: {words}"))
+    # And the other way round.
+    with (
+        socket.create_connection(("127.0.0.1", broker.amqp_port), PATIENCE_S) as plain,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+    ):
+        client_context(files).wrap_socket(plain, server_hostname=NAME)
+    until(lambda: "it speaks TLS, which is on another port" in log.read_text())
 
 
 def test_a_name_has_its_own_certificate(broker, files):
@@ -282,6 +226,25 @@ def test_a_handshake_that_does_not_end_is_ended(files, tmp_path):
 # ------------------------------------------------------------------ certificates of clients
 
 
+def connections(broker: BrokerProcess) -> list[dict[str, Any]]:
+    """What the management API says of connections."""
+    url = f"http://127.0.0.1:{broker.http_port}/api/connections"
+    found: list[dict[str, Any]] = httpx.get(
+        url, auth=("guest", "guest"), trust_env=False, timeout=PATIENCE_S
+    ).json()
+    return found
+
+
+def test_the_list_of_connections_says_what_was_agreed_on(broker, files):
+    with opened(broker, client_context(files)):
+        (shown,) = connections(broker)
+        assert (shown["ssl"], shown["ssl_protocol"]) == (True, "tlsv1.3")
+        assert shown["ssl_key_exchange"] == "any"
+        assert shown["ssl_cipher"].startswith(("aes", "chacha20"))
+        assert shown["ssl_hash"] == "aead"
+        assert shown["peer_cert_subject"] is None
+
+
 @pytest.mark.parametrize("required", [True, False])
 def test_clients_show_certificates(files, tmp_path, required):
     word = "required" if required else "optional"
@@ -293,15 +256,20 @@ def test_clients_show_certificates(files, tmp_path, required):
     strange = files.issue("client", "strange", authority=trustme.CA())
     expired = files.issue("client", "expired", days=-1)
     with running(tmp_path, config) as broker:
-        connect(broker, client_context(files, own=files.issue("client", "client"))).close()
+        connection = encrypted(broker, client_context(files, own=files.issue("client", "client")))
+        (shown,) = connections(broker)
+        assert shown["peer_cert_subject"].startswith("CN=client,")
+        assert "O=trustme" in shown["peer_cert_issuer"]
+        assert " - " in shown["peer_cert_validity"]
+        connection.close()
         for bad in (strange, expired):
             with pytest.raises((pika.exceptions.AMQPError, ssl.SSLError, OSError)):
-                connect(broker, client_context(files, own=bad))
+                encrypted(broker, client_context(files, own=bad))
         if required:
             with pytest.raises((pika.exceptions.AMQPError, ssl.SSLError, OSError)):
-                connect(broker, client_context(files))
+                encrypted(broker, client_context(files))
         else:
-            connect(broker, client_context(files)).close()
+            encrypted(broker, client_context(files)).close()
 
 
 # ------------------------------------------------------------------ files
@@ -366,6 +334,17 @@ def pair_of_sockets(files: Files) -> tuple[TlsSocket, ssl.SSLSocket]:
         tls.recv_into(memoryview(bytearray(10)))
     assert tls.established
     return tls, client
+
+
+def test_what_the_handshake_has_agreed_on(files):
+    tls, client = pair_of_sockets(files)
+    found = tls.encryption()
+    cipher = client.cipher()
+    assert cipher is not None
+    assert (found.protocol, found.suite) == ("tlsv1.3", cipher[0])
+    assert found.certificate is None
+    tls.close()
+    client.close()
 
 
 def test_what_does_not_fit_is_read_next(files):

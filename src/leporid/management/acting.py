@@ -33,13 +33,14 @@ from leporid.broker.connection.methods import channel as channel_methods
 from leporid.broker.connection.methods.connection import Phase
 from leporid.broker.connection.session import ConnectionState
 from leporid.engine.connection.connection import OWN_HEADER
-from leporid.management.authorization import not_authorised, not_found, visitor
+from leporid.management.authorization import answered, not_authorised, not_found, visitor
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from leporid.broker.access.access import User
+    from leporid.broker.access.remote_rights import PendingRight
     from leporid.broker.registry import StepsTo
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
@@ -81,7 +82,9 @@ class BodyTooLarge(Exception):
 class _Session(ConnectionState):
     """A session whose client is this process: it has no handshake, and faults are noted."""
 
-    __slots__ = ("trouble",)
+    __slots__ = ("pending", "trouble")
+
+    internal = True
 
     def __init__(self, around: Surroundings, user: User, vhost: VirtualHost, name: str) -> None:
         connection = around.engine.connection()
@@ -92,6 +95,8 @@ class _Session(ConnectionState):
         around.broker.churn.connections_opened += 1
         around.broker.churn.channels_opened += 1
         self.trouble: Exception | None = None
+        # Rights that a publish waits for; the request asks for them.
+        self.pending: list[PendingRight] = []
         connection.session = self
         connection.output.frame_max = around.broker.limits.frame_max or FRAME_BYTES
         self.enter_as(user)
@@ -100,6 +105,11 @@ class _Session(ConnectionState):
 
     def on_greeting(self) -> None:
         """The user has logged in over HTTP."""
+
+    def await_right(self, pending: PendingRight) -> None:
+        """Nothing of what is fed is handled until the request has waited for it."""
+        self.pending.append(pending)
+        self.connection.begin_work()
 
     def on_fault(self, channel: int, fault: Fault) -> None:
         """What the engine refused, the request is told."""
@@ -125,9 +135,10 @@ class Acting:
 
     def __init__(self, around: Surroundings, user: User, vhost: VirtualHost, name: str) -> None:
         # Both may be gone, or others, since the request began: its body had to come.
-        now = around.broker.access.user(user.name)
+        now = around.broker.access.current(user)
         if now is None or around.broker.vhosts.get(vhost.name) is not vhost:
             raise not_found()
+        around.current(now)  # its token may have expired
         self._around = around
         self._user = now
         self._session = _Session(around, now, vhost, name)
@@ -143,6 +154,8 @@ class Acting:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for _waits in self._session.pending:
+            self._connection.end_work()
         self._connection.lost()
         self._around.wake()
 
@@ -205,6 +218,7 @@ class Acting:
             await self._feed(frame(FRAME_BODY, CHANNEL, body[start : start + whole]))
         routed = True
         while True:
+            await self._await_rights()
             await self._synced()
             self._check()
             self._receive()
@@ -217,7 +231,7 @@ class Acting:
                 elif isinstance(method, BasicAck | BasicNack):
                     return routed, isinstance(method, BasicAck)
 
-    def get(self, queue: str, body_bytes_max: int) -> Delivered | None:
+    async def get(self, queue: str, body_bytes_max: int) -> Delivered | None:
         """Take the next message of a queue, to be settled; None without one.
 
         Raises:
@@ -225,7 +239,8 @@ class Acting:
             BodyTooLarge: its body has more bytes; it is unsettled all the same.
         """
         try:
-            empty = channel_methods.HANDLERS[BasicGet](self._channel, BasicGet(queue))
+            handler = channel_methods.HANDLERS[BasicGet]
+            empty = await self._around.decided(lambda: handler(self._channel, BasicGet(queue)))
         except Fault as fault:
             raise refusal_of(fault) from None
         if empty is not None:
@@ -256,6 +271,7 @@ class Acting:
     async def _feed(self, octets: bytes) -> None:
         """Give the engine frames, when it takes some."""
         while not self._connection.reading:
+            await self._await_rights()
             self._check()
             self._around.admission.check_growth()
             self._around.wake()
@@ -263,6 +279,14 @@ class Acting:
         self._around.set_clock()
         self._connection.feed(octets)
         self._around.wake()
+
+    async def _await_rights(self) -> None:
+        """Wait for the rights that a publish needs; then it is handled once more."""
+        while self._session.pending:
+            await answered(self._session.pending[-1])
+            self._session.pending.pop()
+            self._connection.end_work()
+            self._around.wake()
 
     def _receive(self, enough: int = 0) -> None:
         """Take what the engine has written; no more once there is enough, if that is said."""

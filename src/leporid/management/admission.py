@@ -13,14 +13,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leporid.limits.refusals import Refusals
 from leporid.limits.shares import NoSlot, Share, Slot
 from leporid.management.answer_turns import AnswerTurns
 from leporid.management.refusals import blocked, of_no_slot
+
+if TYPE_CHECKING:
+    from leporid.broker.access.access import User
 
 # Requests whose user is not known yet: they are about to begin, or wait for a password to be
 # hashed. More wait.
@@ -58,6 +62,9 @@ PUBLISHES_MAX: Final = 4
 PUBLISHING_BYTES_MAX: Final = 256 * 1024 * 1024
 # Filter classes that are tried out: each is a process that is being started.
 TRIALS_MAX: Final = 2
+# Documents of definitions that are read: one user alone has one at a time. One is imported at a
+# time, which others wait for.
+IMPORTS_MAX: Final = 2
 # Objects that lists sort, or have sorted and are being shown, of all requests together: 150 bytes
 # each. One user alone gets half. More wait; a list of more than there are waits until it is alone.
 LIST_ITEMS_MAX: Final = 1_000_000
@@ -97,7 +104,13 @@ _TABLE: Final = ("http_tables", "http_tables_memory", "http_encoding")
 TABLE: Final = Cost("table", limits=_TABLE)
 # Messages are looked through, of which filters choose some to be listed.
 SEARCH: Final = Cost("search", limits=("http_tables", "http_encoding"))
+# Messages are looked through, of which some are in memory while they are shown.
+BROWSE: Final = Cost("browse", limits=("http_tables", "http_encoding", "http_body_bytes"))
 LEASE: Final = Cost("lease", limits=("http_leases", *_TABLE))
+# A copy of all that is on disk, most of it in hard links. One is made at a time.
+BACK_UP: Final = Cost("back up")
+# One thing is turned on or off; also while an alarm is on, as that may be how it ends.
+SWITCH: Final = Cost("switch")
 # What is there goes; also while an alarm is on, as that is how it ends.
 REMOVE: Final = Cost("remove")
 # Many that go, which filters choose.
@@ -116,6 +129,8 @@ MESSAGE: Final = Cost("message", grows=True, limits=_BODY)
 GET: Final = Cost("get", limits=_BODY)
 # One message goes through a queue that is made for it.
 ALIVE: Final = Cost("alive", grows=True)
+# Definitions of any number are made, as a body says.
+IMPORT: Final = Cost("import", grows=True, limits=(*_BODY, "http_imports"))
 PUBLISH: Final = Cost(
     "publish",
     grows=True,
@@ -148,6 +163,7 @@ class Shares:
         self.scrapes = Share("http_scrapes", SCRAPES_MAX, refusals)
         self.list_items = Share("http_list_items", LIST_ITEMS_MAX, refusals, WAITING_MAX)
         self.trials = Share("http_trials", TRIALS_MAX, refusals, WAITING_MAX)
+        self.imports = Share("http_imports", IMPORTS_MAX, refusals, WAITING_MAX)
 
 
 class Admission:
@@ -202,15 +218,17 @@ class Visit:
 
     Attributes:
         user: whose it is; None: nobody has logged in.
+        deadline: when it ends, whatever it does; None: at no time.
     """
 
     def __init__(self, admission: Admission, cost: Cost, slot: Slot) -> None:
         self._admission = admission
         self._cost = cost
         self._slot = slot
-        self.user: str | None = None
+        self.user: User | None = None
+        self.deadline: asyncio.Timeout | None = None
 
-    def log_in(self, user: str) -> None:
+    def log_in(self, user: User) -> None:
         """It is known whose request it is.
 
         Raises:
@@ -218,9 +236,12 @@ class Visit:
                 more, and an alarm is on.
         """
         self.user = user
-        slot = taken(self._admission.shares.requests, user)
+        slot = taken(self._admission.shares.requests, user.name)
         self._slot.release()
         self._slot = slot
+        if user.expires_ms is not None and self.deadline is not None:
+            left_s = user.expires_ms / 1000 - time.time()
+            self.deadline.reschedule(asyncio.get_running_loop().time() + left_s)
         if self._cost.grows:
             self._admission.check_growth()
 

@@ -1,4 +1,4 @@
-"""AMQP's values as JSON has them, and back: tables of arguments, properties, bodies of messages.
+"""Properties and bodies of messages as JSON has them, and back; tables of arguments in requests.
 
 Responsible for one way to write each of them, RabbitMQ's. Must not know routes, nor what a key
 means. Invariant: what comes from JSON has an encoding in AMQP, or is refused; what is no text in
@@ -10,37 +10,24 @@ from __future__ import annotations
 import base64
 import codecs
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
-from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from leporid.amqp.errors import SyntaxFault
+from leporid.amqp.json_values import shown, table_of
 from leporid.amqp.properties import Properties, encode_properties
-from leporid.amqp.tables import Value, decode_table, encode_table
 from leporid.management.refusals import Refusal
+
+if TYPE_CHECKING:
+    from leporid.amqp.tables import Value
+
+__all__ = ["Body", "body_in", "properties_in", "shown", "shown_properties", "table_in"]
 
 # Of a body, written as JSON without looking at the clock; in base64, three bytes are four letters.
 BODY_PIECE_BYTES: Final = 3 * 16 * 1024
 
 _NUMBERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": 2**64 - 1}
 _NAMES: Final = tuple(each.name for each in fields(Properties))
-
-
-def shown(value: Value) -> Any:
-    """Return a value as JSON has it; octets that are no text are approximated."""
-    if isinstance(value, str):
-        # Octets that are no UTF-8 are surrogates here, in names of headers, too.
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {shown(name): shown(each) for name, each in value.items()}
-    if isinstance(value, Sequence):
-        return [shown(each) for each in value]
-    return value
 
 
 def shown_properties(properties: Properties) -> dict[str, Any]:
@@ -55,17 +42,12 @@ def table_in(given: Any, name: str) -> dict[str, Value]:
     Raises:
         Refusal: it is no object, or has no encoding (400).
     """
-    if given is None or given == []:  # RabbitMQ's own clients write an empty table so
-        return {}
-    if not isinstance(given, dict):
+    if given is not None and given != [] and not isinstance(given, dict):
         raise _bad(f"{name} is not a JSON object")
     try:
-        # There and back: what AMQP does not allow to come is not let in here either.
-        return decode_table(encode_table(given))[0]
-    except (ValueError, OverflowError, RecursionError) as error:
+        return table_of(given)
+    except ValueError as error:
         raise _bad(f"{name}: {error}") from None
-    except SyntaxFault as fault:
-        raise _bad(f"{name}: {fault.text.partition(' - ')[2]}") from None
 
 
 def properties_in(given: Any) -> bytes:

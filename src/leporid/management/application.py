@@ -8,20 +8,24 @@ Invariant: every path of this interface begins with /api/.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import Fault
-from leporid.broker.access.tags import is_administrator
+from leporid.broker.access.remote_rights import RightPending
 from leporid.management import audit
 from leporid.management.admission import (
     ACT,
     ADMINISTER,
     ALIVE,
+    BACK_UP,
+    BROWSE,
     DEFINE,
     GET,
+    IMPORT,
     LEASE,
     LIST,
     LOOK,
@@ -31,16 +35,21 @@ from leporid.management.admission import (
     REMOVE_CHOSEN,
     SEARCH,
     SHOW,
+    SWITCH,
     TABLE,
     TRY,
     WAIT,
     Cost,
 )
+from leporid.management.auth_attempts import AuthAttemptRoutes
+from leporid.management.backups import BackupRoutes
 from leporid.management.bindings import BindingRoutes
 from leporid.management.browsing import BrowseRoutes
 from leporid.management.channels import ChannelRoutes
 from leporid.management.connections import ConnectionRoutes
 from leporid.management.consumers import ConsumerRoutes
+from leporid.management.dead_letters import DeadLetterRoutes
+from leporid.management.definitions import DefinitionRoutes
 from leporid.management.delays import DelayRoutes
 from leporid.management.exchanges import ExchangeRoutes
 from leporid.management.filter_classes import FilterClassRoutes
@@ -49,17 +58,22 @@ from leporid.management.groups import GroupRoutes
 from leporid.management.health import HealthRoutes
 from leporid.management.leases import LeaseRoutes
 from leporid.management.limits import UserLimitRoutes, VhostLimitRoutes
+from leporid.management.message_pages import MessagePageRoutes
 from leporid.management.messages import MessageRoutes
 from leporid.management.nodes import NodeRoutes
+from leporid.management.openapi import OpenApiRoutes
 from leporid.management.overview import OverviewRoutes
-from leporid.management.paths import CostedRoute, Handler, RawRoute, visit_of
+from leporid.management.paths import CostedRoute, Handler, ProbeRoute, RawRoute
+from leporid.management.pausing import PauseRoutes
 from leporid.management.permissions import PermissionRoutes
 from leporid.management.policies import PolicyRoutes
 from leporid.management.publishing import PublishRoutes
 from leporid.management.queues import QueueRoutes
 from leporid.management.readers import ReaderRoutes
 from leporid.management.records import RecordRoutes
-from leporid.management.refusals import Refusal, of_fault
+from leporid.management.refusals import Refusal, busy, of_fault
+from leporid.management.runtime_parameters import GlobalParameterRoutes, ParameterRoutes
+from leporid.management.stream_lists import StreamListRoutes
 from leporid.management.streams import StreamRoutes
 from leporid.management.surroundings import Surroundings
 from leporid.management.unknown_arguments import UnknownArgumentRoutes
@@ -96,11 +110,19 @@ USERS = "/api/users"
 USER = USERS + "/{name}"
 VHOSTS = "/api/vhosts"
 VHOST = VHOSTS + "/{name}"
+PARAMETERS = "/api/parameters"
+GLOBAL_PARAMETERS = "/api/global-parameters"
+CLUSTER_NAME = "/api/cluster-name"
+BACKUPS = "/api/backups"
 PERMISSIONS = "/permissions"
 TOPIC_PERMISSIONS = "/topic-permissions"
 
 # Writes that are the work of applications, not of administrators; some do thousands a second.
 NOT_AUDITED = frozenset({(LEASES, "POST"), (ONE_LEASE, "DELETE"), (READER, "PUT")})
+
+# What answers may be tables, too; their handlers look at what the client takes.
+OTHER_FORMS = frozenset({TABLE, LEASE, PUBLISH, SEARCH, SHOW, WAIT, TRY})
+JSON_RANGES = frozenset({"*/*", "application/*", "application/json", ""})
 
 
 def routes(around: Surroundings) -> list[CostedRoute]:
@@ -113,20 +135,21 @@ def routes(around: Surroundings) -> list[CostedRoute]:
 
     def route(method: str, path: str, handler: Handler, cost: Cost) -> CostedRoute:
         audited = method != "GET" and cost is not PUBLISH and (path, method) not in NOT_AUDITED
-        answer = _answering(around, handler, audited=audited)
+        negotiated = cost not in OTHER_FORMS
+        answer = _answering(handler, audited=audited, negotiated=negotiated)
         return RawRoute(path, answer, method, cost, around.admission)
 
     def policy_routes(path: str, policies: PolicyRoutes) -> list[CostedRoute]:
         of_vhost, one = path + "/{vhost}", path + "/{vhost}/{name}"
         return [
-            route("GET", path, policies.listing, LOOK),
-            route("GET", of_vhost, policies.listing_of_vhost, LOOK),
+            route("GET", path, policies.listing, LIST),
+            route("GET", of_vhost, policies.listing, LIST),
             route("GET", one, policies.show, LOOK),
             route("PUT", one, policies.put, DEFINE),
             route("DELETE", one, policies.delete, REMOVE),
         ]
 
-    return [
+    found = [
         route("GET", STREAMS, streams.listing, LOOK),
         route("GET", STREAM, streams.info, WAIT),
         route("PUT", STREAM, streams.declare, DEFINE),
@@ -165,7 +188,12 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         *policy_routes(POLICIES, PolicyRoutes(around, operator=False)),
         *policy_routes(OPERATOR_POLICIES, PolicyRoutes(around, operator=True)),
         *_access_routes(around, route),
+        *_own_routes(around, route),
+        *_own_lists(around, leases, route),
+        *_definition_routes(around, route),
     ]
+    found.append(route("GET", "/api/openapi.json", OpenApiRoutes(around, found).show, LOOK))
+    return found
 
 
 Make = Callable[[str, str, Handler, Cost], CostedRoute]
@@ -176,15 +204,11 @@ def _whole_broker(around: Surroundings, route: Make) -> list[CostedRoute]:
     overview, nodes = OverviewRoutes(around), NodeRoutes(around)
     return [
         route("GET", "/api/overview", overview.overview, LOOK),
-        route("GET", "/api/cluster-name", overview.cluster_name, LOOK),
         route("GET", "/api/extensions", overview.extensions, LOOK),
         route("GET", "/api/feature-flags", overview.feature_flags, LOOK),
+        route("PUT", "/api/feature-flags/{name}/enable", overview.enable, SWITCH),
         route("GET", "/api/deprecated-features", overview.deprecated, LOOK),
         route("GET", "/api/deprecated-features/used", overview.deprecated, LOOK),
-        route("GET", "/api/global-parameters", overview.parameters, LOOK),
-        route("GET", "/api/parameters", overview.parameters, LOOK),
-        route("GET", "/api/parameters/{component}", overview.parameters, LOOK),
-        route("GET", "/api/parameters/{component}/{vhost}", overview.parameters, LOOK),
         route("GET", NODES, nodes.listing, LOOK),
         route("GET", NODES + "/{name}", nodes.show, LOOK),
     ]
@@ -207,7 +231,7 @@ def _clients(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("GET", CHANNELS, channels.listing, LIST),
         route("GET", CHANNELS + "/{channel}", channels.show, LOOK),
         route("GET", CONSUMERS, consumers.listing, LIST),
-        route("GET", CONSUMERS + "/{vhost}", consumers.listing_of_vhost, LIST),
+        route("GET", CONSUMERS + "/{vhost}", consumers.listing, LIST),
     ]
 
 
@@ -221,7 +245,7 @@ def _topology(around: Surroundings, route: Make) -> list[CostedRoute]:
     messages = MessageRoutes(around)
     return [
         route("GET", EXCHANGES, exchanges.listing, LIST),
-        route("GET", EXCHANGES + "/{vhost}", exchanges.listing_of_vhost, LIST),
+        route("GET", EXCHANGES + "/{vhost}", exchanges.listing, LIST),
         route("GET", EXCHANGE, exchanges.show, LOOK),
         route("PUT", EXCHANGE, exchanges.put, DEFINE),
         route("DELETE", EXCHANGE, exchanges.delete, REMOVE),
@@ -230,7 +254,7 @@ def _topology(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("GET", EXCHANGE + "/bindings/destination", bindings.to_exchange, LIST),
         route("GET", QUEUES, queues.listing, LIST),
         route("GET", QUEUES + "/detailed", queues.listing, LIST),
-        route("GET", QUEUES + "/{vhost}", queues.listing_of_vhost, LIST),
+        route("GET", QUEUES + "/{vhost}", queues.listing, LIST),
         route("GET", QUEUE, queues.show, LOOK),
         route("PUT", QUEUE, queues.put, DEFINE),
         route("DELETE", QUEUE, queues.delete, REMOVE),
@@ -239,7 +263,7 @@ def _topology(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("POST", QUEUE + "/get", messages.get, GET),
         route("GET", QUEUE + "/bindings", bindings.of_queue, LIST),
         route("GET", BINDINGS, bindings.listing, LIST),
-        route("GET", BINDINGS + "/{vhost}", bindings.listing_of_vhost, LIST),
+        route("GET", BINDINGS + "/{vhost}", bindings.listing, LIST),
         route("GET", BETWEEN, bindings.between, LIST),
         route("POST", BETWEEN, bindings.post, DEFINE),
         route("GET", BETWEEN + "/{key}", bindings.show, LOOK),
@@ -285,9 +309,9 @@ def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     def permission_routes(name: str, handlers: PermissionRoutes) -> list[CostedRoute]:
         one = f"/api{name}/{{vhost}}/{{user}}"
         return [
-            route("GET", f"/api{name}", handlers.listing, LOOK),
-            route("GET", USER + name, handlers.of_user, LOOK),
-            route("GET", VHOST + name, handlers.of_vhost, LOOK),
+            route("GET", f"/api{name}", handlers.listing, LIST),
+            route("GET", USER + name, handlers.of_user, LIST),
+            route("GET", VHOST + name, handlers.of_vhost, LIST),
             route("GET", one, handlers.show, LOOK),
             route("PUT", one, handlers.put, ADMINISTER),
             route("DELETE", one, handlers.delete, REMOVE),
@@ -296,8 +320,8 @@ def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     return [
         route("GET", "/api/whoami", users.whoami, LOOK),
         route("GET", "/api/auth/hash_password/{password}", users.hash_password, LOOK),
-        route("GET", USERS, users.listing, LOOK),
-        route("GET", USERS + "/without-permissions", users.without_permissions, LOOK),
+        route("GET", USERS, users.listing, LIST),
+        route("GET", USERS + "/without-permissions", users.without_permissions, LIST),
         route("POST", USERS + "/bulk-delete", users.delete_several, ADMINISTER),
         route("GET", USER, users.show, LOOK),
         route("PUT", USER, users.put, ADMINISTER),
@@ -305,7 +329,7 @@ def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
         *permission_routes(PERMISSIONS, permissions),
         *permission_routes(TOPIC_PERMISSIONS, topics),
         route("DELETE", "/api/topic-permissions/{vhost}/{user}/{exchange}", topics.delete, REMOVE),
-        route("GET", VHOSTS, vhosts.listing, LOOK),
+        route("GET", VHOSTS, vhosts.listing, LIST),
         route("GET", VHOST, vhosts.show, LOOK),
         route("PUT", VHOST, vhosts.put, DEFINE),
         route("DELETE", VHOST, vhosts.delete, REMOVE),
@@ -320,27 +344,129 @@ def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     ]
 
 
-def _answering(around: Surroundings, handler: Handler, *, audited: bool) -> Handler:
-    def note(request: Request, status: int, reason: str = "") -> None:
-        user = around.broker.access.user(visit_of(request).user or "")
-        trusted = user is not None and is_administrator(user)
-        audit.note(request, status, reason, trusted=trusted)
+def _own_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """Make those of browsing in JSON, of pausing queues, and of dead letters."""
+    pages, pauses, letters = (
+        MessagePageRoutes(around),
+        PauseRoutes(around),
+        DeadLetterRoutes(around),
+    )
+    return [
+        route("GET", QUEUE + "/browse", pages.of_queue, BROWSE),
+        route("GET", STREAM + "/browse", pages.of_stream, BROWSE),
+        route("PUT", QUEUE + "/pause", pauses.pause, SWITCH),
+        route("PUT", QUEUE + "/resume", pauses.resume, SWITCH),
+        route("GET", "/api/dead-letters", letters.listing, LIST),
+        route("GET", "/api/dead-letters/{vhost}", letters.listing, LIST),
+    ]
 
+
+def _own_lists(around: Surroundings, leases: LeaseRoutes, route: Make) -> list[CostedRoute]:
+    """Make lists of streams, readers, groups and leases."""
+    lists = StreamListRoutes(around)
+    return [
+        route("GET", "/api/streams", lists.streams, LIST),
+        route("GET", "/api/readers", lists.readers, LIST),
+        route("GET", "/api/readers/{vhost}", lists.readers, LIST),
+        route("GET", "/api/groups", lists.groups, LIST),
+        route("GET", "/api/groups/{vhost}", lists.groups, LIST),
+        route("GET", "/api/leases", leases.listing, LIST),
+        route("GET", "/api/leases/{vhost}", leases.listing, LIST),
+    ]
+
+
+def _definition_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """Make RabbitMQ's other routes: all definitions at once, parameters, upkeep."""
+    definitions = DefinitionRoutes(around)
+    return [
+        route("GET", "/api/definitions", definitions.export, LOOK),
+        route("POST", "/api/definitions", definitions.put, IMPORT),
+        route("GET", "/api/definitions/{vhost}", definitions.export_vhost, LOOK),
+        route("POST", "/api/definitions/{vhost}", definitions.put_vhost, IMPORT),
+        *_parameter_routes(around, route),
+        *_upkeep_routes(around, route),
+    ]
+
+
+def _upkeep_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """Make backups, and RabbitMQ's routes of upkeep, of which a single node needs little."""
+    overview, nodes, vhosts = OverviewRoutes(around), NodeRoutes(around), VhostRoutes(around)
+    attempts, backups = AuthAttemptRoutes(around), BackupRoutes(around)
+    of_node, protection = "/api/auth/attempts/{node}", VHOST + "/deletion/protection"
+    auth = _answering(attempts.auth, audited=False, negotiated=True)
+    return [
+        ProbeRoute("/api/auth", auth),
+        route("GET", of_node, attempts.listing, LOOK),
+        route("GET", of_node + "/source", attempts.by_source, LOOK),
+        route("DELETE", of_node, attempts.reset, REMOVE),
+        route("GET", BACKUPS, backups.listing, LOOK),
+        route("PUT", BACKUPS + "/{name}", backups.put, BACK_UP),
+        route("GET", "/api/version", overview.version, LOOK),
+        route("GET", NODES + "/{name}/memory", nodes.memory, LOOK),
+        route("GET", NODES + "/{name}/memory/relative", nodes.relative_memory, LOOK),
+        route("DELETE", "/api/reset", overview.reset, REMOVE),
+        route("DELETE", "/api/reset/{node}", overview.reset, REMOVE),
+        route("POST", "/api/rebalance/queues", overview.rebalance, REMOVE),
+        route("POST", VHOST + "/start/{node}", vhosts.start, REMOVE),
+        route("POST", protection, vhosts.protect, REMOVE),
+        route("DELETE", protection, vhosts.unprotect, REMOVE),
+    ]
+
+
+def _parameter_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """Make those of parameters, in virtual hosts and outside, and of the cluster's name."""
+    parameters, everywhere = ParameterRoutes(around), GlobalParameterRoutes(around)
+    of_vhost = PARAMETERS + "/{component}/{vhost}"
+    one, one_everywhere = of_vhost + "/{name}", GLOBAL_PARAMETERS + "/{name}"
+    return [
+        route("GET", PARAMETERS, parameters.listing, LIST),
+        route("GET", PARAMETERS + "/{component}", parameters.listing, LIST),
+        route("GET", of_vhost, parameters.listing, LIST),
+        route("GET", one, parameters.show, LOOK),
+        route("PUT", one, parameters.put, DEFINE),
+        route("DELETE", one, parameters.delete, REMOVE),
+        route("GET", GLOBAL_PARAMETERS, everywhere.listing, LIST),
+        route("GET", one_everywhere, everywhere.show, LOOK),
+        route("PUT", one_everywhere, everywhere.put, DEFINE),
+        route("DELETE", one_everywhere, everywhere.delete, REMOVE),
+        route("GET", CLUSTER_NAME, everywhere.cluster_name, LOOK),
+        route("PUT", CLUSTER_NAME, everywhere.put_cluster_name, DEFINE),
+    ]
+
+
+def takes_json(request: Request) -> bool:
+    """Say whether a client takes JSON, by its Accept (RFC 9110, 12.5.1); without one it does."""
+    accepted = request.headers.get("accept", "*/*")
+    kinds = {each.partition(";")[0].strip().lower() for each in accepted.split(",")}
+    return not kinds.isdisjoint(JSON_RANGES)
+
+
+def _answering(handler: Handler, *, audited: bool, negotiated: bool) -> Handler:
+    @functools.wraps(handler)
     async def answer(request: Request) -> Response:
         reason = ""
         try:
-            found = await handler(request)
+            if negotiated and not takes_json(request):
+                # As RabbitMQ: without a body, as there is no form for it that the client takes.
+                found = Response(status_code=406)
+            else:
+                found = await handler(request)
         except Refusal as refusal:
             reason, found = refusal.reason, refusal.answer()
         except Fault as fault:
             # Nothing here keeps it: it has this frame, and the two would stay until a collection.
             reason, found = of_fault(fault).reason, of_fault(fault).answer()
+        except RightPending as unknown:
+            # Where nobody could wait for it: it is known when the client comes again.
+            unknown.pending.ask(lambda: None)
+            later = busy("a right of yours is being asked of another server; try again")
+            reason, found = later.reason, later.answer()
         except Exception:
             if audited:
-                note(request, 500)
+                audit.note(request, 500)
             raise
         if audited:
-            note(request, found.status_code, reason)
+            audit.note(request, found.status_code, reason)
         if isinstance(found, JSONResponse):
             # A text file ends so, and a terminal's prompt begins a line.
             found.body = bytes(found.body) + b"\n"

@@ -7,6 +7,7 @@ whatever its permissions. Our own routes (streams, leases, …) ask for permissi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from leporid.broker.access.access import User
+    from leporid.broker.access.remote_rights import PendingRight
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
 
@@ -30,6 +32,21 @@ def not_authorised(reason: str) -> Refusal:
 def not_found() -> Refusal:
     """Say as RabbitMQ does that there is nothing of that name."""
     return Refusal(404, "Object Not Found", "Not Found")
+
+
+async def answered(pending: PendingRight) -> None:
+    """Wait until a right is known."""
+    known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def ready() -> None:
+        if not known.done():  # else the request was cancelled
+            known.set_result(None)
+
+    leave = pending.ask(ready)
+    try:
+        await known
+    finally:
+        leave()
 
 
 async def manager(around: Surroundings, request: Request) -> User:
@@ -76,6 +93,21 @@ async def onlooker(around: Surroundings, request: Request) -> tuple[User, Virtua
     return await _at_vhost(around, request, tags.may_see)
 
 
+async def vhosts_listed(around: Surroundings, request: Request) -> tuple[User, list[VirtualHost]]:
+    """Return who asks, and the virtual hosts whose objects are listed.
+
+    That is the one in the path; without one, all that the user may enter, as in RabbitMQ.
+
+    Raises:
+        Refusal: as `visitor`.
+    """
+    if "vhost" in request.path_params:
+        user, vhost = await visitor(around, request)
+        return user, [vhost]
+    user = await manager(around, request)
+    return user, await around.entered_vhosts(user)
+
+
 async def _at_vhost(
     around: Surroundings, request: Request, may: Callable[[User, str], bool]
 ) -> tuple[User, VirtualHost]:
@@ -83,6 +115,6 @@ async def _at_vhost(
     vhost = around.broker.vhosts.get(name_of(request, "vhost"))
     if vhost is None:
         raise not_found()
-    if not may(user, vhost.name):
+    if not await around.decided(lambda: may(user, vhost.name)):
         raise not_authorised("User not authorised to access virtual host")
     return user, vhost

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
@@ -21,17 +22,16 @@ from starlette.responses import Response
 
 from leporid.amqp.methods import ExchangeBind, ExchangeUnbind, QueueBind, QueueUnbind
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
-from leporid.broker.access.tags import listed_vhosts
 from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
 from leporid.broker.exchange.types import Binding
 from leporid.broker.exchange.types.phash2 import phash2_of_table
 from leporid.broker.names import exchange_in, queue_in
 from leporid.management import amqp_json
 from leporid.management.acting import Acting
-from leporid.management.authorization import manager, not_found, visitor
+from leporid.management.authorization import not_found, vhosts_listed, visitor
 from leporid.management.paging import Lists, Table, columns_in, first_of
 from leporid.management.parameters import object_in
-from leporid.management.paths import name_of
+from leporid.management.paths import name_of, takes
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -56,16 +56,10 @@ class BindingRoutes:
     # ------------------------------------------------------------- lists
 
     async def listing(self, request: Request) -> Response:
-        """GET /api/bindings."""
-        user = await manager(self._around, request)
-        vhosts = listed_vhosts(user, self._around.broker.vhosts.values())
+        """GET /api/bindings, and /api/bindings/{vhost}."""
+        user, vhosts = await vhosts_listed(self._around, request)
         found = (each for vhost in vhosts for each in all_bindings(vhost))
         return await self._list(request, user, found, sum(map(_count, vhosts)))
-
-    async def listing_of_vhost(self, request: Request) -> Response:
-        """GET /api/bindings/{vhost}."""
-        user, vhost = await visitor(self._around, request)
-        return await self._list(request, user, all_bindings(vhost), _count(vhost))
 
     async def of_queue(self, request: Request) -> Response:
         """GET /api/queues/{vhost}/{queue}/bindings."""
@@ -73,21 +67,22 @@ class BindingRoutes:
         queue = vhost.find_queue(name_of(request, "queue"))
         if queue is None:
             raise not_found()
-        found = [default_binding(queue.name), *vhost.bindings_to(queue)]
-        return await self._list(request, user, _in(vhost, found), len(found))
+        bound = vhost.bindings_to(queue)
+        found = chain((default_binding(queue.name),), bound)
+        return await self._list(request, user, _in(vhost, found), 1 + len(bound))
 
     async def from_exchange(self, request: Request) -> Response:
         """GET /api/exchanges/{vhost}/{exchange}/bindings/source."""
         user, vhost, exchange = await self._exchange(request)
         if exchange.name == DEFAULT_EXCHANGE:
             return await self._list(request, user, default_bindings(vhost), vhost.queue_count)
-        found = tuple(exchange.outgoing)
+        found = exchange.outgoing
         return await self._list(request, user, _in(vhost, found), len(found))
 
     async def to_exchange(self, request: Request) -> Response:
         """GET /api/exchanges/{vhost}/{exchange}/bindings/destination."""
         user, vhost, exchange = await self._exchange(request)
-        found = tuple(exchange.incoming)
+        found = exchange.incoming
         return await self._list(request, user, _in(vhost, found), len(found))
 
     async def _exchange(self, request: Request) -> tuple[User, VirtualHost, ExchangeState]:
@@ -132,6 +127,7 @@ class BindingRoutes:
             raise not_found()
         return found
 
+    @takes({"routing_key": {"type": "string"}, "arguments": {"type": "object"}})
     async def post(self, request: Request) -> Response:
         """POST /api/bindings/{vhost}/e/{source}/{kind}/{destination}: 201 with its place."""
         user, vhost = await visitor(self._around, request)
@@ -215,7 +211,7 @@ def all_bindings(vhost: VirtualHost) -> Iterator[tuple[str, Binding] | None]:
     yield from default_bindings(vhost)
     for exchange in sorted(vhost.exchanges(), key=lambda each: each.name):
         yield None
-        yield from _in(vhost, tuple(exchange.outgoing))
+        yield from _in(vhost, exchange.outgoing)
 
 
 def _in(vhost: VirtualHost, found: Iterable[Binding | None]) -> Iterator[Any]:
@@ -235,7 +231,7 @@ def _between(
         found: Iterable[Binding] = vhost.bindings_to(queue)
     else:
         exchange = vhost.find_exchange(destination)
-        found = () if exchange is None else tuple(exchange.incoming)
+        found = () if exchange is None else exchange.incoming
     for binding in found:
         yield binding if binding.source == source else None
 

@@ -81,7 +81,7 @@ async def find_queue(around: Surroundings, request: Request) -> FoundQueue:
     """
     user, vhost = await around.enter(request)
     name = name_of(request, "queue")
-    user.check("read", "queue", name, vhost.name)
+    await around.decided(lambda: user.check("read", "queue", name, vhost.name))
     queue = vhost.queue(name)
     queue.check_access(None)
     if queue.stream is not None:

@@ -54,13 +54,13 @@ class ConnectionRoutes:
                 "peer_host": lambda session: _end(session, "peer_host"),
                 "peer_port": lambda session: _end(session, "peer_port"),
                 "ssl": lambda session: _end(session, "tls") is True,
-                "ssl_protocol": lambda session: None,
-                "ssl_key_exchange": lambda session: None,
-                "ssl_cipher": lambda session: None,
-                "ssl_hash": lambda session: None,
-                "peer_cert_subject": lambda session: None,
-                "peer_cert_issuer": lambda session: None,
-                "peer_cert_validity": lambda session: None,
+                "ssl_protocol": lambda session: _encrypted(session, "protocol"),
+                "ssl_key_exchange": lambda session: _encrypted(session, "key_exchange"),
+                "ssl_cipher": lambda session: _encrypted(session, "cipher"),
+                "ssl_hash": lambda session: _encrypted(session, "hash"),
+                "peer_cert_subject": lambda session: _certified(session, "subject"),
+                "peer_cert_issuer": lambda session: _certified(session, "issuer"),
+                "peer_cert_validity": lambda session: _certified(session, "validity"),
                 "auth_mechanism": lambda session: session.mechanism,
                 "connected_at": lambda session: session.connected_at_ms,
                 "timeout": lambda session: session.heartbeat_s,
@@ -170,6 +170,17 @@ def _state(session: ConnectionState) -> str:
 
 def _end(session: ConnectionState, name: str) -> Any:
     return None if session.endpoints is None else getattr(session.endpoints, name)
+
+
+def _encrypted(session: ConnectionState, name: str) -> Any:
+    """What TLS has agreed on; null without it, as in RabbitMQ."""
+    return None if session.encryption is None else getattr(session.encryption, name)
+
+
+def _certified(session: ConnectionState, name: str) -> Any:
+    """What the client's certificate says; null without one."""
+    certificate = None if session.encryption is None else session.encryption.certificate
+    return None if certificate is None else getattr(certificate, name)
 
 
 def _check_may_close(user: User, whose: str) -> None:

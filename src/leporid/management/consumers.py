@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leporid.broker.access.tags import listed_vhosts
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.group.members import Member, Reading
 from leporid.management import amqp_json
-from leporid.management.authorization import manager, visitor
+from leporid.management.authorization import vhosts_listed
 from leporid.management.details import channel_details
 from leporid.management.paging import Lists, Table
 
 if TYPE_CHECKING:
-    from leporid.broker.access.access import User
     from leporid.broker.queue.queue import ConsumerState
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
@@ -38,17 +36,8 @@ class ConsumerRoutes:
         self._lists: Lists[Any] = Lists(around, table, lambda each: str(each.tag))
 
     async def listing(self, request: Request) -> Response:
-        """GET /api/consumers."""
-        user = await manager(self._around, request)
-        vhosts = listed_vhosts(user, self._around.broker.vhosts.values())
-        return await self._list(request, user, vhosts)
-
-    async def listing_of_vhost(self, request: Request) -> Response:
-        """GET /api/consumers/{vhost}."""
-        user, vhost = await visitor(self._around, request)
-        return await self._list(request, user, [vhost])
-
-    async def _list(self, request: Request, user: User, vhosts: list[VirtualHost]) -> Response:
+        """GET /api/consumers, and /api/consumers/{vhost}."""
+        user, vhosts = await vhosts_listed(self._around, request)
         count = sum(vhost.consumers.count for vhost in vhosts)
         return await self._lists.answer(request, user, self._consumers(vhosts), count)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from leporid.amqp.properties import decode_properties
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME, Right
+from leporid.broker.access.remote_rights import decided
 from leporid.broker.exchange.delays import (
     LIST_MAX,
     DelayedContent,
@@ -199,17 +201,16 @@ class DelayRoutes:
         name = name_of(request, "exchange")
         if name == DEFAULT_EXCHANGE_NAME:
             name = ""
-        user.check(right, "exchange", name, vhost.name)
+        await self._around.decided(lambda: user.check(right, "exchange", name, vhost.name))
         return user, vhost, vhost.delays(name)
 
 
-def _readable(user: User, vhost: VirtualHost) -> Iterator[dict[str, Any] | None]:
-    """The exchanges that a user may read; None for each other one."""
+def _readable(user: User, vhost: VirtualHost) -> Iterator[object]:
+    """The exchanges that a user may read; None, or the right that is waited for, for others."""
     for delays in list(vhost.delay_stores):
-        if user.may("read", "exchange", delays.exchange, vhost.name):
-            yield _counts(delays)
-        else:
-            yield None
+        name = delays.exchange
+        may = yield from decided(partial(user.may, "read", "exchange", name, vhost.name))
+        yield _counts(delays) if may else None
 
 
 def _filters_in(given: Parameters) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from leporid.amqp.methods import ExchangeDeclare, ExchangeDelete
-from leporid.broker.access.tags import listed_vhosts
-from leporid.broker.exchange.types import is_exchange_type
+from leporid.broker.exchange.types import exchange_types, is_exchange_type
 from leporid.management import amqp_json
 from leporid.management.acting import Acting, creator
-from leporid.management.authorization import manager, not_found, visitor
+from leporid.management.authorization import not_found, vhosts_listed, visitor
 from leporid.management.bindings import exchange_name
 from leporid.management.paging import ABSENT, Lists, Table, columns_in
 from leporid.management.parameters import flag_in, object_in
+from leporid.management.paths import takes
 from leporid.management.rates import rates_of, with_rates
 from leporid.management.refusals import Refusal
 
@@ -59,17 +59,8 @@ class ExchangeRoutes:
     # ------------------------------------------------------------- looking
 
     async def listing(self, request: Request) -> Response:
-        """GET /api/exchanges."""
-        user = await manager(self._around, request)
-        vhosts = listed_vhosts(user, self._around.broker.vhosts.values())
-        return await self._list(request, user, vhosts)
-
-    async def listing_of_vhost(self, request: Request) -> Response:
-        """GET /api/exchanges/{vhost}."""
-        user, vhost = await visitor(self._around, request)
-        return await self._list(request, user, [vhost])
-
-    async def _list(self, request: Request, user: User, vhosts: list[VirtualHost]) -> Response:
+        """GET /api/exchanges, and /api/exchanges/{vhost}."""
+        user, vhosts = await vhosts_listed(self._around, request)
         count = sum(vhost.exchange_count for vhost in vhosts)
         return await self._lists.answer(request, user, _exchanges(vhosts), count)
 
@@ -93,6 +84,15 @@ class ExchangeRoutes:
 
     # ------------------------------------------------------------- changing
 
+    @takes(
+        {
+            "type": {"type": "string"},
+            "durable": {"type": "boolean"},
+            "auto_delete": {"type": "boolean"},
+            "internal": {"type": "boolean"},
+            "arguments": {"type": "object"},
+        }
+    )
     async def put(self, request: Request) -> Response:
         """PUT /api/exchanges/{vhost}/{exchange}: 201 when it was made, 204 when it is there."""
         user, vhost = await creator(self._around, request)
@@ -102,7 +102,8 @@ class ExchangeRoutes:
         if not isinstance(kind, str):
             raise Refusal(400, "bad_request", "type is a string")
         if not is_exchange_type(kind):
-            raise Refusal(400, "bad_request", f"invalid exchange type '{kind}'")
+            there = ", ".join(exchange_types())
+            raise Refusal(400, "bad_request", f"invalid exchange type '{kind}'; there are {there}")
         new = vhost.find_exchange(name) is None
         declare = ExchangeDeclare(
             exchange=name,

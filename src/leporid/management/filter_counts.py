@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 
+from leporid.broker.access.remote_rights import decided
 from leporid.management.parameters import Parameters
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from leporid.broker.access.access import User
+    from leporid.broker.access.permissions import Kind
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.queue.queue import QueueState
+    from leporid.broker.registry import StepsTo
     from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
 
@@ -72,41 +75,44 @@ class FilterCountRoutes:
         )
 
 
-# Each gives None for what is not shown. What is deleted meanwhile is shown as it was.
+# Each gives None for what is not shown, and the rights that are waited for. What is deleted
+# meanwhile is shown as it was.
+
+
+def _may_read(user: User, vhost: VirtualHost, kind: Kind, name: str) -> StepsTo[bool]:
+    return decided(lambda: user.may("read", kind, name, vhost.name))
 
 
 def _exchanges(
     user: User, vhost: VirtualHost, exchanges: Iterable[ExchangeState]
-) -> Iterator[dict[str, Any] | None]:
+) -> Iterator[object]:
     for exchange in exchanges:
         made = exchange.routes.counters
         bound = len(exchange.filters)
-        if (made.asked or bound) and user.may("read", "exchange", exchange.name, vhost.name):
+        asked = made.asked or bound
+        if asked and (yield from _may_read(user, vhost, "exchange", exchange.name)):
             counts = made.asked, made.evaluated, made.matched, made.type_errors
             yield {"name": exchange.name, "filters": bound, **_answered(*counts)}
         else:
             yield None
 
 
-def _queues(
-    user: User, vhost: VirtualHost, queues: Iterable[QueueState]
-) -> Iterator[dict[str, Any] | None]:
+def _queues(user: User, vhost: VirtualHost, queues: Iterable[QueueState]) -> Iterator[object]:
     for queue in queues:
         made = queue.engine.counters
-        if made is None or not made.asked or not user.may("read", "queue", queue.name, vhost.name):
-            yield None
-        else:
+        asked = made is not None and made.asked
+        if made is not None and asked and (yield from _may_read(user, vhost, "queue", queue.name)):
             counts = made.asked, made.evaluated, made.matched, made.type_errors
             yield {"name": queue.name, **_answered(*counts)}
+        else:
+            yield None
 
 
-def _streams(
-    user: User, vhost: VirtualHost, queues: Iterable[QueueState]
-) -> Iterator[dict[str, Any] | None]:
+def _streams(user: User, vhost: VirtualHost, queues: Iterable[QueueState]) -> Iterator[object]:
     for queue in queues:
         stream: Any = queue.stream  # as above
         asked = stream is not None and any(stream.filtering)
-        if asked and user.may("read", "queue", queue.name, vhost.name):
+        if asked and (yield from _may_read(user, vhost, "queue", queue.name)):
             yield {"name": queue.name, **_streamed(stream.filtering)}
         else:
             yield None

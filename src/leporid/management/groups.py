@@ -52,7 +52,7 @@ class GroupRoutes:
         found = await self._around.find(request)
         Parameters(request, ())
         name = name_of(request, "group")
-        check_own(self._around, found, name)
+        await check_own(self._around, found, name)
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(_: object) -> None:

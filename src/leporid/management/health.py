@@ -120,7 +120,7 @@ class HealthRoutes:
         with Acting(self._around, user, vhost, f"HTTP user '{user.name}'") as acting:
             await acting.act(QueueDeclare(queue=ALIVENESS_QUEUE))
             await acting.publish("", ALIVENESS_QUEUE, b"\0\0", PAYLOAD)
-            found = acting.get(ALIVENESS_QUEUE, len(PAYLOAD))
+            found = await acting.get(ALIVENESS_QUEUE, len(PAYLOAD))
             if found is None:
                 return _failed("the message that was published is not in the queue")
             await acting.settle(BasicAck(0, multiple=True))

@@ -2,10 +2,11 @@
 
 A browser sends requests wherever a page tells it to, with the user's password if it knows one. What
 gives such a request away is that its `Host` is the page's own name, which leads to our address for
-this purpose (DNS rebinding), or that its `Origin` is another place (CSRF). And whoever is behind a
-proxy on this machine has an address of this machine.
+this purpose (DNS rebinding), or that its `Origin` is another place (CSRF). Other clients ask for
+whatever name leads to the broker, such as a container's. And whoever is behind a proxy on this
+machine has an address of this machine.
 
-Responsible for these three headers and for those of proxies. Must not know users or routes.
+Responsible for these headers, and those of browsers and proxies. Must not know users or routes.
 Invariant: a request is of this machine only if nothing in it speaks against that.
 """
 
@@ -25,6 +26,12 @@ SHOWN_CHARACTERS_MAX: Final = 255
 DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 LOCALHOST: Final = "localhost"
 
+# What pages cannot keep a browser from sending, and programs do not send: the language always
+# (Fetch, "HTTP-network-or-cache fetch"), the others depending on the request.
+BROWSER_HEADERS: Final = frozenset({"accept-language", "cookie", "origin", "referer"})
+BROWSER_PREFIX: Final = "sec-"
+BROWSER_AGENT: Final = "mozilla/"
+
 # What proxies add, and nobody else; beside these everything that begins with x-forwarded-.
 PROXY_HEADERS: Final = frozenset(
     {
@@ -41,6 +48,9 @@ PROXY_HEADERS: Final = frozenset(
 )
 FORWARDED: Final = "x-forwarded-"
 
+PROXIED: Final = "proxied"
+"""In the state of requests whose connection came through a proxy that says so below HTTP."""
+
 _AUTHORITY: Final = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]@/]+))(?::([0-9]{1,5}))?")
 
 
@@ -48,8 +58,8 @@ def check(request: Request, names: Collection[str]) -> None:
     """Refuse a request that was not meant for this broker, whoever sent it.
 
     Args:
-        request: its `Host` must be an address, `localhost`, or one of the names; its `Origin`, if
-            there is one, must be the same place.
+        request: if a browser sends it, its `Host` must be an address, `localhost`, or one of the
+            names, and its `Origin`, if there is one, the same place.
         names: what this broker is called beside that (`http.hosts`), in lower case.
 
     Raises:
@@ -57,7 +67,8 @@ def check(request: Request, names: Collection[str]) -> None:
     """
     given = request.headers.get("host", "")
     host = _split(given)
-    if host is None or not (host[0] in names or host[0] == LOCALHOST or _address(host[0])):
+    ours = host is not None and (host[0] in names or host[0] == LOCALHOST or _address(host[0]))
+    if host is None or (not ours and _is_of_browser(request)):
         raise Refusal(
             421,
             "unknown-host",
@@ -79,12 +90,20 @@ def is_of_this_machine(request: Request, is_loopback: Callable[[str], bool]) -> 
 
     A proxy that adds no header and asks for `localhost` itself cannot be told from a client.
     """
+    if getattr(request.state, PROXIED, False):
+        return False
     if request.client is None or not is_loopback(request.client.host):
         return False
     if any(name in PROXY_HEADERS or name.startswith(FORWARDED) for name in request.headers):
         return False
     host = _split(request.headers.get("host", ""))
     return host is not None and (host[0] == LOCALHOST or is_loopback(host[0]))
+
+
+def _is_of_browser(request: Request) -> bool:
+    return BROWSER_AGENT in request.headers.get("user-agent", "").lower() or any(
+        name in BROWSER_HEADERS or name.startswith(BROWSER_PREFIX) for name in request.headers
+    )
 
 
 def _split(authority: str, scheme: str = "http") -> tuple[str, str] | None:

@@ -23,6 +23,7 @@ from leporid.engine.queue.lease import Lease
 from leporid.limits.shares import NoSlot, Slot
 from leporid.management.admission import taken
 from leporid.management.answers import TableAnswer
+from leporid.management.authorization import vhosts_listed
 from leporid.management.browsing import (
     TABLE_PARAMETERS,
     FoundQueue,
@@ -33,6 +34,7 @@ from leporid.management.browsing import (
     shape_in,
 )
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
+from leporid.management.paging import Lists, Table
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad, of_no_slot
@@ -61,6 +63,21 @@ RELEASED: Final = "released"
 EXPIRED: Final = "expired"
 
 
+def _left_ms(holding: Holding) -> int:
+    left = holding.timer.when() - asyncio.get_running_loop().time()
+    return max(0, round(left * 1000))
+
+
+FIELDS: Final[dict[str, Any]] = {
+    "lease": lambda holding: holding.id,
+    "user": lambda holding: holding.user,
+    "vhost": lambda holding: holding.vhost,
+    "queue": lambda holding: holding.queue,
+    "messages": lambda holding: holding.lease.count,
+    "ends_in_ms": _left_ms,
+}
+
+
 class Ending:
     """The end of a lease, of which nobody need wait.
 
@@ -78,6 +95,9 @@ class LeaseRoutes:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._share = around.admission.shares.leases
+        self._lists: Lists[Holding] = Lists(
+            around, Table(FIELDS, ("vhost", "queue", "lease")), lambda holding: holding.queue
+        )
         self._held = around.leases
         self._settling: set[asyncio.Task[None]] = set()
         self._ended: OrderedDict[tuple[str, ...], tuple[str, Ending]] = OrderedDict()
@@ -165,6 +185,13 @@ class LeaseRoutes:
         await self._around.need_arrow(found.user)
         batches = _Leased(self, found, shape, lease, first, end, None)
         return TableAnswer(self._around.admission, found.user, batches)
+
+    async def listing(self, request: Request) -> Response:
+        """GET /api/leases, and /api/leases/{vhost}."""
+        user, vhosts = await vhosts_listed(self._around, request)
+        names = {vhost.name for vhost in vhosts}
+        held = [each for each in self._held.values() if each.vhost in names]
+        return await self._lists.answer(request, user, held, len(held))
 
     # ------------------------------------------------------------- ending
 

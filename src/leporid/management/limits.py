@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from leporid.broker.access import tags
 from leporid.broker.access.limits import USER_LIMITS, VALUE_MAX, VHOST_LIMITS
 from leporid.management.authorization import administrator, manager, not_found, onlooker
 from leporid.management.parameters import object_of, raw_body_of
-from leporid.management.paths import name_of
+from leporid.management.paths import name_of, takes
 from leporid.management.refusals import Refusal, bad_request
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class VhostLimitRoutes:
     async def listing(self, request: Request) -> Response:
         """GET /api/vhost-limits: of the virtual hosts that the user sees, those with limits."""
         user = await manager(self._around, request)
-        found = tags.visible_vhosts(user, self._around.broker.vhosts.values())
+        found = await self._around.seen_vhosts(user)
         found.sort(key=lambda vhost: vhost.name)
         shown = ({"vhost": one.name, "value": dict(one.limits)} for one in found if one.limits)
         return self._around.listing(user, shown)
@@ -49,6 +48,7 @@ class VhostLimitRoutes:
         shown = [{"vhost": vhost.name, "value": value}] if value else []
         return self._around.listing(user, iter(shown))
 
+    @takes({"value": {"type": "integer", "required": True}})
     async def put(self, request: Request) -> Response:
         """PUT /api/vhost-limits/{vhost}/{limit}."""
         around = self._around
@@ -101,6 +101,7 @@ class UserLimitRoutes:
             raise not_found()
         return self._around.listing(user, iter([_shown(found)] if found.limits else []))
 
+    @takes({"value": {"type": "integer", "required": True}})
     async def put(self, request: Request) -> Response:
         """PUT /api/user-limits/{user}/{limit}."""
         around = self._around

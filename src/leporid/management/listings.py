@@ -6,7 +6,8 @@ SLICE_SECONDS; an answer that was cut never looks whole.
 
 What is listed is a value as JSON has it, in which a list may be an iterator. It is asked for items
 while others have turns in between, so it goes through a copy of what there was, and leaves out what
-is gone since; an item that is None is nothing, from an iterator that only looked.
+is gone since; an item that is None is nothing, from an iterator that only looked. An item that is a
+`PendingRight` is waited for: what follows depends on it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from typing import Any, Final, TypeVar
 
 from starlette.responses import Response
 
+from leporid.broker.access.remote_rights import PendingRight
 from leporid.management.answer_turns import AnswerTurns
+from leporid.management.authorization import answered
 
 # Looked at, or shown, in one turn at most, however fast the clock says that was.
 PIECE_ITEMS: Final = 500
-# Of one turn; a tenth of what a turn may take, as it may be that of many things.
-SLICE_SECONDS: Final = 0.001
-# Sorted at a time; a tenth of a millisecond.
-RUN: Final = 500
+# Of one turn: a message that comes meanwhile waits for the rest of it. Shorter ones cost more than
+# they gain, as each is a round of the loop.
+SLICE_SECONDS: Final = 0.0005
+# Sorted, or freed, at a time; a tenth of a millisecond.
+RUN: Final = 256
 
 Item = TypeVar("Item")
 
@@ -41,6 +45,7 @@ class Listing(Response):
         monotonic: seconds.
         ended: called once the answer has ended, in whatever way.
         content_type: what the texts are, if they are `Written`.
+        headers: further ones of the answer.
     """
 
     def __init__(
@@ -51,14 +56,16 @@ class Listing(Response):
         monotonic: Callable[[], float] = time.monotonic,
         ended: Callable[[], None] = lambda: None,
         content_type: str = "application/json",
+        headers: Iterable[tuple[bytes, bytes]] = (),
     ) -> None:
         self.status_code = 200
-        self._content_type = content_type.encode()
+        self._head = [(b"content-type", content_type.encode()), *headers]
         self._turns = turns
         self._key = key
         self._texts = texts_of(value)
         self._monotonic = monotonic
         self._ended = ended
+        self._pending: PendingRight | None = None
         self.background = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -71,12 +78,15 @@ class Listing(Response):
     async def _send(self, scope: Any, send: Any) -> None:
         gone = scope.get("state", {}).get("gone")
         piece, more = self._piece()
-        head = [(b"content-type", self._content_type)]
+        head = list(self._head)
         if not more:
             head.append((b"content-length", b"%d" % len(piece)))
         await send({"type": "http.response.start", "status": 200, "headers": head})
         await send({"type": "http.response.body", "body": piece, "more_body": more})
         while more and not (gone is not None and gone.is_set()):
+            if self._pending is not None:
+                pending, self._pending = self._pending, None
+                await answered(pending)
             await self._turns.next(self._key)
             piece, more = self._piece()
             await send({"type": "http.response.body", "body": piece, "more_body": more})
@@ -86,6 +96,9 @@ class Listing(Response):
         made: list[str] = []
         until = self._monotonic() + SLICE_SECONDS
         for count, text in enumerate(self._texts, 1):
+            if isinstance(text, PendingRight):
+                self._pending = text
+                return "".join(made).encode("utf-8", "replace"), True
             made.append(text)
             if count >= PIECE_ITEMS or self._monotonic() >= until:
                 return "".join(made).encode("utf-8", "replace"), True
@@ -100,8 +113,11 @@ class Written:
         self.texts = texts
 
 
-def texts_of(value: Any) -> Iterator[str]:
-    """Write a value as JSON, one text for each item of what is listed in it."""
+def texts_of(value: Any) -> Iterator[Any]:
+    """Write a value as JSON, one text for each item of what is listed in it.
+
+    Between them, the rights that are waited for.
+    """
     if isinstance(value, Written):
         yield from value.texts
     elif isinstance(value, Iterator):
@@ -110,6 +126,9 @@ def texts_of(value: Any) -> Iterator[str]:
         for item in value:
             if item is None:
                 yield ""
+                continue
+            if isinstance(item, PendingRight):
+                yield item
                 continue
             yield from _led(between, texts_of(item))
             between = ","
@@ -125,7 +144,7 @@ def texts_of(value: Any) -> Iterator[str]:
         yield _written(value)
 
 
-def _led(before: str, texts: Iterator[str]) -> Iterator[str]:
+def _led(before: str, texts: Iterator[Any]) -> Iterator[Any]:
     """The same, with something in front of the first."""
     yield before + next(texts)
     yield from texts
@@ -151,17 +170,28 @@ _written: Final = json.JSONEncoder(
 def in_order(
     items: Iterable[Item | None], key: Callable[[Item], Any] = lambda item: item
 ) -> Iterator[Item | None]:
-    """Sort items without ever sorting many at a time; None for each that was looked at."""
+    """Sort items without ever sorting many at a time; None for each that was looked at.
+
+    The rights that are waited for come before all items.
+    """
     runs: list[list[Item]] = []
     run: list[Item] = []
     for item in items:
-        yield None
-        if item is None:
+        if item is None or isinstance(item, PendingRight):
+            yield item
             continue
+        yield None
         run.append(item)
         if len(run) == RUN:
             run.sort(key=key)
             runs.append(run)
             run = []
     run.sort(key=key)
-    yield from merge(*runs, run, key=key)
+    yield from merge(*map(draining, [*runs, run]), key=key)
+
+
+def draining(run: list[Item]) -> Iterator[Item]:
+    """Go through a list, and empty it on the way: to free many at once would take milliseconds."""
+    run.reverse()
+    while run:
+        yield run.pop()

@@ -1,9 +1,10 @@
-"""Who asks: HTTP Basic, checked against the broker's own users.
+"""Who asks: HTTP Basic or a token (Bearer, RFC 6750), checked as logins over AMQP are.
 
 Responsible for the header, and for waiting until the password is hashed, as long as the client
 does. Must not know what a user may do, nor whose turn it is. Invariant: whoever is refused is told
-the same, whatever the reason; what was verified is remembered by `broker.access`, bound to the
-stored hash, so that a client that asks often pays for one hash.
+the same, whatever the reason, but for who knows the password and comes from elsewhere, and who has
+a token that has expired; what was verified is remembered by `broker.access`, bound to the stored
+hash, so that a client that asks often pays for one hash.
 """
 
 from __future__ import annotations
@@ -17,14 +18,19 @@ from starlette.requests import Request
 
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import Credentials, User
+from leporid.broker.access.backends import BEARER, UNTOLD, Claim, TokenRefused
 from leporid.broker.access.logins import TooManyLogins
 from leporid.limits.shares import address_key
-from leporid.management.refusals import Refusal, busy
+from leporid.management.refusals import Refusal, busy, token_refused
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
 
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="Leporid", charset="UTF-8"'}
+
+# RabbitMQ's words, for programs that look at them.
+FAILED: Final = "Login failed"
+ONLY_LOCAL: Final = "User can only log in via localhost"
 
 
 class BasicLogin:
@@ -36,7 +42,7 @@ class BasicLogin:
 
     def __init__(self, broker: Broker) -> None:
         self._access = broker.access
-        self._logins = broker.logins
+        self._backends = broker.backends
 
     async def user(self, request: Request, *, loopback: bool) -> User:
         """Return the user.
@@ -48,44 +54,47 @@ class BasicLogin:
         Raises:
             Refusal: there is none (401), or too many wait already (429, 503).
         """
+        host = "" if request.client is None else request.client.host
         credentials = _credentials(request.headers.get("authorization", ""))
-        try:
-            await self._hashed(request, credentials, loopback=loopback)
-            return self._access.admit(credentials, loopback)
-        except TooManyLogins as full:
-            raise _too_many(full) from None
-        except AccessRefused:
-            raise _unauthorized("user name and password were refused") from None
+        claim = Claim(credentials, address_key(host), loopback, host)
+        found = await self._found(request, claim)
+        if isinstance(found, User):
+            return found
+        if isinstance(found, TooManyLogins):
+            raise _too_many(found)
+        if credentials.mechanism == BEARER:
+            raise token_refused(found.told if isinstance(found, TokenRefused) else UNTOLD)
+        local = self._backends.ask_internal and self._access.is_refused_as_remote(
+            credentials, loopback
+        )
+        raise _unauthorized(ONLY_LOCAL if local else FAILED)
 
-    async def _hashed(self, request: Request, credentials: Credentials, *, loopback: bool) -> None:
-        """Return when the password is hashed, if it must be."""
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _found(self, request: Request, claim: Claim) -> User | AccessRefused:
+        """Return who it is, or the refusal, when that is known."""
+        answer: asyncio.Future[User | AccessRefused] = asyncio.get_running_loop().create_future()
 
-        def answered(refusal: TooManyLogins | None) -> None:
-            if answer.done():
-                return  # the request was cancelled
-            if refusal is None:
-                answer.set_result(None)
-            else:
-                answer.set_exception(refusal)
+        def answered(found: User | AccessRefused) -> None:
+            if not answer.done():  # else the request was cancelled
+                answer.set_result(found)
 
-        address = address_key("" if request.client is None else request.client.host)
-        login = self._logins.begin(credentials, address, loopback=loopback, answered=answered)
-        if login is None:
-            return
+        attempt = self._backends.log_in(claim, answered)
+        if attempt.ended:
+            return answer.result()
         gone = asyncio.ensure_future(request.state.gone.wait())
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 raise busy("the client is gone")  # nobody hears it
-            answer.result()
+            return answer.result()
         finally:
             gone.cancel()
-            login.leave()
+            attempt.leave()
 
 
 def _credentials(header: str) -> Credentials:
     scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return Credentials(BEARER, "", value.strip().encode())
     if scheme.lower() != "basic":
         raise _unauthorized("send user name and password (HTTP Basic)")
     try:
@@ -99,7 +108,7 @@ def _credentials(header: str) -> Credentials:
 
 
 def _unauthorized(reason: str) -> Refusal:
-    return Refusal(401, "unauthorized", reason, headers=CHALLENGE)
+    return Refusal(401, "not_authorized", reason, headers=CHALLENGE)
 
 
 def _too_many(full: TooManyLogins) -> Refusal:

@@ -114,7 +114,7 @@ class MessageRoutes:
         while len(found) < count:
             await slices.next()
             try:
-                message = acting.get(queue, left)
+                message = await acting.get(queue, left)
                 if message is None:
                     break
                 room.add(len(message.body) + MESSAGE_BYTES)

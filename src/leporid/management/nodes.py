@@ -7,12 +7,13 @@ processes, its garbage collections) is left out and never made up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from leporid.broker.access.sasl import MECHANISMS
 from leporid.broker.exchange.types import EXCHANGE_TYPES
@@ -98,6 +99,37 @@ class NodeRoutes:
         columns = columns_in(request)
         shown = self._shown(node)
         return self._around.listing(user, shown if columns is None else columns.of_shown(shown))
+
+    async def memory(self, request: Request) -> Response:
+        """GET /api/nodes/{name}/memory: bytes by what they are for, as far as that is counted."""
+        await self._known(request)
+        used, total = self._memory()
+        shown = {**used, "strategy": "rss", "total": {"rss": total}}
+        return JSONResponse({"memory": shown})
+
+    async def relative_memory(self, request: Request) -> Response:
+        """GET /api/nodes/{name}/memory/relative: the same in per cent, rounded up as RabbitMQ."""
+        await self._known(request)
+        used, total = self._memory()
+        shares = {name: math.ceil(100 * count / total) for name, count in used.items() if total}
+        return JSONResponse({"memory": {"total": 100, **shares}})
+
+    async def _known(self, request: Request) -> None:
+        await monitor(self._around, request)
+        if name_of(request, "name") != self._around.node_name:
+            raise not_found()
+
+    def _memory(self) -> tuple[dict[str, int], int]:
+        """Return what the accounts and the logs keep, the rest, and all of it; in bytes."""
+        memory, logs = self._around.broker.memory, self._around.engine.logs
+        definitions = memory.definitions.bytes
+        used = {
+            "connection_other": max(0, memory.total.bytes - definitions),
+            "metadata_store": definitions,
+            "binary": logs.durable.bytes + logs.transient.bytes,
+        }
+        total = max(self._around.node().memory_used, sum(used.values()))
+        return {**used, "other_proc": total - sum(used.values())}, total
 
     def _shown(self, node: NodeFacts) -> dict[str, Any]:
         broker, engine = self._around.broker, self._around.engine

@@ -1,4 +1,4 @@
-"""The broker as a whole: overview, its name, what it has of RabbitMQ's features.
+"""The broker as a whole: overview, what it has of RabbitMQ's features.
 
 Responsible for the routes that name no object. Must not know how totals are counted (`rates`).
 Invariant: nothing here goes through objects of which there may be many.
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from leporid.broker.access.tags import may_make_policies, may_monitor, visible_vhosts
-from leporid.management.authorization import administrator, manager, not_authorised
+from leporid.broker.access.tags import may_monitor
+from leporid.management.authorization import administrator, manager, not_found
 from leporid.management.nodes import contexts, exchange_types, listeners
 from leporid.management.paging import columns_in
+from leporid.management.paths import name_of
 from leporid.management.rates import CHURN, MESSAGES, RINGS, TOTALS, Ages
 from leporid.management.refusals import Refusal
+from leporid.management.runtime_parameters import cluster_name
 
 if TYPE_CHECKING:
     from leporid.broker.vhost import VirtualHost
@@ -53,7 +55,7 @@ class OverviewRoutes:
         user = await manager(self._around, request)
         around = self._around
         node, samples = around.node(), around.samples
-        vhosts = visible_vhosts(user, around.broker.vhosts.values())
+        vhosts = await around.seen_vhosts(user)
         identity = around.broker.identity
         shown: dict[str, Any] = {
             "management_version": RABBITMQ_VERSION,
@@ -66,7 +68,7 @@ class OverviewRoutes:
             "product_version": identity.get("version", ""),
             "product_name": identity["product"],
             "rabbitmq_version": RABBITMQ_VERSION,
-            "cluster_name": self._cluster_name(),
+            "cluster_name": cluster_name(around),
             "disable_stats": False,
             "enable_queue_totals": True,
             "object_totals": self._object_totals(vhosts, of_all=may_monitor(user)),
@@ -110,14 +112,6 @@ class OverviewRoutes:
             }
         return found
 
-    def _cluster_name(self) -> str:
-        return str(self._around.broker.identity.get("cluster_name", self._around.node().name))
-
-    async def cluster_name(self, request: Request) -> Response:
-        """GET /api/cluster-name."""
-        await manager(self._around, request)
-        return JSONResponse({"name": self._cluster_name()})
-
     async def extensions(self, request: Request) -> Response:
         """GET /api/extensions: what is there beside RabbitMQ's own routes."""
         await manager(self._around, request)
@@ -140,16 +134,34 @@ class OverviewRoutes:
             ]
         )
 
+    async def enable(self, request: Request) -> Response:
+        """PUT /api/feature-flags/{name}/enable: 204, as all of them are on; 404 without it."""
+        await administrator(self._around, request)
+        if name_of(request, "name") not in FEATURE_FLAGS:
+            raise not_found()
+        return Response(status_code=204)
+
+    async def version(self, request: Request) -> Response:
+        """GET /api/version: the version of RabbitMQ whose answers these are."""
+        await manager(self._around, request)
+        return JSONResponse(RABBITMQ_VERSION)
+
+    async def reset(self, request: Request) -> Response:
+        """DELETE /api/reset[/{node}]: the samples that rates are made of are forgotten."""
+        await administrator(self._around, request)
+        if "node" in request.path_params and name_of(request, "node") != self._around.node_name:
+            raise not_found()
+        self._around.samples.reset()
+        return Response(status_code=204)
+
+    async def rebalance(self, request: Request) -> Response:
+        """POST /api/rebalance/queues: on one node they are balanced."""
+        await administrator(self._around, request)
+        return Response(status_code=204)
+
     async def deprecated(self, request: Request) -> Response:
         """GET /api/deprecated-features[/used]: there are none."""
         await administrator(self._around, request)
-        return JSONResponse([])
-
-    async def parameters(self, request: Request) -> Response:
-        """GET /api/parameters…, /api/global-parameters: there are none."""
-        user = await manager(self._around, request)
-        if not may_make_policies(user):
-            raise not_authorised("User not authorised to access object")
         return JSONResponse([])
 
 

@@ -126,6 +126,14 @@ def whole(name: str, value: str, least: int = 0, most: int = NUMBER_MAX) -> int:
     raise bad(name, f"{value[:40]!r} is not a whole number from {least} to {most}")
 
 
+def flag_of(request: Request, name: str) -> bool:
+    """Return whether the query says `true` of something; raises Refusal (400) for other words."""
+    value = request.query_params.get(name, "false")
+    if value not in ("true", "false"):
+        raise bad(name, f"{value[:40]!r} is neither true nor false")
+    return value == "true"
+
+
 async def raw_body_of(admission: Admission, request: Request, user: User) -> bytes:
     """Return the bytes of the body; raises Refusal as `body_in`."""
     async with body_in(admission, request, user.name, JSON_BYTES, JSON_BYTES_MAX) as data:

@@ -8,8 +8,9 @@ refused; every route has a cost.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
@@ -18,12 +19,38 @@ from starlette.routing import Match, Route
 
 from leporid.limits.shares import address_key
 from leporid.management.admission import PROBE, Admission, Cost, Visit
-from leporid.management.refusals import Refusal, bad
+from leporid.management.refusals import Refusal, bad, expired
 
 VISIT: Final = "leporid.visit"
 """Where a request's scope has its `Visit`; who has none has not been admitted."""
 
 Handler = Callable[[Request], Awaitable[Response]]
+HandlerMethod = TypeVar("HandlerMethod", bound=Callable[..., Awaitable[Response]])
+
+
+def takes(
+    body: Mapping[str, Any] | None = None, **query: Mapping[str, Any]
+) -> Callable[[HandlerMethod], HandlerMethod]:
+    """Say of a handler what its requests may hold, for the OpenAPI document.
+
+    Args:
+        body: the members of an object in JSON, as a JSON schema has its properties; those whose
+            schema says `"required": True` must be there.
+        query: parameters of the query string, each with its JSON schema.
+    """
+
+    def note(handler: HandlerMethod) -> HandlerMethod:
+        if body is not None:
+            members = {name: dict(schema) for name, schema in body.items()}
+            required = [name for name, schema in members.items() if schema.pop("required", False)]
+            schema: dict[str, Any] = {"type": "object", "properties": members}
+            if required:
+                schema["required"] = required
+            handler.body = schema  # type: ignore[attr-defined]
+        handler.query = query  # type: ignore[attr-defined]
+        return handler
+
+    return note
 
 
 class CostedRoute(Route):
@@ -73,12 +100,35 @@ class RawRoute(CostedRoute):
             await refusal.answer()(scope, receive, send)
             return
         scope[VISIT] = visit
+        sent, deadline = _Sent(send), asyncio.timeout(None)
+        # What changes something is not cut in the middle; it looks by itself.
+        visit.deadline = deadline if scope["method"] == "GET" else None
         try:
             await self._admission.turns.next(address)
-            await super().handle(scope, receive, send)
+            async with deadline:
+                await super().handle(scope, receive, sent)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            # A token has expired. An answer that was begun is cut, as of a client that is gone: the
+            # server ends a connection whose answer is not whole.
+            if not sent.begun:
+                await expired().answer()(scope, receive, send)
         finally:
             del scope[VISIT]
             visit.end()
+
+
+class _Sent:
+    """Sends an answer, and knows whether it was begun."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self.begun = False
+
+    async def __call__(self, message: Any) -> None:
+        self.begun = True
+        await self._send(message)
 
 
 def visit_of(request: Request) -> Visit:

@@ -7,14 +7,15 @@ live connections ends within a second.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse, Response
 
 from leporid.broker.access.permissions import Pattern, PatternError, Permissions
 from leporid.broker.access.topics import TopicPermission
+from leporid.broker.definitions.exporting import Items, permissions, topic_permissions
 from leporid.management.authorization import administrator, not_found
+from leporid.management.paging import Lists, Table
 from leporid.management.parameters import object_of, raw_body_of, text_in
 from leporid.management.paths import name_of
 from leporid.management.refusals import bad_request
@@ -41,12 +42,14 @@ class PermissionRoutes:
     def __init__(self, around: Surroundings, *, topics: bool = False) -> None:
         self._around = around
         self._topics = topics
+        order = ("vhost", "user", "exchange") if topics else ("vhost", "user")
+        table: Table[dict[str, Any]] = Table({}, order, dict)
+        self._lists = Lists(around, table, lambda each: str(each["user"]))
 
     async def listing(self, request: Request) -> Response:
         """GET /api/permissions."""
         asking = await administrator(self._around, request)
-        users = self._sorted()
-        return self._around.listing(asking, (one for user in users for one in self._of(user)))
+        return await self._list(request, asking, self._of_all())
 
     async def of_user(self, request: Request) -> Response:
         """GET /api/users/{name}/permissions."""
@@ -54,23 +57,31 @@ class PermissionRoutes:
         user = self._around.broker.access.user(name_of(request, "name"))
         if user is None:
             raise not_found()
-        return self._around.listing(asking, self._of(user))
+        return await self._list(request, asking, self._of(user))
 
     async def of_vhost(self, request: Request) -> Response:
         """GET /api/vhosts/{name}/permissions."""
         asking, vhost = await administrator(self._around, request), name_of(request, "name")
         if vhost not in self._around.broker.vhosts:
             raise not_found()
-        users = self._sorted()
-        found = (one for user in users for one in self._of(user) if one["vhost"] == vhost)
-        return self._around.listing(asking, found)
+        found = (one if one and one["vhost"] == vhost else None for one in self._of_all())
+        return await self._list(request, asking, found)
+
+    async def _list(self, request: Request, asking: User, found: Items) -> Response:
+        users = self._around.broker.access
+        count = sum(len(user.topics if self._topics else user.permissions) for user in users)
+        return await self._lists.answer(request, asking, found, count)
+
+    def _of_all(self) -> Items:
+        return (one for user in tuple(self._around.broker.access) for one in self._of(user))
 
     async def show(self, request: Request) -> Response:
         """GET /api/permissions/{vhost}/{user}: of topic permissions a list."""
         asking = await administrator(self._around, request)
         vhost = name_of(request, "vhost")
         user = self._around.broker.access.user(name_of(request, "user"))
-        found = [] if user is None else [one for one in self._of(user) if one["vhost"] == vhost]
+        of = () if user is None else self._of(user)
+        found = [one for one in of if one is not None and one["vhost"] == vhost]
         if not found:
             raise not_found()
         return self._around.listing(asking, iter(found)) if self._topics else JSONResponse(found[0])
@@ -120,24 +131,8 @@ class PermissionRoutes:
         await around.recorded(asking)
         return Response(status_code=204)
 
-    def _sorted(self) -> list[User]:
-        return sorted(self._around.broker.access, key=lambda user: user.name)
-
-    def _of(self, user: User) -> Iterator[dict[str, Any]]:
-        if self._topics:
-            for vhost, there in sorted(user.topics.items()):
-                for exchange, topic in sorted(there.items()):
-                    yield {
-                        "user": user.name,
-                        "vhost": vhost,
-                        "exchange": exchange,
-                        "write": topic.write,
-                        "read": topic.read,
-                    }
-            return
-        for vhost, permissions in sorted(user.permissions.items()):
-            patterns = {right: getattr(permissions, right).text for right in RIGHTS}
-            yield {"user": user.name, "vhost": vhost, **patterns}
+    def _of(self, user: User) -> Items:
+        return topic_permissions(user) if self._topics else permissions(user)
 
 
 def _pattern(given: dict[str, Any], right: str) -> Pattern:

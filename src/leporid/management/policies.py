@@ -13,17 +13,18 @@ from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.access import tags
-from leporid.broker.policy.policies import PolicyError, make_policy
+from leporid.broker.definitions.exporting import policy_definition
+from leporid.broker.policy.policies import APPLY_TO, PolicyError, make_policy
 from leporid.management.authorization import (
     administrator,
     manager,
     not_authorised,
     not_found,
-    visitor,
+    vhosts_listed,
 )
-from leporid.management.listings import in_order
+from leporid.management.paging import Lists, Table
 from leporid.management.parameters import object_of, raw_body_of
-from leporid.management.paths import name_of
+from leporid.management.paths import name_of, takes
 from leporid.management.refusals import Refusal, bad_request
 
 if TYPE_CHECKING:
@@ -46,25 +47,19 @@ class PolicyRoutes:
     def __init__(self, around: Surroundings, *, operator: bool) -> None:
         self._around = around
         self._operator = operator
+        table: Table[dict[str, Any]] = Table({}, ("priority", "vhost", "name"), dict)
+        self._lists = Lists(around, table, lambda each: str(each["name"]))
 
     async def listing(self, request: Request) -> Response:
-        """GET /api/policies: those of the virtual hosts that the user may enter."""
-        user = await manager(self._around, request)
-        return self._list(user, tags.listed_vhosts(user, self._around.broker.vhosts.values()))
-
-    async def listing_of_vhost(self, request: Request) -> Response:
-        """GET /api/policies/{vhost}."""
-        user, vhost = await visitor(self._around, request)
-        return self._list(user, [vhost])
-
-    def _list(self, user: User, vhosts: list[VirtualHost]) -> Response:
+        """GET /api/policies, and /api/policies/{vhost}."""
+        user, vhosts = await vhosts_listed(self._around, request)
         found = (
-            _shown(vhost.name, policy) if policy.operator == self._operator else None
+            policy_definition(vhost.name, policy) if policy.operator == self._operator else None
             for vhost in vhosts
-            for policy in vhost.policies
+            for policy in tuple(vhost.policies)
         )
-        ordered = in_order(found, key=lambda each: (each["priority"], each["vhost"], each["name"]))
-        return self._around.listing(user, ordered)
+        count = sum(len(tuple(vhost.policies)) for vhost in vhosts)
+        return await self._lists.answer(request, user, found, count)
 
     async def show(self, request: Request) -> Response:
         """GET /api/policies/{vhost}/{name}."""
@@ -72,11 +67,19 @@ class PolicyRoutes:
         policy = self._find(vhost, name_of(request, "name"))
         if vhost is None or policy is None:
             raise not_found()
-        return JSONResponse(_shown(vhost.name, policy))
+        return JSONResponse(policy_definition(vhost.name, policy))
 
     def _find(self, vhost: VirtualHost | None, name: str) -> Policy | None:
         return vhost.policies.find(name, operator=self._operator) if vhost is not None else None
 
+    @takes(
+        {
+            "pattern": {"type": "string", "required": True},
+            "definition": {"type": "object", "required": True},
+            "priority": {"type": "integer"},
+            "apply-to": {"type": "string", "enum": list(APPLY_TO)},
+        }
+    )
     async def put(self, request: Request) -> Response:
         """PUT /api/policies/{vhost}/{name}: 201 when it is new, 204 when there was one."""
         user, vhost = await self._enter(request)
@@ -128,21 +131,13 @@ class PolicyRoutes:
         around = self._around
         user = await (administrator if self._operator else manager)(around, request)
         vhost = around.broker.vhosts.get(name_of(request, "vhost"))
-        may = tags.may_make_policies(user) and (vhost is None or tags.may_enter(user, vhost.name))
+        may = tags.may_make_policies(user)
+        if may and vhost is not None:
+            entered = vhost.name
+            may = await around.decided(lambda: tags.may_enter(user, entered))
         if not may:
             raise not_authorised("User not authorised to access object")
         return user, vhost
-
-
-def _shown(vhost: str, policy: Policy) -> dict[str, Any]:
-    return {
-        "vhost": vhost,
-        "name": policy.name,
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": policy.definition,
-        "priority": policy.priority,
-    }
 
 
 def _of(fault: PreconditionFailed) -> Refusal:

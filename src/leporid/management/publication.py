@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.errors import Fault
 from leporid.engine.tables.publisher import Publisher
 from leporid.engine.tables.rows import EXCHANGES_MAX, BadRow, Rows, encode
 from leporid.management.admission import waited_for
+from leporid.management.authorization import answered
 from leporid.management.refusals import Refusal, of_fault, too_large
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
+    from leporid.broker.access.remote_rights import PendingRight
     from leporid.engine.routing.route_cache import RouteCache
     from leporid.management.incoming import Plan
     from leporid.management.surroundings import Surroundings
@@ -45,6 +48,7 @@ class Publication:
         source: gives the route cache of an exchange, or raises a fault.
         publisher: publishes the rows.
         gone: is done when the client is gone.
+        pending: the rights that `publisher` has to know before it goes on.
         checks_keys: whether the user may not use all routing keys with all exchanges.
     """
 
@@ -55,6 +59,7 @@ class Publication:
         source: Callable[[str], RouteCache],
         publisher: Publisher,
         gone: asyncio.Future[Any],
+        pending: list[PendingRight],
         *,
         checks_keys: bool = False,
     ) -> None:
@@ -64,6 +69,7 @@ class Publication:
         self._source = source
         self._publisher = publisher
         self._gone = gone
+        self._pending = pending
         self._checks_keys = checks_keys
 
     @property
@@ -162,7 +168,7 @@ class Publication:
         around, publisher, access = self._around, self._publisher, self._around.broker.access
         looked, seen = 0, access.version
         for raw in set().union(*(batch.exchanges for batch in batches)):
-            self._source(raw.decode())
+            await around.decided(partial(self._source, raw.decode()))
         if self._checks_keys:
             await self._check_keys(batches)
         try:
@@ -181,6 +187,7 @@ class Publication:
                     around.set_clock()  # a time to live, or a delay, counts from now
                     at = publisher.publish(batch, at, len(batch))
                     around.wake()
+                    await self._await_rights()
         except Fault as fault:
             # What was checked before has changed meanwhile.
             raise of_fault(fault) from None
@@ -195,9 +202,19 @@ class Publication:
                 await self._admission.turns.next(self._user.name)
                 self._check_client()
                 at = self._publisher.check(batch, at)
+                await self._await_rights()
         self._publisher.forget_exchange()
 
+    async def _await_rights(self) -> None:
+        """Wait for the rights that the next row needs."""
+        while self._pending:
+            await answered(self._pending.pop())
+
     def _check_client(self) -> None:
-        """Stop what nobody waits for any more; who has no answer sends it again or does not."""
+        """Stop what nobody waits for any more; who has no answer sends it again or does not.
+
+        And what is sent in the name of a token that has ended.
+        """
+        self._around.current(self._user)
         if self._gone.done():
             raise Refusal(400, "cut-off", "the client is gone")

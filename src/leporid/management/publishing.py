@@ -17,6 +17,7 @@ from starlette.responses import Response
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
+from leporid.broker.access.remote_rights import RightPending
 from leporid.broker.access.tags import may_impersonate
 from leporid.broker.connection.publishing import allowed_keys
 from leporid.broker.exchange.delays import id_of
@@ -34,6 +35,7 @@ from leporid.management.refusals import Refusal, bad
 from leporid.management.surroundings import Surroundings
 
 if TYPE_CHECKING:
+    from leporid.broker.access.remote_rights import PendingRight
     from leporid.broker.access.topics import AllowedKeys
     from leporid.engine.routing.route_cache import RouteCache
 
@@ -57,12 +59,14 @@ class PublishRoutes:
         exchange = name_of(request, "exchange")
         if exchange == DEFAULT_EXCHANGE_NAME:
             exchange = ""
-        _source(user, vhost, exchange)
+        await self._around.decided(lambda: _source(user, vhost, exchange))
         await self._around.need_arrow(user)
         admission = self._around.admission
 
+        pending: list[PendingRight] = []
+
         def current() -> User:
-            found = self._around.broker.access.user(user.name)
+            found = self._around.broker.access.current(user)
             if found is None:
                 raise AccessRefused(f"there is no user '{user.name}' any more")
             return found
@@ -70,18 +74,27 @@ class PublishRoutes:
         def source(name: str) -> RouteCache:
             return _source(current(), vhost, name)
 
-        def check_of(name: str) -> AllowedKeys | None:
-            return allowed_keys(current, vhost, name)
+        def routes_of(name: str) -> RouteCache | None:
+            try:
+                return source(name)
+            except RightPending as unknown:
+                pending.append(unknown.pending)
+                return None
 
-        publisher = Publisher(self._around.engine.publishing, source, producer, sequence, check_of)
+        def check_of(name: str) -> AllowedKeys | None:
+            return allowed_keys(current, vhost, name, pending.append)
+
+        engine = self._around.engine.publishing
+        publisher = Publisher(engine, routes_of, producer, sequence, check_of)
         async with (
             body_in(admission, request, user.name, BODY_LIMIT, BODY_BYTES_MAX) as data,
             holding(admission.shares.publishes, user.name),
         ):
             admission.check_growth()  # much may have come meanwhile
             gone = asyncio.create_task(disconnected(request.receive))
+            checks_keys = vhost.name in user.topics
             publication = Publication(
-                self._around, user, source, publisher, gone, checks_keys=vhost.name in user.topics
+                self._around, user, source, publisher, gone, pending, checks_keys=checks_keys
             )
             if with_ids:
                 publisher.waiting = []

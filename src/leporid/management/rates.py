@@ -81,6 +81,11 @@ class Samples:
     def __repr__(self) -> str:
         return f"<Samples {[len(ring) for ring in self._rings]}>"
 
+    def reset(self) -> None:
+        """Forget the samples that were taken."""
+        for ring in self._rings:
+            ring.clear()
+
     def take(self) -> None:
         """Take a sample; the server does so once a second."""
         sample = self.now()

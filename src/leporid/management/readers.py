@@ -54,7 +54,7 @@ class ReaderRoutes:
         number = check_partition(found, given)
         check_incarnation(found, number, given)
         reader = name_of(request, "reader")
-        check_own(self._around, found, reader)
+        await check_own(self._around, found, reader)
         body = await body_of(self._around.admission, request, found.user, ("offset",))
         offset = body.get("offset")
         if not isinstance(offset, int) or isinstance(offset, bool):
@@ -71,7 +71,7 @@ class ReaderRoutes:
         found = await self._around.find(request)
         number = check_partition(found, Parameters(request, ("partition",)))
         reader = name_of(request, "reader")
-        check_own(self._around, found, reader)
+        await check_own(self._around, found, reader)
         found.vhost.groups.check_offset(found.streams[number].name, reader)
         if not found.vhost.drop_reader_offset(found.streams[number].name, reader):
             raise _unknown(reader, found.name)
@@ -100,7 +100,7 @@ def _reader(found: Found, partition: int, reader: str, offset: int) -> dict[str,
     }
 
 
-def check_own(around: Surroundings, found: Found, name: str) -> None:
+async def check_own(around: Surroundings, found: Found, name: str) -> None:
     """Refuse to move or drop the offsets of a reader, or group, that may be somebody else's.
 
     Whose it is, its name says: it is that of the user after whom it is called, by the name alone or
@@ -113,7 +113,8 @@ def check_own(around: Surroundings, found: Found, name: str) -> None:
     while around.broker.access.user(owner) is None and "." in owner:
         owner = owner.rpartition(".")[0]
     if owner != found.user.name:
-        found.user.check("configure", "queue", found.name, found.vhost.name)
+        user, vhost = found.user, found.vhost.name
+        await around.decided(lambda: user.check("configure", "queue", found.name, vhost))
 
 
 def _unknown(reader: str, stream: str) -> Refusal:

@@ -19,6 +19,7 @@ from leporid.amqp.errors import (
     PreconditionFailed,
     ResourceLocked,
 )
+from leporid.broker.access.backends import EXPIRED
 from leporid.limits.shares import NoSlot
 
 RETRY_AFTER: Final[Mapping[str, str]] = {"retry-after": "1"}
@@ -86,6 +87,17 @@ def bad_request(reason: str) -> Refusal:
 def busy(reason: str, **facts: Any) -> Refusal:
     """Ask to come back later."""
     return Refusal(503, "busy", reason, headers=RETRY_AFTER, **facts)
+
+
+def token_refused(reason: str) -> Refusal:
+    """Refuse a token (RFC 6750, 3.1)."""
+    challenge = f'Bearer realm="Leporid", error="invalid_token", error_description="{reason}"'
+    return Refusal(401, "not_authorized", reason, headers={"www-authenticate": challenge})
+
+
+def expired() -> Refusal:
+    """Say that the token of a request has ended, maybe during the request."""
+    return token_refused(EXPIRED)
 
 
 def of_no_slot(none: NoSlot) -> Refusal:

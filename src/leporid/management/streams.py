@@ -8,6 +8,7 @@ something was made or deleted leaves only when that is on disk.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from starlette.responses import Response
 from leporid.amqp.tables import encode_table
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import Pattern, PatternError
+from leporid.broker.access.remote_rights import decided
 from leporid.broker.names import check_new_name
 from leporid.broker.registry import StepsTo
 from leporid.broker.settings.values import Arguments
@@ -53,16 +55,18 @@ class StreamRoutes:
         given = Parameters(request, ("pattern",))
         pattern = _pattern(given.text("pattern"))
 
-        def wanted() -> Iterator[tuple[str, int] | None]:
+        def wanted() -> Iterator[object]:
             for one in partitions.names(vhost):
-                shown = (
-                    one is not None
-                    and user.may("read", "queue", one[0], vhost.name)
-                    and (pattern is None or pattern.matches(one[0]))
-                )
-                yield one if shown else None
+                if one is None or not (pattern is None or pattern.matches(one[0])):
+                    yield None
+                    continue
+                may = decided(partial(user.may, "read", "queue", one[0], vhost.name))
+                yield one if (yield from may) else None
 
-        found = (one and {"name": one[0], "partitions": one[1]} for one in in_order(wanted()))
+        found = (
+            {"name": one[0], "partitions": one[1]} if isinstance(one, tuple) else one
+            for one in in_order(wanted())
+        )
         return self._around.listing(user, {"streams": found})
 
     async def info(self, request: Request) -> Response:
@@ -81,7 +85,7 @@ class StreamRoutes:
                 await self._wait(watched, list(beyond.values()), wait_ms)
             # All who waited for it are told at once.
             await self._around.admission.turns.next(found.user.name)
-            found = self._around.find_again(found)
+            found = await self._around.find_again(found)
         facts = (_facts(at, one) for at, one in enumerate(found.streams))
         return self._around.listing(found.user, {"stream": found.name, "partitions": facts})
 
@@ -134,8 +138,9 @@ class StreamRoutes:
         """DELETE /api/streams/{vhost}/{stream}: with everything in it."""
         found = await self._around.find(request, "configure")
         Parameters(request, ())
-        for queue in partitions.of(found.vhost, found.name):
-            found.user.check("configure", "queue", queue.name, found.vhost.name)
+        user, vhost = found.user, found.vhost.name
+        for queue in tuple(partitions.of(found.vhost, found.name)):
+            await self._around.decided(partial(user.check, "configure", "queue", queue.name, vhost))
         await self._around.job(lambda: partitions.deleting(found.vhost, found.name))
         await self._around.recorded(found.user)
         return Response(status_code=204)
@@ -239,9 +244,9 @@ def _declaring_many(
     if keys is not None and not all(map(_has_octets, keys)):
         raise bad("keys", "has a text that no octets stand for")
     plan = partitions.plan(name, count, routing=routing, keys=keys, arguments=arguments)
-    user.check("configure", "exchange", name, vhost.name)
+    yield from decided(lambda: user.check("configure", "exchange", name, vhost.name))
     for stream in plan.streams:
-        user.check("configure", "queue", stream, vhost.name)
+        yield from decided(partial(user.check, "configure", "queue", stream, vhost.name))
         yield None
     vhost.unknown_arguments.check_queue(name, arguments, f"user '{user.name}'")
     return (yield from partitions.declaring(vhost, plan))

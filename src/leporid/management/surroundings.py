@@ -9,17 +9,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping
+import time
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+)
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from starlette.requests import Request
 
 from leporid.amqp.errors import BeingDeleted
+from leporid.broker.access import tags
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import Right
+from leporid.broker.access.remote_rights import (
+    ROUNDS_MAX,
+    RightPending,
+    RightsJob,
+    too_many_rounds,
+)
 from leporid.broker.broker import Broker
+from leporid.broker.events.actor import acting_steps, actor, set_actor
 from leporid.broker.registry import StepsTo
 from leporid.broker.stream import partitions
 from leporid.broker.vhost import VirtualHost
@@ -28,13 +47,14 @@ from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.limits.shares import Slot
 from leporid.management import hosts
 from leporid.management.admission import ENCODERS_MAX, Admission, waited_for
+from leporid.management.authorization import answered
 from leporid.management.listings import Listing
 from leporid.management.login import BasicLogin
-from leporid.management.niceness import yield_to_messages
 from leporid.management.nodes import NODE, NodeFacts
 from leporid.management.paths import name_of, visit_of
 from leporid.management.rates import Samples
-from leporid.management.refusals import Refusal
+from leporid.management.refusals import Refusal, expired
+from leporid.storage.backup import BackupError, Manifest
 
 if TYPE_CHECKING:
     from leporid.engine.engine import Engine
@@ -43,12 +63,39 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+class BackupPort(Protocol):
+    """What makes backups (`server.backups.Backups`)."""
+
+    directory: Path
+
+    async def make(self, name: str) -> Manifest:
+        """Make one; raises BackupError."""
+
+    async def listing(self) -> list[Manifest]:
+        """Return those that there are."""
+
+
+class NoBackups:
+    """Makes none: there is no data directory, as in tests of other routes."""
+
+    directory = Path("/nonexistent")
+
+    async def make(self, name: str) -> Manifest:
+        """Refuse."""
+        raise BackupError(f"there is nothing that '{name}' could be a backup of")
+
+    async def listing(self) -> list[Manifest]:
+        """Return nothing."""
+        return []
+
+
 PIP_COMMAND: Final = "pip install 'leporid[arrow]'"
 ARROW_USER: Final = "leporid.management.tables"
 
 
 def _encoders() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(ENCODERS_MAX, "tables", yield_to_messages)
+    return ThreadPoolExecutor(ENCODERS_MAX, "tables")
 
 
 @dataclass(frozen=True)
@@ -88,7 +135,9 @@ class Surroundings:
         guest_registers: whether the user guest may register filter classes.
         node: the facts of the process, as of now.
         node_name: what it is called.
+        encoders: threads in which tables are encoded, while messages go first.
         samples: of the whole broker; the server takes one each second.
+        backups: makes them.
     """
 
     broker: Broker
@@ -107,6 +156,7 @@ class Surroundings:
     guest_registers: bool = False
     node: Callable[[], NodeFacts] = NodeFacts
     node_name: str = NODE
+    backups: BackupPort = field(default_factory=NoBackups)
     samples: Samples = field(init=False)
     leases: dict[str, Holding] = field(default_factory=dict)
     admission: Admission = field(init=False)
@@ -141,8 +191,22 @@ class Surroundings:
         hosts.check(request, self.http_hosts)
         loopback = hosts.is_of_this_machine(request, self.is_loopback)
         user = await BasicLogin(self.broker).user(request, loopback=loopback)
-        visit_of(request).log_in(user.name)
+        visit_of(request).log_in(user)
+        set_actor(user.name)
         return user
+
+    def current(self, user: User) -> User:
+        """Return a user as of now.
+
+        Raises:
+            Refusal: there is no such user any more, or it was one of a token, which has expired.
+        """
+        found = self.broker.access.current(user)
+        if found is None:
+            raise Refusal(401, "unauthorized", f"there is no user '{user.name}' any more")
+        if found.expires_ms is not None and found.expires_ms <= time.time() * 1000:
+            raise expired()
+        return found
 
     def check_unchanged(self, user: User) -> None:
         """Refuse to act for a user who has changed since the request was let in.
@@ -150,9 +214,12 @@ class Surroundings:
         To be called after the last wait before a change that rests on the user's tags.
 
         Raises:
-            Refusal: the user is gone, or another one: what was checked may not hold any more.
+            Refusal: the user is gone, or another one: what was checked may not hold any more. Or
+                its token has expired.
         """
-        if self.broker.access.user(user.name) is not user:
+        if self.broker.access.current(user) is user:
+            self.current(user)
+        else:
             raise Refusal(
                 401,
                 "not_authorised",
@@ -171,7 +238,7 @@ class Surroundings:
         vhost = self.broker.vhosts.get(name)
         if vhost is None:
             raise no_vhost(name)
-        user.check_vhost(name)
+        await self.decided(lambda: user.check_vhost(name))
         return user, vhost
 
     async def find(self, request: Request, right: Right = "read") -> Found:
@@ -181,8 +248,39 @@ class Surroundings:
         """
         user, vhost = await self.enter(request)
         name = name_of(request, "stream")
-        user.check(right, "queue", name, vhost.name)
+        await self.decided(lambda: user.check(right, "queue", name, vhost.name))
         return Found(user, vhost, name, streams_of(vhost, name))
+
+    async def decided(self, check: Callable[[], T]) -> T:
+        """Return what a check of rights says, once they are known.
+
+        Args:
+            check: changes nothing.
+
+        Raises:
+            AccessRefused: it needs too many; and what the check raises.
+        """
+        for _ in range(ROUNDS_MAX):
+            try:
+                return check()
+            except RightPending as unknown:
+                pending = unknown.pending
+            await answered(pending)
+        raise too_many_rounds()
+
+    async def entered_vhosts(self, user: User) -> list[VirtualHost]:
+        """Return the virtual hosts whose contents a user sees (`tags.may_enter`)."""
+        return await self._vhosts(user, tags.may_enter)
+
+    async def seen_vhosts(self, user: User) -> list[VirtualHost]:
+        """Return those that a user sees (`tags.may_see`)."""
+        return await self._vhosts(user, tags.may_see)
+
+    async def _vhosts(self, user: User, may: Callable[[User, str], bool]) -> list[VirtualHost]:
+        there = tuple(self.broker.vhosts.values())
+        if user.remote is None:
+            return [vhost for vhost in there if may(user, vhost.name)]
+        return [each for each in there if await self.decided(partial(may, user, each.name))]
 
     async def need_arrow(self, user: User) -> None:
         """Have pyarrow imported; raises Refusal if it is not installed."""
@@ -190,16 +288,14 @@ class Surroundings:
             async with self.encoding(user.name) as encode:
                 await encode(need_arrow)
 
-    def find_again(self, found: Found) -> Found:
+    async def find_again(self, found: Found) -> Found:
         """Look a stream up once more, after others had turns; raises as `find`."""
-        vhost = self.broker.vhosts.get(found.vhost.name)
+        user, name = self.current(found.user), found.vhost.name
+        await self.decided(lambda: user.check_vhost(name))
+        await self.decided(lambda: user.check("read", "queue", found.name, name))
+        vhost = self.broker.vhosts.get(name)
         if vhost is None:
-            raise no_vhost(found.vhost.name)
-        user = self.broker.access.user(found.user.name)
-        if user is None:
-            raise Refusal(401, "unauthorized", f"there is no user '{found.user.name}' any more")
-        user.check_vhost(vhost.name)
-        user.check("read", "queue", found.name, vhost.name)
+            raise no_vhost(name)
         return Found(user, vhost, found.name, streams_of(vhost, found.name))
 
     @contextlib.asynccontextmanager
@@ -216,30 +312,47 @@ class Surroundings:
             encode.leave()
 
     def listing(
-        self, user: User, value: Any, *, ended: Callable[[], None] = lambda: None
+        self,
+        user: User,
+        value: Any,
+        *,
+        ended: Callable[[], None] = lambda: None,
+        headers: Iterable[tuple[bytes, bytes]] = (),
     ) -> Listing:
         """Return an answer that is made in pieces; see `listings`."""
-        return Listing(self.admission.turns, user.name, value, self.monotonic, ended)
+        turns = self.admission.turns
+        return Listing(turns, user.name, value, self.monotonic, ended, headers=headers)
 
     async def job(self, begin: Callable[[], StepsTo[T]]) -> T:
         """Do work that goes on for several turns, once what is in its way is deleted.
 
         Args:
-            begin: gives the steps. They are begun again when a name is waited for, so nothing is
-                changed before the last name is known to be free.
+            begin: gives the steps. They are begun again when a name or a right is waited for, so
+                nothing is changed before the last name is known to be free and the last right to
+                be granted.
 
         Raises what the steps raise.
         """
         ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def steps() -> StepsTo[T]:
+            rounds = 0
             while True:
+                waits_for: object = AWAITS
                 try:
                     return (yield from begin())
                 except BeingDeleted:
-                    yield AWAITS
+                    pass
+                except RightPending as unknown:
+                    waits_for = unknown.pending
+                    rounds += 1
+                if rounds > ROUNDS_MAX:
+                    raise too_many_rounds()
+                yield waits_for
 
-        self.engine.jobs.start(steps(), ended.set_result, ended.set_exception)
+        work = acting_steps(actor(), steps())
+        # It goes on without the client, and so its waiting does.
+        RightsJob(self.engine.jobs, work, ended.set_result, ended.set_exception, {}, lambda: None)
         self.wake()
         return await asyncio.shield(ended)
 

@@ -6,12 +6,15 @@ Invariant: whoever has no right on an exchange or a queue sees nothing of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
 from leporid.broker.access.permissions import RIGHTS
+from leporid.broker.access.remote_rights import decided
 from leporid.broker.access.tags import may_make_policies
 from leporid.management.parameters import Parameters
 
@@ -34,8 +37,14 @@ class UnknownArgumentRoutes:
         user, vhost = await self._around.enter(request)
         Parameters(request, ())
         found = vhost.unknown_arguments.newest()
-        shown = (asdict(one) if _sees(user, one, vhost.name) else None for one in found)
-        return self._around.listing(user, {"unknown_arguments": shown})
+        return self._around.listing(user, {"unknown_arguments": _shown(user, found, vhost.name)})
+
+
+def _shown(user: User, found: Iterable[UnknownArgument], vhost: str) -> Iterator[object]:
+    """Those that a user sees; None, or the right that is waited for, for others."""
+    for one in found:
+        sees = yield from decided(partial(_sees, user, one, vhost))
+        yield asdict(one) if sees else None
 
 
 def _sees(user: User, one: UnknownArgument, vhost: str) -> bool:

@@ -9,7 +9,7 @@ something has changed leaves only when that is on disk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse, Response
@@ -26,10 +26,12 @@ from leporid.broker.access.passwords import (
     parse_hash,
     salted_sha256,
 )
+from leporid.broker.definitions.passwords import PASSWORD_BYTES_MAX
 from leporid.limits.shares import NoSlot
 from leporid.management.authorization import administrator, manager, not_found
+from leporid.management.paging import Lists, Table
 from leporid.management.parameters import object_of, raw_body_of, text_in
-from leporid.management.paths import name_of
+from leporid.management.paths import name_of, takes
 from leporid.management.refusals import bad_request, of_no_slot
 
 if TYPE_CHECKING:
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
 
 NAME_BYTES_MAX: Final = 255
 """Of names of users, tags and virtual hosts: as AMQP's short strings."""
-PASSWORD_BYTES_MAX: Final = 4096
-"""A login over AMQP has 8 KiB for all that it says."""
 TAGS_MAX: Final = 64
 
 
@@ -56,6 +56,8 @@ class UserRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        table: Table[User] = Table({"name": lambda user: user.name}, whole=shown)
+        self._lists = Lists(around, table, lambda user: user.name)
 
     @property
     def _users(self) -> Users:
@@ -64,7 +66,7 @@ class UserRoutes:
     async def whoami(self, request: Request) -> Response:
         """GET /api/whoami."""
         user = await manager(self._around, request)
-        return JSONResponse({"name": user.name, "tags": sorted(user.tags)})
+        return JSONResponse({"name": user.name, "tags": list(user.tags)})
 
     async def hash_password(self, request: Request) -> Response:
         """GET /api/auth/hash_password/{password}: as RabbitMQ would hash it."""
@@ -74,14 +76,17 @@ class UserRoutes:
 
     async def listing(self, request: Request) -> Response:
         """GET /api/users."""
-        user = await administrator(self._around, request)
-        return self._around.listing(user, self._shown(self._sorted()))
+        return await self._list(request, lambda user: True)
 
     async def without_permissions(self, request: Request) -> Response:
         """GET /api/users/without-permissions: those that may enter no virtual host."""
-        user = await administrator(self._around, request)
-        found = (each for each in self._sorted() if not each.permissions)
-        return self._around.listing(user, self._shown(found))
+        return await self._list(request, lambda user: not user.permissions)
+
+    async def _list(self, request: Request, wanted: Callable[[User], bool]) -> Response:
+        asking = await administrator(self._around, request)
+        users = tuple(self._users.access)
+        found = (each if wanted(each) else None for each in users)
+        return await self._lists.answer(request, asking, found, len(users))
 
     async def show(self, request: Request) -> Response:
         """GET /api/users/{name}."""
@@ -91,6 +96,14 @@ class UserRoutes:
             raise not_found()
         return JSONResponse(shown(found))
 
+    @takes(
+        {
+            "tags": {"type": "string", "required": True},
+            "password": {"type": "string"},
+            "password_hash": {"type": "string"},
+            "hashing_algorithm": {"type": "string", "enum": list(ALGORITHMS)},
+        }
+    )
     async def put(self, request: Request) -> Response:
         """PUT /api/users/{name}: 201 when the user is new, 204 when there was one."""
         around = self._around
@@ -100,7 +113,7 @@ class UserRoutes:
         given = object_of(around.admission, data)
         if "tags" not in given:
             raise bad_request("tags_not_present")
-        tags = frozenset(tags_of(given["tags"]))
+        tags = tags_of(given["tags"])
         password = await self._password(asking, given)
         around.check_unchanged(asking)
         new = self._users.put(name, password, tags)
@@ -116,6 +129,7 @@ class UserRoutes:
         await self._around.recorded(asking)
         return Response(status_code=204)
 
+    @takes({"users": {"type": "array", "items": {"type": "string"}, "required": True}})
     async def delete_several(self, request: Request) -> Response:
         """POST /api/users/bulk-delete: all of them, or none if one is missing."""
         around = self._around
@@ -133,12 +147,6 @@ class UserRoutes:
         await around.recorded(asking)
         return Response(status_code=204)
 
-    def _sorted(self) -> list[User]:
-        return sorted(self._users.access, key=lambda user: user.name)
-
-    def _shown(self, users: Iterable[User]) -> Iterator[dict[str, Any]]:
-        return (shown(user) for user in users)
-
     async def _password(self, asking: User, given: dict[str, Any]) -> StoredPassword:
         """Return what is kept of a password: as it was hashed by whoever asks, or by us."""
         if "password" in given and "password_hash" in given:
@@ -147,30 +155,43 @@ class UserRoutes:
             return _given_hash(given)
         if not given.get("password", ""):
             return NoPassword()
-        return await self._hashed(asking, text_in(given, "password", PASSWORD_BYTES_MAX))
+        password = text_in(given, "password", PASSWORD_BYTES_MAX)
+        return await hashed(self._around, asking, password)
 
-    async def _hashed(self, asking: User, password: str) -> StoredPassword:
-        """Hash a password on a thread, when it is the turn of who sets it."""
-        broker = self._around.broker
-        salt = broker.random_bytes(SALT_BYTES)
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        made: list[StoredPassword] = []
 
-        def done() -> None:
-            if not ended.done():
-                ended.set_result(None)
+async def hashed(
+    around: Surroundings, asking: User, password: str, kept: User | None = None
+) -> StoredPassword:
+    """Hash a password on a thread, when it is the turn of who sets it.
 
-        try:
-            waiter = broker.logins.hash(
-                asking.name, lambda: made.append(hash_password(password, salt)), done
-            )
-        except NoSlot as none:
-            raise of_no_slot(none) from None
-        try:
-            await ended
-        finally:
-            waiter.leave()
-        return made[0]
+    Args:
+        around: the broker.
+        asking: who sets it.
+        password: in clear.
+        kept: who may have it already; then it stays as it is kept.
+    """
+    broker = around.broker
+    salt = broker.random_bytes(SALT_BYTES)
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    made: list[StoredPassword] = []
+
+    def work() -> None:
+        same = kept is not None and kept.password.matches(password.encode())
+        made.append(kept.password if kept is not None and same else hash_password(password, salt))
+
+    def done() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    try:
+        waiter = broker.logins.hash(asking.name, work, done)
+    except NoSlot as none:
+        raise of_no_slot(none) from None
+    try:
+        await ended
+    finally:
+        waiter.leave()
+    return made[0]
 
 
 def shown(user: User) -> dict[str, Any]:
@@ -179,7 +200,7 @@ def shown(user: User) -> dict[str, Any]:
         "name": user.name,
         "password_hash": user.password.text,
         "hashing_algorithm": algorithm_of(user.password),
-        "tags": sorted(user.tags),
+        "tags": list(user.tags),
         "limits": dict(user.limits),
     }
 

@@ -34,8 +34,11 @@ from leporid.broker.settings.unknown_arguments import OnUnknown
 from leporid.broker.settings.values import EXPIRY_MS_MAX
 from leporid.filterserver.filter_class import FilterClass
 from leporid.server import rabbitmq_environment
+from leporid.server.config_checks import check_ports
 from leporid.server.filter_class_settings import FilterServer, filter_classes, filter_server
+from leporid.server.oauth_settings import Auth, AuthHttp, OAuth2, check_auth
 from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
+from leporid.server.proxy_protocol import ProxyProtocol
 from leporid.server.settings import (
     ConfigError,
     choice,
@@ -303,10 +306,47 @@ class Http:
     hosts: tuple[str, ...] = setting(
         many(_host),
         (),
-        'names that the broker has in requests, such as `"mq.example.org"`, without a port. Its '
-        "addresses and `localhost` need not stand here. Requests for `/api/…` with another `Host` "
-        "are refused, see [below](#pages-in-a-browser)",
+        'names that the broker has in browsers, such as `"mq.example.org"`, without a port. Its '
+        "addresses and `localhost` need not stand here. A browser's requests for `/api/…` with "
+        "another `Host` are refused, see [below](#pages-in-a-browser)",
         live=True,
+    )
+
+
+def _vhost_or_none(path: str, value: Any) -> str:
+    return "" if value == "" else name(path, value)
+
+
+@dataclass(frozen=True, slots=True)
+class EventExchange:
+    """`[event_exchange]`: where [events](events.md) go."""
+
+    vhost: str = setting(
+        _vhost_or_none,
+        DEFAULT_VHOST,
+        "the virtual host that has the exchange `amq.rabbitmq.event`; empty: none has it",
+        rabbitmq="`event_exchange.vhost`",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedDefinitions:
+    """`[definitions]`: what is imported at each start, before clients may connect."""
+
+    import_: Path | None = setting(
+        file,
+        None,
+        "a [document of definitions](definitions.md), or a directory, of which all files that end "
+        "in `.json` are imported in the order of their names. They are in force before clients may "
+        "connect; if one cannot be imported, the broker does not start, and nothing has changed. "
+        "Without `[users]`, there is no `guest` then",
+        rabbitmq="`load_definitions`, `definitions.local.path`",
+    )
+    skip_if_unchanged: bool = setting(
+        flag,
+        False,
+        "leaves the import out if the files are those of the last start that imported some",
+        rabbitmq="`definitions.skip_if_unchanged`",
     )
 
 
@@ -322,6 +362,9 @@ class Config:
         "owner",
         default_doc="`$XDG_STATE_HOME/leporid`, or `~/.local/state/leporid`",
         rabbitmq="`RABBITMQ_MNESIA_BASE`",
+    )
+    backup_dir: Path | None = setting(
+        file, None, "where [backups](operations.md#backup) stand", default_doc="`data_dir`/backups"
     )
     bind: tuple[str, ...] = setting(
         _addresses,
@@ -352,6 +395,19 @@ class Config:
         "port for clients that speak [TLS](tls.md), listened on if there is a certificate; 0: any "
         "free one",
         rabbitmq="`listeners.ssl.*`",
+    )
+    https_port: int = setting(
+        whole(-1, 65535),
+        15671,
+        "the same as `http_port` over [TLS](tls.md#http), listened on if there is a certificate; "
+        "0: any free one, -1: none",
+        rabbitmq="`management.ssl.port`",
+    )
+    metrics_https_port: int = setting(
+        whole(-1, 65535),
+        -1,
+        "the same as `metrics_port` over TLS; RabbitMQ's is 15691. -1: none",
+        rabbitmq="`prometheus.ssl.port`",
     )
     log_level: str = setting(
         choice("debug", "info", "warning", "error"),
@@ -450,6 +506,12 @@ class Config:
     interceptors: Interceptors = setting(section(Interceptors), Interceptors())
     http: Http = setting(section(Http), Http())
     tls: Tls = setting(section(Tls), Tls())
+    event_exchange: EventExchange = setting(section(EventExchange), EventExchange())
+    auth: Auth = setting(section(Auth), Auth())
+    auth_http: AuthHttp = setting(section(AuthHttp), AuthHttp())
+    oauth2: OAuth2 = setting(section(OAuth2), OAuth2())
+    proxy_protocol: ProxyProtocol = setting(section(ProxyProtocol), ProxyProtocol())
+    definitions: ImportedDefinitions = setting(section(ImportedDefinitions), ImportedDefinitions())
     redeclare: str = setting(
         REDECLARE,
         "strict",
@@ -560,7 +622,9 @@ def build(values: Values) -> Config:
     try:
         config = read(Config, values.tables)
         _check_users(config)
+        check_ports(config)
         check_tls(config.tls)
+        check_auth(config.auth, config.oauth2, config.auth_http)
         for setting_name in ("redeclare_by_vhost", "unknown_arguments_by_vhost"):
             for vhost in getattr(config, setting_name) or ():
                 _check_vhost(config, join(setting_name, vhost), vhost)
@@ -587,7 +651,7 @@ def configured_users(config: Config) -> tuple[ConfiguredUser, ...]:
             ConfiguredUser(
                 DEFAULT_USER,
                 DEFAULT_USER,
-                tags=frozenset({ADMINISTRATOR}),
+                tags=(ADMINISTRATOR,),
                 permissions={DEFAULT_VHOST: EVERYTHING},
                 loopback_only=True,
             ),
@@ -601,7 +665,7 @@ def _user(name: str, settings: UserSettings) -> ConfiguredUser:
         name,
         settings.password,
         settings.password_hash,
-        tags=frozenset(settings.tags),
+        tags=settings.tags,
         permissions={
             vhost: Permissions(rights.configure, rights.write, rights.read)
             for vhost, rights in (settings.permissions or {}).items()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from leporid.broker.statistics import Churn
     from leporid.engine.engine import Engine
     from leporid.engine.queue.lease import Lease
+    from leporid.engine.selectors.filter_counters import FilterCounters
     from leporid.filterserver.filter_class import FilterClassStatus
     from leporid.server.histograms import Histogram
 
@@ -83,6 +84,7 @@ class Count:
     connections: int
     channels: int
     queues: int
+    queues_paused: int
     consumers: int
     exchanges: int
     bindings: int
@@ -121,6 +123,8 @@ class Count:
     streams: int
     received_bytes: int
     sent_bytes: int
+    events_dropped: int
+    traces_dropped: int
     histograms: Mapping[str, Histogram]
     """What the server has measured, by name."""
 
@@ -150,8 +154,7 @@ class Counts:
 
     def now(self) -> Count:
         """Take the totals; nothing is gone through of which there may be many."""
-        found = self._broker.statistics()
-        engine = self._engine
+        found, engine = self._broker.statistics(), self._engine
         skipped, evaluated, matched, type_errors = engine.streams.filtering
         dead_letters = self._broker.dead_letter_counts
         leases = [each for each in self._leases() if not each.queue.retired]
@@ -159,6 +162,7 @@ class Counts:
             connections=found.connection_count,
             channels=found.channel_count,
             queues=sum(vhost.queue_count for vhost in found.vhosts),
+            queues_paused=sum(vhost.paused_count for vhost in found.vhosts),
             consumers=sum(vhost.consumer_count for vhost in found.vhosts),
             exchanges=sum(vhost.exchange_count for vhost in found.vhosts),
             bindings=sum(vhost.binding_count for vhost in found.vhosts),
@@ -185,18 +189,8 @@ class Counts:
             messages_leased=sum(lease.count for lease in leases),
             filter_classes=self._filter_classes(),
             filters={
-                "bindings": FilterCount(
-                    engine.publishing.filters.asked,
-                    engine.publishing.filters.evaluated,
-                    engine.publishing.filters.matched,
-                    engine.publishing.filters.type_errors,
-                ),
-                "queues": FilterCount(
-                    engine.searches.filters.asked,
-                    engine.searches.filters.evaluated,
-                    engine.searches.filters.matched,
-                    engine.searches.filters.type_errors,
-                ),
+                "bindings": _filter_count(engine.publishing.filters),
+                "queues": _filter_count(engine.searches.filters),
                 "streams": FilterCount(evaluated, evaluated, matched, type_errors),
             },
             stream_batches_skipped=skipped,
@@ -216,6 +210,8 @@ class Counts:
             streams=len(engine.streams.by_id),
             received_bytes=engine.connections.received_bytes,
             sent_bytes=engine.connections.sent_bytes,
+            events_dropped=self._broker.events.outbox.dropped,
+            traces_dropped=self._broker.traces.dropped,
             histograms=self._histograms,
         )
 
@@ -249,3 +245,7 @@ class Counts:
             )
             for module, counts in found.items()
         }
+
+
+def _filter_count(filters: FilterCounters) -> FilterCount:
+    return FilterCount(filters.asked, filters.evaluated, filters.matched, filters.type_errors)

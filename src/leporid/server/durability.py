@@ -17,7 +17,7 @@ from leporid.server.histograms import BYTES, SYNC_SECONDS, Histogram
 from leporid.storage.definitions import Definitions
 from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs
-from leporid.storage.syncer import Job, Syncer
+from leporid.storage.syncer import Job, Rest, Syncer
 
 # Durable facts that nobody waits for reach the disk this much later at most.
 IDLE_SYNC_S: Final = 0.05
@@ -116,6 +116,29 @@ class Durability:
         self._release()
         self._synced()
         self.poll()
+
+    async def rest(self, rest: Rest) -> int:
+        """Begin a rest between two generations; returns the number of the one before it.
+
+        No file is deleted until the rest is ended, which is up to the caller.
+        """
+        begun = self._loop.create_future()
+        begin = rest.begin
+
+        def notify() -> None:
+            if not begun.done():  # else the caller is gone
+                begun.set_result(None)
+
+        def beginning() -> None:
+            begin()
+            self._loop.call_soon_threadsafe(notify)
+
+        rest.begin = beginning
+        # The job that is under way comes before it.
+        generation = self._job.generation if self._job is not None else self._engine.logs.synced
+        self._syncer.rest(rest)
+        await begun
+        return generation
 
     async def until(self, generation: int) -> None:
         """Return when that generation is on disk; never, if nothing can be written any more."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 import uvicorn
 from starlette.applications import Starlette
@@ -26,6 +27,7 @@ from leporid.limits.refusals import Refusals
 from leporid.management.authorization import not_found as missing_object
 from leporid.management.paths import CostedRoute, ProbeRoute
 from leporid.server.http_connections import Acceptor, Connections, PatientProtocol
+from leporid.server.tls import Certificates
 
 # Request line and headers together.
 HEADER_BYTES_MAX = 16 * 1024
@@ -87,6 +89,9 @@ class HttpServer:
         app: what `application` made.
         sockets: bound sockets, as `addresses.bind` makes them; closed by `stop`.
         connections: those of all servers of the process.
+        tls_sockets: the same, for clients that speak TLS.
+        certificates: which these are shown.
+        proxies: whose peers are who they say.
     """
 
     def __init__(
@@ -94,8 +99,12 @@ class HttpServer:
         app: Starlette,
         sockets: Sequence[socket.socket],
         connections: Connections | None = None,
+        *,
+        tls_sockets: Sequence[socket.socket] = (),
+        certificates: Certificates | None = None,
+        proxies: Container[str] = (),
     ) -> None:
-        self._sockets = list(sockets)
+        self._sockets = [*sockets, *tls_sockets]
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -112,6 +121,9 @@ class HttpServer:
                 h11_max_incomplete_event_size=HEADER_BYTES_MAX,
             ),
             connections or Connections(Refusals()),
+            functools.partial(
+                Acceptor, tls_sockets=tls_sockets, certificates=certificates, proxies=proxies
+            ),
         )
         self._running: asyncio.Task[None] | None = None
 
@@ -120,11 +132,6 @@ class HttpServer:
         """Host and port of the first socket, the real one if port 0 was asked for."""
         name = self._sockets[0].getsockname()
         return name[0], name[1]
-
-    @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each socket that is open."""
-        return [each.getsockname()[:2] for each in self._sockets if each.fileno() >= 0]
 
     async def start(self) -> None:
         """Return once requests are answered.
@@ -158,9 +165,15 @@ class _Server(uvicorn.Server):
     second for connections that are gone already.
     """
 
-    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        connections: Connections,
+        acceptor: Callable[[Sequence[socket.socket], Callable[[], asyncio.Protocol]], Acceptor],
+    ) -> None:
         super().__init__(config)
         self._connections = connections
+        self._make_acceptor = acceptor
         self._acceptor: Acceptor | None = None
         self.listening = asyncio.Event()
         self._leaving = asyncio.Event()
@@ -176,7 +189,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
-        self._acceptor = Acceptor(sockets or (), self._protocol)
+        self._acceptor = self._make_acceptor(sockets or (), self._protocol)
         self._acceptor.start()
         self.started = True
         self.listening.set()

@@ -14,12 +14,13 @@ it, and one that does not read our answer has DOWNLOAD_SECONDS for the next piec
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Sequence
 from typing import Any, Final
 
 import h11
@@ -27,7 +28,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from leporid.limits.refusals import Refusals
 from leporid.limits.shares import address_key
+from leporid.management.hosts import PROXIED
 from leporid.management.paths import VISIT
+from leporid.server.proxy_protocol import Proxied
+from leporid.server.stream_transport import Rounds, StreamTransport
+from leporid.server.tls import Certificates, stream_over
 
 logger = logging.getLogger(__name__)
 
@@ -190,7 +195,12 @@ class _Parser(h11.Connection):
         if not self.events_left:
             return h11.NEED_DATA
         self.events_left -= 1
-        event = super().next_event()
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            # h11 raises it from one of its methods, whose frame would keep it, and all of us.
+            error.__traceback__ = None
+            raise
         if isinstance(event, h11.Request):
             check_framing(event)
         return event
@@ -239,6 +249,17 @@ class PatientProtocol(H11Protocol):
         self.address = address_key(self.client[0] if self.client else "")
         self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
         self._expect_head()
+        self.opened.add(self)
+
+    def has_proxy(self) -> None:
+        """Its peer is a proxy, which is not asked whether it is of this machine."""
+        self.app_state = {**self.app_state, PROXIED: True}
+
+    def comes_from(self, client: tuple[str, int]) -> None:
+        """The proxy has said who the client is."""
+        self.opened.remove(self)
+        self.client = client
+        self.address = address_key(client[0])
         self.opened.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -317,16 +338,32 @@ class PatientProtocol(H11Protocol):
 class Acceptor:
     """Accepts peers, a few in each round of the loop.
 
+    A peer that speaks TLS is a connection from when it is accepted: its handshake is part of what
+    it owes us before its first request.
+
     Args:
         sockets: bound, not listening yet.
         make: makes the protocol of a connection.
+        tls_sockets: those of them whose peers speak TLS.
+        certificates: which these are shown.
+        proxies: whose peers are who they say.
     """
 
     def __init__(
-        self, sockets: Sequence[socket.socket], make: Callable[[], asyncio.Protocol]
+        self,
+        sockets: Sequence[socket.socket],
+        make: Callable[[], asyncio.Protocol],
+        *,
+        tls_sockets: Collection[socket.socket] = (),
+        certificates: Certificates | None = None,
+        proxies: Container[str] = (),
     ) -> None:
         self._sockets = sockets
+        self._proxies = proxies
+        self._tls_sockets = tls_sockets
+        self._certificates = certificates
         self._make = make
+        self._rounds = Rounds()
         self._loop = asyncio.get_running_loop()
         self._accepting: set[asyncio.Task[Any]] = set()
 
@@ -351,7 +388,7 @@ class Acceptor:
     def _accept(self, one: socket.socket) -> None:
         for _ in range(ACCEPTS_A_ROUND):
             try:
-                peer, _address = one.accept()
+                peer, address = one.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -361,12 +398,37 @@ class Acceptor:
                 return
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._join(peer, address[:2], tls=one in self._tls_sockets):
+                continue
             task = self._loop.create_task(self._connect(peer))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
+
+    def _join(self, peer: socket.socket, address: tuple[str, int], *, tls: bool) -> bool:
+        """Make a connection that the loop cannot read by itself; False if it can."""
+        context = self._certificates.http_context if tls and self._certificates else None
+        stream, proxy, _ = stream_over(peer, context, proxied=address[0] in self._proxies)
+        if stream is None:
+            return False
+        protocol = self._make()
+        transport = StreamTransport(stream, protocol, self._rounds, address, context)
+        if proxy is not None and isinstance(protocol, PatientProtocol):
+            protocol.has_proxy()
+            proxy.on_header = functools.partial(_proxied, protocol, transport)
+        transport.start()
+        return True
 
     async def _connect(self, peer: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._make, peer)
         except OSError:
             peer.close()  # it is gone already
+
+
+def _proxied(
+    protocol: PatientProtocol, transport: StreamTransport, proxied: Proxied | None
+) -> None:
+    """A proxy says for whom it speaks."""
+    if proxied is not None:
+        transport.set_address(proxied.source)
+        protocol.comes_from(proxied.source)

@@ -7,7 +7,6 @@ does. Invariant: nothing is answered before `start` and after `stop`.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,9 +19,12 @@ from leporid.server.metrics import Identity, Metrics
 from leporid.server.metrics_pages import MetricsPages, Scrapes
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from leporid.engine.queue.lease import Lease
     from leporid.filterserver.filter_class import FilterClassStatus
     from leporid.server.histograms import Histogram
+    from leporid.server.ports import Ports, Sockets
     from leporid.server.resources import Resources
 
 
@@ -31,8 +33,7 @@ class HttpServices:
 
     Args:
         around: the world as the handlers of the interface see it.
-        http_sockets: of the interface; none: there is no such port.
-        metrics_sockets: of metrics alone; none: there is no such port.
+        ports: those of the interface and those of metrics alone, of which one may be missing.
         troubles: why clients should not come here now.
         identity: who the broker is.
         resources: what the process uses.
@@ -44,8 +45,7 @@ class HttpServices:
         self,
         around: Surroundings,
         *,
-        http_sockets: Sequence[socket.socket],
-        metrics_sockets: Sequence[socket.socket],
+        ports: Ports,
         troubles: Callable[[], Sequence[str]],
         identity: Identity,
         resources: Resources,
@@ -59,11 +59,12 @@ class HttpServices:
         connections = Connections(around.broker.refusals)
         self.http: HttpServer | None = None
         self.metrics: HttpServer | None = None
-        if http_sockets:
+        if ports.http.used:
             app = application(pages, troubles, routes(around))
-            self.http = HttpServer(app, http_sockets, connections)
-        if metrics_sockets:
-            self.metrics = HttpServer(metrics_application(pages), metrics_sockets, connections)
+            self.http = _server(app, ports.http, connections, ports)
+        if ports.metrics.used:
+            app = metrics_application(pages)
+            self.metrics = _server(app, ports.metrics, connections, ports)
 
     def _leases(self) -> Collection[Lease]:
         return [each.lease for each in self._around.leases.values()]
@@ -85,3 +86,14 @@ class HttpServices:
             if server is not None:
                 await server.stop()
         self._around.stop()
+
+
+def _server(app: Starlette, sockets: Sockets, connections: Connections, ports: Ports) -> HttpServer:
+    return HttpServer(
+        app,
+        sockets.plain,
+        connections,
+        tls_sockets=sockets.tls,
+        certificates=ports.certificates,
+        proxies=ports.proxies,
+    )

@@ -12,10 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from typing import TYPE_CHECKING, Final
 
-from leporid.server.tls import TlsSocket
+from leporid.server.tls import Stream, TlsSocket, reason_to_log
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -45,7 +44,7 @@ class Link:
     """One accepted socket.
 
     Args:
-        sock: connected and non-blocking, plain or with TLS.
+        sock: connected and non-blocking, plain, with TLS, or behind a proxy.
 
     Attributes:
         sock: the plain one.
@@ -84,14 +83,14 @@ class Link:
 
     def __init__(
         self,
-        sock: socket.socket | TlsSocket,
+        sock: socket.socket | Stream,
         connection: Connection,
         session: ConnectionState,
         turns: Turns,
     ) -> None:
         self._stream = sock
         self._tls = sock if isinstance(sock, TlsSocket) else None
-        self.sock = sock.plain if isinstance(sock, TlsSocket) else sock
+        self.sock = sock if isinstance(sock, socket.socket) else sock.plain
         self.connection = connection
         self.session = session
         self.accepted_ms = turns.engine.clock.now_ms
@@ -152,13 +151,9 @@ class Link:
             self._look_at_tls()
             return
         except OSError as error:
-            if isinstance(error, ssl.SSLError):
-                logger.info(
-                    "%s: tls: %s",
-                    self.session.name,
-                    error.reason or error,
-                    extra=self.session.log_extra,
-                )
+            why = reason_to_log(error)
+            if why:
+                logger.info("%s: %s", self.session.name, why, extra=self.session.log_extra)
             self.close()
             return
         if not count:
@@ -333,6 +328,6 @@ class Link:
         self._turns.readiness.forget(self.sock)
         self._loop.remove_writer(self.sock)
         self._reading = self._writing = False
-        self.sock.close()
+        self._stream.close()
         self.connection.lost()
         self._turns.wake()

@@ -14,22 +14,25 @@ import logging
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final
 
 from leporid.amqp.errors import NotAllowed
 from leporid.broker.access.logins import HASHING_MAX, Offload
 from leporid.broker.broker import Broker
-from leporid.broker.connection.session import ConnectionState, Endpoints
+from leporid.broker.connection.endpoints import Endpoints
+from leporid.broker.connection.session import ConnectionState
+from leporid.broker.connection.user_changes import look_at_user
 from leporid.engine.bounds.jobs import Job
 from leporid.limits.log_lines import caused_by
 from leporid.limits.shares import NoSlot, Share, Slot, address_key
-from leporid.management.niceness import yield_to_messages
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.hangups import Hangups
 from leporid.server.link import Link
-from leporid.server.tls import Certificates, TlsSocket
+from leporid.server.niceness import yield_to_messages
+from leporid.server.proxy_protocol import Proxied
+from leporid.server.tls import Certificates, TlsSocket, stream_over
 from leporid.server.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -85,6 +88,7 @@ class Listener:
         sockets: bound, non-blocking.
         tls_sockets: the same, for peers that speak TLS.
         certificates: which these are shown.
+        proxies: whose peers are who they say.
         handshake_ms: from accept to connection.open; may be changed.
         connections_max: links at a time; beyond it a peer is closed at once.
         handshakes_max: links at a time whose peers have not logged in; beyond it the oldest goes of
@@ -102,10 +106,12 @@ class Listener:
         handshakes_max: int = HANDSHAKES_MAX,
         tls_sockets: Sequence[socket.socket] = (),
         certificates: Certificates | None = None,
+        proxies: Container[str] = (),
     ) -> None:
         self._sockets = [*sockets, *tls_sockets]
         self._tls_sockets = frozenset(tls_sockets)
         self._certificates = certificates
+        self._proxies = proxies
         self._broker = broker
         self._turns = turns
         self.handshake_ms = handshake_ms
@@ -180,20 +186,45 @@ class Listener:
         connection = self._turns.engine.connection()
         connection.received_max = HANDSHAKE_BYTES_MAX
         key = address_key(address[0])
+        proxied = address[0] in self._proxies
         session = ConnectionState(
             self._broker,
             connection,
-            peer_is_loopback=is_loopback(address[0]),
+            # Whoever is behind a proxy is not of this machine, whatever the proxy says.
+            peer_is_loopback=is_loopback(address[0]) and not proxied,
             address=key,
             name=host_and_port(address),
         )
         session.endpoints = endpoints(peer, address, tls=tls)
         connection.session = session
-        stream = TlsSocket(peer, self._certificates.context) if tls and self._certificates else peer
-        link = Link(stream, connection, session, self._turns)
+        context = self._certificates.context if tls and self._certificates else None
+        stream, proxy, encrypted = stream_over(peer, context, proxied=proxied)
+        if encrypted is not None:
+            encrypted.on_established = functools.partial(self._encrypted, session, encrypted)
+        link = Link(stream or peer, connection, session, self._turns)
+        if proxy is not None:
+            proxy.on_header = functools.partial(self._proxied, link)
         self._turns.handshakes.add(link, key)
         session.entered = functools.partial(self._turns.handshakes.remove, link)
         session.admit = functools.partial(self._admit, link)
+
+    def _encrypted(self, session: ConnectionState, stream: TlsSocket) -> None:
+        """A TLS handshake has ended."""
+        assert self._certificates is not None
+        session.encryption = found = stream.encryption()
+        if found.certificate is not None:
+            session.certificate_user = self._certificates.login.user(found.certificate)
+
+    def _proxied(self, link: Link, proxied: Proxied | None) -> None:
+        """A proxy says for whom it speaks."""
+        session, there = link.session, link.session.endpoints
+        if proxied is None or there is None or link not in self._turns.handshakes:
+            return
+        key = address_key(proxied.source[0])
+        session.move(key, host_and_port(proxied.source))
+        session.endpoints = Endpoints(*proxied.source, *proxied.destination, there.tls)
+        self._turns.handshakes.remove(link)
+        self._turns.handshakes.add(link, key)
 
     # ------------------------------------------------------------- how many
 
@@ -316,6 +347,7 @@ class Listener:
             return
         if not session.opened:
             return
+        look_at_user(session)
         if interval:
             why = missed(link, now, interval)
             if why and link.overdue:

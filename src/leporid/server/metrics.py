@@ -60,6 +60,7 @@ GAUGES: Final[Texts] = (
         "Messages delivered to consumers but not yet acknowledged",
     ),
     ("exchanges", "leporid_exchanges", "Exchanges, those of each virtual host included"),
+    ("queues_paused", "leporid_queues_paused", "Queues that deliver nothing, as they are paused"),
     ("bindings", "leporid_bindings", "Bindings of queues and exchanges to exchanges"),
     (
         "messages_held",
@@ -94,6 +95,16 @@ COUNTERS: Final[Texts] = (
         "churn.connections_closed",
         "rabbitmq_connections_closed",
         "Total number of connections closed or terminated",
+    ),
+    (
+        "events_dropped",
+        "leporid_events_dropped",
+        "Total number of events that were not published, as an alarm was on or too many waited",
+    ),
+    (
+        "traces_dropped",
+        "leporid_traces_dropped",
+        "Total number of messages that tracing did not copy, as an alarm was on or too many waited",
     ),
     ("churn.channels_opened", "rabbitmq_channels_opened", "Total number of channels opened"),
     ("churn.channels_closed", "rabbitmq_channels_closed", "Total number of channels closed"),

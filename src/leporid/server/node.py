@@ -8,16 +8,15 @@ may connect; the process exits 0 only when all that it confirmed is on disk.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import resource
 import secrets
 import signal
-import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -30,15 +29,19 @@ from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.engine import Engine
 from leporid.engine.publishing.interceptor import Interceptor
 from leporid.limits.log_lines import LOG_LINES, LogLines
-from leporid.server import addresses
+from leporid.server import addresses, ports
 from leporid.server.alarms import Alarms, memory_there_is
 from leporid.server.allocator import keep_freed_memory
-from leporid.server.config import METRICS_PORT, Config, ConfigError, configured_users
+from leporid.server.backups import Backups
+from leporid.server.config import Config, ConfigError, configured_users
+from leporid.server.definitions_import import import_files
 from leporid.server.durability import Durability
 from leporid.server.garbage import bounded_collections
 from leporid.server.histograms import Histogram, LoopLag
 from leporid.server.judging import Judging
 from leporid.server.listener import Listener, hashing_threads, on_thread
+from leporid.server.login_backends import LoginBackends
+from leporid.server.niceness import yield_to_messages
 from leporid.server.notify import ServiceManager
 from leporid.server.policy_settings import by_vhost
 from leporid.server.recovery import replay
@@ -46,8 +49,8 @@ from leporid.server.reload import Effects, Reload, tune_limits
 from leporid.server.repeating import Repeating
 from leporid.server.resources import Resources
 from leporid.server.stream_recovery import StreamRecovery
-from leporid.server.tls import Certificates
 from leporid.server.turns import Turns
+from leporid.storage.backup import Backup, BackupError, check_restored
 from leporid.storage.definitions import Definitions, DefinitionsError
 from leporid.storage.incarnation import incarnation
 from leporid.storage.lock import DirectoryInUse, DirectoryLock
@@ -90,15 +93,18 @@ LEFT_OUT_EVERY_S: Final = 10.0
 DATA_FOLDERS: Final = frozenset({"log", "streams"})
 DATA_FILES: Final = ("definitions.", "incarnation", "lock")
 
+# What RabbitMQ calls the ports.
+LISTENERS: Final = {
+    "amqp": "amqp",
+    "amqps": "amqp/ssl",
+    "http": "http",
+    "https": "https",
+    "metrics": "http/prometheus",
+    "metrics-https": "https/prometheus",
+}
+
 # The name of the node, which is a cluster by itself; RabbitMQ's have the form rabbit@HOST.
 CLUSTER: Final = f"leporid@{os.uname().nodename}"
-
-# What to do about what the operating system says when ports are bound.
-REMEDIES: Final = {
-    errno.EADDRINUSE: "; stop what listens there, or take another port (--amqp-port, --http-port, "
-    "--metrics-port)",
-    errno.EADDRNOTAVAIL: "; --bind, or bind in the configuration, takes addresses of this machine",
-}
 
 
 def run(config: Config, reread: Callable[[], Config]) -> int:
@@ -137,10 +143,12 @@ def run(config: Config, reread: Callable[[], Config]) -> int:
         try:
             for trouble in make_private(config.data_dir, _is_of_data):
                 logger.warning("%s", trouble)
+            check_restored(config.data_dir)
             return uvloop.run(_serve(config, reread, log_lines))
         except OSError as error:
-            logger.error("cannot start: %s%s", _reason(error), REMEDIES.get(error.errno or 0, ""))
-        except (DefinitionsError, ConfigError) as error:
+            remedy = ports.REMEDIES.get(error.errno or 0, "")
+            logger.error("cannot start: %s%s", _reason(error), remedy)
+        except (DefinitionsError, ConfigError, BackupError) as error:
             logger.error("cannot start: %s", error)
     return EXIT_FAILED
 
@@ -180,31 +188,6 @@ async def _serve(config: Config, reread: Callable[[], Config], log_lines: LogLin
     return await Node(config, reread, log_lines).serve()
 
 
-def _address(sock: socket.socket) -> tuple[str, int]:
-    """Host and port that a socket is bound to."""
-    name = sock.getsockname()
-    return name[0], name[1]
-
-
-def _bind(config: Config, port: int) -> list[socket.socket]:
-    """Bind a port that may be left out (-1)."""
-    return [] if port < 0 else addresses.bind(config.bind, port)
-
-
-def _bind_metrics(config: Config) -> list[socket.socket]:
-    """Bind the port for metrics alone, or leave it out if nobody asked for it and it is taken.
-
-    So a second broker of one machine needs no more than other ports for AMQP and HTTP.
-    """
-    try:
-        return _bind(config, config.metrics_port)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE or config.metrics_port != METRICS_PORT:
-            raise
-        logger.warning("%s; there is no port for metrics alone (metrics_port)", error.strerror)
-        return []
-
-
 def _engine(config: Config) -> Engine:
     """Make the engine, with what the configuration says of it."""
     engine = Engine(secrets.randbits(32))
@@ -219,15 +202,6 @@ def _engine(config: Config) -> Engine:
             random_bytes=secrets.token_bytes,
         )
     return engine
-
-
-def _amqp_ports(
-    config: Config,
-) -> tuple[list[socket.socket], list[socket.socket], Certificates | None]:
-    """Bind the port for AMQP, and with a certificate the one for AMQP over TLS."""
-    certificates = Certificates(config.tls) if config.tls.certificate else None
-    encrypted = addresses.bind(config.bind, config.amqps_port) if certificates else []
-    return addresses.bind(config.bind, config.amqp_port), encrypted, certificates
 
 
 class Node:
@@ -255,9 +229,7 @@ class Node:
         self._draining = False
         self._failure: BaseException | None = None
         # The ports first: whoever cannot have them touches no data.
-        self._sockets, self._tls_sockets, self._certificates = _amqp_ports(config)
-        http_sockets = _bind(config, config.http_port)
-        metrics_sockets = _bind_metrics(config)
+        self._ports = ports.bind(config)
         self._definitions = Definitions(config.data_dir / "definitions.db", KINDS)
         self._files = SegmentFiles(config.data_dir / "log")
         self._streams = StreamLogs(
@@ -277,6 +249,7 @@ class Node:
             sync=config.durability == "synced",
         )
         self._broker = self._make_broker()
+        self._login_backends = LoginBackends(config, self._broker, self._turns.wake)
         self._turns.timed += [self._broker.unused, self._broker.handovers, self._broker.cancels]
         self._alarms = Alarms(
             config.data_dir,
@@ -284,6 +257,8 @@ class Node:
             disk_free_min=config.disk_free_min,
             tell=self._set_alarm,
         )
+        place = config.backup_dir or config.data_dir / "backups"
+        self._backups = Backups(place, __version__, self._backup, self._durability.rest)
         self._readers = Repeating(READERS_EVERY_S, self._look_at_readers)
         self._lag = LoopLag()
         self._broker.refusals.expect(LOG_LINES)
@@ -307,8 +282,8 @@ class Node:
         )
         self._http: HttpServices | None = None
         self._sampler: Repeating | None = None
-        if http_sockets or metrics_sockets:
-            self._http = self._make_http(http_sockets, metrics_sockets)
+        if self._ports.http.used or self._ports.metrics.used:
+            self._http = self._make_http()
 
     async def serve(self) -> int:
         """Start, serve until told to stop, stop in order."""
@@ -346,6 +321,7 @@ class Node:
             policies=by_vhost((*config.policies, *config.operator_policies)),
             group_expires_ms=config.group_expires_ms,
             memory_bytes_max=config.memory_bytes_max(memory_there_is()),
+            event_vhost=config.event_exchange.vhost,
             limits=tune_limits(config),
             identity={
                 "product": "Leporid",
@@ -357,11 +333,9 @@ class Node:
             },
         )
 
-    def _make_http(
-        self, http_sockets: Sequence[socket.socket], metrics_sockets: Sequence[socket.socket]
-    ) -> HttpServices:
+    def _make_http(self) -> HttpServices:
         """Make what is answered over HTTP; only now is any of it loaded."""
-        from leporid.management.admission import BODY_BYTES_MAX
+        from leporid.management.admission import BODY_BYTES_MAX, ENCODERS_MAX
         from leporid.management.surroundings import Surroundings
         from leporid.server.http_services import HttpServices
         from leporid.server.metrics import Identity
@@ -384,12 +358,13 @@ class Node:
             body_bytes=min(BODY_BYTES_MAX, self._alarms.memory_bytes_max // BODY_PART),
             node=self._facts,
             node_name=CLUSTER,
+            encoders=ThreadPoolExecutor(ENCODERS_MAX, "tables", yield_to_messages),
+            backups=self._backups,
         )
         self._sampler = Repeating(SAMPLE_EVERY_S, around.samples.take)
         return HttpServices(
             around,
-            http_sockets=http_sockets,
-            metrics_sockets=metrics_sockets,
+            ports=self._ports,
             troubles=self._troubles,
             identity=Identity(
                 node=CLUSTER,
@@ -401,6 +376,17 @@ class Node:
             resources=self._resources,
             filter_classes=self._judging.statuses,
             histograms=self._histograms(),
+        )
+
+    def _backup(self, name: str) -> Backup:
+        """Return a backup of what there is, that is not begun yet."""
+        return Backup(
+            self._files,
+            self._streams,
+            self._definitions,
+            self._backups.directory,
+            name,
+            kept_free=self._alarms.limits.get("disk", 0),
         )
 
     def _connections_max(self) -> int:
@@ -427,6 +413,7 @@ class Node:
         if trouble is not None:
             logger.warning("damaged: %s", trouble)
         snapshot = self._definitions.load()
+        self._backups.clear()
         self._service_manager.still_starting()
         self._broker.restore(snapshot)
         self._service_manager.still_starting()
@@ -459,22 +446,39 @@ class Node:
             )  # fmt: skip
         for name in self._config.vhosts:
             self._broker.add_vhost(name)
+        self._define()
+
+    def _define(self) -> None:
+        """What the configuration says of definitions and users is there; raises ConfigError."""
+        config = self._config
+        place, defined = config.definitions.import_, []
+        if place is not None:
+            defined = import_files(
+                self._broker,
+                place,
+                secrets.token_bytes,
+                skip_if_unchanged=config.definitions.skip_if_unchanged,
+            )
+        named = config.users is not None
+        # As in RabbitMQ, what is imported says which users there are, and guest need not be one.
+        users = configured_users(config) if named or place is None else ()
         self._broker.users.seed(
-            configured_users(self._config),
+            [user for user in users if user.enforced or user.name not in defined],
             secrets.token_bytes,
-            named=self._config.users is not None,
+            named=named,
         )
 
     async def _listen(self) -> Listener:
         """Open the ports, and say so."""
         listener = Listener(
-            self._sockets,
+            self._ports.amqp.plain,
             self._broker,
             self._turns,
             handshake_ms=self._config.limits.handshake_seconds * 1000,
             connections_max=links_max(self._config.limits.connections_max, descriptors()),
-            tls_sockets=self._tls_sockets,
-            certificates=self._certificates,
+            tls_sockets=self._ports.amqp.tls,
+            certificates=self._ports.certificates,
+            proxies=self._ports.proxies,
         )
         if self._http is not None:
             await self._http.start()
@@ -487,15 +491,7 @@ class Node:
         if seconds is not None:
             # Half of the time, as sd_watchdog_enabled(3) recommends.
             self._watchdog = Repeating(seconds / 2, self._service_manager.alive)
-        ports = {"amqp": self._sockets[0].getsockname()}
-        if self._tls_sockets:
-            ports["amqps"] = self._tls_sockets[0].getsockname()
-        for name in ("http", "metrics"):
-            server = getattr(self._http, name, None)
-            if server is not None:
-                ports[name] = server.address
-        listed = " ".join(f"{name}={addresses.host_and_port(ports[name])}" for name in ports)
-        sys.stdout.write(f"ready {listed} pid={os.getpid()}\n")
+        sys.stdout.write(f"ready {self._ports.ready_line()} pid={os.getpid()}\n")
         sys.stdout.flush()
         return listener
 
@@ -507,6 +503,7 @@ class Node:
             self._turns,
             self._alarms,
             listener,
+            self._login_backends,
             http_hosts=self._http_hosts,
             connections_max=lambda configured: links_max(configured, descriptors()),
         )
@@ -570,18 +567,10 @@ class Node:
         """Return all sockets that peers connect to."""
         from leporid.management.nodes import Listening
 
-        found = [
-            Listening("amqp/ssl" if tls else "amqp", *_address(sock), tls=tls)
-            for sockets, tls in ((self._sockets, False), (self._tls_sockets, True))
-            for sock in sockets
-            if sock.fileno() >= 0
+        return [
+            Listening(LISTENERS[each.name], each.host, each.port, tls=each.tls)
+            for each in self._ports.listening()
         ]
-        for protocol in ("http", "metrics"):
-            server = getattr(self._http, protocol, None)
-            if server is not None:
-                name = "http" if protocol == "http" else "http/prometheus"
-                found += [Listening(name, *address) for address in server.addresses]
-        return found
 
     def _troubles(self) -> list[str]:
         found = [f"{alarm} alarm" for alarm in sorted(self._broker.alarms)]
@@ -600,6 +589,7 @@ class Node:
         if self._reload is not None:
             await self._reload.stop()
         await self._judging.stop()
+        await self._backups.stop()
         if self._failure is None:
             await self._end_connections()
             try:
@@ -624,6 +614,7 @@ class Node:
         if self._http is not None:
             await self._http.stop()
         self._hashers.shutdown(wait=False, cancel_futures=True)
+        self._login_backends.stop()
         if self._failure is not None:
             # The disk is in a state that nobody knows: a thread may hang in it.
             logging.shutdown()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from leporid.server.config import CHANNEL_MAX_MOST, build
+from leporid.server.oauth_settings import RIGHT_PATHS
 from leporid.server.settings import ConfigError, join, leaves, nearest, to_toml
 from leporid.server.sources import Values
 
@@ -40,6 +41,14 @@ _LEVELS: Final = {
 }
 _RIGHTS: Final = ("configure", "write", "read")
 EVERY_ADDRESS: Final = "0.0.0.0"
+MODULE: Final = "rabbit_auth_backend_"
+DEFAULT_AUTH_URL: Final = "http://localhost:8000/auth/"
+"""Where RabbitMQ asks if nothing is said; `user`, `vhost`, `resource` or `topic` follows."""
+CLIENT_KEYS: Final = (
+    "ssl_options.cacertfile",
+    "ssl_options.verify",
+    "ssl_options.fail_if_no_peer_cert",
+)
 USER_KEYS: Final = ("default_user", "default_pass", "default_vhost")
 
 
@@ -97,6 +106,14 @@ def _interceptor(value: str) -> str:
     return "overwrite" if value == "true" else "keep"
 
 
+def _flag(value: str) -> bool:
+    return value == "true"
+
+
+def _login_from(value: str) -> str:
+    return value.replace("subject_alt_name", "subject_alternative_name")
+
+
 # RabbitMQ's key, ours, and what makes a value of ours of one of RabbitMQ's.
 _KEPT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "heartbeat": ("heartbeat", _number),
@@ -123,7 +140,34 @@ _KEPT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "listeners.ssl.default": ("amqps_port", _number),
     "ssl_options.certfile": ("tls.certificate", str),
     "ssl_options.keyfile": ("tls.key", str),
+    "ssl_cert_login_from": ("tls.login_from", _login_from),
+    "ssl_cert_login_san_type": ("tls.login_san_type", str),
+    "ssl_cert_login_san_index": ("tls.login_san_index", _number),
+    "auth_oauth2.resource_server_id": ("oauth2.resource_server_id", str),
+    "auth_oauth2.issuer": ("oauth2.issuer", str),
+    "auth_oauth2.jwks_url": ("oauth2.jwks_url", str),
+    "auth_oauth2.jwks_uri": ("oauth2.jwks_url", str),
+    "auth_oauth2.https.cacertfile": ("oauth2.ca", str),
+    "auth_oauth2.default_key": ("oauth2.default_key", str),
+    "auth_oauth2.additional_scopes_key": ("oauth2.additional_scopes_key", str),
+    "auth_oauth2.scope_prefix": ("oauth2.scope_prefix", str),
+    "auth_oauth2.verify_aud": ("oauth2.verify_aud", _flag),
+    "auth_http.user_path": ("auth_http.user_path", str),
+    "auth_http.vhost_path": ("auth_http.vhost_path", str),
+    "auth_http.resource_path": ("auth_http.resource_path", str),
+    "auth_http.topic_path": ("auth_http.topic_path", str),
+    "auth_http.http_method": ("auth_http.http_method", str),
+    "auth_http.ssl_options.cacertfile": ("auth_http.ca", str),
+    "load_definitions": ("definitions.import", str),
+    "management.load_definitions": ("definitions.import", str),
+    "definitions.local.path": ("definitions.import", str),
+    "definitions.skip_if_unchanged": (
+        "definitions.skip_if_unchanged",
+        lambda value: value == "true",
+    ),
     "prometheus.tcp.port": ("metrics_port", _number),
+    "prometheus.ssl.port": ("metrics_https_port", _number),
+    "management.ssl.port": ("https_port", _number),
     "management.tcp.port": ("http_port", _number),
     "management.listener.port": ("http_port", _number),
     "message_interceptors.incoming.set_header_timestamp.overwrite": (
@@ -132,9 +176,35 @@ _KEPT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     ),
 }
 
+# Keys with a number, or a name, at their end: lists of ours, and what their words are here.
+_LISTS: Final[Mapping[str, tuple[str, Mapping[str, str | None]]]] = {
+    "auth_backends": (
+        "auth.backends",
+        {
+            "internal": "internal",
+            "rabbit_auth_backend_internal": "internal",
+            "oauth2": "oauth2",
+            "oauth": "oauth2",
+            "http": "http",
+            "rabbit_auth_backend_http": "http",
+            "rabbit_auth_backend_oauth2": "oauth2",
+            "ldap": None,
+            "rabbit_auth_backend_ldap": None,
+            "cache": None,
+            "rabbit_auth_backend_cache": None,
+        },
+    ),
+    "auth_oauth2.algorithms": ("oauth2.algorithms", {}),
+    "auth_oauth2.preferred_username_claims": ("oauth2.preferred_username_claims", {}),
+}
+_NUMBERED: Final = re.compile(
+    r"(auth_backends|auth_oauth2\.(?:algorithms|preferred_username_claims|signing_keys))\.([^.]+)"
+)
+
 _ON_BY_ITSELF: Final = "needs no setting here"
 _NO_CLUSTER: Final = "there is one node"
 _NO_TLS: Final = "is not taken over; docs/tls.md has what there is, such as clients' certificates"
+_AS_AMQP: Final = "HTTP has the certificates of AMQP, [tls]; docs/tls.md has what else there is"
 _NOT_HERE: Final = "there is nothing of this here"
 _ERLANG_ONLY: Final = "concerns the Erlang runtime"
 
@@ -142,15 +212,18 @@ _ERLANG_ONLY: Final = "concerns the Erlang runtime"
 _REASONS: Final[tuple[tuple[str, str], ...]] = (
     ("listeners.ssl", _NO_TLS),
     ("ssl_", _NO_TLS),
-    ("management.ssl", _NO_TLS),
-    ("prometheus.ssl", _NO_TLS),
+    ("management.ssl", _AS_AMQP),
+    ("prometheus.ssl", _AS_AMQP),
     ("prometheus.", _NOT_HERE),
     ("management.tcp.ip", "HTTP listens on the addresses of AMQP (bind)"),
     ("management.", _NOT_HERE),
     ("management_agent.", _NOT_HERE),
     ("collect_statistics", "counts are always kept, and cost nothing to speak of"),
-    ("load_definitions", "definitions are not read from a file at the start"),
-    ("definitions.", "definitions are not read from a file at the start"),
+    ("definitions.tls", _NOT_HERE),
+    ("definitions.https", "definitions are read from files only (definitions.import)"),
+    ("definitions.import_backend", "definitions are read from files only (definitions.import)"),
+    ("definitions.hashing", "the digest is SHA-256"),
+    ("definitions.", _NOT_HERE),
     ("cluster_", _NO_CLUSTER),
     ("mirroring_", _NO_CLUSTER),
     ("queue_master_locator", _NO_CLUSTER),
@@ -164,7 +237,10 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
     ("mnesia_", "definitions are in SQLite"),
     ("net_ticktime", _NO_CLUSTER),
     ("distribution.", _NO_CLUSTER),
-    ("auth_", "users are those of this broker"),
+    ("auth_http.", "docs/authentication.md has what there is of a server that decides"),
+    ("auth_oauth2.", "docs/authentication.md has what there is of tokens"),
+    ("auth_mechanisms.", "PLAIN and AMQPLAIN always, EXTERNAL where a certificate was verified"),
+    ("auth_", "users are those of this broker, or of tokens; docs/authentication.md"),
     ("loopback_users.", "concerns another user than the default one"),
     ("disk_free_limit.relative", "give disk_free_min as a size"),
     ("vm_memory_high_watermark_paging_ratio", "messages are on disk anyway"),
@@ -174,7 +250,7 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
     ("tcp_listen_options", _ON_BY_ITSELF),
     ("num_acceptors", _ON_BY_ITSELF),
     ("reverse_dns_lookups", "addresses are not looked up"),
-    ("proxy_protocol", "PROXY protocol is refused"),
+    ("proxy_protocol", "name the networks of your proxies: proxy_protocol.trusted"),
     ("hipe_compile", _ERLANG_ONLY),
     ("background_gc", _ERLANG_ONLY),
     ("delegate_count", _ERLANG_ONLY),
@@ -212,6 +288,11 @@ class _Translation:
         self._listeners: list[tuple[str, str, str]] = []
         self._loopback: dict[str, bool] = {}
         self._loopback_at = ""
+        self._clients: dict[str, tuple[str, str]] = {}
+        self._lists: dict[str, list[str]] = {}
+        self._halves: dict[str, dict[str, tuple[str, str]]] = {}
+        # Where it says that a server decides about rights, too.
+        self._asked_rights_at = ""
 
     def take(self, number: int, key: str, value: str) -> None:
         """Take one line."""
@@ -225,6 +306,13 @@ class _Translation:
                 self._listeners.append((key, value, at))
             elif key == "listeners.tcp":
                 raise _NotKept("AMQP always has a port")
+            elif key.startswith("auth_backends.") and key.endswith((".authn", ".authz")):
+                place, _, half = key.removeprefix("auth_backends.").rpartition(".")
+                self._halves.setdefault(place, {})[half] = (value, at)
+            elif (found := _NUMBERED.fullmatch(key)) is not None:
+                self._take_numbered(found[1], found[2], value, at)
+            elif key in CLIENT_KEYS:
+                self._clients[key] = (value, at)
             elif key in _KEPT:
                 ours, convert = _KEPT[key]
                 self.values.set(ours.split("."), convert(value), at)
@@ -242,11 +330,74 @@ class _Translation:
             self._loopback[key.removeprefix("loopback_users.")] = value == "true"
         self._loopback_at = at
 
+    def _take_numbered(self, beginning: str, rest: str, value: str, at: str) -> None:
+        """Take a line of several that make a list or a table."""
+        if beginning == "auth_oauth2.signing_keys":
+            self.values.set(["oauth2", "signing_keys", rest], value, at)
+            return
+        ours, words = _LISTS[beginning]
+        word = words.get(value, value) if words else value
+        if word is None:
+            raise _NotKept("is not there; docs/authentication.md has what is")
+        if word == "http":
+            self._asked_rights_at = at
+        self._lists.setdefault(ours, []).append(word)
+        self.values.set(ours.split("."), list(self._lists[ours]), at)
+
     def finish(self) -> None:
         """What several lines say together."""
         self._finish_listeners()
+        self._finish_clients()
+        self._finish_halves()
         if self._user or self._loopback:
             self._finish_user()
+
+    def _finish_halves(self) -> None:
+        """Back ends of which one says who somebody is, and another what that one may do."""
+        for halves in self._halves.values():
+            names = {half: value.removeprefix(MODULE) for half, (value, _) in halves.items()}
+            at = next(iter(halves.values()))[1]
+            if names in (
+                {"authn": "http", "authz": "internal"},
+                {"authn": "http", "authz": "http"},
+            ):
+                self._lists.setdefault("auth.backends", []).append("http")
+                self.values.set(["auth", "backends"], list(self._lists["auth.backends"]), at)
+                if names["authz"] == "http":
+                    self._asked_rights_at = at
+            else:
+                self.comments.append(
+                    f"{at}: only authn = http with authz = internal or http is there"
+                )
+        self._finish_asked_rights()
+
+    def _finish_asked_rights(self) -> None:
+        """Whether a server decides about rights, RabbitMQ says by the back end, we by addresses."""
+        given = self.values.tables.get("auth_http", {})
+        for key in RIGHT_PATHS:
+            if self._asked_rights_at and key not in given:
+                url = DEFAULT_AUTH_URL + key.removesuffix("_path")
+                self.values.set(["auth_http", key], url, f"{self._asked_rights_at}, by default")
+            elif not self._asked_rights_at and given.pop(key, None) is not None:
+                self.comments.append(
+                    f"{self.name} auth_http.{key}: rights are those of users (authz = internal)"
+                )
+        if "http" in self._lists.get("auth.backends", ()) and "user_path" not in given:
+            at = f"{self._asked_rights_at or self.name}, by default"
+            self.values.set(["auth_http", "user_path"], f"{DEFAULT_AUTH_URL}user", at)
+
+    def _finish_clients(self) -> None:
+        """Certificates of clients are checked if all of it is there, as in RabbitMQ."""
+        authority, verify, required = (self._clients.get(key, ("", ""))[0] for key in CLIENT_KEYS)
+        if not authority or verify != "verify_peer" or "tls" not in self.values.tables:
+            self.comments += [f"{at}: {_NO_TLS}" for _, at in self._clients.values()]
+            return
+        word = "required" if required == "true" else "optional"
+        for ours, value, key in (
+            ("client_ca", authority, CLIENT_KEYS[0]),
+            ("client_certificates", word, CLIENT_KEYS[1]),
+        ):
+            self.values.set(["tls", ours], value, self._clients[key][1])
 
     def _finish_user(self) -> None:
         def said(key: str, default: str) -> str:

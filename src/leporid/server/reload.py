@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from leporid.amqp.errors import BeingDeleted
@@ -21,9 +20,10 @@ from leporid.server import logs
 from leporid.server.alarms import Alarms, memory_there_is
 from leporid.server.config import Config
 from leporid.server.listener import Listener
+from leporid.server.login_backends import LoginBackends
 from leporid.server.notify import ServiceManager
 from leporid.server.policy_settings import by_vhost
-from leporid.server.settings import ConfigError, settings_of
+from leporid.server.settings import ConfigError, settings_of, value_at
 from leporid.server.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def tune_limits(config: Config) -> TuneLimits:
 def differing(old: Config, new: Config) -> list[str]:
     """Return the keys of settings that differ, in their order in the table."""
     keys = (key for key, _ in settings_of(Config))
-    return [key for key in keys if attrgetter(key)(old) != attrgetter(key)(new)]
+    return [key for key in keys if value_at(old, key) != value_at(new, key)]
 
 
 def merged(old: T, new: T, keys: frozenset[str]) -> T:
@@ -73,6 +73,7 @@ class Effects:
         turns: Turns,
         alarms: Alarms,
         listener: Listener,
+        login_backends: LoginBackends,
         *,
         http_hosts: set[str],
         connections_max: Callable[[int], int],
@@ -82,6 +83,7 @@ class Effects:
         self._turns = turns
         self._alarms = alarms
         self._listener = listener
+        self._login_backends = login_backends
         self._http_hosts = http_hosts
         self._connections_max = connections_max
 
@@ -110,6 +112,12 @@ class Effects:
             "unknown_arguments_by_vhost": self._declaring,
             "policies": self._policies,
             "operator_policies": self._policies,
+            "auth.cache_seconds": self._logins,
+            "auth_http.user_path": self._logins,
+            "auth_http.vhost_path": self._logins,
+            "auth_http.resource_path": self._logins,
+            "auth_http.topic_path": self._logins,
+            "auth_http.http_method": self._logins,
         }
 
     def _logs(self, config: Config) -> None:
@@ -161,6 +169,9 @@ class Effects:
     def _policies(self, config: Config) -> None:
         policies = by_vhost((*config.policies, *config.operator_policies))
         self._engine.jobs.start(self._broker.configuring_policies(policies))
+
+    def _logins(self, config: Config) -> None:
+        self._login_backends.reload(config)
 
     def apply(self, config: Config, keys: list[str]) -> None:
         """Put what has changed in force."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -127,8 +128,15 @@ def about(field: dataclasses.Field[Any]) -> About:
 
 
 def fields_of(into: type[Any]) -> dict[str, dataclasses.Field[Any]]:
-    """Return the settings of a section by name."""
-    return {field.name: field for field in dataclasses.fields(into)}
+    """Return the settings of a section by name; a word of Python's has `_` behind it in code."""
+    return {field.name.removesuffix("_"): field for field in dataclasses.fields(into)}
+
+
+def value_at(values: object, key: str) -> Any:
+    """Return the value of a setting, by its key as the file has it."""
+    for part in key.split("."):
+        values = getattr(values, f"{part}_" if keyword.iskeyword(part) else part)
+    return values
 
 
 def settings_of(into: type[Any], path: str = "") -> Iterator[tuple[str, About]]:
@@ -170,7 +178,7 @@ def read(into: type[T], values: Mapping[str, Any], path: str = "") -> T:
             problems.append(Problem(full, f"{full}: missing; it has no default"))
     if problems:
         raise ConfigError.of(problems)
-    return into(**checked)
+    return into(**{fields[key].name: value for key, value in checked.items()})
 
 
 def refusal(path: str, value: Any, allowed: str) -> ConfigError:

@@ -44,8 +44,9 @@ DEFAULT: Final = "default"
 OTHER_VARIABLES: Final = frozenset(
     {
         CONFIG_VARIABLE,
-        # Of clients: `leporid pipeline`, `leporid delays`, the examples.
+        # Of clients: the command line, `leporid pipeline`, `leporid delays`, the examples.
         "LEPORID_AMQP_URL",
+        "LEPORID_CONTEXT",
         "LEPORID_PASSWORD",
         "LEPORID_STREAM",
         "LEPORID_URL",
@@ -164,14 +165,33 @@ def files(path: Path) -> list[Path]:
         path: a file, beside which there may be a `conf.d`; or the directory of both, in which
             there need not be either.
     """
-    main = path / FILE_NAME if path.is_dir() else path
-    folder = main.parent / FOLDER_NAME
+    main, folder = _main_and_folder(path)
     found = [] if path.is_dir() and not main.exists() else [main]
     if folder.is_dir():
         parts = (each for each in folder.iterdir() if each.suffix == ".toml")
         # Editors and mounts leave hidden files.
         found += sorted(each for each in parts if not each.name.startswith("."))
     return found
+
+
+def _main_and_folder(path: Path) -> tuple[Path, Path]:
+    main = path / FILE_NAME if path.is_dir() else path
+    return main, main.parent / FOLDER_NAME
+
+
+def notes(path: Path) -> Iterator[str]:
+    """Go through what has no effect among the files of a configuration: no error, but no help.
+
+    Args:
+        path: as for `files`.
+    """
+    main, folder = _main_and_folder(path)
+    found = files(path)
+    if not found:
+        named = f"; give {path.parent}, which it is in" if path.name == FOLDER_NAME else ""
+        yield f"{path}: there is nothing in it: no {FILE_NAME}, no {FOLDER_NAME}{named}"
+    elif folder.is_dir() and not set(found) - {main}:
+        yield f"{folder}: there is nothing in it: no file *.toml"
 
 
 def read_file(file: Path) -> Values:
@@ -282,7 +302,7 @@ def from_environment(into: type[Any], environment: Mapping[str, str]) -> Values:
         try:
             keys, check, in_file = _find(into, variable)
             text = environment[variable]
-            value = secret_in(variable, text) if in_file else _value(check, keys, text)
+            value = secret_in(variable, text) if in_file else value_of(check, keys, text)
             path = ""
             for key in keys:
                 path = join(path, key)
@@ -359,7 +379,7 @@ def _find(into: type[Any], variable: str) -> tuple[list[str], Check[Any], bool]:
     raise ConfigError(f"{variable}: no setting has this variable{nearest(variable, known)}")
 
 
-def _value(check: Check[Any], keys: list[str], text: str) -> Any:
+def value_of(check: Check[Any], keys: list[str], text: str) -> Any:
     """Return the text itself if that is allowed, else what it is in TOML."""
     path = ".".join(keys)
     try:

@@ -13,12 +13,23 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from leporid.server.settings import ConfigError, choice, file, named, section, setting
+from leporid.broker.connection.encryption import CertificateLogin, Encryption
+from leporid.server.peer_certificates import encryption_of
+from leporid.server.proxy_protocol import ProxiedSocket, ProxyError
+from leporid.server.settings import (
+    ConfigError,
+    choice,
+    file,
+    named,
+    section,
+    setting,
+    whole,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +88,31 @@ class Tls:
         'whether clients show a certificate: `"off"`, `"optional"`, `"required"`',
         rabbitmq="`ssl_options.verify`, `ssl_options.fail_if_no_peer_cert`",
     )
+    login_from: str = setting(
+        choice("distinguished_name", "common_name", "subject_alternative_name"),
+        "distinguished_name",
+        "which part of a client's certificate is the name of the user that "
+        "[SASL EXTERNAL](tls.md#login-by-certificate) logs in",
+        rabbitmq="`ssl_cert_login_from`",
+    )
+    login_san_type: str = setting(
+        choice("dns", "ip", "email", "uri"),
+        "dns",
+        "of several kinds of alternative names, which one",
+        rabbitmq="`ssl_cert_login_san_type`",
+    )
+    login_san_index: int = setting(
+        whole(0, 1000),
+        0,
+        "of several alternative names of that kind, which one; 0: the first",
+        rabbitmq="`ssl_cert_login_san_index`",
+    )
+    http_client_certificates: str = setting(
+        choice("off", "optional", "required"),
+        "off",
+        "the same of clients over HTTP; their certificates are checked, and log nobody in",
+        rabbitmq="`management.ssl.verify`, `management.ssl.fail_if_no_peer_cert`",
+    )
 
 
 def check_tls(settings: Tls) -> None:
@@ -89,9 +125,11 @@ def check_tls(settings: Tls) -> None:
         raise ConfigError("tls: certificate and key belong together: one is missing")
     if settings.certificate is None and (settings.names or settings.client_ca):
         raise ConfigError("tls: without certificate and key, nothing is encrypted")
-    if (settings.client_ca is None) != (settings.client_certificates == "off"):
+    asked = {settings.client_certificates, settings.http_client_certificates} != {"off"}
+    if (settings.client_ca is None) == asked:
         raise ConfigError(
-            'tls: client_ca and client_certificates = "optional" or "required" belong together'
+            'tls: client_ca and client_certificates = "optional" or "required" belong together '
+            "(or http_client_certificates)"
         )
 
 
@@ -100,6 +138,9 @@ class Certificates:
 
     Args:
         settings: with a certificate, which is for clients that ask for none of the names.
+
+    Attributes:
+        login: which part of a client's certificate is the user's name.
 
     Raises:
         ConfigError: a file cannot be used; the text names it.
@@ -111,14 +152,23 @@ class Certificates:
         self._pair = KeyPair(settings.certificate, settings.key)
         self._names = {name.lower(): pair for name, pair in (settings.names or {}).items()}
         self._client_ca = settings.client_ca
-        self._client_required = settings.client_certificates == "required"
+        self._clients = settings.client_certificates
+        self._http_clients = settings.http_client_certificates
+        self.login = CertificateLogin(
+            settings.login_from, settings.login_san_type, settings.login_san_index
+        )
         self._seen = self._look()
-        self._context = self._load()
+        self._contexts = self._load()
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What the next connection is made with."""
-        return self._context
+        """What the next AMQP connection is made with."""
+        return self._contexts[0]
+
+    @property
+    def http_context(self) -> ssl.SSLContext:
+        """What the next HTTP connection is made with."""
+        return self._contexts[1]
 
     def reload(self) -> bool:
         """Read the files again if any has changed; returns whether that was so.
@@ -131,7 +181,7 @@ class Certificates:
             return False
         self._seen = seen
         try:
-            self._context = self._load()
+            self._contexts = self._load()
         except ConfigError as error:
             logger.error("tls: %s; the certificates that were read before stay", error)
             return False
@@ -155,9 +205,13 @@ class Certificates:
                 seen.append((about.st_mtime_ns, about.st_size, about.st_ino))
         return seen
 
-    def _load(self) -> ssl.SSLContext:
-        named = {name: self._make(pair) for name, pair in self._names.items()}
-        context = self._make(self._pair)
+    def _load(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        """Return what AMQP connections and HTTP connections are made with."""
+        return self._load_for(self._clients), self._load_for(self._http_clients)
+
+    def _load_for(self, clients: str) -> ssl.SSLContext:
+        named = {name: self._make(pair, clients) for name, pair in self._names.items()}
+        context = self._make(self._pair, clients)
         if named:
 
             def choose(shown: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -166,16 +220,16 @@ class Certificates:
             context.sni_callback = choose
         return context
 
-    def _make(self, pair: KeyPair) -> ssl.SSLContext:
+    def _make(self, pair: KeyPair, clients: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # The server's order of ciphers, and no second handshake within a connection.
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
         context.options |= ssl.OP_NO_COMPRESSION
         _use(pair.certificate, pair.key, context)
-        if self._client_ca is not None:
+        if self._client_ca is not None and clients != "off":
             _trust(self._client_ca, context)
-            required = self._client_required
+            required = clients == "required"
             context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
         return context
 
@@ -210,17 +264,56 @@ def _check_readable(path: Path) -> None:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
+class NoTls(OSError):
+    """What came on a port for TLS was something else; the text says what, but nothing of it."""
+
+
+PLAIN_CLIENTS: Final = (
+    (b"AMQP", "a plain AMQP client"),
+    *((method, "a plain HTTP client") for method in (b"GET ", b"PUT ", b"POST", b"HEAD", b"DELE")),
+    (b"PROX", "the PROXY protocol, from who is not in proxy_protocol.trusted,"),
+    (b"\r\n\r\n", "the PROXY protocol, from who is not in proxy_protocol.trusted,"),
+)
+"""What begins with what. A record of TLS begins with HANDSHAKE (RFC 8446, 5.1)."""
+HANDSHAKE: Final = b"\x16"
+BEGINNING_BYTES: Final = 4
+
+
+def _spoken(begun: bytes) -> str:
+    """Say what a client speaks that has begun without TLS."""
+    found = (said for beginning, said in PLAIN_CLIENTS if begun.startswith(beginning))
+    return f"no TLS: {next(found, 'another protocol')} on the port for TLS"
+
+
+def reason_to_log(error: OSError) -> str:
+    """Say why a peer broke the rules below AMQP and HTTP, but nothing that it sent; "" if not."""
+    if isinstance(error, ProxyError | NoTls):
+        return str(error)
+    if not isinstance(error, ssl.SSLError):
+        return ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls: the client's certificate was refused: {error.verify_message}"
+    return f"tls: {error.reason or error}"
+
+
 class TlsSocket:
     """A connected, non-blocking socket that speaks TLS as the server.
 
+    Args:
+        below: what ciphertext comes from: a socket, or one behind a proxy.
+        context: what it is made with.
+
     Attributes:
-        plain: the socket below.
+        plain: the socket itself.
         has_more: whether something can be read of which the operating system does not tell.
         unsent: ciphertext that the operating system had no room for; `flush` sends it.
         established: whether the handshake has ended.
+        on_established: called once, when it ends, before anything is read.
     """
 
     __slots__ = (
+        "_begun",
+        "_below",
         "_ended",
         "_left_of_record",
         "_received",
@@ -229,18 +322,22 @@ class TlsSocket:
         "_waiting",
         "established",
         "has_more",
+        "on_established",
         "plain",
         "unsent",
     )
 
-    def __init__(self, plain: socket.socket, context: ssl.SSLContext) -> None:
-        self.plain = plain
+    def __init__(self, below: socket.socket | ProxiedSocket, context: ssl.SSLContext) -> None:
+        self._below = below
+        self.plain = below.plain if isinstance(below, ProxiedSocket) else below
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
         self.established = self.has_more = self._ended = False
         self.unsent = b""
-        # Of what was received: what OpenSSL was not given yet, and how much of its last record.
-        self._waiting = b""
+        self.on_established: Callable[[], None] | None = None
+        # Of what was received: its beginning, what OpenSSL was not given yet, and how much of its
+        # last record.
+        self._begun = self._waiting = b""
         self._left_of_record = 0
 
     def __repr__(self) -> str:
@@ -250,9 +347,14 @@ class TlsSocket:
         """The descriptor; -1: it is closed."""
         return self.plain.fileno()
 
+    def encryption(self) -> Encryption:
+        """What the handshake, which has ended, has agreed on."""
+        return encryption_of(self._tls)
+
     def close(self) -> None:
-        """Close it at once, without a word."""
-        self.plain.close()
+        """Close it at once, without a word; nobody is told of anything any more."""
+        self.on_established = None
+        self._below.close()
 
     # ------------------------------------------------------------- reading
 
@@ -271,10 +373,11 @@ class TlsSocket:
         if self._ended:
             return 0
         if not self.has_more:
-            data = self.plain.recv(max(len(view), RECEIVED_BYTES))
+            data = self._below.recv(max(len(view), RECEIVED_BYTES))
             if not data:
                 return 0
             self._waiting += data
+            self._begun = self._begun or data[:BEGINNING_BYTES]
         self._give_records()
         try:
             if not self.established:
@@ -314,7 +417,14 @@ class TlsSocket:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             raise BlockingIOError from None
+        except ssl.SSLError:
+            if not self._begun.startswith(HANDSHAKE):
+                raise NoTls(_spoken(self._begun)) from None
+            raise
         self.established = True
+        call, self.on_established = self.on_established, None
+        if call is not None:
+            call()
 
     def _decrypted(self, view: memoryview) -> int:
         """Decrypt what was received as far as there is room. A read gives one record at most."""
@@ -378,3 +488,22 @@ class TlsSocket:
             pass  # its answer is not waited for; or there was no handshake
         self.flush()
         self.plain.shutdown(how)
+
+
+Stream = TlsSocket | ProxiedSocket
+"""A socket that is not read as it is."""
+
+
+def stream_over(
+    plain: socket.socket, context: ssl.SSLContext | None, *, proxied: bool
+) -> tuple[Stream | None, ProxiedSocket | None, TlsSocket | None]:
+    """Put together how a socket is read; returns the whole, and its parts.
+
+    Args:
+        plain: connected and non-blocking.
+        context: for TLS; None: there is none.
+        proxied: whether a header of the PROXY protocol comes first.
+    """
+    proxy = ProxiedSocket(plain) if proxied else None
+    tls = TlsSocket(proxy or plain, context) if context is not None else None
+    return tls or proxy, proxy, tls

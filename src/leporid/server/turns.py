@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # to half a minute, and is counted nowhere. A thread that closes needs a moment for its answer.
 AWAITING_EOF_MAX: Final = 1000
 # How long a turn sends what connections have, and after how many of them the clock is read.
-FLUSH_NS: Final = 2_000_000
+FLUSH_NS: Final = 1_000_000
 SENT_A_READING: Final = 16
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leporid.management.niceness import NICENESS_MAX, yield_to_messages
+from leporid.server.niceness import NICENESS_MAX, yield_to_messages
 
 
 def niceness() -> int:

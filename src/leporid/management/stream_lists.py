@@ -1,0 +1,162 @@
+"""Streams, their named readers and their groups, as lists like those of RabbitMQ's API.
+
+Responsible for these lists, with pages, order and columns, over one virtual host or all that a user
+sees. What is in one stream, and changing it, are `streams`, `readers` and `groups`. Must not know
+how lists are made (`paging`). Invariants: of a reader that is not shown nothing is looked up but
+what the list is sorted by; lag is counted from the message after the one that was read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from leporid.broker.stream.readers import skipped_messages
+from leporid.management.amqp_json import shown
+from leporid.management.authorization import vhosts_listed
+from leporid.management.paging import Lists, Table
+
+if TYPE_CHECKING:
+    from leporid.broker.group.members import Group
+    from leporid.broker.queue.queue import QueueState
+    from leporid.broker.vhost import VirtualHost
+    from leporid.engine.stream.stream import Stream
+    from leporid.management.surroundings import Surroundings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A named reader of one stream, or partition; as of the moment when it was looked at."""
+
+    queue: QueueState
+    stream: Stream
+    name: str
+    offset: int
+
+    @property
+    def next(self) -> int:
+        """The offset of the first message that it has not read."""
+        return max(self.stream.first, self.offset + 1)
+
+    @property
+    def lag(self) -> int:
+        """How many messages it has not read."""
+        return max(0, self.stream.end - self.next)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGroup:
+    """A group and where it is."""
+
+    vhost: VirtualHost
+    group: Group
+
+
+STREAM_FIELDS: dict[str, Any] = {
+    "name": lambda queue: shown(queue.name),
+    "vhost": lambda queue: queue.vhost,
+    "state": lambda queue: "paused" if queue.engine.paused else "running",
+    "first": lambda queue: queue.stream.first,
+    "end": lambda queue: queue.stream.end,
+    "messages": lambda queue: queue.stream.end - queue.stream.first,
+    "bytes": lambda queue: queue.stream.bytes,
+    "first_timestamp_ms": lambda queue: queue.stream.first_timestamp_ms,
+    "last_timestamp_ms": lambda queue: queue.stream.last_timestamp_ms,
+    "consumers": lambda queue: len(queue.subscriptions),
+    "readers": lambda queue: len(queue.reader_offsets),
+}
+
+GROUP_FIELDS: dict[str, Any] = {
+    "group": lambda row: shown(row.group.name),
+    "stream": lambda row: shown(row.group.stream),
+    "vhost": lambda row: row.vhost.name,
+    "version": lambda row: row.group.version,
+    "members": lambda row: row.group.member_count,
+    "partitions": lambda row: len(row.group.partitions),
+    "used_ms": lambda row: row.group.used_ms,
+    "retrying": lambda row: 0 if row.group.retries is None else row.group.retries.engine.waiting,
+}
+
+
+class StreamListRoutes:
+    """The handlers.
+
+    Args:
+        around: the broker.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        readers: dict[str, Any] = {
+            "reader": lambda reader: shown(reader.name),
+            "stream": lambda reader: shown(reader.queue.name),
+            "vhost": lambda reader: reader.queue.vhost,
+            "offset": lambda reader: reader.offset,
+            "end": lambda reader: reader.stream.end,
+            "lag": lambda reader: reader.lag,
+            "lag_ms": self._lag_ms,
+            "skipped_messages": lambda reader: skipped_messages(reader.queue, reader.name),
+        }
+        self._streams: Lists[QueueState] = Lists(
+            around, Table(STREAM_FIELDS, ("vhost", "name")), lambda queue: queue.name
+        )
+        self._readers: Lists[Reader] = Lists(
+            around, Table(readers, ("vhost", "stream", "reader")), lambda reader: reader.name
+        )
+        self._groups: Lists[OwnGroup] = Lists(
+            around, Table(GROUP_FIELDS, ("vhost", "stream", "group")), lambda row: row.group.name
+        )
+
+    def _lag_ms(self, reader: Reader) -> int | None:
+        """How long the first message that was not read waits; None without one."""
+        if not reader.lag:
+            return None
+        came_ms = reader.stream.timestamp_of(reader.next)
+        return None if came_ms is None else max(0, self._around.engine.clock.wall_ms - came_ms)
+
+    async def streams(self, request: Request) -> Response:
+        """GET /api/streams: each partition of a partitioned stream is one."""
+        return await self._list(request, self._streams, _streams)
+
+    async def readers(self, request: Request) -> Response:
+        """GET /api/readers, and /api/readers/{vhost}."""
+        return await self._list(request, self._readers, _readers)
+
+    async def groups(self, request: Request) -> Response:
+        """GET /api/groups, and /api/groups/{vhost}."""
+        return await self._list(request, self._groups, _groups)
+
+    async def _list(
+        self, request: Request, lists: Lists[T], found: Callable[[VirtualHost], Iterator[T | None]]
+    ) -> Response:
+        user, vhosts = await vhosts_listed(self._around, request)
+        count = sum(vhost.queue_count for vhost in vhosts)
+        items = (each for vhost in vhosts for each in found(vhost))
+        return await lists.answer(request, user, items, count)
+
+
+def _streams(vhost: VirtualHost) -> Iterator[QueueState | None]:
+    """Go through the streams; None for each other queue."""
+    for queue in vhost.queues_now():
+        yield queue if queue.stream is not None and not queue.deleted else None
+
+
+def _readers(vhost: VirtualHost) -> Iterator[Reader | None]:
+    for queue in _streams(vhost):
+        if queue is None or queue.stream is None:
+            yield None
+            continue
+        vhost.bookmarks.save_of(queue)
+        for name, offset in list(queue.reader_offsets.items()):
+            yield Reader(queue, queue.stream, name, offset)
+
+
+def _groups(vhost: VirtualHost) -> Iterator[OwnGroup | None]:
+    for group in list(vhost.groups):
+        yield OwnGroup(vhost, group) if group in vhost.groups else None

@@ -1,0 +1,114 @@
+"""Who is asked about users beside the broker itself, as the configuration says.
+
+Responsible for making these back ends, in their order, for the threads that their requests are
+sent from, and for those of their settings that a reload changes. Must not know how any of them
+finds out. Invariant: what an extra is needed for is
+imported only if the configuration asks for it, and a missing one ends the start with its name.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from leporid.broker.access.backends import INTERNAL, Backend
+from leporid.server import http_logins, http_rights
+from leporid.server.auth_requests import AuthRequests
+from leporid.server.http_logins import HttpLogins
+from leporid.server.http_rights import HttpRights
+from leporid.server.oauth_settings import HTTP, OAUTH2
+from leporid.server.settings import ConfigError
+
+if TYPE_CHECKING:
+    from leporid.broker.broker import Broker
+    from leporid.server.config import Config
+    from leporid.server.token_logins import TokenLogins
+
+PIP_COMMAND: Final = "pip install 'leporid[oauth]'"
+SECRET_BYTES: Final = 32
+# Requests at a time: those of logins and about rights, and the one for keys. A thread is made when
+# all there are have work.
+THREADS: Final = http_logins.REQUESTS_MAX + http_rights.REQUESTS_MAX + 1
+
+
+class LoginBackends:
+    """The back ends of one broker.
+
+    Args:
+        config: whole and checked.
+        broker: which asks them from now on.
+        wake: says that something was given to the engine.
+
+    Raises:
+        ConfigError: a file cannot be used, or an extra is missing.
+    """
+
+    def __init__(self, config: Config, broker: Broker, wake: Callable[[], None]) -> None:
+        self._config = config
+        self._refusals = broker.refusals
+        self._wake = wake
+        self._pool: ThreadPoolExecutor | None = None
+        self._tokens: TokenLogins | None = None
+        self._requests: AuthRequests | None = None
+        made: list[Backend] = []
+        for name in config.auth.backends:
+            if name == INTERNAL:
+                made.append(broker.backends.internal)
+            elif name == OAUTH2:
+                self._tokens = self._make_tokens()
+                made.append(self._tokens)
+            elif name == HTTP:
+                made.append(self._make_http(broker))
+        broker.backends.use(made)
+
+    def _make_tokens(self) -> TokenLogins:
+        try:
+            from leporid.server.token_logins import TokenLogins
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "joserfc":
+                raise
+            raise ConfigError(
+                f"auth.backends has oauth2, which needs joserfc: {PIP_COMMAND}"
+            ) from None
+        secret = secrets.token_bytes(SECRET_BYTES)
+        return TokenLogins(self._config.oauth2, self._threads(), self._refusals, secret, self._wake)
+
+    def _make_http(self, broker: Broker) -> HttpLogins:
+        requests = self._requests = AuthRequests(self._config.auth_http)
+        pool, refusals = self._threads(), broker.refusals
+        rights = HttpRights(
+            requests, self._cache_s, pool, refusals, self._wake, revoked=broker.recheck
+        )
+        return HttpLogins(
+            requests,
+            self._cache_s,
+            broker.access,
+            rights,
+            pool,
+            refusals,
+            secrets.token_bytes(SECRET_BYTES),
+            self._wake,
+        )
+
+    def _cache_s(self) -> float:
+        return self._config.auth.cache_seconds
+
+    def reload(self, config: Config) -> None:
+        """Have other settings: all that are declared live."""
+        self._config = config
+        if self._requests is not None:
+            self._requests.settings = config.auth_http
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(THREADS, "outgoing")
+        return self._pool
+
+    def stop(self) -> None:
+        """Ask nobody any more."""
+        if self._tokens is not None:
+            self._tokens.stop()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,104 @@
+"""What OpenSSL says of a connection after its handshake, as facts that the broker keeps.
+
+Responsible for reading `ssl.SSLObject`: protocol, cipher suite, and the client's certificate with
+its names as RFC 4514 and RabbitMQ write them. Must not know what becomes of them. Invariant: a
+certificate that was not verified is none.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from leporid.broker.connection.encryption import Encryption, PeerCertificate
+
+# Names of attributes as OpenSSL has them, and their short forms (RFC 4514, 3, and RabbitMQ's own).
+SHORT_NAMES: Final[Mapping[str, str]] = {
+    "surname": "SN",
+    "givenName": "GIVENNAME",
+    "initials": "INITIALS",
+    "generationQualifier": "GENERATIONQUALIFIER",
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "title": "TITLE",
+    "countryName": "C",
+    "serialNumber": "SERIALNUMBER",
+    "pseudonym": "PSEUDONYM",
+    "domainComponent": "DC",
+    "emailAddress": "EMAILADDRESS",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+KINDS: Final[Mapping[str, str]] = {
+    "DNS": "dns",
+    "IP Address": "ip",
+    "email": "email",
+    "URI": "uri",
+}
+ESCAPED: Final = frozenset('"+,;<>\\')
+PRINTABLE: Final = range(32, 126)
+
+_Names = Iterable[Iterable[tuple[str, str]]]
+
+
+def encryption_of(tls: ssl.SSLObject) -> Encryption:
+    """Return what a handshake that has ended has agreed on; some 10 microseconds."""
+    suite = tls.cipher()
+    shown: Any = tls.getpeercert()  # empty if it was not verified, None if there is none
+    return Encryption.of(
+        tls.version() or "",
+        "" if suite is None else suite[0],
+        certificate_of(shown) if shown else None,
+    )
+
+
+def certificate_of(shown: Mapping[str, Any]) -> PeerCertificate:
+    """Return a certificate of which `ssl` has made a dictionary."""
+    subject: _Names = shown.get("subject", ())
+    return PeerCertificate(
+        distinguished_name(subject),
+        distinguished_name(shown.get("issuer", ())),
+        f"{_moment(shown['notBefore'])} - {_moment(shown['notAfter'])}",
+        tuple(value for part in subject for name, value in part if name == "commonName"),
+        tuple(
+            (KINDS[kind], value) for kind, value in shown.get("subjectAltName", ()) if kind in KINDS
+        ),
+    )
+
+
+def distinguished_name(parts: _Names) -> str:
+    """Write a name as RFC 4514 says: the last part first.
+
+    Attributes without a short form have the name that OpenSSL gives them.
+    """
+    written = [
+        "+".join(f"{SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in part)
+        for part in parts
+    ]
+    return ",".join(reversed(written))
+
+
+def _escaped(value: str) -> str:
+    """Escape a value (RFC 4514, 2.4); octets that are not printable ASCII as RabbitMQ does."""
+    octets = value.encode("utf-8", "surrogateescape")
+    found = ""
+    for at, octet in enumerate(octets):
+        one = chr(octet)
+        if octet not in PRINTABLE:
+            found += f"\\{octet:02X}"
+        elif one in ESCAPED or (at == 0 and one in " #") or (at == len(octets) - 1 and one == " "):
+            found += "\\" + one
+        else:
+            found += one
+    return found
+
+
+def _moment(text: str) -> str:
+    """Turn `Jan  1 00:00:00 2026 GMT` into `2026-01-01T00:00:00Z`."""
+    seconds = ssl.cert_time_to_seconds(text)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

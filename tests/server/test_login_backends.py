@@ -1,0 +1,40 @@
+"""The back ends that the configuration names, in its order; `test_token_logins` uses them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leporid.broker.access.backends import Backends
+from leporid.limits.refusals import Refusals
+from leporid.server.config import ConfigError
+from leporid.server.login_backends import LoginBackends
+from leporid.server.oauth_settings import Auth, AuthHttp, OAuth2
+
+
+def made(auth: Auth, oauth2: OAuth2) -> tuple[LoginBackends, Backends]:
+    internal: Any = SimpleNamespace(name="internal")
+    broker: Any = SimpleNamespace(backends=Backends(internal))
+    broker.access, broker.refusals, broker.recheck = None, Refusals(), None
+    asked = AuthHttp(user_path="http://127.0.0.1:1/")
+    config: Any = SimpleNamespace(auth=auth, oauth2=oauth2, auth_http=asked)
+    return LoginBackends(config, broker, lambda: None), broker.backends
+
+
+def test_their_order_is_that_of_the_configuration():
+    settings = OAuth2(resource_server_id="mq", jwks_url="http://127.0.0.1:1/")
+    found, backends = made(Auth(("oauth2", "http", "internal")), settings)
+    assert repr(backends) == "<Backends oauth2 http internal>"
+    found.stop()
+    found, backends = made(Auth(), OAuth2())
+    assert repr(backends) == "<Backends internal>"
+    found.stop()
+
+
+def test_a_key_that_cannot_be_read_is_named(tmp_path):
+    missing = tmp_path / "none.pem"
+    for path, why in ((missing, "cannot be read"), (tmp_path / "empty.pem", "no public key")):
+        (tmp_path / "empty.pem").touch()
+        settings = OAuth2(resource_server_id="mq", signing_keys={"a": path})
+        with pytest.raises(ConfigError, match=f"{path}: .*{why}"):
+            made(Auth(("oauth2",)), settings)

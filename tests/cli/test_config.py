@@ -47,14 +47,29 @@ def test_show_effective_has_all_settings_and_can_be_used(
     assert "hunter2" not in shown
     lines = dict(line.split(" = ", 1) for line in shown.splitlines())
     missing = {key for key, _ in settings_of(Config)} - lines.keys()
-    assert missing == {"users", "tls.certificate", "tls.key", "tls.client_ca"}
+    none = ("resource_server_id", "issuer", "jwks_url", "ca", "default_key", "scope_prefix")
+    files = {"definitions.import", "backup_dir"}
+    paths = ("user_path", "vhost_path", "resource_path", "topic_path")
+    http = {f"auth_http.{key}" for key in (*paths, "ca")}
+    tokens = {f"oauth2.{key}" for key in (*none, "additional_scopes_key")}
+    assert missing == {
+        "users",
+        "tls.certificate",
+        "tls.key",
+        "tls.client_ca",
+        *tokens,
+        *http,
+        *files,
+    }
     assert lines["limits.connections_max"] == "1000000  # default"
     assert lines["limits.handshake_seconds"] == f"3  # {file}:4"
     again = tmp_path / "again.toml"
     again.write_text(shown)
     given = load(again, {"users": {"ann": {"password": "hunter2"}}})
     given = replace(given, redeclare_by_vhost=None, unknown_arguments_by_vhost=None)
-    assert replace(given, tls=replace(given.tls, names=None)) == load(file)
+    given = replace(given, tls=replace(given.tls, names=None))
+    oauth2 = replace(given.oauth2, signing_keys=None, scope_aliases=None)
+    assert replace(given, oauth2=oauth2) == load(file)
     assert tomllib.loads(shown)["users"]["ann"]["password"] == "***"
 
 
@@ -78,6 +93,71 @@ def test_check_names_every_mistake_and_goes_on(
         f"leporid: {wrong}:1: a: unknown setting",
         f'leporid: {wrong}:4: limits.handshake: unknown setting; did you mean "handshake_seconds"?',
     ]
+
+
+def test_check_looks_at_certificates(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text('[tls]\ncertificate = "/none.pem"\nkey = "/none.key"\n')
+    assert main(["config", "check", str(wrong)]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (
+        "",
+        "leporid: /none.pem: cannot be read: No such file or directory\n",
+    )
+
+
+def test_check_doubts_tags_that_look_misspelt(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "leporid.toml"
+    file.write_text('[users.ann]\npassword = "x"\ntags = ["managment", "monitoring", "team-a"]\n')
+    assert main(["config", "check", str(file)]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{file}: nothing else is wrong\n"
+    assert said.err == (
+        f"leporid: {file}: warning: users.ann.tags: the tag 'managment' gives no right; "
+        'did you mean "management"?\n'
+    )
+
+
+QUEUE = '{"name": "q", "vhost": "%s", "durable": true, "auto_delete": false, "arguments": {}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"vhosts": [{"name": "v"}], "users": [{"name": "u", "password": "x", "tags": ""}]}', ""),
+        (f'{{"queues": [{QUEUE % "shop"}]}}', ""),
+        ("{", "definitions.import: "),
+        (f'{{"queues": [{QUEUE % "missing"}]}}', "queues[0] 'q': "),
+        ('{"users": [{"name": "u", "password_hash": "?"}]}', "users[0] 'u': "),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_check_looks_at_definitions(
+    content: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    document, file = tmp_path / "definitions.json", tmp_path / "leporid.toml"
+    if content is not None:
+        document.write_text(content)
+    file.write_text(f'vhosts = ["/", "shop"]\n[definitions]\nimport = "{document}"\n')
+    assert main(["config", "check", str(file)]) == (1 if said else 0)
+    assert said in capsys.readouterr().err
+
+
+def test_check_says_where_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    assert main(["config", "check", str(tmp_path)]) == 0
+    assert f"{tmp_path}: there is nothing in it" in capsys.readouterr().out
+    assert main(["config", "check", str(folder)]) == 0
+    assert f"give {tmp_path}, which it is in" in capsys.readouterr().out
+    file = tmp_path / "leporid.toml"
+    file.touch()
+    for place in (file, tmp_path):
+        assert main(["config", "check", str(place)]) == 0
+        assert f"{folder}: there is nothing in it: no file *.toml" in capsys.readouterr().out
+    (folder / "a.toml").touch()
+    assert main(["config", "check", str(file)]) == 0
+    assert "nothing in it" not in capsys.readouterr().out
 
 
 def test_check_of_what_cannot_be_read_exits_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

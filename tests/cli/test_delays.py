@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 import pytest
@@ -151,9 +150,8 @@ def test_without_pika_it_says_what_to_install(
 
 
 def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
-    parser = argparse.ArgumentParser()
+    parser = main.parser()
     monkeypatch.setenv("LEPORID_AMQP_URL", "amqp://elsewhere")
-    delays.add_parser(parser.add_subparsers())
     given = parser.parse_args(["delays", "ladder"])
     assert delays.url_of(given) == "amqp://elsewhere"
     given = parser.parse_args(["delays", "ladder", "--url", "amqp://here"])

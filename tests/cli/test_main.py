@@ -11,6 +11,7 @@ from typing import TextIO
 import pytest
 
 from leporid.cli import main as command_line
+from leporid.cli.command import Parser
 from leporid.cli.main import main
 from leporid.server.config import Config
 
@@ -88,6 +89,19 @@ def test_variables_of_rabbitmq_without_a_meaning_are_named_and_not_shown(
     assert list(runs[0].users) == ["app"]
 
 
+def test_variables_of_clients_make_no_user_which_is_said(
+    runs: list[Config], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("LEPORID_USER", "admin")
+    monkeypatch.setenv("LEPORID_PASSWORD", "tasty")
+    with caplog.at_level("INFO"):
+        assert main(["serve"]) == 7
+    assert "the variable LEPORID_USER is for commands that ask a broker" in caplog.text
+    assert "LEPORID_USERS__NAME__PASSWORD" in caplog.text
+    assert "tasty" not in caplog.text
+    assert runs[0].users is None
+
+
 def test_a_relative_data_directory_counts_from_here(
     runs: list[Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -112,10 +126,11 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, command in action.choices.items():
-                yield from ([name, *words] for words in commands(command))
+                assert isinstance(command, Parser)
+                yield from ([name, *words] for words in commands(command.filled()))
 
 
-@pytest.mark.parametrize("words", list(commands(command_line._parser())), ids=" ".join)
+@pytest.mark.parametrize("words", list(commands(command_line.parser())), ids=" ".join)
 def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
         main([*words, "--help"])
@@ -129,6 +144,44 @@ def test_a_wrong_command_exits_2(arguments: list[str], capsys: pytest.CaptureFix
         main(arguments)
     assert ended.value.code == 2
     assert "usage: leporid" in capsys.readouterr().err
+
+
+def test_a_command_that_is_nearly_one_is_named(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(["queue", "list"])
+    assert ended.value.code == 2
+    assert "leporid: error: no command 'queue'; did you mean \"queues\"?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage", "said"),
+    [
+        ([], "leporid", "a command is missing; `leporid --help` lists them"),
+        (["fly"], "leporid", "no command 'fly'; `leporid --help` lists them"),
+        (["--url", "http://h", "status"], "leporid", "--url stands behind the command"),
+        (["queues", "lst"], "leporid queues", "no verb 'lst'; did you mean \"list\"?"),
+        (["queues", "fly"], "leporid queues", "no verb 'fly'; there are list, show, add"),
+        (["queues", "add", "q", "--typ=x"], "leporid queues add", 'did you mean "--type"?'),
+        (["cat", "queue://q", "x"], "leporid cat", "unknown: x; `leporid cat --help`"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_there_is(
+    arguments: list[str], usage: str, said: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"usage: {usage} [-h]")
+    assert said in error
+
+
+def test_help_is_a_word_as_well(capsys: pytest.CaptureFixture[str]):
+    for words, usage in ((["help"], "leporid"), (["help", "queues", "add"], "leporid queues add")):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: {usage} [-h]")
 
 
 def test_check_hands_directory_and_output_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

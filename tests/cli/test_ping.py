@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.server.certificates import make_files
 
 from leporid.cli.main import main
 from leporid.testing import BrokerProcess
@@ -63,3 +64,25 @@ def test_a_broker_answers_alarm_or_not(
     with BrokerProcess(tmp_path / "b", config='memory_watermark = "1 MiB"') as broker:
         assert main(["ping", "--http-port", str(broker.http_port)]) == 0
     assert capsys.readouterr().out == "ok\nunavailable, memory alarm\n"
+
+
+def test_without_a_port_for_http_there_is_nobody_to_ask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "leporid.toml").write_text("http_port = -1")
+    assert main(["ping", "--config", str(tmp_path)]) == 2
+    assert "no port for HTTP" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_without_a_plain_port_it_asks_over_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pair = make_files(tmp_path).issue("mq.example.org", "expired", days=-1)
+    tls = f'[tls]\ncertificate = "{pair.certificate}"\nkey = "{pair.key}"\n'
+    port = reserve_port()
+    ports = f"http_port = -1\nhttps_port = {port}\namqps_port = 0\n"
+    with BrokerProcess(tmp_path / "data", config=f"https_port = {port}\namqps_port = 0\n{tls}"):
+        (tmp_path / "leporid.toml").write_text(ports + tls)
+        assert main(["ping", "--config", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "ok\n"
+    assert main(["ping", "--config", str(tmp_path), "--seconds", "1"]) == 1
+    assert f"port {port}" in capsys.readouterr().err

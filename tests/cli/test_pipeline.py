@@ -1,16 +1,12 @@
-import argparse
-
 import pytest
 from tests.spark.fake import serving
 
 from leporid.cli import main
-from leporid.cli.pipeline import MAKE, PIPELINES, add_parser, pairs, split_columns
+from leporid.cli.pipeline import MAKE, PIPELINES, pairs, split_columns
 
 
 def parsed(*arguments):
-    parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers(dest="command"))
-    return parser.parse_args(["pipeline", "run", *arguments])
+    return main.parser().parse_args(["pipeline", "run", *arguments])
 
 
 NEEDED = {
@@ -70,4 +66,29 @@ def test_a_dry_run_says_what_would_be_done_without_spark(tmp_path, capsys):
         arguments[-1] = "order"
         assert main.main([*arguments, "--to", str(tmp_path / "a"), "--dry-run"]) == 2
         assert 'did you mean "orders"' in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"--format": "parket"}, "there is no format 'parket'"),
+        ({"--stream": "order"}, "there is no stream 'order'; did you mean \"orders\""),
+        ({"--conf": "a"}, "'a' is not KEY=VALUE"),
+        ({"--start": "yesterday"}, "option start = 'yesterday'"),
+    ],
+)
+def test_what_is_wrong_without_spark_is_told_before_it_starts(
+    changed, told, tmp_path, capsys, monkeypatch
+):
+    def started(*arguments, **more):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("leporid.spark.session.session", started)
+    with serving() as broker:
+        broker.make("orders")
+        given = {"--url": broker.url, "--stream": "orders", "--to": str(tmp_path / "a")} | changed
+        arguments = [word for pair in given.items() for word in pair]
+        assert main.main(["pipeline", "run", "archive", *arguments]) == 2
+    assert told in capsys.readouterr().err
     assert not (tmp_path / "a").exists()

@@ -11,9 +11,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from leporid.cli.command import Parser, Plain
 
 if TYPE_CHECKING:
+    from leporid.server.config import Config
     from leporid.server.settings import ConfigError
 
 EXIT_OK: Final = 0
@@ -21,15 +24,9 @@ EXIT_WRONG: Final = 1
 EXIT_WRONG_USE: Final = 2
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command `config` to the others."""
-    command = commands.add_parser(
-        "config",
-        help="show, check or import a configuration",
-        description="What a broker would be told, and by what; docs/configuration.md lists the "
-        "settings.",
-    )
-    verbs = command.add_subparsers(dest="verb", required=True, metavar="show|check|import")
+def fill(parser: Parser) -> None:
+    """Add the verbs."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="show|check|import")
     show = verbs.add_parser(
         "show",
         help="print the settings, each with its origin",
@@ -44,8 +41,8 @@ def add_parser(commands: Any) -> None:
         "check",
         help="say what is wrong in files",
         description="Check files as if each was the configuration, with the conf.d beside it and "
-        "without the environment. Exit code 0: nothing is wrong; 1: something is; 2: a file "
-        "cannot be read.",
+        "without the environment; certificates and definitions that they name are read as well. "
+        "Exit code 0: nothing is wrong; 1: something is; 2: a file cannot be read.",
     )
     check.add_argument("files", type=Path, nargs="+", metavar="FILE")
     importing = verbs.add_parser(
@@ -110,12 +107,17 @@ def show(path: Path | None, environment: Mapping[str, str], effective: bool) -> 
 def check(files: Sequence[Path]) -> int:
     """Print what is wrong in files."""
     from leporid.server.config import ConfigError, load
-    from leporid.server.sources import ConfigUnreadable
+    from leporid.server.config_checks import doubts
+    from leporid.server.sources import ConfigUnreadable, notes
+    from leporid.server.tls import Certificates
 
     code = EXIT_OK
     for file in files:
         try:
-            load(file)
+            config = load(file)
+            if config.tls.certificate is not None:
+                Certificates(config.tls)
+            _check_definitions(config)
         except ConfigUnreadable as error:
             tell(error)
             code = EXIT_WRONG_USE
@@ -123,8 +125,35 @@ def check(files: Sequence[Path]) -> int:
             tell(error)
             code = max(code, EXIT_WRONG)
         else:
-            print(f"{file}: nothing is wrong")
+            found = list(doubts(config))
+            for said in found:
+                print(f"leporid: {file}: warning: {said}", file=sys.stderr)
+            for note in notes(file):
+                print(note)
+            print(f"{file}: nothing {'else ' if found else ''}is wrong")
     return code
+
+
+def _check_definitions(config: Config) -> None:
+    """Import the definitions of a configuration into a broker that is thrown away.
+
+    Raises:
+        ConfigError: they cannot be read, or could not be imported.
+    """
+    place = config.definitions.import_
+    if place is None:
+        return
+    from leporid.broker.access.access import Access
+    from leporid.broker.broker import Broker
+    from leporid.engine.engine import Engine
+    from leporid.server.definitions_import import check_files
+
+    made = Broker(
+        Engine(), Access((), os.urandom(32)), record=lambda change: None, random_bytes=os.urandom
+    )
+    for vhost in config.vhosts:
+        made.add_vhost(vhost)
+    check_files(made, place)
 
 
 def import_rabbitmq(file: Path) -> int:
@@ -145,3 +174,10 @@ def import_rabbitmq(file: Path) -> int:
         return EXIT_WRONG
     print(translated, end="")
     return EXIT_OK
+
+
+COMMAND: Final = Plain(
+    fill,
+    run,
+    "What a broker would be told, and by what; docs/configuration.md lists the settings.",
+)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from leporid.cli.command import Kind, Verb, argument
+from leporid.cli.outcomes import Failure, WrongUse
 from leporid.client.ladder import LEVELS_MAX, QUEUE_TYPES, Ladder
 
-EXIT_FAILED = 1
-EXIT_WRONG_USE = 2
+if TYPE_CHECKING:
+    from leporid.cli.session import Session
 
 URL_VARIABLE = "LEPORID_AMQP_URL"
 URL_DEFAULT = "amqp://guest:guest@127.0.0.1:5672/%2F"
@@ -30,87 +31,37 @@ EXAMPLE_SECONDS = 10
 
 REPLY_NOT_FOUND = 404
 
-Parsers = Any
 
-
-class DelaysError(Exception):
+class DelaysError(Failure):
     """The broker could not be reached, or refused."""
 
 
-def add_parser(commands: Parsers) -> None:
-    """Add the command `delays` to the others."""
-    delays = commands.add_parser(
-        "delays",
-        help="hold messages back with a ladder of delays, on any broker",
-        description="A ladder of topic exchanges and queues holds each message for as many seconds "
-        "as its routing key says; docs/delay-ladder.md explains it.",
-    )
-    verbs = delays.add_subparsers(dest="verb", required=True, metavar="VERB")
-
-    ladder = verbs.add_parser(
-        "ladder",
-        help="declare a ladder",
-        description="Declare a ladder on a broker, this or another; one that is there stays.",
-    )
-    _add_levels(ladder)
-    ladder.add_argument(
-        "--exchange",
-        metavar="E",
-        help="the exchange that is given the messages when their time has come; a durable topic "
-        "exchange is made if there is none of that name",
-    )
-    ladder.add_argument(
-        "--destination",
-        action="append",
-        default=[],
-        metavar="D",
-        help="what stands behind the digits in keys of messages for E, may be repeated; E itself "
-        "if not given",
-    )
-    default = URL_DEFAULT.replace("%", "%%")  # argparse formats help texts with %
-    ladder.add_argument("--url", help=f"the broker ({URL_VARIABLE}, {default})")
-    ladder.add_argument(
-        "--prefix",
-        default="delay-",
-        help="how names of its exchanges and queues begin (%(default)s); Celery's are "
-        "celery_delayed_",
-    )
-    ladder.add_argument("--queue-type", choices=QUEUE_TYPES, default="quorum", help="(%(default)s)")
-
-    key = verbs.add_parser("key", help="print the routing key for a delay")
-    _add_levels(key)
-    key.add_argument("seconds", type=int, metavar="SECONDS")
-    key.add_argument("destination", metavar="DESTINATION")
+LEVELS: Final = argument(
+    "--levels",
+    type=int,
+    default=LEVELS_MAX,
+    metavar="N",
+    help=f"binary digits of the longest delay, 1 to {LEVELS_MAX} (%(default)s: 8.5 years)",
+)
+# argparse formats help texts with %.
+_URL_SHOWN: Final = URL_DEFAULT.replace("%", "%%")
 
 
-def _add_levels(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--levels",
-        type=int,
-        default=LEVELS_MAX,
-        metavar="N",
-        help=f"binary digits of the longest delay, 1 to {LEVELS_MAX} (%(default)s: 8.5 years)",
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    """Do what was asked for; return the exit code."""
+def _key(session: Session, options: argparse.Namespace) -> None:
     try:
-        return _key(options) if options.verb == "key" else _ladder(options)
+        print(Ladder(options.levels).key(options.seconds, options.destination))
     except ValueError as error:
-        print(f"leporid: {error}", file=sys.stderr)
-        return EXIT_WRONG_USE
-    except DelaysError as error:
-        print(f"leporid: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        raise WrongUse(str(error)) from None
 
 
-def _key(options: argparse.Namespace) -> int:
-    print(Ladder(options.levels).key(options.seconds, options.destination))
-    return 0
+def _ladder(session: Session, options: argparse.Namespace) -> None:
+    try:
+        _make_ladder(options)
+    except ValueError as error:
+        raise WrongUse(str(error)) from None
 
 
-def _ladder(options: argparse.Namespace) -> int:
+def _make_ladder(options: argparse.Namespace) -> None:
     ladder = Ladder(options.levels, prefix=options.prefix, queue_type=options.queue_type)
     exchange = options.exchange
     if options.destination and not exchange:
@@ -138,7 +89,6 @@ def _ladder(options: argparse.Namespace) -> int:
             f"publish to {ladder.entry} with key {ladder.key(seconds, destination)}: "
             f"{exchange} gets it after {seconds} seconds"
         )
-    return 0
 
 
 def url_of(options: argparse.Namespace) -> str:
@@ -222,3 +172,52 @@ def _text(error: BaseException) -> str:
     if isinstance(cause, BaseException):
         return _text(cause) if cause is not error else type(error).__name__
     return str(error) or type(error).__name__
+
+
+VERBS: Final = (
+    Verb(
+        "ladder",
+        "declare a ladder of delays on a broker, this or another",
+        _ladder,
+        (
+            LEVELS,
+            argument(
+                "--exchange",
+                metavar="E",
+                help="the exchange that is given the messages when their time has come; a durable "
+                "topic exchange is made if there is none of that name",
+            ),
+            argument(
+                "--destination",
+                action="append",
+                default=[],
+                metavar="D",
+                help="what stands behind the digits in keys of messages for E, may be repeated; E "
+                "itself if not given",
+            ),
+            argument("--url", help=f"the broker ({URL_VARIABLE}, {_URL_SHOWN})"),
+            argument(
+                "--prefix",
+                default="delay-",
+                help="how names of its exchanges and queues begin (%(default)s); Celery's are "
+                "celery_delayed_",
+            ),
+            argument("--queue-type", choices=QUEUE_TYPES, default="quorum", help="(%(default)s)"),
+        ),
+        Kind.PLAIN,
+        broker=False,
+        about="Declare a ladder on a broker, this or another; one that is there stays.",
+    ),
+    Verb(
+        "key",
+        "print the routing key for a delay",
+        _key,
+        (
+            LEVELS,
+            argument("seconds", type=int, metavar="SECONDS"),
+            argument("destination", metavar="DESTINATION"),
+        ),
+        Kind.PLAIN,
+        broker=False,
+    ),
+)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import Final
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
+from leporid.cli.command import Parser, Plain
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.errors import FilterError
 from leporid.filters.names import PROPERTIES
@@ -20,19 +21,12 @@ EXIT_MATCH = 0
 EXIT_NO_MATCH = 1
 EXIT_WRONG_USE = 2
 
-Parsers = Any
-
 NUMBERS = ("priority", "timestamp", "delivery_mode")
 
 
-def add_parser(commands: Parsers) -> None:
-    """Add the command `filter` to the others."""
-    command = commands.add_parser(
-        "filter",
-        help="try out a filter",
-        description="Filters choose messages by an expression; docs/filters.md has the language.",
-    )
-    verbs = command.add_subparsers(dest="verb", required=True, metavar="test")
+def fill(parser: Parser) -> None:
+    """Add the verb."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="test")
     test = verbs.add_parser(
         "test",
         help="say whether a message passes, and why",
@@ -126,3 +120,11 @@ def _property(argument: str) -> tuple[str, str | int]:
         return name, int(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{name} is a number, not {value}") from None
+
+
+COMMAND: Final = Plain(
+    fill,
+    run,
+    "Filters choose messages by an expression; docs/filters.md has the language.",
+    logs=True,
+)

@@ -1,150 +1,192 @@
-"""The command line: `leporid serve`, `check DIR`, `config show`, `pipeline run NAME` and others.
+"""The command line: `leporid serve`, `leporid queues list` and all others.
 
-Composition only: reads the arguments, hands them on, turns the outcome into an exit code: 0 done,
-1 failed, 2 asked for wrongly. What does the work is imported by the command that needs it, so
-that `--help` and `--version` answer at once.
+Composition only: the table of commands, the one parser, and how a command ends. What a command
+needs is imported when it is used, so that `--version`, `--help` and `serve` start at once.
+
+Exit codes are those of `outcomes`: 0 done, 1 failed, 2 asked for wrongly, 3 not there, 4 not
+allowed.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import logging
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from leporid.cli import config as config_command
-from leporid.cli import delays, ping, pipeline
-from leporid.cli import filter_command as filters
-from leporid.cli.config import config_path, tell
-from leporid.server.logs import set_up
+from leporid.cli.command import Command, Parser, fill_command
+from leporid.cli.outcomes import DONE
 
-logger = logging.getLogger(__name__)
+_NOUNS: Final = "leporid.cli.nouns."
 
-EXIT_WRONG_USE = 2
+GROUPS: Final[tuple[tuple[str, tuple[Command, ...]], ...]] = (
+    (
+        "the broker on this machine",
+        (
+            Command("serve", "run a broker in the foreground", "leporid.cli.serve:COMMAND"),
+            Command("check", "verify a data directory", "leporid.cli.check:COMMAND"),
+            Command("restore", "make a data directory of a backup", "leporid.cli.backup:RESTORE"),
+            Command(
+                "config", "show, check or import a configuration", "leporid.cli.config:COMMAND"
+            ),
+            Command("ping", "say whether a broker answers", "leporid.cli.ping:COMMAND"),
+        ),
+    ),
+    (
+        "looking",
+        (
+            Command("status", "say how the broker is", "leporid.cli.status:COMMAND"),
+            Command("top", "show the busiest queues, live", "leporid.cli.top:COMMAND"),
+            Command("spans", "send spans to OpenTelemetry", "leporid.cli.spans:COMMAND"),
+            Command("doctor", "say what is wrong, and what to do", "leporid.cli.doctor:COMMAND"),
+            Command("whoami", "say who asks, and with which tags", "leporid.cli.whoami:COMMAND"),
+        ),
+    ),
+    (
+        "messages",
+        (
+            Command("cat", "write the messages of a queue or stream", "leporid.cli.cat:COMMAND"),
+            Command("publish", "publish lines, or a file", "leporid.cli.publish:COMMAND"),
+            Command("queues", "queues", _NOUNS + "queues:NOUN"),
+            Command("exchanges", "exchanges", _NOUNS + "exchanges:EXCHANGES"),
+            Command("bindings", "bindings of queues and exchanges", _NOUNS + "exchanges:BINDINGS"),
+            Command("streams", "streams", _NOUNS + "streams:STREAMS"),
+            Command("readers", "named readers of streams", _NOUNS + "streams:READERS"),
+            Command("groups", "groups of readers", _NOUNS + "streams:GROUPS"),
+            Command("delays", "delayed messages, and ladders of delays", _NOUNS + "delays:NOUN"),
+            Command("deadletters", "why messages died", _NOUNS + "deadletters:NOUN"),
+            Command(
+                "leases", "messages that are out of a queue for a while", _NOUNS + "leases:NOUN"
+            ),
+            Command("filters", "what filters were asked", _NOUNS + "filters:FILTERS"),
+            Command(
+                "filter-classes", "filters written in Python", _NOUNS + "filters:FILTER_CLASSES"
+            ),
+            Command("filter", "try out a filter", "leporid.cli.filter_command:COMMAND"),
+        ),
+    ),
+    (
+        "clients",
+        (
+            Command("connections", "connections", _NOUNS + "clients:CONNECTIONS"),
+            Command("channels", "channels", _NOUNS + "clients:CHANNELS"),
+            Command("consumers", "consumers", _NOUNS + "clients:CONSUMERS"),
+        ),
+    ),
+    (
+        "administration",
+        (
+            Command("users", "users", _NOUNS + "access:USERS"),
+            Command("permissions", "what users may", _NOUNS + "access:PERMISSIONS"),
+            Command(
+                "topic-permissions",
+                "which routing keys users may use",
+                _NOUNS + "access:TOPIC_PERMISSIONS",
+            ),
+            Command("vhosts", "virtual hosts", _NOUNS + "vhosts:VHOSTS"),
+            Command("limits", "limits of virtual hosts and users", _NOUNS + "vhosts:LIMITS_NOUN"),
+            Command("policies", "policies", _NOUNS + "policies:POLICIES"),
+            Command(
+                "operator-policies", "operator policies", _NOUNS + "policies:OPERATOR_POLICIES"
+            ),
+            Command("parameters", "parameters of components", _NOUNS + "policies:PARAMETERS"),
+            Command("definitions", "export and import all of it", _NOUNS + "definitions:NOUN"),
+            Command("backup", "copy the data of a running broker", "leporid.cli.backup:BACKUP"),
+        ),
+    ),
+    (
+        "other",
+        (
+            Command("bench", "a load, with PerfTest's letters", "leporid.cli.bench:COMMAND"),
+            Command("context", "which broker is meant", _NOUNS + "context:NOUN"),
+            Command("completion", "completion for shells", "leporid.cli.completion:NOUN"),
+            Command("pipeline", "run a data pipeline on Spark", "leporid.cli.pipeline:COMMAND"),
+        ),
+    ),
+)
+"""All commands, as `--help` lists them."""
+
+OWN_OPTIONS: Final = ("-h", "--help", "--version", "--log-level")
+"""What may stand before the command; all other options are its own."""
+
+COMMANDS: Final = {command.name: command for _, group in GROUPS for command in group}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; `arguments` defaults to the process's own."""
-    options = _parser().parse_args(arguments)
-    if options.command == "serve":
-        return _serve(options)
-    if options.command == "config":
-        return config_command.run(options)
-    if options.command == "ping":
-        return ping.run(options)
-    set_up(options.log_level or "info")
-    if options.command == "pipeline":
-        return pipeline.run(options)
-    if options.command == "filter":
-        return filters.run(options)
-    if options.command == "delays":
-        return delays.run(options)
-    return _check(options)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["help"]:
+        given = [*given[1:], "--help"]
+    if given and given[0] not in COMMANDS and not given[0].startswith("-"):
+        return _other_tools(given)
+    return _run(given)
 
 
-def _serve(options: argparse.Namespace) -> int:
-    from leporid.server.config import Config, ConfigError, build, values_of
-    from leporid.server.rabbitmq_environment import ignored
-
-    overrides: dict[str, Any] = {
-        "data_dir": options.data_dir and str(options.data_dir.expanduser().absolute()),
-        "bind": options.bind,
-        "amqp_port": options.amqp_port,
-        "http_port": options.http_port,
-        "log_level": options.log_level,
-        "metrics_port": options.metrics_port,
-    }
-    given = {name: value for name, value in overrides.items() if value is not None}
-
-    def read() -> Config:
-        return build(values_of(config_path(options.config, os.environ), given, os.environ))
+def _other_tools(given: list[str]) -> int:
+    """Run what a command of RabbitMQ's tools stands for; what is none is refused as usual."""
+    from leporid.cli import aliases
+    from leporid.cli.outcomes import WrongUse, tell
+    from leporid.server.settings import nearest
 
     try:
-        config = read()
-    except ConfigError as error:
-        tell(error)
-        return EXIT_WRONG_USE
-    set_up(config.log_level, config.log_format)
-    for name in ignored(os.environ):
-        logger.info("the variable %s means nothing here and is ignored", name)
-
-    from leporid.server.node import run
-
-    return run(config, read)
-
-
-def _check(options: argparse.Namespace) -> int:
-    from leporid.server.check import check
-
-    return check(options.directory, sys.stdout)
+        found = aliases.find(given)
+        if found is None:
+            known = [*COMMANDS, *aliases.CTL_ALIASES, *aliases.ADMIN_ALIASES, *aliases.TOOLS]
+            near = nearest(given[0], known) or "; `leporid --help` lists them"
+            parser().error(f"no command '{given[0]}'{near}")
+        commands = aliases.translated(*found)
+    except WrongUse as wrong:
+        return tell(wrong)
+    # The first that fails ends it.
+    return next((code for words in commands if (code := _run(words))), DONE)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="leporid", description="A message broker that speaks AMQP 0-9-1."
+def _run(given: list[str]) -> int:
+    if not given:
+        parser().error("a command is missing; `leporid --help` lists them")
+    if given[0].startswith("-") and given[0].partition("=")[0] not in OWN_OPTIONS:
+        parser().error(f"{given[0]} stands behind the command, such as: leporid status --url URL")
+    options = parser().parse_args(given)
+    if options.logs:
+        from leporid.server.logs import set_up
+
+        set_up(options.log_level or "info")
+    code: int = options.run(options)
+    return code
+
+
+def parser() -> Parser:
+    """Return the parser of all commands."""
+    made = Parser(
+        prog="leporid",
+        usage="leporid [-h] [--version] [--log-level LEVEL] COMMAND …",
+        description="A message broker that speaks AMQP 0-9-1, and what looks after it.",
+        epilog=_listed(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"leporid {_version()}")
-    parser.add_argument(
+    made.add_argument("--version", action="version", version=f"leporid {_version()}")
+    made.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         help="how much to write to standard error (info)",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands: Any = made.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help="one of those below"
+    )
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, prog=f"leporid {name}", fill=partial(fill_command, command))
+    return made
 
-    serve = commands.add_parser(
-        "serve",
-        help="run a broker in the foreground",
-        description="Run a broker. When clients may connect, one line is written to standard "
-        "output: ready amqp=HOST:PORT http=HOST:PORT metrics=HOST:PORT pid=PID. Options win over "
-        "the environment, and that over the file. SIGHUP has the configuration read again.",
-    )
-    serve.add_argument(
-        "--data-dir",
-        type=Path,
-        metavar="DIR",
-        help="where state lives (XDG_STATE_HOME/leporid, or ~/.local/state/leporid)",
-    )
-    serve.add_argument("--bind", metavar="ADDR", help="IP address to listen on (127.0.0.1)")
-    serve.add_argument(
-        "--amqp-port", type=int, metavar="N", help="port for AMQP clients; 0: any free one (5672)"
-    )
-    serve.add_argument(
-        "--http-port",
-        type=int,
-        metavar="N",
-        help="port for HTTP; 0: any free one, -1: none (15672)",
-    )
-    serve.add_argument(
-        "--metrics-port",
-        type=int,
-        metavar="N",
-        help="port for Prometheus; 0: any free one, -1: none (15692)",
-    )
-    serve.add_argument(
-        "--config",
-        type=Path,
-        metavar="PATH",
-        help="TOML file with settings, or the directory of a leporid.toml (LEPORID_CONFIG); "
-        "docs/configuration.md lists them",
-    )
 
-    check = commands.add_parser(
-        "check",
-        help="verify a data directory",
-        description="Verify every record of a data directory that no broker is using.",
-    )
-    check.add_argument("directory", type=Path, metavar="DIR")
-
-    config_command.add_parser(commands)
-    ping.add_parser(commands)
-    filters.add_parser(commands)
-    pipeline.add_parser(commands)
-    delays.add_parser(commands)
-    return parser
+def _listed() -> str:
+    """Return the commands by group."""
+    width = max(map(len, COMMANDS)) + 2
+    lines = []
+    for title, group in GROUPS:
+        lines += ["", f"{title}:", *(f"  {one.name:{width}}{one.help}" for one in group)]
+    return "\n".join([*lines[1:], "", "`leporid COMMAND --help` says more."])
 
 
 def _version() -> str:

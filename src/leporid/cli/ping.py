@@ -13,9 +13,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
+from leporid.cli.command import Parser, Plain
 from leporid.cli.config import config_path, tell
+
+if TYPE_CHECKING:
+    from leporid.server.config import Config
 
 EXIT_OK: Final = 0
 EXIT_SILENT: Final = 1
@@ -26,19 +30,13 @@ ANSWER_BYTES_MAX: Final = 64 * 1024
 LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command `ping` to the others."""
-    command = commands.add_parser(
-        "ping",
-        help="say whether a broker answers",
-        description="Ask the broker of this configuration, on this machine, for /health. Exit code "
-        "0: it answers, alarms or not; 1: it does not.",
-    )
-    command.add_argument(
+def fill(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument(
         "--config", type=Path, metavar="PATH", help="as for `leporid serve` (LEPORID_CONFIG)"
     )
-    command.add_argument("--http-port", type=int, metavar="N", help="the port that was given")
-    command.add_argument(
+    parser.add_argument("--http-port", type=int, metavar="N", help="the port that was given")
+    parser.add_argument(
         "--seconds", type=float, default=5.0, metavar="N", help="to wait (%(default)s)"
     )
 
@@ -54,15 +52,45 @@ def run(options: argparse.Namespace) -> int:
         tell(error)
         return EXIT_WRONG_USE
     host = LOOPBACK.get(config.bind[0], config.bind[0])
-    connection = http.client.HTTPConnection(host, config.http_port, timeout=options.seconds)
+    found = _connection(config, host, options.seconds)
+    if found is None:
+        print("leporid: the broker has no port for HTTP (http_port, https_port)", file=sys.stderr)
+        return EXIT_WRONG_USE
+    connection, port = found
     try:
         connection.request("GET", "/health")
         answer = json.loads(connection.getresponse().read(ANSWER_BYTES_MAX))
         said = ", ".join([str(answer["status"]), *map(str, answer.get("reasons", ()))])
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
-        print(f"leporid: no answer from {host}, port {config.http_port}: {error}", file=sys.stderr)
+        print(f"leporid: no answer from {host}, port {port}: {error}", file=sys.stderr)
         return EXIT_SILENT
     finally:
         connection.close()
     print(said)
     return EXIT_OK
+
+
+def _connection(
+    config: Config, host: str, seconds: float
+) -> tuple[http.client.HTTPConnection, int] | None:
+    """Return how the broker is reached, and at which port; None: it has none for HTTP."""
+    if config.http_port >= 0:
+        return http.client.HTTPConnection(host, config.http_port, timeout=seconds), config.http_port
+    if config.https_port < 0 or config.tls.certificate is None:
+        return None
+    import ssl
+
+    # Nothing secret is said, and it is of this machine; its certificate has other names than the
+    # address here, and may have expired, which is no reason to restart a broker.
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    made = http.client.HTTPSConnection(host, config.https_port, timeout=seconds, context=context)
+    return made, config.https_port
+
+
+COMMAND: Final = Plain(
+    fill,
+    run,
+    "Ask the broker of this configuration, on this machine, for /health; over TLS if it has no "
+    "plain port for HTTP. Exit code 0: it answers, alarms or not; 1: it does not.",
+)

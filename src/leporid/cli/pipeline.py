@@ -10,29 +10,23 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from leporid.cli.command import Parser, Plain
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
 
-Parsers = Any
 
-
-def add_parser(commands: Parsers) -> None:
-    """Add the command `pipeline` to the others."""
-    pipeline = commands.add_parser(
-        "pipeline",
-        help="run a data pipeline on Spark",
-        description="Data pipelines over streams, on Spark: pip install leporid[spark]. "
-        "docs/pipelines.md has an example of each.",
-    )
-    verbs = pipeline.add_subparsers(dest="verb", required=True, metavar="run")
+def fill(parser: Parser) -> None:
+    """Add the pipelines."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="run")
     run = verbs.add_parser("run", help="run one of the pipelines")
     names = run.add_subparsers(dest="pipeline", required=True, metavar="NAME")
     for name, (text, add) in PIPELINES.items():
-        parser = names.add_parser(name, help=text, description=text + ".")
-        _add_common(parser)
-        add(parser)
+        made = names.add_parser(name, help=text, description=text + ".")
+        _add_common(made)
+        add(made)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +76,7 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _archive(options: argparse.Namespace, spark: Any) -> Any:
+def _archive(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.archive import Archive, Plan
     from leporid.spark.pipelines.origin import Origin
 
@@ -96,7 +90,7 @@ def _archive(options: argparse.Namespace, spark: Any) -> Any:
         commit_rows=options.commit_rows,
         tasks=options.tasks,
     )
-    return Archive(spark, origin, plan)
+    return Archive(None, origin, plan)
 
 
 def _add_traffic(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +103,7 @@ def _add_traffic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", type=float, default=60.0, metavar="SECONDS")
 
 
-def _traffic(options: argparse.Namespace, spark: Any) -> Any:
+def _traffic(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.origin import Origin
     from leporid.spark.pipelines.traffic import Traffic, TrafficPlan
 
@@ -122,7 +116,7 @@ def _traffic(options: argparse.Namespace, spark: Any) -> Any:
         options.sent_at,
         options.interval,
     )
-    return Traffic(spark, Origin(options.stream, broker(options)), plan)
+    return Traffic(None, Origin(options.stream, broker(options)), plan)
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
@@ -159,18 +153,18 @@ def _replay_plan(options: argparse.Namespace) -> Any:
     )
 
 
-def _replay(options: argparse.Namespace, spark: Any) -> Any:
+def _replay(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.origin import Origin
     from leporid.spark.pipelines.replay import Replay
 
-    return Replay(spark, Origin(options.stream, broker(options)), _replay_plan(options))
+    return Replay(None, Origin(options.stream, broker(options)), _replay_plan(options))
 
 
-def _redrive(options: argparse.Namespace, spark: Any) -> Any:
+def _redrive(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.deadletters import Redrive
     from leporid.spark.pipelines.origin import Origin
 
-    return Redrive(spark, Origin(options.stream, broker(options)), _replay_plan(options))
+    return Redrive(None, Origin(options.stream, broker(options)), _replay_plan(options))
 
 
 def _add_deadletters(parser: argparse.ArgumentParser) -> None:
@@ -179,12 +173,12 @@ def _add_deadletters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", type=float, default=60.0, metavar="SECONDS")
 
 
-def _deadletters(options: argparse.Namespace, spark: Any) -> Any:
+def _deadletters(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.deadletters import DeadLetters
     from leporid.spark.pipelines.origin import Origin
 
     origin = Origin(options.stream, broker(options))
-    return DeadLetters(spark, origin, options.archive, options.interval, options.samples)
+    return DeadLetters(None, origin, options.archive, options.interval, options.samples)
 
 
 def _add_schedule(parser: argparse.ArgumentParser) -> None:
@@ -204,13 +198,13 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", type=float, default=10.0, metavar="SECONDS")
 
 
-def _schedule(options: argparse.Namespace, spark: Any) -> Any:
+def _schedule(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.origin import Origin
     from leporid.spark.pipelines.schedule import Ledger, Schedule
 
     given = pairs(options.option)
 
-    def tasks() -> Any:
+    def tasks(spark: Any) -> Any:
         reader = spark.read.format(options.format).options(**given)
         if options.format == "csv":
             reader = reader.option("header", given.get("header", "true"))
@@ -239,7 +233,7 @@ PIPELINES: dict[str, tuple[str, Add]] = {
     "schedule": ("publish a table of tasks, each to arrive at its time", _add_schedule),
 }
 
-MAKE: dict[str, Callable[[argparse.Namespace, Any], Any]] = {
+MAKE: dict[str, Callable[[argparse.Namespace], Any]] = {
     "archive": _archive,
     "traffic": _traffic,
     "replay": _replay,
@@ -307,14 +301,17 @@ def run(options: argparse.Namespace) -> int:
     # Py4J logs each command it sends at this level.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
+        settings = pairs(options.conf)
+        # Spark takes seconds to start: what is wrong without it is said before.
+        pipeline = MAKE[options.pipeline](options)
+        pipeline.check()
         if not (options.dry_run and options.pipeline in DRY_WITHOUT_SPARK):
-            spark = session(
+            pipeline.spark = spark = session(
                 f"leporid {options.pipeline}",
                 master=options.master,
                 remote=options.remote,
-                settings=pairs(options.conf),
+                settings=settings,
             )
-        pipeline = MAKE[options.pipeline](options, spark)
         how = Run(once=options.once, dry_run=options.dry_run, metrics=options.metrics)
         run_pipeline(pipeline, how)
     except (OptionError, ValueError) as error:
@@ -333,3 +330,12 @@ def run(options: argparse.Namespace) -> int:
         if spark is not None:
             spark.stop()
     return 0
+
+
+COMMAND: Final = Plain(
+    fill,
+    run,
+    "Data pipelines over streams, on Spark: pip install leporid[spark]. docs/pipelines.md has an "
+    "example of each.",
+    logs=True,
+)

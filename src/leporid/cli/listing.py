@@ -1,0 +1,78 @@
+"""The verb `list` of any noun: columns, order, names, all pages.
+
+Responsible for asking the broker for no more than is shown, where it knows columns and order, and
+for doing the same here where it does not. Must not know any noun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from leporid.cli.outcomes import one_line
+from leporid.cli.output import Row, columns_of, sorted_rows, value_at
+from leporid.cli.session import Session
+
+
+def show_paged(
+    session: Session, path: Sequence[str], columns: Sequence[str], name: str = "name"
+) -> None:
+    """List what the broker gives in pages, in the order and with the columns that it knows.
+
+    Args:
+        session: the command.
+        path: below /api/; of one virtual host if the options name one.
+        columns: that are shown if the options name none.
+        name: the column that `--quiet` and `--name` mean.
+    """
+    options = session.options
+    shown = columns_of(options.columns, columns)
+    query: dict[str, str | int | None] = {}
+    if options.like:
+        query["name"] = options.like
+    if options.sort:
+        query |= {"sort": options.sort, "sort_reverse": "true" if options.reverse else None}
+    if not session.out.as_json or options.columns:
+        wanted = [name] if session.out.quiet else shown
+        query["columns"] = ",".join(dict.fromkeys(wanted))
+    asked = list(path) + ([session.vhost_asked] if session.vhost_asked is not None else [])
+    rows: list[Row] = []
+    vhost = session.vhost_asked
+    missing = "" if vhost is None else f"virtual host '{vhost}'"
+    for page in session.pages(*asked, query=query, missing=missing):
+        rows += page
+    _tell_of_empty(rows, columns_of(options.columns, ()))
+    session.out.rows(rows, shown, name)
+
+
+def show_rows(
+    session: Session, rows: Iterable[Row], columns: Sequence[str], name: str = "name"
+) -> None:
+    """List what is here already."""
+    options: argparse.Namespace = session.options
+    shown = columns_of(options.columns, columns)
+    kept = list(rows)
+    if options.like:
+        kept = [row for row in kept if _has(row, name, options.like)]
+    _tell_of_empty(kept, columns_of(options.columns, ()))
+    kept = sorted_rows(kept, options.sort, options.reverse)
+    if session.out.as_json and options.columns:
+        kept = [{column: value_at(row, column) for column in shown} for row in kept]
+    session.out.rows(kept, shown, name)
+
+
+def _tell_of_empty(rows: Sequence[Row], asked: Iterable[str]) -> None:
+    """Say of columns that were asked for and are in no row: their names may be wrong.
+
+    What a dot leads to may be missing because nothing has happened yet.
+    """
+    for column in asked:
+        if rows and "." not in column and not any(column in row for row in rows):
+            said = f"nothing here has the column '{column}'; --json shows those that there are"
+            print(f"leporid: {one_line(said)}", file=sys.stderr)
+
+
+def _has(row: Mapping[str, Any], name: str, text: str) -> bool:
+    return text.casefold() in str(value_at(row, name) or "").casefold()

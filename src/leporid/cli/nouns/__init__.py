@@ -1,0 +1,1 @@
+"""The nouns of the command line: what objects there are, and what can be done with each."""

@@ -1,0 +1,36 @@
+"""`leporid vhosts` and `leporid limits` against a broker."""
+
+
+def test_vhosts(leporid, name):
+    vhost = name("v")
+    leporid("vhosts", "add", vhost, "--description", "a shop", "--tags", "a,b")
+    leporid("vhosts", "set", vhost, "--default-queue-type", "quorum")
+    shown = leporid.json("vhosts", "show", vhost)
+    assert (shown["description"], shown["tags"]) == ("a shop", ["a", "b"])
+    assert shown["default_queue_type"] == "quorum"
+    leporid("vhosts", "set", vhost, code=2)
+    (row,) = leporid.rows("vhosts", "list", "--name", vhost)
+    assert (row["name"], row["tags"]) == (vhost, "a,b")
+    leporid("queues", "add", "q", "-p", vhost)
+    said = leporid("vhosts", "delete", vhost, "--dry-run")
+    assert said == f"would delete virtual host '{vhost}' with its 1 queues and all else\n"
+    leporid("vhosts", "delete", vhost, "-y")
+    leporid("vhosts", "show", vhost, code=3)
+
+
+def test_limits(leporid, name):
+    vhost = name("v")
+    leporid("vhosts", "add", vhost)
+    leporid("limits", "set", "vhost", vhost, "max-queues", "1")
+    leporid("limits", "set", "user", "guest", "max-channels", "1000")
+    rows = leporid.rows("limits", "list")
+    assert {"kind": "vhost", "of": vhost, "limit": "max-queues", "value": "1"} in rows
+    assert {"kind": "user", "of": "guest", "limit": "max-channels", "value": "1000"} in rows
+    leporid("queues", "add", "a", "-p", vhost)
+    leporid("queues", "add", "b", "-p", vhost, code=1)
+    assert "limit" in leporid.error
+    leporid("limits", "delete", "user", "guest", "max-channels")
+    leporid("limits", "set", "user", "guest", "max-queues", "1", code=2)
+    assert "only max-connections and max-channels" in leporid.error
+    leporid("vhosts", "delete", vhost, "-y")
+    assert leporid.rows("limits", "list") == []

@@ -1,0 +1,65 @@
+"""`leporid backup` and `leporid restore` against a broker."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from leporid.testing import BrokerProcess
+
+
+def test_what_is_backed_up_is_restored(leporid, name, channel, shared_broker, tmp_path: Path):
+    queue, backup = name(), name("b")
+    channel.queue_declare(queue, durable=True)
+    leporid("publish", "", queue, stdin=b"one\ntwo\n")
+    assert "would back up" in leporid("backup", backup, "--dry-run")
+    said = leporid("backup", backup)
+    place = shared_broker.data_dir / "backups" / backup
+    assert re.fullmatch(rf"{place}: \d+ segments? with \d+ MiB(, \d+ of them hard links)?\n", said)
+    assert backup in [row["name"] for row in leporid.rows("backup", "--list")]
+    leporid("backup", backup, code=1)
+    assert f"there is a backup '{backup}' already" in leporid.error
+    target = tmp_path / "restored"
+    said = leporid("restore", str(place), str(target))
+    assert "whole\n" in said
+    assert f"{target}: restored from {place}" in said
+    with BrokerProcess(target) as broker:
+        url = f"http://127.0.0.1:{broker.http_port}"
+        assert leporid("cat", f"queue://{queue}", "--url", url) == "one\ntwo\n"
+        assert broker.stop() == 0
+    leporid("queues", "delete", queue, "--yes")
+
+
+def test_a_backup_without_a_name_has_the_time(leporid):
+    made = leporid.json("backup")
+    assert re.fullmatch(r"\d{8}T\d{6}Z", made["name"])
+
+
+@pytest.mark.parametrize("given", [("../x",), ("x", "--list")])
+def test_asked_for_wrongly(leporid, given):
+    leporid("backup", *given, code=1 if given == ("../x",) else 2)
+    assert "no name" in leporid.error
+
+
+def test_a_damaged_backup_is_not_restored(leporid, name, channel, shared_broker, tmp_path: Path):
+    queue, backup = name(), name("b")
+    channel.queue_declare(queue, durable=True)
+    leporid("publish", "", queue, stdin=b"one\ntwo\n")
+    leporid("backup", backup, "-q")
+    place = shared_broker.data_dir / "backups" / backup
+    newest = max((place / "log").iterdir())
+    data = bytearray(newest.read_bytes())
+    data[data.index(b"one")] ^= 1
+    newest.write_bytes(data)
+    said = leporid("restore", str(place), str(tmp_path / "restored"), code=1)
+    assert "fail their checksum" in said
+    assert "is not whole; nothing was restored" in leporid.error
+    assert not (tmp_path / "restored").exists()
+    leporid("queues", "delete", queue, "--yes")
+
+
+def test_what_is_no_backup(cli, tmp_path: Path):
+    cli("restore", str(tmp_path), str(tmp_path / "restored"), code=1)
+    assert "is no whole backup" in cli.error

@@ -1,0 +1,118 @@
+"""How commands declare themselves: what holds for all of them."""
+
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leporid.cli.aliases import TOOLS
+from leporid.cli.command import Kind, Noun, Parser, Plain, Single
+from leporid.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+# What `serve`, and what only says how it is used, must not take the time to load.
+LATE = {"rich", "http.client", "uvloop", "lark", "pika", "pyarrow", "starlette"}
+
+
+def verbs():
+    for command in COMMANDS.values():
+        found = command.load()
+        if isinstance(found, Noun):
+            yield from ((f"{command.name} {verb.name}", verb) for verb in found.verbs)
+        elif isinstance(found, Single):
+            yield command.name, found.verb
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_name_of_a_noun_is_its_commands(name):
+    found = COMMANDS[name].load()
+    assert isinstance(found, Noun | Single | Plain)
+    if isinstance(found, Noun):
+        assert found.name == name
+        assert len({verb.name for verb in found.verbs}) == len(found.verbs)
+    if isinstance(found, Single):
+        assert found.verb.name == name
+
+
+def test_the_page_names_all_nouns_verbs_and_words():
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("| `")]
+    for command in COMMANDS.values():
+        found = command.load()
+        if isinstance(found, Noun) and command.name != "completion":
+            (line,) = [one for one in lines if f"`{command.name}`" in one.split("|")[1]]
+            for verb in found.verbs:
+                assert f"`{verb.name}`" in line or f" {verb.name}" in line, (
+                    command.name,
+                    verb.name,
+                )
+        elif isinstance(found, Single):
+            assert f"`{command.name}" in page, command.name
+    for tool, aliases in TOOLS.items():
+        (line,) = [one for one in lines if one.startswith(f"| `{tool}`")]
+        assert set(re.findall(r"`(\w+)`", line.split("|")[2])) == set(aliases)
+
+
+def test_what_a_verb_is_called_says_whether_it_destroys():
+    for name, verb in verbs():
+        if verb.name in ("delete", "purge", "close"):
+            assert verb.kind is Kind.DESTROY or name == "limits delete", name
+        if verb.name == "list":
+            assert verb.kind is Kind.LIST, name
+
+
+def test_what_is_completed_is_a_noun_with_a_list():
+    for name, verb in verbs():
+        if verb.completes:
+            found = COMMANDS[verb.completes].load()
+            assert isinstance(found, Noun), name
+            assert found.verb("list").kind is Kind.LIST, name
+
+
+def test_a_broker_starts_without_what_the_other_commands_need():
+    program = (
+        "import sys, leporid.cli.main as main\n"
+        "main.parser().parse_args(['serve', '--amqp-port', '0'])\n"
+        "import leporid.server.node\n"
+        "late = ('rich', 'leporid.client', 'leporid.cli.nouns')\n"
+        "print([name for name in late if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
+def test_what_only_says_something_loads_next_to_nothing(arguments):
+    program = (
+        "import sys, leporid.cli.main as main\n"
+        f"try: main.main({arguments!r})\n"
+        "except SystemExit: pass\n"
+        f"print('loaded:', sorted({LATE!r} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("loaded: []\n")
+
+
+def test_a_parser_is_filled_once_and_late():
+    count = itertools.count()
+
+    def fill(parser: Parser) -> None:
+        next(count)
+        parser.add_argument("--x")
+
+    parser = Parser(fill=fill)
+    assert next(count) == 0
+    for _ in range(2):
+        assert parser.parse_args(["--x", "1"]).x == "1"
+    assert next(count) == 2
+
+
+def test_options_are_not_abbreviated(cli):
+    cli("queues", "list", "--colum", "name", code=2)

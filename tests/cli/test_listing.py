@@ -1,0 +1,55 @@
+"""The verb `list`: what is done here where the broker does not."""
+
+import argparse
+import io
+import json
+
+from leporid.cli.listing import show_rows
+from leporid.cli.output import Output
+from leporid.cli.session import Session
+
+ROWS = [{"name": "b", "n": 1}, {"name": "A", "n": 3}, {"name": "ab", "n": 2}]
+
+
+def shown(as_json=False, **given) -> str:
+    stream = io.StringIO()
+    options = {"columns": None, "sort": None, "reverse": False, "like": None, **given}
+    out = Output(stream=stream, terminal=False, as_json=as_json)
+    show_rows(Session(argparse.Namespace(**options), {}, out), ROWS, ("name",))
+    return stream.getvalue()
+
+
+def test_names_order_and_columns():
+    assert shown() == "name\nb\nA\nab\n"
+    assert shown(like="a") == "name\nA\nab\n"
+    assert shown(sort="n", reverse=True, columns="n,name") == "n\tname\n3\tA\n2\tab\n1\tb\n"
+    assert json.loads(shown(as_json=True, columns="n")) == [{"n": 1}, {"n": 3}, {"n": 2}]
+    assert json.loads(shown(as_json=True)) == ROWS
+
+
+def test_a_column_that_nothing_has_is_told(leporid, capsys):
+    assert shown(columns="n,nmae") == "n\tnmae\n1\t\n3\t\n2\t\n"
+    said = "leporid: nothing here has the column 'nmae'; --json shows those that there are\n"
+    assert capsys.readouterr().err == said
+    shown(columns="n,stats.rate")
+    assert not capsys.readouterr().err
+    leporid("exchanges", "list", "--columns", "nmae")
+    assert leporid.error == said
+    leporid("exchanges", "list", "--columns", "name")
+    assert not leporid.error
+
+
+def test_a_virtual_host_that_is_not_there(leporid, name):
+    nowhere = name("v")
+    leporid("queues", "list", "-p", nowhere, code=3)
+    assert leporid.error == f"leporid: there is no virtual host '{nowhere}'\n"
+
+
+def test_orders_and_columns_of_the_broker(leporid, name):
+    for number in range(3):
+        leporid("vhosts", "add", name(f"listed{number}"))
+    rows = leporid.rows("vhosts", "list", "--name", "listed", "--sort", "name", "--reverse")
+    names = [row["name"] for row in rows]
+    assert names == sorted(names, reverse=True)
+    for each in names:
+        leporid("vhosts", "delete", each, "--yes")

@@ -71,10 +71,10 @@ def test_audit_sees_what_is_missing_unexpected_and_double(modules):
     assert not audit.audit(plan, flights, []).agrees
 
 
-def run_demo(csv: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
+def run_demo(csv: Path, command: list[str], *options: str) -> subprocess.CompletedProcess[str]:
     """Run the demo on these flights with that broker."""
     return subprocess.run(
-        [sys.executable, str(FLIGHTS / "demo.py"), "--csv", str(csv)],
+        [sys.executable, str(FLIGHTS / "demo.py"), "--csv", str(csv), *options],
         env=os.environ | {COMMAND_VARIABLE: " ".join(command)},
         capture_output=True,
         text=True,
@@ -84,9 +84,11 @@ def run_demo(csv: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_demo_succeeds(flights_csv):
-    done = run_demo(flights_csv, default_command())
+@pytest.mark.parametrize(("options", "scheme"), [((), "amqp"), (("--tls",), "amqps")])
+def test_demo_succeeds(flights_csv, options, scheme):
+    done = run_demo(flights_csv, default_command(), *options)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert f"broker: {scheme}://" in done.stdout
     assert "killed the broker (SIGKILL)" in done.stdout
     assert "ALL COUNTS AGREE" in done.stdout
     assert "dep_delay > 60 AND origin = 'JFK'" in done.stdout

@@ -84,6 +84,7 @@ class BrokerProcess:
             was asked for.
         http_port: where `/health` and `/metrics` are; known once started, 0 if there is none.
         metrics_port: where metrics are as well; likewise.
+        amqps_port, https_port, metrics_https_port: the same over TLS; 0 without a certificate.
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class BrokerProcess:
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log")
         self.amqp_port = amqp_port
-        self.http_port = self.metrics_port = self.amqps_port = 0
+        self.http_port = self.metrics_port = 0
+        self.amqps_port = self.https_port = self.metrics_https_port = 0
         self._asked_port = amqp_port
         self._options = list(options)
         self._config = config
@@ -281,6 +283,8 @@ class BrokerProcess:
         self.http_port = _port(fields.get("http", ""))
         self.metrics_port = _port(fields.get("metrics", ""))
         self.amqps_port = _port(fields.get("amqps", ""))
+        self.https_port = _port(fields.get("https", ""))
+        self.metrics_https_port = _port(fields.get("metrics-https", ""))
 
 
 def _port(address: str) -> int:

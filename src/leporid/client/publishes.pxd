@@ -1,0 +1,47 @@
+"""C declarations of `publishes.pyx`."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
+
+from leporid.client.encoder cimport EncodedProperties, Output
+
+
+ctypedef struct Publish:
+    PyObject *exchange
+    PyObject *key
+    PyObject *properties
+    PyObject *body
+    PyObject *waiter
+    PyObject *returned
+    uint64_t number
+    uint8_t bits
+    uint8_t open
+
+
+cdef class Batch:
+    cdef readonly size_t window
+    cdef readonly size_t in_flight
+    cdef readonly size_t published
+    cdef readonly list failures
+    cdef readonly object error
+    cdef public bint abandoned
+    cdef object waiter
+    cdef size_t wanted
+
+    cdef int done(self, object error) except -1
+
+
+cdef class Unconfirmed:
+    cdef Publish *ring
+    cdef size_t mask
+    cdef uint64_t base, next_tag, next_number
+    cdef readonly bytes prefix
+
+    cdef Publish *add(self, str exchange, str key, EncodedProperties properties, bytes body,
+                      int bits, object waiter) except NULL
+    cdef int grow(self) except -1
+    cdef int confirm(self, uint64_t tag, bint multiple, bint nacked) except -1
+    cdef int complete(self, Publish *entry, bint nacked) except -1
+    cdef object failure(self, Publish *entry)
+    cdef int release(self, Publish *entry) except -1
+    cdef int note_return(self, str exchange, str key, bytes raw, object problem) except -1

@@ -1,0 +1,262 @@
+"""What was published on a channel and is not confirmed yet.
+
+Responsible for matching confirms and returns with publishes, and for keeping what is needed to
+publish again after a connection was lost. It must not know sockets or connections: it outlives
+them. Invariant: the publishes with the delivery tags from `base` to before `next_tag` stand in the
+ring at their tag; those that are `open` own their references.
+"""
+
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint64_t
+
+from leporid.client.encoder cimport EncodedProperties
+
+from leporid.amqp.properties import decode_properties
+from leporid.client.errors import Nacked, RemoteProtocolError, Returned
+from leporid.client.message import decoded_message
+
+cdef enum:
+    RING_SLOTS = 64
+
+
+cdef class Batch:
+    """Publishes that one caller waits for together.
+
+    Attributes:
+        window: how many may be unconfirmed at a time.
+        in_flight: how many are.
+        published: how many were written.
+        failures: an error for each that was returned or refused.
+        error: why none of the others will be confirmed, or None.
+        abandoned: nobody waits any more.
+    """
+
+    def __init__(self, size_t window):
+        self.window = window
+        self.failures = []
+
+    cdef int done(self, object error) except -1:
+        """Count one that was confirmed (None), or failed."""
+        self.in_flight -= 1
+        if error is not None:
+            self.failures.append(error)
+        if self.waiter is not None and self.in_flight <= self.wanted:
+            if not self.waiter.done():
+                self.waiter.set_result(None)
+            self.waiter = None
+        return 0
+
+    def fail(self, error):
+        """None of the others will be confirmed."""
+        self.error = error
+        if self.waiter is not None:
+            if not self.waiter.done():
+                self.waiter.set_result(None)
+            self.waiter = None
+
+    def until(self, size_t wanted, future):
+        """Have a future done when at most that many are unconfirmed; return it."""
+        if self.in_flight <= wanted or self.error is not None:
+            future.set_result(None)
+        else:
+            self.wanted, self.waiter = wanted, future
+        return future
+
+
+cdef class Unconfirmed:
+    """The unconfirmed publishes of a channel, over all its connections.
+
+    Args:
+        prefix: what the message ids that the client makes begin with.
+    """
+
+    def __cinit__(self, bytes prefix):
+        self.prefix = prefix
+        self.base = self.next_tag = 1
+        self.next_number = 1
+        self.ring = <Publish *> PyMem_Calloc(RING_SLOTS, sizeof(Publish))
+        if self.ring == NULL:
+            raise MemoryError
+        self.mask = RING_SLOTS - 1
+
+    def __dealloc__(self):
+        cdef uint64_t tag
+        if self.ring != NULL:
+            for tag in range(self.base, self.next_tag):
+                if self.ring[tag & self.mask].open:
+                    self.release(&self.ring[tag & self.mask])
+        PyMem_Free(self.ring)
+
+    def __len__(self):
+        cdef uint64_t tag
+        cdef size_t count = 0
+        for tag in range(self.base, self.next_tag):
+            count += self.ring[tag & self.mask].open
+        return count
+
+    def __repr__(self):
+        return f"<Unconfirmed {len(self)} publishes>"
+
+    cdef int grow(self) except -1:
+        cdef size_t slots = (self.mask + 1) * 2
+        cdef Publish *ring = <Publish *> PyMem_Calloc(slots, sizeof(Publish))
+        cdef uint64_t tag
+        if ring == NULL:
+            raise MemoryError
+        for tag in range(self.base, self.next_tag):
+            ring[tag & (slots - 1)] = self.ring[tag & self.mask]
+        PyMem_Free(self.ring)
+        self.ring, self.mask = ring, slots - 1
+        return 0
+
+    cdef Publish *add(self, str exchange, str key, EncodedProperties properties, bytes body,
+                      int bits, object waiter) except NULL:
+        """Remember a publish that is about to be written."""
+        if self.next_tag - self.base > self.mask:
+            self.grow()
+        cdef Publish *entry = &self.ring[self.next_tag & self.mask]
+        for each in (exchange, key, properties, body, waiter):
+            Py_INCREF(each)
+        entry.exchange, entry.key = <PyObject *> exchange, <PyObject *> key
+        entry.properties, entry.body = <PyObject *> properties, <PyObject *> body
+        entry.waiter, entry.returned = <PyObject *> waiter, NULL
+        entry.number, entry.bits, entry.open = self.next_number, bits, True
+        self.next_tag += 1
+        self.next_number += 1
+        return entry
+
+    cdef int release(self, Publish *entry) except -1:
+        entry.open = False
+        Py_DECREF(<object> entry.exchange)
+        Py_DECREF(<object> entry.key)
+        Py_DECREF(<object> entry.properties)
+        Py_DECREF(<object> entry.body)
+        Py_DECREF(<object> entry.waiter)
+        Py_XDECREF(entry.returned)
+        entry.returned = NULL
+        return 0
+
+    cdef int confirm(self, uint64_t tag, bint multiple, bint nacked) except -1:
+        """Heed basic.ack or basic.nack; tag 0 with `multiple` means all (AMQP 0-9-1, 1.8.3.13)."""
+        cdef uint64_t first = self.base if multiple else tag, last = tag
+        cdef Publish *entry
+        if tag == 0 and multiple:
+            last = self.next_tag - 1
+        elif tag == 0 or tag >= self.next_tag:
+            raise RemoteProtocolError(f"the broker confirmed publish {tag}, which there is not")
+        if first < self.base:
+            return 0
+        while first <= last:
+            entry = &self.ring[first & self.mask]
+            if entry.open:
+                self.complete(entry, nacked)
+            first += 1
+        while self.base < self.next_tag and not self.ring[self.base & self.mask].open:
+            self.base += 1
+        return 0
+
+    cdef int complete(self, Publish *entry, bint nacked) except -1:
+        """Tell who waits for a publish what became of it."""
+        cdef object error = None, waiter = <object> entry.waiter
+        if entry.returned != NULL:
+            error = <object> entry.returned
+        elif nacked:
+            error = Nacked(self.failure(entry), <object> entry.exchange)
+        self.release(entry)
+        if type(waiter) is Batch:
+            return (<Batch> waiter).done(error)
+        if not waiter.done():
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+        return 0
+
+    cdef object failure(self, Publish *entry):
+        """The message of a publish, as errors carry it."""
+        cdef EncodedProperties properties = <EncodedProperties> entry.properties
+        made = decoded_message(<object> entry.body, <object> entry.key, properties.raw())
+        if made.message_id is None:
+            made.message_id = f"{self.prefix.decode()}-{entry.number}"
+        return made
+
+    cdef int note_return(self, str exchange, str key, bytes raw, object problem) except -1:
+        """Remember that a message came back; its confirm follows (RabbitMQ, confirms).
+
+        Returns:
+            Whether it was one of ours that waits.
+        """
+        cdef uint64_t tag
+        cdef Publish *entry
+        cdef EncodedProperties properties
+        message_id = decode_properties(raw).message_id
+        made = f"{self.prefix.decode()}-"
+        number = 0
+        if message_id is not None and message_id.startswith(made):
+            digits = message_id[len(made):]
+            number = int(digits) if digits.isdecimal() else 0
+        for tag in range(self.base, self.next_tag):
+            entry = &self.ring[tag & self.mask]
+            if not entry.open or entry.returned != NULL:
+                continue
+            if number:
+                if entry.number != number:
+                    continue
+            elif <object> entry.exchange != exchange or <object> entry.key != key:
+                continue
+            else:
+                properties = <EncodedProperties> entry.properties
+                if decode_properties(properties.raw()).message_id != message_id:
+                    continue
+            code, text = problem
+            error = Returned(self.failure(entry), exchange, code, text)
+            Py_INCREF(error)
+            entry.returned = <PyObject *> error
+            return 1
+        return 0
+
+    def fail(self, error):
+        """Tell everybody who waits; nothing is unconfirmed afterwards."""
+        cdef uint64_t tag
+        cdef Publish *entry
+        for tag in range(self.base, self.next_tag):
+            entry = &self.ring[tag & self.mask]
+            if not entry.open:
+                continue
+            waiter = <object> entry.waiter
+            self.release(entry)
+            if type(waiter) is Batch:
+                (<Batch> waiter).fail(error)
+            elif not waiter.done():
+                waiter.set_exception(error)
+        self.base = self.next_tag = 1
+
+    def renumber(self):
+        """Prepare for another connection: delivery tags begin at 1, without whom nobody waits for.
+
+        Returns:
+            How many publishes there are to write again.
+        """
+        cdef uint64_t tag, to = 1
+        cdef Publish *entry
+        cdef Publish *ring = <Publish *> PyMem_Calloc(self.mask + 1, sizeof(Publish))
+        if ring == NULL:
+            raise MemoryError
+        for tag in range(self.base, self.next_tag):
+            entry = &self.ring[tag & self.mask]
+            if not entry.open:
+                continue
+            waiter = <object> entry.waiter
+            if (<Batch> waiter).abandoned if type(waiter) is Batch else waiter.done():
+                self.release(entry)
+                continue
+            # It was returned by a broker that did not confirm it: that is decided anew.
+            Py_XDECREF(entry.returned)
+            entry.returned = NULL
+            ring[to & self.mask] = entry[0]
+            to += 1
+        PyMem_Free(self.ring)
+        self.ring, self.base, self.next_tag = ring, 1, to
+        return to - 1

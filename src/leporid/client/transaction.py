@@ -1,0 +1,85 @@
+"""Transactions of a channel (AMQP 0-9-1, class tx).
+
+Must not know connections. Invariant: a transaction ends with its block, committed or rolled back,
+or with its connection.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from leporid.amqp.methods import (
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelect,
+    TxSelectOk,
+)
+from leporid.client.errors import ConnectionLost, LocalProtocolError, Returned
+from leporid.client.link import ChannelLink
+
+if TYPE_CHECKING:
+    from leporid.client.channel import Channel
+
+
+class Transaction:
+    """What `Channel.transaction` returns: a block that takes effect as a whole.
+
+    Attributes:
+        returned: messages of it that no queue wants; the broker says so when it commits.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.returned: list[Returned] = []
+        self._channel = channel
+        self._link: ChannelLink | None = None
+
+    def __repr__(self) -> str:
+        state = "open" if self._channel.in_transaction is self else "not open"
+        return f"<Transaction on {self._channel!r}, {state}>"
+
+    async def __aenter__(self) -> Channel:
+        channel = self._channel
+        if channel.confirms:
+            raise LocalProtocolError(
+                "a channel has confirms or transactions: connection.channel(confirms=False)"
+            )
+        if channel.in_transaction is not None:
+            raise LocalProtocolError("transactions cannot be nested: use another channel")
+        channel.in_transaction = self
+        try:
+            # A connection that comes instead knows nothing of it.
+            while self._link is None or self._link.error is not None:
+                self._link = await channel.attached()
+                try:
+                    await self._link.call(TxSelect(), TxSelectOk)
+                except ConnectionLost:
+                    if not channel.connection.settings.robust:
+                        raise
+        except BaseException:
+            channel.in_transaction = None
+            raise
+        return channel
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        link = self._link
+        assert link is not None
+        try:
+            if kind is not None:
+                if link.error is None:
+                    await link.call(TxRollback(), TxRollbackOk)
+                return
+            if link.error is not None:
+                raise ConnectionLost(f"lost in a transaction, which is not committed: {link.error}")
+            await link.call(TxCommit(), TxCommitOk)
+        finally:
+            self._channel.in_transaction = None
+        if self.returned:
+            raise ExceptionGroup("committed, but some messages have no queue", self.returned)

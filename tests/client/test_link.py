@@ -1,0 +1,391 @@
+"""Links, against servers that do what no broker should."""
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from tests.client.fake_server import Peer, serving
+from tests.client.steps import give_up, got
+
+from leporid.amqp.constants import PROTOCOL_HEADER
+from leporid.amqp.frames import frame, method_frame
+from leporid.amqp.methods import (
+    BasicAck,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicGetOk,
+    BasicQosOk,
+    BasicReturn,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelFlowOk,
+    ChannelOpenOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionTune,
+    ConnectionUnblocked,
+    QueueDeclareOk,
+)
+from leporid.client import (
+    ClientError,
+    ConnectionLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    ResourceLocked,
+    ServerClosed,
+    Timeout,
+    connect,
+)
+from leporid.client.events import Event
+
+pytestmark = pytest.mark.slow
+
+QUICK: dict[str, Any] = {"robust": False, "connect_timeout_s": 0.5, "answer_timeout_s": 0.5}
+START = ConnectionStart(server_properties={"product": "Fake", "version": "1"})
+
+
+async def forever():
+    await asyncio.Event().wait()
+
+
+# What is sent after each step of the log-in instead of what is due; b"" closes.
+GARBAGE = {
+    "nothing": None,
+    "closed": b"",
+    "garbage": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "another version": b"AMQP\0\1\0\0",
+    "half a frame": method_frame(0, START)[:20],
+    "no end": method_frame(0, START)[:-1] + b"\0",
+    "too large": struct.pack(">BHI", 1, 0, 1 << 31),
+    "unknown method": frame(1, 0, b"\0\x0a\xff\xff"),
+    "cut short": frame(1, 0, b"\0\x0a\0\x0a\0"),
+    "empty method": frame(1, 0, b""),
+    "wrong method": method_frame(0, QueueDeclareOk()),
+    "content on channel 0": frame(2, 0, bytes(14)),
+    "unknown channel": method_frame(7, ChannelOpenOk()),
+    "close": method_frame(0, ConnectionClose(541, "INTERNAL_ERROR")),
+}
+
+
+@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("kind", GARBAGE)
+async def test_a_broken_log_in_raises_in_time_and_leaves_nothing_open(step, kind):
+    ended = asyncio.Event()
+
+    async def script(peer: Peer):
+        async def steps():
+            yield
+            assert await peer.reader.readexactly(8) == PROTOCOL_HEADER
+            peer.send(START, 0)
+            yield
+            await peer.method()
+            peer.send(ConnectionTune(10, 8192, 0), 0)
+            yield
+            await peer.method()
+            await peer.method()
+            peer.send(ConnectionOpenOk(), 0)
+            yield
+
+        async for number in _numbered(steps()):
+            if number == step:
+                break
+        sent = GARBAGE[kind]
+        if sent == b"":
+            return
+        if sent is not None:
+            peer.writer.write(sent)
+        # The client hangs up.
+        while await peer.reader.read(1000):
+            pass
+        ended.set()
+
+    async with serving(script) as url:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        if step == 3:
+            connection = await connect(url, **QUICK)
+            with pytest.raises(ClientError):
+                await connection.channel()
+            await connection.close()
+        else:
+            with pytest.raises(ClientError) as caught:
+                await connect(url, **QUICK)
+            assert str(caught.value)
+        assert loop.time() - start < 5
+        if kind != "closed":
+            await asyncio.wait_for(ended.wait(), 5)
+
+
+async def _numbered(steps):
+    number = 0
+    async for _ in steps:
+        yield number
+        number += 1
+
+
+async def drained(consumer):
+    return [message async for message in consumer]
+
+
+DELIVER = method_frame(1, BasicDeliver("c1", 1, False, "", "k"))
+HEADER = frame(2, 1, struct.pack(">HHQH", 60, 0, 4, 0))
+BODY = frame(3, 1, b"body")
+BROKEN_DELIVERIES = {
+    "a method for content": DELIVER + DELIVER,
+    "a body for a header": DELIVER + BODY,
+    "a header for a method": HEADER,
+    "a body for a method": BODY,
+    "a body too long": DELIVER + HEADER + frame(3, 1, b"too long"),
+    "another class": DELIVER + frame(2, 1, struct.pack(">HHQH", 50, 0, 4, 0)),
+    "a header cut short": DELIVER + frame(2, 1, b"\0\x3c"),
+    "a deliver cut short": frame(1, 1, b"\0\x3c\0\x3c\x05c"),
+    "a deliver without names": frame(1, 1, b"\0\x3c\0\x3c\x02c1" + bytes(9)),
+    "a get-ok that nobody asked for": method_frame(1, BasicGetOk(1, False, "", "k", 0))
+    + HEADER
+    + BODY,
+    "a return cut short": frame(1, 1, b"\0\x3c\0\x32\x01"),
+    "an unknown consumer": method_frame(1, BasicDeliver("other", 1, False, "", "k"))
+    + HEADER
+    + BODY,
+    "a huge body": DELIVER + frame(2, 1, struct.pack(">HHQH", 60, 0, 1 << 40, 0)),
+    "the same tag again": (DELIVER + HEADER + BODY) * 2,
+    "a tag far away": method_frame(1, BasicDeliver("c1", 1 << 60, False, "", "k")) + HEADER + BODY,
+    "a confirm of nothing": method_frame(1, BasicAck(5, False)),
+    "a confirm cut short": frame(1, 1, b"\0\x3c\0\x50\0"),
+    "an answer to nothing": method_frame(1, QueueDeclareOk("q", 0, 0)),
+}
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "byte by byte"])
+@pytest.mark.parametrize("kind", BROKEN_DELIVERIES)
+async def test_a_broken_broker_ends_the_iteration(kind, split):
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        peer.send(QueueDeclareOk("q", 0, 0))
+        await peer.method()
+        peer.send(BasicQosOk())
+        await peer.method()
+        peer.send(BasicConsumeOk("c1"))
+        data = BROKEN_DELIVERIES[kind]
+        for part in [data[n : n + 1] for n in range(len(data))] if split else [data]:
+            peer.writer.write(part)
+            await asyncio.sleep(0)
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        queue = await channel.queue("q")
+        with pytest.raises(RemoteProtocolError):
+            await asyncio.wait_for(drained(queue.consume()), 5)
+        await connection.close()
+
+
+async def test_a_table_bomb_in_the_properties_is_refused_when_it_is_looked_at():
+    # Tables within tables, deeper than a decoder may go.
+    bomb = b""
+    for _ in range(200):
+        inner = b"\x01xF" + struct.pack(">I", len(bomb)) + bomb
+        bomb = inner
+    raw = b"\x20\0" + struct.pack(">I", len(bomb)) + bomb
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        peer.send(BasicGetOk(1, False, "", "k", 0))
+        peer.writer.write(frame(2, 1, struct.pack(">HHQ", 60, 0, 4) + raw) + BODY)
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        from leporid.client.queue import Queue
+
+        message = await got(Queue(channel, "q", None))
+        assert message.body == b"body"
+        with pytest.raises(RemoteProtocolError, match="nested deeper"):
+            _ = message.headers
+        await connection.close()
+
+
+async def test_a_timeout_says_what_was_waited_for():
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        await peer.method()
+        # The answer to the first comes late, and is not taken for that of the second.
+        peer.send(QueueDeclareOk("first", 1, 0))
+        peer.send(QueueDeclareOk("second", 2, 0))
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK | {"answer_timeout_s": 0.2})
+        channel = await connection.channel()
+        with pytest.raises(Timeout, match=r"queue\.declare-ok after queue\.declare on channel 1"):
+            await channel.queue("first")
+        second = await channel.queue("second")
+        assert (second.name, second.message_count) == ("second", 2)
+        give_up(connection)
+        await connection.close()
+
+
+async def test_a_close_is_an_error_by_its_code():
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        peer.send(ChannelClose(405, "RESOURCE_LOCKED - of another", 50, 10))
+        assert await peer.method() == ChannelCloseOk()
+        await peer.method()
+        peer.send(ConnectionClose(599, "UNKNOWN - code", 0, 0), 0)
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        with pytest.raises(ResourceLocked) as caught:
+            await channel.queue("q")
+        error = caught.value
+        assert (error.code, error.class_id, error.method_id) == (405, 50, 10)
+        assert error.method == "queue.declare"
+        assert "RESOURCE_LOCKED - of another" in error.text
+        # Not robust: the channel stays closed, and says why.
+        with pytest.raises(ResourceLocked):
+            await channel.queue("q")
+        with pytest.raises(ServerClosed) as unknown:
+            await connection.channel()
+        assert (type(unknown.value), unknown.value.code) == (ServerClosed, 599)
+        await connection.close()
+
+
+async def test_a_close_that_crosses_ours():
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        assert isinstance(await peer.method(), ChannelClose)
+        peer.send(ChannelClose(406, "PRECONDITION_FAILED", 60, 80))
+        assert await peer.method() == ChannelCloseOk()
+        peer.send(ChannelCloseOk())
+        await peer.open_channel()
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        await channel.close()
+        await connection.channel()
+        give_up(connection)
+        await connection.close()
+
+
+async def test_flow_and_blocked_hold_publishes_back():
+    published: asyncio.Queue[str] = asyncio.Queue()
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        peer.send(ChannelFlow(False))
+        assert await peer.method() == ChannelFlowOk(False)
+        await published.put("held")
+        await asyncio.sleep(0.05)
+        peer.send(ChannelFlow(True))
+        assert await peer.method() == ChannelFlowOk(True)
+        peer.send(BasicAck(1, False))
+        await peer.method()
+        peer.send(ConnectionBlocked("low on memory"), 0)
+        await published.put("blocked")
+        await asyncio.sleep(0.05)
+        peer.send(ConnectionUnblocked(), 0)
+        await peer.method()
+        peer.send(BasicAck(2, False))
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        assert await published.get() == "held"
+        await asyncio.sleep(0)
+        first = asyncio.create_task(channel.default_exchange.publish(b"1", "q"))
+        await asyncio.wait_for(first, 5)
+        assert await published.get() == "blocked"
+        while not connection.is_blocked:
+            await asyncio.sleep(0)
+        await asyncio.wait_for(channel.default_exchange.publish(b"2", "q"), 5)
+        give_up(connection)
+        await connection.close()
+
+
+async def test_a_silent_broker_is_given_up():
+    async def script(peer: Peer):
+        await peer.log_in(ConnectionTune(10, 8192, 1))
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, robust=False, heartbeat_s=1)
+        async with asyncio.timeout(10):
+            while connection.is_open:
+                await connection.changed()
+        with pytest.raises(ConnectionLost, match=r"sent nothing for \d+\.\d s"):
+            await connection.channel()
+        await connection.close()
+
+
+async def test_a_return_that_no_publish_waits_for_is_told():
+    from leporid.client.events import Unroutable
+
+    seen: list[Event] = []
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        peer.send(BasicReturn(312, "NO_ROUTE", "x", "k"))
+        peer.content(b"body")
+        await peer.method()
+        peer.send(QueueDeclareOk("q", 0, 0))
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK, on_event=seen.append)
+        channel = await connection.channel()
+        await channel.queue("q")
+        assert Unroutable("x", "k", "NO_ROUTE") in seen
+        give_up(connection)
+        await connection.close()
+
+
+async def test_larger_frames_than_agreed_upon_are_refused_and_none_are_sent():
+    sizes = []
+
+    async def script(peer: Peer):
+        await peer.log_in(ConnectionTune(10, 4096, 0))
+        await peer.open_channel()
+        got = 0
+        await peer.receive()
+        await peer.receive()
+        while got < 10_000:
+            _, _, payload = await peer.receive()
+            sizes.append(len(payload) + 8)
+            got += len(payload)
+        peer.send(BasicAck(1, False))
+        await peer.method()
+        peer.writer.write(struct.pack(">BHI", 1, 1, 4089))
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        await channel.default_exchange.publish(bytes(10_000), "q")
+        assert max(sizes) == 4096
+        with pytest.raises(LocalProtocolError, match="one frame of 4096 bytes"):
+            await channel.default_exchange.publish(b"", "q", headers={"x": "x" * 4096})
+        with pytest.raises(RemoteProtocolError, match="4089 bytes, more than the 4088"):
+            await channel.queue("q")
+        await connection.close()

@@ -1,0 +1,169 @@
+"""Confirms and returns, matched with what was published."""
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.client.test_encoder import channel_of, frames_of
+
+from leporid.amqp.frames import frame, method_frame
+from leporid.amqp.methods import BasicAck, BasicNack, BasicReturn
+from leporid.amqp.properties import Properties, decode_properties
+from leporid.amqp.properties import encode_properties as encode_all
+from leporid.client.codec import ChannelCodec
+from leporid.client.encoder import encode_properties as encode
+from leporid.client.errors import ConnectionLost, Nacked, RemoteProtocolError, Returned
+from leporid.client.publishes import Batch, Unconfirmed
+
+
+class Waiter:
+    """What the codec needs of a future."""
+
+    def __init__(self):
+        self.result = "waits"
+
+    def done(self):
+        return self.result != "waits"
+
+    def set_result(self, value):
+        self.result = value
+
+    def set_exception(self, error):
+        self.result = error
+
+
+def unconfirmed_of(channel: ChannelCodec) -> Unconfirmed:
+    assert channel.unconfirmed is not None
+    return channel.unconfirmed
+
+
+def feed(channel, data):
+    buffer = channel.connection.get_buffer()
+    buffer[: len(data)] = data
+    channel.connection.buffer_updated(len(data))
+
+
+def publish(channel, count, **properties):
+    waiters = [Waiter() for _ in range(count)]
+    for number, waiter in enumerate(waiters):
+        channel.publish("x", "k", encode(**properties), b"%d" % number, True, waiter)
+    return waiters
+
+
+def confirm(channel, tag, *, multiple=False, nack=False):
+    method = BasicNack(tag, multiple, False) if nack else BasicAck(tag, multiple)
+    feed(channel, method_frame(3, method))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.booleans(), st.booleans()), max_size=60),
+    st.integers(1, 300),
+)
+def test_each_publish_is_told_once_what_became_of_it(confirms, count):
+    channel = channel_of()
+    waiters = publish(channel, count)
+    model: dict[int, Any] = dict.fromkeys(range(1, count + 1), "waits")
+    for tag, multiple, nack in confirms:
+        if tag > count or (tag == 0 and not multiple):
+            with pytest.raises(RemoteProtocolError):
+                confirm(channel, tag, multiple=multiple, nack=nack)
+            continue
+        confirm(channel, tag, multiple=multiple, nack=nack)
+        for each, state in model.items():
+            if state == "waits" and (each == tag or (multiple and (tag == 0 or each <= tag))):
+                model[each] = Nacked if nack else None
+    for waiter, state in zip(waiters, model.values(), strict=True):
+        assert state == (Nacked if isinstance(waiter.result, Nacked) else waiter.result)
+    assert len(unconfirmed_of(channel)) == list(model.values()).count("waits")
+
+
+def test_a_return_fails_the_publish_that_it_belongs_to():
+    channel = channel_of()
+    waiters = publish(channel, 3)
+    raw = encode_all(Properties(message_id="id-2"))
+    head = struct.pack(">HHQ", 60, 0, 1)
+    feed(
+        channel,
+        method_frame(3, BasicReturn(312, "NO_ROUTE", "x", "k"))
+        + frame(2, 3, head + raw)
+        + frame(3, 3, b"1"),
+    )
+    confirm(channel, 3, multiple=True)
+    assert [waiter.result for waiter in waiters[::2]] == [None, None]
+    error = waiters[1].result
+    assert isinstance(error, Returned)
+    assert (error.message.body, error.message.key, error.exchange) == (b"1", "k", "x")
+
+
+def test_unconfirmed_publishes_are_written_again_with_their_ids():
+    channel = channel_of()
+    waiters = publish(channel, 100)
+    first = frames_of(channel.connection.output_bytes())
+    confirm(channel, 50, multiple=True)
+    confirm(channel, 70)
+    waiters[79].set_result("gave up")
+    again = channel_of(number=5)
+    again.unconfirmed = channel.unconfirmed
+    assert again.republish() == 48
+    second = frames_of(again.connection.output_bytes())
+    ids = [decode_properties(each[12:]).message_id for kind, _, each in second if kind == 2]
+    assert ids == [f"id-{number}" for number in range(51, 101) if number not in (70, 80)]
+    assert {number for _, number, _ in second} == {5}
+    assert [each for _, _, each in second[:3]] == [each for _, _, each in first[150:153]]
+    # The tags begin at 1 again, and new publishes follow.
+    feed_5 = method_frame(5, BasicAck(48, True))
+    buffer = again.connection.get_buffer()
+    buffer[: len(feed_5)] = feed_5
+    again.connection.buffer_updated(len(feed_5))
+    assert all(waiter.result in (None, "gave up") for waiter in waiters)
+    assert len(unconfirmed_of(again)) == 0
+    assert "0 publishes" in repr(unconfirmed_of(again))
+
+
+def test_failing_tells_everybody():
+    channel = channel_of()
+    waiters = publish(channel, 3)
+    batch = Batch(5)
+    channel.publish_one(batch, b"x", "x", "k", encode(), True)
+    lost = ConnectionLost("gone")
+    unconfirmed_of(channel).fail(lost)
+    assert [waiter.result for waiter in waiters] == [lost] * 3
+    assert batch.error is lost
+    assert unconfirmed_of(channel).renumber() == 0
+
+
+async def test_a_batch_wakes_at_the_number_that_was_asked_for():
+    loop = asyncio.get_running_loop()
+    channel = channel_of()
+    batch = Batch(10)
+    channel.publish_run(batch, iter([b"x"] * 10), "x", "k", encode(), True, 10)
+    half = batch.until(5, loop.create_future())
+    confirm(channel, 4, multiple=True)
+    assert not half.done()
+    confirm(channel, 5, nack=True)
+    assert half.done()
+    assert [type(each) for each in batch.failures] == [Nacked]
+    assert batch.until(5, loop.create_future()).done()
+    rest = batch.until(0, loop.create_future())
+    batch.fail(ConnectionLost("gone"))
+    assert rest.done()
+
+
+def test_an_abandoned_batch_is_not_written_again():
+    channel = channel_of()
+    batch = Batch(10)
+    channel.publish_run(batch, iter([b"x"] * 10), "x", "k", encode(), True, 10)
+    batch.abandoned = True
+    assert unconfirmed_of(channel).renumber() == 0
+
+
+def test_what_is_dropped_frees_its_references():
+    unconfirmed = Unconfirmed(b"id")
+    channel = channel_of()
+    channel.unconfirmed = unconfirmed
+    publish(channel, 200)
+    assert len(unconfirmed) == 200
+    del channel, unconfirmed

@@ -1,4 +1,5 @@
 import pickle
+import traceback
 
 import pytest
 
@@ -24,3 +25,22 @@ def test_an_error_comes_back_from_a_worker(error):
     assert type(back) is type(error)
     assert str(back) == str(error)
     assert back.__dict__ == error.__dict__
+
+
+def test_what_spark_calls_raises_the_sentence_without_the_way_to_it():
+    def deep():
+        raise errors.OptionError("no such option") from KeyError("x")
+
+    @errors.sentence_alone
+    def called(name):
+        """What it does."""
+        return deep() if name else "fine"
+
+    assert called("") == "fine"
+    assert called.__doc__ == "What it does."
+    with pytest.raises(errors.OptionError) as caught:
+        called("a")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "deep" not in shown
+    assert "KeyError" not in shown
+    assert shown.endswith("OptionError: no such option\n")

@@ -166,9 +166,26 @@ def test_one_client_for_a_process_and_broker():
 def test_pauses_end():
     pauses = Pauses(0.05)
     count = 0
-    while pauses.pause():
+    while pauses.pause(CutError("away")):
         count += 1
     assert 1 <= count < 10
+
+
+def test_a_broker_that_stays_away_is_told_of_now_and_then(monkeypatch, caplog):
+    now = [1000.0]
+    monkeypatch.setattr("leporid.spark.http.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("leporid.spark.http.time.sleep", lambda seconds: None)
+    pauses = Pauses(0)
+    for _ in range(100):
+        assert pauses.pause(CutError("away"))
+        now[0] += 1
+    told = [record.message for record in caplog.records]
+    assert told == [
+        f"away; failing for {seconds} s, trying again without end" for seconds in (0, 30, 60, 90)
+    ]
+    pauses.succeeded()
+    pauses.pause(CutError("away again"))
+    assert caplog.records[-1].message.startswith("away again; failing for 0 s")
 
 
 def test_parameters_are_quoted_and_nothing_is_left_out():

@@ -1,6 +1,7 @@
 """The data source's checks, without Spark; the rest is in test_in_spark."""
 
 import pickle
+import sys
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -13,7 +14,7 @@ from pyspark.sql.types import (
 )
 
 from leporid.spark.errors import OptionError
-from leporid.spark.reader import PushingReader, Reader
+from leporid.spark.reader import PUSHING_WORKER, PushingReader, Reader
 from leporid.spark.source import DefaultSource
 from leporid.spark.stream_reader import StreamReader
 from leporid.spark.writer import BatchWriter, StreamWriter
@@ -46,7 +47,11 @@ def test_the_schema_is_given_for_a_stream_that_exists(broker):
         source(url=broker.url, stream="order").schema()
 
 
-def test_each_use_has_its_class():
+def test_each_use_has_its_class(monkeypatch, caplog):
+    assert type(source(stream="s").reader(schema=BODY)) is Reader
+    assert type(source(stream="s", pushDownFilters="true").reader(schema=BODY)) is Reader
+    assert "filterPushdown.enabled is false" in caplog.text
+    monkeypatch.setitem(sys.modules, PUSHING_WORKER, sys)
     assert type(source(stream="s").reader(schema=BODY)) is Reader
     assert type(source(stream="s", pushDownFilters="true").reader(schema=BODY)) is PushingReader
     assert type(source(stream="s").streamReader(schema=BODY)) is StreamReader

@@ -126,6 +126,11 @@ def duration_ms(name: str, value: str) -> int:
     return int(found[1]) * units[found[2]]
 
 
+def duration_or_0_ms(name: str, value: str) -> int:
+    """Allow a time, or 0 for no end."""
+    return 0 if value.strip() == "0" else duration_ms(name, value)
+
+
 def moment_ms(name: str, value: str) -> int:
     """Allow milliseconds since 1970, or a time in ISO 8601 (without a zone it is UTC)."""
     if re.fullmatch(r"[0-9]{1,16}", value):

@@ -14,6 +14,29 @@ happened, to what, and what to do.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def sentence_alone(method: Callable[P, R]) -> Callable[P, R]:
+    """Have what a method that Spark calls raises come without the way it went through this package.
+
+    Spark puts the traceback in front of the sentence, and users read from the top.
+    """
+
+    @functools.wraps(method)
+    def call(*arguments: P.args, **more: P.kwargs) -> R:
+        try:
+            return method(*arguments, **more)
+        except SparkSourceError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
 
 class SparkSourceError(Exception):
     """The root of all errors raised by this package."""

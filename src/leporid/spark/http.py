@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
+import math
 import os
 import random
 import ssl
@@ -31,6 +33,8 @@ from leporid.spark.errors import BrokerError, CutError, SparkSourceError
 from leporid.spark.offsets import Key
 from leporid.spark.options import Connection
 
+log = logging.getLogger(__name__)
+
 # The broker's answers to come back for: it starts, or is too busy.
 BUSY = {429, 502, 503}
 
@@ -40,6 +44,8 @@ KEPT_MAX = 64
 # Waiting before another attempt doubles up to this.
 PAUSE_SECONDS_FIRST = 0.1
 PAUSE_SECONDS_MAX = 5.0
+# A broker that stays away is told of in the log: at once, and then so often.
+TOLD_EVERY_SECONDS = 30.0
 
 # An error's body is read up to here; a broker's is a line.
 ERROR_BYTES_MAX = 64 * 1024
@@ -273,7 +279,7 @@ class Client:
             try:
                 return ask()
             except (CutError, BrokerError) as error:
-                if self._closed or not passing(error) or not pauses.pause():
+                if self._closed or not passing(error) or not pauses.pause(error):
                     raise
 
     @contextmanager
@@ -356,22 +362,36 @@ class Client:
 
 
 class Pauses:
-    """Growing pauses between attempts, until there was no success for so long."""
+    """Growing pauses between attempts, until there was no success for so long.
+
+    Args:
+        seconds_max: for how long; 0: without end.
+    """
 
     def __init__(self, seconds_max: float) -> None:
-        self._seconds_max = seconds_max
+        self._seconds_max = seconds_max or math.inf
         self.succeeded()
 
     def succeeded(self) -> None:
         """Begin anew: something worked."""
-        self._until = time.monotonic() + self._seconds_max
+        self._since = time.monotonic()
+        self._tell_at = self._since
         self._pause = PAUSE_SECONDS_FIRST
 
-    def pause(self) -> bool:
-        """Wait before the next attempt; False if there shall be none."""
-        left = self._until - time.monotonic()
+    def pause(self, error: Exception) -> bool:
+        """Wait before the next attempt; False if there shall be none.
+
+        Args:
+            error: why the last one failed, which is told in the log every half a minute.
+        """
+        now = time.monotonic()
+        left = self._since + self._seconds_max - now
         if left <= 0:
             return False
+        if now >= self._tell_at:
+            self._tell_at = now + TOLD_EVERY_SECONDS
+            end = "without end" if left == math.inf else f"for {left:.0f} s more"
+            log.warning("%s; failing for %.0f s, trying again %s", error, now - self._since, end)
         # Spread, as many tasks meet the same broker coming back.
         time.sleep(min(left, self._pause * random.uniform(0.5, 1)))  # noqa: S311
         self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)

@@ -28,6 +28,7 @@ from leporid.spark.checks import (
     any_text,
     by_partition,
     duration_ms,
+    duration_or_0_ms,
     moment_ms,
     names,
     number,
@@ -150,7 +151,7 @@ CONNECTION: dict[str, Check] = {
     "passwordFile": text,
     "caFile": text,
     "timeout": duration_ms,
-    "retryTimeout": duration_ms,
+    "retryTimeout": duration_or_0_ms,
 }
 
 READING: dict[str, Check] = {

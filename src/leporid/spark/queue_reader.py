@@ -78,7 +78,7 @@ class QueueReader(DataSourceReader):
                     yield batch
                 return
             except (CutError, BrokerError) as error:
-                if given or not passing(error) or not pauses.pause():
+                if given or not passing(error) or not pauses.pause(error):
                     raise
 
     def _leased(self, client: Client, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -97,15 +97,15 @@ class QueueReader(DataSourceReader):
                         f"an answer that looked whole"
                     )
             except CutError as error:
-                log.warning("%s; going on at message %d of the lease", error, start)
-                if not pauses.pause():
+                log.debug("going on at message %d of the lease", start)
+                if not pauses.pause(error):
                     raise
             except BrokerError as error:
                 if error.status in ENDED:
                     raise LeaseError(
                         f"a lease of queue {reading.queue!r} ended while it was read: {error}"
                     ) from error
-                if not passing(error) or not pauses.pause():
+                if not passing(error) or not pauses.pause(error):
                     raise
 
     def _query(self) -> dict[str, Any]:

@@ -6,19 +6,27 @@ Must not know about micro-batches; see stream_reader. What leaves this module fo
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from leporid.spark import pushdown as filters
 from leporid.spark.checks import EARLIEST, LATEST
+from leporid.spark.errors import sentence_alone
 from leporid.spark.http import client_for
 from leporid.spark.offsets import Key, Range, batch_ranges, split
 from leporid.spark.options import Connection, Reading, Start
 from leporid.spark.records import Asked, batches
 from leporid.spark.survey import Survey
+
+log = logging.getLogger(__name__)
+
+# What Spark runs to have predicates taken in, and for nothing else.
+PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class RangePartition(InputPartition):
@@ -62,6 +70,7 @@ class Reader(DataSourceReader):
         self.schema = schema
         self.pushed = filters.for_options(reading)
 
+    @sentence_alone
     def partitions(self) -> list[InputPartition]:
         """Ask the broker how far the streams go, and divide that among tasks."""
         survey = Survey(client_for(self.connection), self.reading)
@@ -90,12 +99,18 @@ class Reader(DataSourceReader):
         return read(self.connection, partition, asked_for(self.reading, self.schema, self.pushed))
 
 
-class PushingReader(Reader):
-    """Takes Spark's predicates in.
+def takes_predicates() -> bool:
+    """Whether Spark has started this process in order to tell a reader of predicates.
 
-    A class of its own, as Spark refuses every query over a reader that has `pushFilters` while
-    spark.sql.python.filterPushdown.enabled is false, its default.
+    Otherwise there are none, or spark.sql.python.filterPushdown.enabled is false, its default; then
+    Spark refuses every query over a reader that has `pushFilters`.
     """
+    spec = sys.modules["__main__"].__spec__
+    return PUSHING_WORKER in sys.modules or (spec is not None and spec.name == PUSHING_WORKER)
+
+
+class PushingReader(Reader):
+    """Takes Spark's predicates in; only where `takes_predicates` says so."""
 
     def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
         """Take in what can be used; return what Spark must still check."""

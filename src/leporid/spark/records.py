@@ -91,11 +91,11 @@ def batches(client: Client, part: Range, asked: Asked) -> Iterator[pa.RecordBatc
                 )
             return
         except CutError as error:
-            log.warning("%s; going on at offset %d", error, left.start)
-            if not pauses.pause():
+            log.debug("going on at offset %d", left.start)
+            if not pauses.pause(error):
                 raise
         except BrokerError as error:
-            if error.status in BUSY and pauses.pause():
+            if error.status in BUSY and pauses.pause(error):
                 continue
             left = _refused(error, left, asked)
 

@@ -5,6 +5,7 @@ Responsible for checking options and schemas, and for choosing the class that do
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,10 @@ from pyspark.sql.types import IntegralType, StructType
 
 from leporid.spark import options as said
 from leporid.spark.checks import LATEST
-from leporid.spark.errors import OptionError, SparkSourceError
+from leporid.spark.errors import OptionError, SparkSourceError, sentence_alone
 from leporid.spark.http import client_for
 from leporid.spark.queue_reader import QueueReader
-from leporid.spark.reader import PushingReader, Reader
+from leporid.spark.reader import PushingReader, Reader, takes_predicates
 from leporid.spark.schema import (
     QUEUE_READABLE,
     READABLE,
@@ -29,6 +30,8 @@ from leporid.spark.schema import (
 from leporid.spark.stream_reader import RefusedReader, StreamReader
 from leporid.spark.survey import Survey
 from leporid.spark.writer import BatchWriter, Job, StreamWriter
+
+log = logging.getLogger(__name__)
 
 
 class DefaultSource(DataSource):
@@ -55,10 +58,12 @@ class DefaultSource(DataSource):
         """Return the name of the format."""
         return "leporid"
 
+    @sentence_alone
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self.values: dict[str, Any] = said.check_all(options)
 
+    @sentence_alone
     def schema(self) -> str:
         """Return the columns; called at load(), if the user names none."""
         if "queue" in self.values:
@@ -69,6 +74,7 @@ class DefaultSource(DataSource):
         Survey(client_for(said.connection(self.values)), reading).check()
         return ddl(default_schema(headers_json=reading.headers_json))
 
+    @sentence_alone
     def reader(self, schema: StructType) -> Reader | QueueReader:
         """Make what reads a batch."""
         if "queue" in self.values:
@@ -80,7 +86,14 @@ class DefaultSource(DataSource):
         reading = said.reading(self.values)
         if reading.start is not None and reading.start.at == LATEST:
             raise OptionError("option startingOffsets = latest: a batch would always be empty")
-        kind = PushingReader if reading.push_down else Reader
+        kind = Reader
+        if reading.push_down and takes_predicates():
+            kind = PushingReader
+        elif reading.push_down:
+            log.warning(
+                "option pushDownFilters: Spark checks all predicates itself, as the query has none "
+                "or spark.sql.python.filterPushdown.enabled is false"
+            )
         return kind(said.connection(self.values), reading, _projection(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedReader:
@@ -102,12 +115,14 @@ class DefaultSource(DataSource):
             raise OptionError("a streaming query has no end: leave the ending… options out")
         return StreamReader(said.connection(self.values), reading, _projection(schema))
 
+    @sentence_alone
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Make what publishes a batch."""
         if overwrite:
             raise OptionError('what is published cannot be overwritten: write with mode("append")')
         return BatchWriter(self._job(schema, streaming=False))
 
+    @sentence_alone
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Make what publishes micro-batches."""
         if overwrite:

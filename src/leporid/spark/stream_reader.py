@@ -205,7 +205,7 @@ class RefusedReader(DataSourceStreamReader):
     """Raises what was wrong when the query starts: the first thing that Spark asks for."""
 
     def __init__(self, error: SparkSourceError) -> None:
-        self._error = error
+        self._error = error.with_traceback(None)
 
     def initialOffset(self) -> dict[str, Any]:
         """Refuse a new query."""

@@ -69,6 +69,15 @@ def test_letters_are_counted_by_reason_and_queue(found):
     assert counted == {("rejected", "billing"): 2, ("expired", "mail"): 1, (None, None): 1}
 
 
+def test_the_age_of_letters_is_written_as_people_do(spark):
+    rows = spark.sql(
+        "select 'r' reason, 'q' queue, 'x' died_from_exchange, 'k' died_from_key, 1 deaths, "
+        "current_timestamp() - interval '2 03:04:05' day to second as timestamp"
+    )
+    (row,) = summary(rows).collect()
+    assert row.age in {"2 d 03:04:05", "2 d 03:04:06"}
+
+
 def test_samples_are_the_newest(found):
     shown = {(row.reason, row.body) for row in samples(found, 1).collect()}
     assert shown == {("rejected", "letter 1"), ("expired", "letter 2"), (None, "letter 3")}

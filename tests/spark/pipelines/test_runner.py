@@ -2,8 +2,10 @@ import io
 import os
 import signal
 import threading
+from typing import ClassVar
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines import runner
@@ -15,10 +17,15 @@ class Scripted:
 
     name = "scripted"
     interval_seconds = 0.0
+    spark = None
+    labels: ClassVar = {"stream": "orders", "vhost": "/", "target": 'a "b"'}
 
     def __init__(self, *steps):
         self.steps = list(steps)
         self.waits = 0
+
+    def check(self):
+        pass
 
     def describe(self):
         return ["would do this"]
@@ -42,6 +49,15 @@ def test_once_goes_on_until_nothing_is_left():
     assert progress.rows == 15
     assert pipeline.steps == [Step(99, 0)]
     assert "scripted: 15 records  [████████████████████] 100 %" in out.getvalue()
+
+
+def test_progress_counts_what_was_gone_through_to_find_little():
+    out = io.StringIO()
+    progress = Progress("replay", out)
+    progress.add(Step(1, 75, passed=25))
+    progress.add(Step(0, 50, passed=25))
+    assert "replay: 1 records  [█████···············] 25 %" in out.getvalue()
+    assert "50 %" in progress.line(Step(0, 50, passed=25))
 
 
 def test_a_dry_run_does_nothing():
@@ -113,10 +129,21 @@ def test_when_nothing_is_left_it_waits_for_more():
 
 def test_metrics_are_a_file_for_prometheus(tmp_path):
     target = tmp_path / "pipeline.prom"
-    run(Scripted(Step(3, 4), Step(4, 0)), Run(once=True, metrics=target, out=io.StringIO()))
-    text = target.read_text()
-    assert 'leporid_pipeline_records_total{pipeline="scripted"} 7\n' in text
-    assert 'leporid_pipeline_lag_records{pipeline="scripted"} 0\n' in text
+    steps = Step(3, 4, put_aside=2), Step(4, 0)
+    run(Scripted(*steps), Run(once=True, metrics=target, out=io.StringIO()))
+    found = {family.name: family for family in text_string_to_metric_families(target.read_text())}
+    values = {name: family.samples[0].value for name, family in found.items()}
+    assert values["leporid_pipeline_records"] == 7
+    assert values["leporid_pipeline_put_aside_records"] == 2
+    assert values["leporid_pipeline_steps"] == 2
+    assert values["leporid_pipeline_lag_records"] == 0
+    assert set(values) >= {
+        "leporid_pipeline_step_seconds",
+        "leporid_pipeline_last_step_timestamp_seconds",
+    }
+    for family in found.values():
+        assert family.documentation
+        assert family.samples[0].labels == {"pipeline": "scripted", **Scripted.labels}
 
 
 def test_on_a_terminal_the_line_is_rewritten():

@@ -24,14 +24,14 @@ class Made:
         self.tasks: list[tuple[Any, ...]] = []
         self._spark, self._broker, self._ledger = spark, broker, ledger
 
-    def frame(self):
-        return self._spark.createDataFrame(
-            self.tasks, "id bigint, execute_at timestamp, body string"
-        )
+    def frame(self, spark):
+        return spark.createDataFrame(self.tasks, "id bigint, execute_at timestamp, body string")
 
     def __call__(self, **more: Any) -> Schedule:
         client = Origin("", {"url": self._broker.url}).client
-        return Schedule(self.frame, client, Ledger(self._ledger), "tasks", **more)
+        return Schedule(
+            self.frame, client, Ledger(self._ledger), "tasks", spark=self._spark, **more
+        )
 
 
 @pytest.fixture
@@ -126,6 +126,6 @@ def test_a_task_without_a_time_is_left(made):
 
 def test_a_missing_column_is_named(made, spark):
     run = made()
-    run.tasks = lambda: spark.range(3)
+    run.tasks = lambda spark: spark.range(3)
     with pytest.raises(OptionError, match="'execute_at', 'body'"):
         run.step()

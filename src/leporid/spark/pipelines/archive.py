@@ -96,6 +96,11 @@ class Archive:
         self._check()
 
     @property
+    def labels(self) -> Mapping[str, str]:
+        """Say which archive it is, for metrics."""
+        return self.origin.labels(self.plan.place)
+
+    @property
     def interval_seconds(self) -> float:
         """How long to wait between steps."""
         return self.plan.freshness_seconds
@@ -134,6 +139,11 @@ class Archive:
         if self._begin is None:
             self._begin = self.origin.begin(self.plan.start)
         return self._begin
+
+    def check(self) -> None:
+        """Refuse a stream that is not there, and a start that is none."""
+        self.origin.parts()
+        self.position()
 
     def describe(self) -> list[str]:
         """Say what a run would do."""
@@ -180,7 +190,7 @@ class Archive:
         refused = sum(file.rows for file in bad)
         self._tidy(len(good))
         note = f"{refused:,} of them bad" if refused else ""
-        return Step(rows, lag(end, parts), note)
+        return Step(rows, lag(end, parts), note, put_aside=refused)
 
     def _ahead(self, current: Offsets) -> Offsets | None:
         """Return where the table of bad records ends, if that is ahead of the archive."""

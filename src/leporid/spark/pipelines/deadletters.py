@@ -7,6 +7,7 @@ replay whose messages go where they were first published to, without the traces 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.table import table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 X_DEATH = (
     "array<struct<reason: string, queue: string, exchange: string, `routing-keys`: array<string>, "
@@ -67,9 +68,17 @@ def summary(df: DataFrame) -> DataFrame:
             f.max("timestamp").alias("newest"),
             f.max("deaths").alias("deaths_max"),
         )
-        .withColumn("age", f.current_timestamp() - f.col("oldest"))
+        .withColumn("age", _span(f.unix_timestamp() - f.unix_timestamp("oldest")))
         .orderBy(f.desc("letters"), "reason", "queue")
     )
+
+
+def _span(seconds: Column) -> Column:
+    """Write a number of seconds as in 2 d 03:04:05; Spark shows an interval as a literal."""
+    from pyspark.sql import functions as f
+
+    parts = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+    return f.format_string("%d d %02d:%02d:%02d", *(f.floor(part) for part in parts))
 
 
 def samples(df: DataFrame, count: int = 3, characters: int = 80) -> DataFrame:
@@ -125,6 +134,15 @@ class DeadLetters:
     interval_seconds: float = 60.0
     samples_per_reason: int = 3
     name: str = "deadletters"
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Say which stream of letters it is, for metrics."""
+        return self.origin.labels()
+
+    def check(self) -> None:
+        """Refuse a stream that is not there."""
+        self.origin.parts()
 
     def describe(self) -> list[str]:
         """Say what a run would do."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leporid.spark import options as said
@@ -45,6 +46,14 @@ class Origin:
     def client(self) -> Client:
         """The connection to the broker."""
         return client_for(said.connection(said.check_all(self.options)))
+
+    def labels(self, target: str | Path = "") -> dict[str, str]:
+        """Say in metrics what is read, and where to it goes."""
+        return {
+            "stream": self.stream,
+            "vhost": self.options.get("vhost", "/"),
+            "target": str(target),
+        }
 
     def parts(self) -> dict[Key, Part]:
         """Return what the broker has of each partition.

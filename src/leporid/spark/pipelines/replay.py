@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from leporid.spark.pipelines.files import sync
 from leporid.spark.pipelines.origin import Origin, rows_between
 from leporid.spark.pipelines.publishing import Numbered, Pace
 from leporid.spark.pipelines.runner import Step
-from leporid.spark.pipelines.store import written
+from leporid.spark.pipelines.store import existing, written
 from leporid.spark.pipelines.table import BAD_REASON, archived, moment_us, with_reason, within
 
 if TYPE_CHECKING:
@@ -165,6 +165,11 @@ class Replay:
                 f"({self._state.selection}): give this one a file of its own"
             )
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Say which replay it is, for metrics."""
+        return self.origin.labels(self.plan.state)
+
     # ------------------------------------------------------------ what is replayed
 
     def selected(self) -> DataFrame:
@@ -247,6 +252,13 @@ class Replay:
                 end.setdefault(key, start[key])
         return start, end, sum(row[3] for row in found), sum(row[4] for row in found)
 
+    def check(self) -> None:
+        """Refuse an archive, or without one a stream, that is not there."""
+        if self.plan.archive is None:
+            self.origin.parts()
+        else:
+            existing(self.plan.archive)
+
     def describe(self) -> list[str]:
         """Say what a run would do."""
         source = self.plan.archive or f"stream {self.origin.stream!r}"
@@ -283,13 +295,17 @@ class Replay:
             self.plan.unroutable_fails,
         )
         again = out.publish(rows, state.sequence)
+        passed = rows_between(state.at, state.goal)
         state.at = state.goal
         state.sequence += rows.num_rows
         state.save(self.plan.state)
         notes = [f"{again:,} were there already"] if again else []
         notes.append(_said_of(state.left_out))
         return Step(
-            rows.num_rows, rows_between(state.at, state.end), "; ".join(filter(None, notes))
+            rows.num_rows,
+            rows_between(state.at, state.end),
+            "; ".join(filter(None, notes)),
+            passed=passed,
         )
 
     def _begun(self) -> State:

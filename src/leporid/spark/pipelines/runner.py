@@ -13,11 +13,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
+
+from prometheus_client import CollectorRegistry, write_to_textfile
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from leporid.spark.errors import OptionError
 
@@ -37,24 +40,47 @@ class Step:
     """What one step did.
 
     Attributes:
-        rows: how many records it went through.
+        rows: how many records it handled.
         lag: how many are waiting; None if there is no telling.
         note: what else is worth saying.
+        passed: how many it went through to find these, counted as `lag` is; None: as many.
+        put_aside: how many of them it could not decode, and put aside.
     """
 
     rows: int
     lag: int | None = None
     note: str = ""
+    passed: int | None = None
+    put_aside: int = 0
 
 
 class Pipeline(Protocol):
-    """What can be run."""
+    """What can be run.
+
+    Attributes:
+        name: what it is called.
+        spark: the session; None until it is needed: making a pipeline refuses what is wrong with
+            its arguments, which takes no Spark.
+    """
 
     name: str
+    spark: Any
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Say which one of its kind it is, for metrics: stream, vhost, target."""
 
     @property
     def interval_seconds(self) -> float:
         """How long to wait between steps when nothing is left to do."""
+
+    def check(self) -> None:
+        """Refuse what the broker or the files refuse, before Spark is started.
+
+        Raises:
+            OptionError: the arguments name something that is not there.
+            SparkSourceError: the broker refuses, or cannot be reached.
+        """
 
     def describe(self) -> list[str]:
         """Say what a run would do, without doing it."""
@@ -77,6 +103,8 @@ class Progress:
         self._wide = 0
         self.rows = 0
         self.steps = 0
+        self.put_aside = 0
+        self._passed = 0
         self.lag: int | None = None
         self._live = out.isatty()
 
@@ -84,6 +112,8 @@ class Progress:
         """Take a step in, and show it."""
         self.rows += step.rows
         self.steps += 1
+        self.put_aside += step.put_aside
+        self._passed += step.rows if step.passed is None else step.passed
         self.lag = step.lag
         if step.rows or self.steps == 1 or self._live:
             self._show(self.line(step))
@@ -93,8 +123,8 @@ class Progress:
         seconds = max(self._clock() - self._begun, 1e-9)
         parts = [f"{self._name}: {self.rows:,} records", f"{self.rows / seconds:,.0f}/s"]
         if step.lag is not None:
-            whole = self.rows + step.lag
-            share = self.rows / whole if whole else 1.0
+            whole = self._passed + step.lag
+            share = self._passed / whole if whole else 1.0
             filled = int(share * 20)
             bar = "█" * filled + "·" * (20 - filled)
             parts.insert(1, f"[{bar}] {int(share * 100)} %")
@@ -172,7 +202,7 @@ def _loop(pipeline: Pipeline, how: Run, progress: Progress, stop: threading.Even
         failures = 0
         progress.add(step)
         if how.metrics is not None:
-            write_metrics(how.metrics, pipeline.name, progress, time.monotonic() - begun)
+            write_metrics(how.metrics, pipeline, progress, time.monotonic() - begun)
         if how.once:
             if not step.lag:
                 return
@@ -216,21 +246,46 @@ def stopping(stop: threading.Event) -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def write_metrics(path: Path, name: str, progress: Progress, seconds: float) -> None:
+@dataclass(frozen=True)
+class Metrics:
+    """What Prometheus is told of a run."""
+
+    pipeline: Pipeline
+    progress: Progress
+    seconds: float
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the metrics; asked for by prometheus_client."""
+        labels = {"pipeline": self.pipeline.name, **self.pipeline.labels}
+        names, values = list(labels), list(labels.values())
+        progress = self.progress
+        found: list[tuple[type[Any], str, str, float | None]] = [
+            (CounterMetricFamily, "records", "Records handled since the run began", progress.rows),
+            (
+                CounterMetricFamily,
+                "put_aside_records",
+                "Records that could not be decoded and were put aside, since the run began",
+                progress.put_aside,
+            ),
+            (CounterMetricFamily, "steps", "Steps since the run began", progress.steps),
+            (GaugeMetricFamily, "step_seconds", "Length of the last step", self.seconds),
+            (
+                GaugeMetricFamily,
+                "last_step_timestamp_seconds",
+                "When the last step ended, in seconds since 1970",
+                time.time(),
+            ),
+            (GaugeMetricFamily, "lag_records", "Records that wait to be handled", progress.lag),
+        ]
+        for family, name, text, value in found:
+            if value is not None:
+                metric = family(f"leporid_pipeline_{name}", text, labels=names)
+                metric.add_metric(values, value)
+                yield metric
+
+
+def write_metrics(path: Path, pipeline: Pipeline, progress: Progress, seconds: float) -> None:
     """Rewrite the file of metrics, in one go."""
-    label = f'{{pipeline="{name}"}}'
-    values: list[tuple[str, str, float]] = [
-        ("records_total", "counter", progress.rows),
-        ("steps_total", "counter", progress.steps),
-        ("step_seconds", "gauge", round(seconds, 6)),
-        ("last_step_timestamp_seconds", "gauge", round(time.time(), 3)),
-    ]
-    if progress.lag is not None:
-        values.append(("lag_records", "gauge", progress.lag))
-    text = "".join(
-        f"# TYPE leporid_pipeline_{metric} {kind}\nleporid_pipeline_{metric}{label} {value}\n"
-        for metric, kind, value in values
-    )
-    draft = path.with_name(path.name + ".draft")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    registry = CollectorRegistry()
+    registry.register(Metrics(pipeline, progress, seconds))
+    write_to_textfile(str(path), registry)

@@ -17,7 +17,7 @@ short if that happens.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,7 +34,7 @@ from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import written
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 20_000
 
@@ -147,7 +147,7 @@ class Schedule:
         horizon_seconds: hand tasks over so long before their time; None is at once.
     """
 
-    tasks: Callable[[], DataFrame]
+    tasks: Callable[[SparkSession], DataFrame]
     client: Client
     ledger: Ledger
     exchange: str = ""
@@ -155,11 +155,18 @@ class Schedule:
     batch_rows: int = BATCH_ROWS
     interval_seconds: float = 10.0
     name: str = "schedule"
+    spark: SparkSession | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Say which table of tasks it is, for metrics."""
+        return {"stream": "", "vhost": self.client.to.vhost, "target": str(self.ledger.root)}
 
     def waiting(self) -> DataFrame:
         """Return the tasks that are not published yet."""
-        tasks = self.tasks()
+        assert self.spark is not None
+        tasks = self.tasks(self.spark)
         sent = None
         if any(self.ledger.sent.glob("*.parquet")):
             sent = tasks.sparkSession.read.schema(f"{ID} string").parquet(str(self.ledger.sent))
@@ -167,6 +174,10 @@ class Schedule:
         if self.horizon_seconds is not None:
             until = self.now() + timedelta(seconds=self.horizon_seconds)
         return due(tasks, sent, until)
+
+    def check(self) -> None:
+        """Refuse a broker that cannot be reached, or does not know the user."""
+        self.client.streams()
 
     def describe(self) -> list[str]:
         """Say what a run would do."""

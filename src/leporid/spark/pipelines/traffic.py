@@ -210,9 +210,18 @@ class Traffic:
     _reported: Offsets = field(default_factory=dict, repr=False)
 
     @property
+    def labels(self) -> Mapping[str, str]:
+        """Say which report it is, for metrics."""
+        return self.origin.labels(self.plan.place)
+
+    @property
     def interval_seconds(self) -> float:
         """How long to wait between reports."""
         return self.plan.interval_seconds
+
+    def check(self) -> None:
+        """Refuse a stream that is not there."""
+        self.origin.parts()
 
     def describe(self) -> list[str]:
         """Say what a run would do."""

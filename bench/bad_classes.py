@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.brokers import Broker
-from bench.client import EXCHANGE_DECLARE, QUEUE_BIND, Client, short, table
 from bench.filter_classes import BLOCK_MESSAGES, EXCHANGE, NAME, one, request
 from bench.latency import measure
-from bench.load import LoadFailed
 from bench.workloads import Figures, Plan, queues, workload
+
+from leporid.client.amqp import EXCHANGE_DECLARE, QUEUE_BIND, Client, short, table
+from leporid.client.load import LoadFailed
 
 RATE = 5_000
 # To the class: blocks a second, so that it always has something to misbehave about.

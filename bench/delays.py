@@ -16,7 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.brokers import Broker
-from bench.client import (
+from bench.workloads import Figures, Plan, queues, workload
+
+from leporid.client.amqp import (
     BASIC_ACK,
     BASIC_PUBLISH,
     CHANNEL,
@@ -27,8 +29,7 @@ from bench.client import (
     method,
     short,
 )
-from bench.load import SELECT_SECONDS, LoadFailed, Receiver
-from bench.workloads import Figures, Plan, queues, workload
+from leporid.client.load import SELECT_SECONDS, LoadFailed, Receiver
 
 RATE_PER_S = 5_000
 BURST = 100_000

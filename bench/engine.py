@@ -29,8 +29,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.client import CHANNEL, PROTOCOL_HEADER, ack, message
-
+from leporid.client.amqp import CHANNEL, PROTOCOL_HEADER, ack, message
 from leporid.engine.connection.channel import Channel
 from leporid.engine.connection.connection import Connection
 from leporid.engine.engine import Engine

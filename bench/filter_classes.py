@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.brokers import Broker
-from bench.client import (
+from bench.workloads import Figures, Plan, queues, workload
+
+from leporid.client.amqp import (
     BASIC_ACK,
     BASIC_PUBLISH,
     CHANNEL,
@@ -33,8 +35,7 @@ from bench.client import (
     short,
     table,
 )
-from bench.load import SELECT_SECONDS, LoadFailed, Receiver
-from bench.workloads import Figures, Plan, queues, workload
+from leporid.client.load import SELECT_SECONDS, LoadFailed, Receiver
 
 NAME = "bench-late"
 SOURCE = b"""

@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable
 
 from bench.brokers import Broker
-from bench.client import (
+from bench.workloads import Figures, Plan, queues, workload
+
+from leporid.client.amqp import (
     BASIC_ACK,
     BASIC_CONSUME,
     BASIC_PUBLISH,
@@ -27,8 +29,7 @@ from bench.client import (
     short,
     table,
 )
-from bench.load import LoadFailed, delivery_size
-from bench.workloads import Figures, Plan, queues, workload
+from leporid.client.load import LoadFailed, delivery_size
 
 CONSUMERS = 100
 BLOCK_MESSAGES = 1_000

@@ -19,7 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.client import (
+from bench.engine import FRAME_BYTES_MAX, TURN_MESSAGES, Peer
+
+from leporid.client.amqp import (
     BASIC_PUBLISH,
     CHANNEL,
     FRAME_BODY,
@@ -30,8 +32,6 @@ from bench.client import (
     short,
     table,
 )
-from bench.engine import FRAME_BYTES_MAX, TURN_MESSAGES, Peer
-
 from leporid.engine.engine import Engine
 from leporid.engine.log.window import Window
 from leporid.engine.selectors.filter import Filter

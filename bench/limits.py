@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bench.brokers import Broker
-from bench.client import (
+from bench.workloads import Figures, Plan, queues, rates, workload
+
+from leporid.client.amqp import (
     BASIC_ACK,
     BASIC_PUBLISH,
     CHANNEL,
@@ -27,8 +29,7 @@ from bench.client import (
     method,
     short,
 )
-from bench.load import Load, LoadFailed
-from bench.workloads import Figures, Plan, queues, rates, workload
+from leporid.client.load import Load, LoadFailed
 
 # So long that nothing is ever dropped: what costs is to look, not to drop.
 LIMITS = {"x-message-ttl": 3_600_000, "x-max-length": 10**9, "x-max-length-bytes": 10**12}

@@ -21,7 +21,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.brokers import own_broker
-from bench.client import CHANNEL, QUEUE_DECLARE, Client, method, short, table
+
+from leporid.client.amqp import CHANNEL, QUEUE_DECLARE, Client, method, short, table
 
 QUEUES: Final = 10_000
 OTHERS: Final = 999

@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import bench.bad_classes
+import bench.clients
 import bench.delays
 import bench.filter_classes
 import bench.filtered
@@ -29,10 +30,11 @@ import bench.limits
 import bench.scans
 import bench.tables  # noqa: F401
 from bench.brokers import Broker, busy_share, own_broker
-from bench.client import Refused
-from bench.load import LoadFailed
 from bench.report import as_json, table
 from bench.workloads import WORKLOADS, Plan, Workload
+
+from leporid.client.amqp import Refused
+from leporid.client.load import LoadFailed
 
 BUSY_SECONDS = 0.5
 # Others took so much of the machine before a run that its figures mean little.

@@ -12,10 +12,11 @@ import time
 from collections.abc import Mapping
 
 from bench.brokers import Broker
-from bench.client import BASIC_ACK, Client
 from bench.filters import flight
-from bench.load import LoadFailed
 from bench.workloads import Figures, Plan, queues, workload
+
+from leporid.client.amqp import BASIC_ACK, Client
+from leporid.client.load import LoadFailed
 
 BASIC_DELIVER = (60, 60)
 FOUND = 10

@@ -18,9 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.client import CHANNEL, PROTOCOL_HEADER, table
 from bench.engine import Peer
 
+from leporid.client.amqp import CHANNEL, PROTOCOL_HEADER, table
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 from leporid.engine.selectors.selector import Selector

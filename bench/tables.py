@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.brokers import Broker
-from bench.load import LoadFailed
 from bench.workloads import (
     Figures,
     Plan,
@@ -30,6 +29,8 @@ from bench.workloads import (
     queues,
     workload,
 )
+
+from leporid.client.load import LoadFailed
 
 ROOT = Path(__file__).parents[1]
 # Of the messages of a backlog: reading is so much faster that fewer would measure its start.

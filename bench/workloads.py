@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bench.brokers import Broker
-from bench.client import FRAME_BODY, Client, ack
 from bench.latency import measure
-from bench.load import Counts, Load, LoadFailed, Running
+
+from leporid.client.amqp import FRAME_BODY, Client, ack
+from leporid.client.load import Counts, Load, LoadFailed, Running
 
 Figures = dict[str, float]
 

@@ -27,7 +27,8 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from bench.attacks.target import Address, Target
-from bench.client import (
+
+from leporid.client.amqp import (
     BASIC_ACK,
     CHANNEL,
     CHANNEL_CLOSE,

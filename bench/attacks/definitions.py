@@ -14,7 +14,8 @@ from bench.attacks.peer import (
     queue_declare,
 )
 from bench.attacks.target import LEPORID
-from bench.client import BASIC_QOS, CHANNEL_CLOSE, EXCHANGE_DELETE, short, table
+
+from leporid.client.amqp import BASIC_QOS, CHANNEL_CLOSE, EXCHANGE_DELETE, short, table
 
 # So many frames are encoded and sent at a time.
 BLOCK = 1000

@@ -10,7 +10,8 @@ import time
 from bench.attacks.attack import Ground, Steps, attack
 from bench.attacks.peer import content_header, publish_method
 from bench.attacks.target import ATTACKER_ADDRESS
-from bench.client import (
+
+from leporid.client.amqp import (
     CONNECTION_START_OK,
     FRAME_HEAD,
     FRAME_HEADER,
@@ -24,6 +25,7 @@ from bench.client import (
 # As many as fit into a frame before it is known who is there.
 VOIDS = 7_900
 LOGINS = 600
+ABORTED = 20_000
 # Of a body that never comes to its end.
 BODY_BYTES = 16_000_000
 CHANNELS = 60
@@ -85,6 +87,25 @@ def wrong_logins(ground: Ground) -> Steps:
         yield
         send_from_many(ground, stack, ground.count(LOGINS), data)
         ground.hold()
+
+
+@attack("aborted-logins")
+def aborted_logins(ground: Ground) -> Steps:
+    """20,000 connections, one after another, are reset in the middle of their logins."""
+    data = PROTOCOL_HEADER + start_ok(b"", "PLAIN", b"\0hostile\0hostile")
+    reset = struct.pack("ii", 1, 0)
+    until = time.monotonic() + ground.plan.patience_seconds / 2
+    yield
+    for at in range(ground.count(ABORTED)):
+        if time.monotonic() > until:
+            ground.note(f"{at:,} connections only, for want of time")
+            break
+        try:
+            with connect(ground.target.amqp, ATTACKER_ADDRESS) as sock:
+                sock.sendall(data[: 1 + at % len(data)])
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        except OSError as error:
+            ground.note(f"the broker refused a connection ({error.strerror or error})")
 
 
 @attack("unfinished-content")

@@ -18,9 +18,12 @@ from bench.attacks.peer import (
     publish,
     queue_declare,
 )
-from bench.client import ack, short
+
+from leporid.client.amqp import ack, short
 
 MILLION = 1_000_000
+POLICY_QUEUES = 50_000
+FLIPS = 20
 # One less than the default of limits.transaction_entries_max.
 ALLOWED = 9_999
 BLOCK = 1_000
@@ -159,4 +162,18 @@ def policy_max_length(ground: Ground) -> Steps:
         fill(peer, "q", ground.count(MILLION))
         yield
         ground.set_policy("one", "^q$", {"max-length": 1})
+        peer.settle()
+
+
+@attack("policy-flips")
+def policy_flips(ground: Ground) -> Steps:
+    """A policy that governs 50,000 queues changes its mind, 20 times in a row."""
+    ground.need_users()
+    with ground.peer() as peer:
+        for at in range(ground.count(POLICY_QUEUES)):
+            peer.push(queue_declare(f"governed.{at}"))
+        peer.settle()
+        yield
+        for at in range(ground.count(FLIPS)):
+            ground.set_policy("flips", "^governed", {"max-length": 1000 + at % 2})
         peer.settle()

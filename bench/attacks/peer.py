@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from bench.attacks.target import ATTACKER_ADDRESS
-from bench.client import (
+
+from leporid.client.amqp import (
     BASIC_CONSUME,
     BASIC_PUBLISH,
     BASIC_QOS,

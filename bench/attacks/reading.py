@@ -17,7 +17,8 @@ from bench.attacks.peer import (
     queue_bind,
     queue_declare,
 )
-from bench.client import BASIC_QOS, CHANNEL, method, short
+
+from leporid.client.amqp import BASIC_QOS, CHANNEL, method, short
 
 LARGE_BYTES = 100_000_000
 READERS = 11

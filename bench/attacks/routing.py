@@ -12,7 +12,8 @@ from bench.attacks.peer import (
     queue_declare,
 )
 from bench.attacks.target import LEPORID
-from bench.client import table
+
+from leporid.client.amqp import table
 
 HISTORY = {"x-recent-history-length": 10_000}
 # As large as a header frame of the usual frame_max leaves room for.

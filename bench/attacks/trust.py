@@ -14,7 +14,8 @@ from bench.attacks.definitions import STREAM
 from bench.attacks.entrance import start_ok
 from bench.attacks.peer import publish, queue_declare
 from bench.attacks.target import ATTACKER_ADDRESS, LEPORID
-from bench.client import PROTOCOL_HEADER, connect, frame
+
+from leporid.client.amqp import PROTOCOL_HEADER, connect, frame
 
 LOGINS = 9
 # Half of what a password's hash takes on a busy machine: less says nothing about a user.

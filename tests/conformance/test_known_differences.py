@@ -152,6 +152,22 @@ def test_replies_wait_for_the_commit_of_their_transaction(channel, connect, name
     assert replies.wait_for(1) == [b"answer"]
 
 
+def test_settles_of_a_transaction_make_room_for_its_messages(channel, connect, name):
+    """RabbitMQ offers them to consumers before the settles: one that expires at once is gone."""
+    queue = name("queue")
+    channel.queue_declare(queue)
+    taker = connect().channel()
+    taker.tx_select()
+    taker.basic_qos(prefetch_count=1)
+    inbox = Inbox(taker, queue)
+    channel.basic_publish("", queue, b"first")
+    assert inbox.wait_for(1) == [b"first"]
+    taker.basic_publish("", queue, b"second", BasicProperties(expiration="0"))
+    taker.basic_ack(1)
+    taker.tx_commit()
+    assert inbox.wait_for(2) == [b"first", b"second"]
+
+
 def test_letters_of_several_consumers_come_in_the_order_of_their_deliveries(channel, name):
     queue, dead = name("queue"), name("dead")
     channel.queue_declare(dead)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pika
 import pytest
 from amqpstorm.management.api import ManagementApi
 from rabbitmq_admin import AdminAPI
@@ -80,6 +83,41 @@ def test_rabbitmqadmin(admin: Callable[..., str], name: Callable[..., str]):
     for noun in ("connections", "channels", "consumers", "parameters", "policies", "nodes"):
         admin("list", noun)
     assert "rabbitmq_version" in admin("show", "overview")
+
+
+@pytest.mark.parametrize("form", ["tsv", "long", "kvp", "table", "raw_json"])
+def test_rabbitmqadmin_prints_connections(admin: Callable[..., str], broker_url: str, form: str):
+    with pika.BlockingConnection(pika.URLParameters(broker_url)):
+        assert "guest" in admin("-f", form, "list", "connections", "vhost", "user", "ssl")
+        assert "guest" in admin("-f", form, "list", "connections")
+        if form not in ("tsv", "table"):
+            assert "guest" in admin("-f", form, "-d", "3", "list", "connections")
+
+
+def test_rabbitmqadmin_moves_definitions(
+    admin: Callable[..., str], name: Callable[..., str], tmp_path: Path
+):
+    queue, exchange = name(), name()
+    admin("declare", "queue", f"name={queue}", "durable=true", 'arguments={"x-max-length":5}')
+    admin("declare", "exchange", f"name={exchange}", "type=topic")
+    admin("declare", "binding", f"source={exchange}", f"destination={queue}", "routing_key=a.#")
+    everything, here = tmp_path / "all.json", tmp_path / "here.json"
+    admin("export", str(everything))
+    admin("-V", "/", "export", str(here))
+    before = json.loads(everything.read_text())
+    for file, options in ((everything, ()), (here, ("-V", "/"))):
+        admin("delete", "exchange", f"name={exchange}")
+        admin("delete", "queue", f"name={queue}")
+        admin(*options, "import", str(file))
+        admin("export", str(everything))
+        after = json.loads(everything.read_text())
+        for noun in ("queues", "exchanges", "bindings"):
+            assert _named(after[noun], queue, exchange) == _named(before[noun], queue, exchange)
+
+
+def _named(items: list[Any], *names: str) -> list[Any]:
+    """Those of them that name one of some."""
+    return [each for each in items if any(name in each.values() for name in names)]
 
 
 def test_rabbitmqadmin_says_what_was_refused(admin: Callable[..., str]):

@@ -54,6 +54,7 @@ TOGETHER = {
         "connection.output",
         "connection.stream_consumer",
         "connection.timeouts",
+        "connection.transaction",
     },
 }
 

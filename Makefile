@@ -21,6 +21,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
 # Passed on to pytest: `make test ARGS='-k confirm -x'`; to the benchmarks and to the broker, too.
 ARGS ?=
+# 1 has the demo publish and consume over TLS.
+TLS ?=
 # 1 builds the engine so that coverage and profilers see into it (slow).
 LEPORID_TRACE ?=
 export LEPORID_TRACE
@@ -30,7 +32,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 ENGINE := src/leporid/engine
-ENGINE_SOURCES := $(foreach folder,$(ENGINE) $(ENGINE)/*,$(wildcard \
+CLIENT := src/leporid/client
+ENGINE_SOURCES := $(foreach folder,$(ENGINE) $(ENGINE)/* $(CLIENT),$(wildcard \
 	$(folder)/*.pyx $(folder)/*.pxd $(folder)/*.h))
 ENGINE_STAMP := $(STAMPS)/engine$(if $(filter-out 0,$(LEPORID_TRACE)),-traced)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope -q
@@ -45,7 +48,7 @@ install: $(ENGINE_STAMP)  ## Create .venv, install the packages, build the engin
 	@echo "installed: $(BIN)/leporid"
 
 demo: $(ENGINE_STAMP)  ## Publish 336,776 flights, kill the broker half-way, count what arrives.
-	@$(BIN)/python examples/flights/demo.py $(ARGS)
+	@$(BIN)/python examples/flights/demo.py $(if $(TLS),--tls) $(ARGS)
 	$(SAY) "the same flights through a stream, archived by Spark"
 	@rm -rf .cache/lake && $(BIN)/python examples/flights/lake.py --place .cache/lake $(ARGS)
 
@@ -58,7 +61,7 @@ check: $(ENGINE_STAMP)  ## Format, lint, types, imports and the fast tests (unde
 	@$(BIN)/ruff format --check --quiet --output-format concise .
 	$(SAY) "lint"
 	@$(BIN)/ruff check --quiet --output-format concise .
-	@$(BIN)/cython-lint $(ENGINE)
+	@$(BIN)/cython-lint $(ENGINE) $(CLIENT)
 	$(SAY) "types"
 	@$(BIN)/mypy
 	$(SAY) "imports"
@@ -88,7 +91,7 @@ package: $(ENGINE_STAMP) $(STAMPS)/package  ## Build sdist and wheel; try the wh
 clean:  ## Remove what was built; keep .venv.
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@rm -rf .coverage htmlcov $(STAMPS)/engine*
-	@find $(ENGINE) -name '*.so' -delete -o -name '*.c' -delete -o -name '*.html' -delete
+	@find $(ENGINE) $(CLIENT) -name '*.so' -delete -o -name '*.c' -delete -o -name '*.html' -delete
 	@find bench examples fuzz src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove .venv as well.
@@ -124,6 +127,6 @@ $(STAMPS)/package: $(STAMPS)/packages
 # module only over an older one.
 $(ENGINE_STAMP): $(ENGINE_SOURCES) setup.py $(STAMPS)/packages
 	$(SAY) "building the engine"
-	@if ! [ -e $@ ]; then rm -f $(ENGINE)/*.so $(ENGINE)/*/*.so $(STAMPS)/engine*; fi
+	@if ! [ -e $@ ]; then rm -f $(ENGINE)/*.so $(ENGINE)/*/*.so $(CLIENT)/*.so $(STAMPS)/engine*; fi
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@

@@ -1,4 +1,4 @@
-"""Builds the engine: every `.pyx` in `src/leporid/engine` becomes one extension module.
+"""Builds the engine: every `.pyx` in `src/leporid/engine`, and in the client, becomes one module.
 
 Everything else about the package is in pyproject.toml. Three variables of the environment matter:
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 ENGINE = Path("src/leporid/engine")
+CLIENT = Path("src/leporid/client")
 TRACE = os.environ.get("LEPORID_TRACE", "") not in ("", "0")
 SANITIZE = os.environ.get("LEPORID_SANITIZE", "")
 # What lists files only needs no C.
@@ -30,7 +31,10 @@ BUILD = Path("build", "sanitized" if SANITIZE else "traced" if TRACE else "plain
 # Warnings about generated C cannot be fixed here; tests/tidy compiles the headers with all of them.
 # Debug information would be two thirds of a module; tracebacks and profilers find functions and
 # lines of Cython without it.
-PLAIN_ARGUMENTS = ["-O3", "-w", "-g0"]
+# C throws nothing, so tables for unwinding are of use to debuggers alone; they, and room between
+# code and constants, would be a tenth of a module, and there are 85.
+PLAIN_ARGUMENTS = ["-O3", "-w", "-g0", "-fno-asynchronous-unwind-tables"]
+PLAIN_LINK_ARGUMENTS = ["-Wl,-z,noseparate-code"]
 # What is found ends the process, with a stack that names lines.
 SANITIZED_ARGUMENTS = [
     "-O1",
@@ -61,10 +65,10 @@ def engine_modules() -> list[Extension]:
             [str(source)],
             include_dirs=[str(ENGINE / "wire")],
             extra_compile_args=SANITIZED_ARGUMENTS if SANITIZE else PLAIN_ARGUMENTS,
-            extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],
+            extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else PLAIN_LINK_ARGUMENTS,
             define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
         )
-        for source in sorted(ENGINE.rglob("*.pyx"))
+        for source in sorted([*ENGINE.rglob("*.pyx"), *CLIENT.glob("*.pyx")])
     ]
     modules = cythonize(
         extensions,

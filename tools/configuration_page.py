@@ -15,8 +15,19 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from leporid.server.config import Config, Http, Interceptors, Limits, Rights, UserSettings
+from leporid.server.config import (
+    Config,
+    EventExchange,
+    Http,
+    ImportedDefinitions,
+    Interceptors,
+    Limits,
+    Rights,
+    UserSettings,
+)
 from leporid.server.filter_class_settings import FilterServer
+from leporid.server.oauth_settings import Auth, AuthHttp, OAuth2
+from leporid.server.proxy_protocol import ProxyProtocol
 from leporid.server.settings import Named, Section, about, to_toml
 from leporid.server.tls import KeyPair, Tls
 
@@ -25,10 +36,16 @@ SECTIONS: Final[dict[str, type[Any]]] = {
     "all": Config,
     "limits": Limits,
     "interceptors": Interceptors,
+    "event_exchange": EventExchange,
     "filter_server": FilterServer,
     "http": Http,
     "tls": Tls,
     "tls_names": KeyPair,
+    "auth": Auth,
+    "auth_http": AuthHttp,
+    "oauth2": OAuth2,
+    "proxy_protocol": ProxyProtocol,
+    "definitions": ImportedDefinitions,
     "users": UserSettings,
     "permissions": Rights,
 }
@@ -45,7 +62,7 @@ def table_of(section: type[Any]) -> str:
             continue
         rows.append(
             [
-                f"`{field.name}`",
+                f"`{field.name.removesuffix('_')}`",
                 default_of(field),
                 said.unit,
                 said.doc,

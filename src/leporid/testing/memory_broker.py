@@ -37,7 +37,7 @@ from leporid.client.connection import connect
 from leporid.client.loop_thread import LoopThread
 from leporid.client.opening import Opening
 from leporid.engine.engine import Engine
-from leporid.testing.memory_link import MemoryLink, MemoryTransport, caller
+from leporid.testing.memory_link import MemoryLink, MemoryTransport, caller, rounds_of
 
 if TYPE_CHECKING:
     from leporid.client.connection import Connection
@@ -248,7 +248,14 @@ class MemoryBroker:
             links = list(self._links.values())
             for each in links:
                 each.look_at_client()
-            quiet = 0 if self._scheduled or not all(each.quiet for each in links) else quiet + 1
+            if self._scheduled or not all(each.quiet for each in links):
+                quiet = 0
+                continue
+            quiet += 1
+            # The rounds of this loop say nothing of a client in a thread of its own.
+            for loop in {each.other_loop for each in links}:
+                if loop is not None:
+                    await rounds_of(loop, ROUNDS_FOR_CLIENTS)
 
     def count(self, queue: str, vhost: str = "/") -> QueueCount:
         """Count a queue's messages, as of now.

@@ -26,6 +26,9 @@ HIGH_BYTES: Final = 1024 * 1024
 """With more input that the broker has not read, the client's protocol is told to pause."""
 LOW_BYTES: Final = 256 * 1024
 
+ROUNDS_S: Final = 1.0
+"""How long a client's loop in another thread is waited for."""
+
 HEARTBEAT: Final = bytes.fromhex("08000000000000ce")
 """A heartbeat as a client writes it, by itself (AMQP 0-9-1, 4.2.7)."""
 
@@ -46,6 +49,29 @@ def caller(loop: asyncio.AbstractEventLoop, here: asyncio.AbstractEventLoop) -> 
             return
 
     return call
+
+
+async def rounds_of(loop: asyncio.AbstractEventLoop, count: int) -> None:
+    """Return when a loop of another thread has gone round `count` times.
+
+    One that has ended, or that does something else for ROUNDS_S, is not waited for: it may be the
+    one whose thread waits for us.
+    """
+    here = asyncio.get_running_loop()
+    passed = here.create_future()
+
+    def done() -> None:
+        if not passed.done():
+            passed.set_result(None)
+
+    def go_round(left: int) -> None:
+        if left:
+            loop.call_soon(go_round, left - 1)
+        else:
+            caller(here, loop)(done)
+
+    caller(loop, here)(go_round, count)
+    await asyncio.wait([passed], timeout=ROUNDS_S)
 
 
 class MemoryLink:
@@ -95,6 +121,14 @@ class MemoryLink:
         """End the link if the client's loop is closed: nobody is there any more."""
         if self._client_loop is not None and self._client_loop.is_closed():
             self._finish()
+
+    @property
+    def other_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The client's loop, if it runs in another thread than the broker's; otherwise None."""
+        loop = self._client_loop
+        if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
+            return None
+        return loop
 
     @property
     def quiet(self) -> bool:

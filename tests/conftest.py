@@ -17,6 +17,10 @@ SPARK = "spark"
 # Java's optimizing compiler does not pay within a test run: it took 40 % of Spark's processor time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
+CRASHED = pytest.StashKey[bool]()
+CRASHED_STATUS = 70
+"""A process of the run ended: that is never put down to other tests, as the Makefile does it."""
+
 SLOW = (SPARK, "crash", "conformance", "slow")
 
 
@@ -34,6 +38,17 @@ class Scheduling(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
     return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(sched: LoadScopeScheduling) -> None:
+    sched.config.stash[CRASHED] = True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.stash.get(CRASHED, False):
+        session.exitstatus = CRASHED_STATUS
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ from leporid.engine.connection.credit import Credit
 from leporid.engine.connection.stream_consumer import StreamConsumer
 from leporid.engine.queue.queue import Queue
 from leporid.engine.selectors.selector import Selector
+from leporid.engine.selectors.tags import Tags
 from leporid.engine.stream.choice import Choice
 from leporid.engine.stream.stream import Stream
 from leporid.filters.compiler import program
@@ -314,6 +315,24 @@ def test_no_ack_consumers_get_nothing_while_the_limit_is_used_up():
     assert world.ack() == "nnn"  # nobody else wants to take
     world.send(1, 2)
     assert world.takers() == "nn"
+
+
+def test_who_waited_takes_before_the_length_of_the_queue_is_enforced():
+    """Also if another waited longer, for whom there is nothing."""
+    world = Limited(1)
+    world.queues[0].set_limits(max_length=2)
+    nothing = Tags([b"nothing has it"])
+    world.channel.consume(world.queues[0], "a", False, 0, 0, filter=Tags([b"t"]))
+    world.channel.consume(world.queues[0], "b", False, 0, 0, filter=nothing)
+    raw = properties(headers=frames.table(**{"x-tag": frames.longstr("t")}))
+    world.publisher.feed(publish(1, "q0", b"1", raw=raw))
+    assert world.takers() == "a"
+    world.publisher.feed(publish(1, "q0", b"2", raw=raw))
+    world.engine.run()
+    world.peer.feed(nack(1, 1))
+    world.publisher.feed(publish(1, "q0", b"3", raw=raw))
+    assert [(each.body, each.redelivered) for each in world.peer.deliveries()] == [(b"1", True)]
+    assert world.queues[0].ready_count == 2
 
 
 def test_replies_know_no_limit(engine, queue, peer):

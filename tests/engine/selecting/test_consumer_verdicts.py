@@ -116,6 +116,19 @@ def test_what_comes_back_is_judged_again_before_what_is_later(queue, peer, judge
     assert judge.asked == [b"a1", b"b1", b"c1", b"a1"]
 
 
+def test_what_passed_waits_no_more_when_others_took_what_came_back(queue, peer, judge):
+    """Nothing else happens to the queue that would wake its consumers."""
+    consume(peer, queue, "c", odd(), prefetch=1, priority=1)
+    send(peer, "a1", "b1", "d1")
+    consume(peer, queue, "u", selector("g >= 0"), prefetch=1)
+    judge.work()
+    assert sorted(taken(peer)) == [("c", "b1"), ("u", "a1")]
+    peer.feed(frames.nack(1, 2))  # in doubt again, and d has passed
+    peer.feed(frames.ack(1, 1))
+    settle_down(peer.engine)
+    assert taken(peer) == [("u", "b1"), ("c", "d1")]
+
+
 def test_nothing_overtakes_what_is_judged_again(queue, peer, judge):
     send(peer, "a1", "b1", "c1")
     for tag in ("c", "d"):

@@ -126,7 +126,9 @@ def test_dead_letters_that_make_room_do_not_tell_whether_a_row_came():
     peer.feed(ack(1, 1))
     one = publisher(world, full)
     one.publish(encoded({"body": ["a"]}), 0, 1)
-    assert (one.accepted, one.duplicates, dropping.ready_count) == (1, 0, 1)
+    assert (one.accepted, one.duplicates) == (1, 0)
+    engine.run()
+    assert dropping.ready_count == 1
 
 
 def test_durable_messages_have_a_generation_to_wait_for():

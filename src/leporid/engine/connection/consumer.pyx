@@ -124,7 +124,7 @@ cdef class Consumer(Taker):
 
     cdef int offered(self) except -1:
         self.home.enter(self)
-        return self.queue.deliver()
+        return self.queue.deliver_offered()
 
 
 cdef bint has_channel_credit(Consumer consumer) except -1:

@@ -244,5 +244,5 @@ cdef class WaitingConsumers(Taker):
     cdef int offered(self) except -1:
         if self.members.levels:
             self.home.enter(self)
-            self.queue.deliver()
+            self.queue.deliver_offered()
         return 0

@@ -106,7 +106,8 @@ cdef class Queue:
     cdef bint admits(self, uint32_t body_len) except -1
     cdef int drop_excess(self) except -1
     cdef int deliver(self) except -1
-    cdef int delivered_some(self) except -1
+    cdef int deliver_offered(self) except -1
+    cdef int hand_out(self) except -1
     cdef void wake(self)
     cdef int attach(self, Taker taker) except -1
     cdef int detach(self, Taker taker) except -1

@@ -618,7 +618,25 @@ cdef class Queue:
 
     cdef int deliver(self) except -1:
         """Deliver ready entries to consumers in turn, until either runs out or the slice is over;
-        then enforce the limits."""
+        then enforce the limits, and let the backlog use the room."""
+        self.hand_out()
+        self.drop_excess()
+        if self.backlog is not None:
+            self.backlog.wake()
+        return 0
+
+    cdef int deliver_offered(self) except -1:
+        """Deliver to a consumer that waited for a limit of its channel.
+
+        The queue's own limits are enforced later in the turn: others who waited may take first.
+        """
+        self.hand_out()
+        if self.limited or self.backlog is not None:
+            self.wake()
+        return 0
+
+    cdef int hand_out(self) except -1:
+        """Deliver, whatever the limits of the queue are."""
         cdef Clock clock = self.queues.clock
         cdef Taker taker
         cdef Slot *slot
@@ -626,10 +644,9 @@ cdef class Queue:
         if self.behind:
             self.drop_excess()
         if self.paused:
-            return self.delivered_some()
+            return 0
         if self.selection is not None:
-            self.selection.deliver()
-            return self.delivered_some()
+            return self.selection.deliver()
         while self.ready_count:
             taker = self.takers.turn()
             if taker is None:
@@ -645,13 +662,6 @@ cdef class Queue:
             if spend(clock, <uint32_t> (1 + ((ready_bytes - self.ready_bytes) >> UNIT_BYTES_BITS))):
                 self.wake()
                 break
-        return self.delivered_some()
-
-    cdef int delivered_some(self) except -1:
-        """After deliveries: enforce the limits, and let the backlog use the room."""
-        self.drop_excess()
-        if self.backlog is not None:
-            self.backlog.wake()
         return 0
 
     # ------------------------------------------------------------- restart

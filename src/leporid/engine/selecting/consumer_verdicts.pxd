@@ -19,6 +19,7 @@ cdef class ConsumerVerdicts:
     cdef int drop(self) except -1
     cdef int doubt(self, uint64_t seq, int lane) except -1
     cdef int best(self) except -2
+    cdef bint rouse(self) except -1
     cdef int look_ahead(self) except -1
     cdef int search(self) except -1
     cdef int ask(self) except -1

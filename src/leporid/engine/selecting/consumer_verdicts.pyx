@@ -163,12 +163,22 @@ cdef class ConsumerVerdicts:
         """Whether so many messages have passed that no more need to be judged now."""
         return self.group.found_count - self.doubt_count >= AHEAD_MAX and self.best() >= 0
 
+    cdef bint rouse(self) except -1:
+        """Let the group take turns again if a message that passed need not wait any more, as others
+        took those in doubt before it; returns whether it does."""
+        if self.group.level is not None or not self.group.takers.levels or self.best() < 0:
+            return False
+        self.selection.take_turns(self.group)
+        return True
+
     # ------------------------------------------------------------- searching ahead
 
     cdef int look_ahead(self) except -1:
         """Let the scan group search for more messages to ask about if a consumer waits."""
-        cdef bint wanted = (self.group.takers.levels and self.doubt_count < DOUBTS_MIN
-                            and not self.enough())
+        cdef bint wanted
+        self.rouse()
+        wanted = (self.group.takers.levels and self.doubt_count < DOUBTS_MIN
+                  and not self.enough())
         if wanted != self.group.idle:
             self.group.idle = wanted
             self.group.scan_group.idle += 1 if wanted else -1
@@ -196,12 +206,16 @@ cdef class ConsumerVerdicts:
         """At the end of a turn: have the class asked if messages are in doubt."""
         cdef SequenceHeap order
         cdef int gone
-        if self.asked or not self.group.takers.levels or self.enough():
+        if not self.group.takers.levels:
             return 0
         for order in self.doubts:
             gone = self.clean(order)
             self.doubt_count -= gone
             self.group.found_count -= gone
+        if self.rouse():
+            self.selection.queue.wake()
+        if self.asked or self.enough():
+            return 0
         if self.doubt_count:
             self.selection.searches.verdicts.asking[self] = None
         elif self.selection.unseen(self.group.scan_group) >= 0:

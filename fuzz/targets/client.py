@@ -96,7 +96,7 @@ def one(data: bytes) -> None:
     world: Any = _World()
     connection = ConnectionCodec(world, world, lambda: None, FRAME_BYTES_MAX, MESSAGE_BYTES_MAX)
     channel = ChannelCodec(connection, CHANNEL, world)
-    channel.unconfirmed = Unconfirmed(b"id")
+    channel.unconfirmed = Unconfirmed(b"id", PUBLISHES, lambda: None)
     inboxes = [Inbox(tag, tag == "c2", 5, world) for tag in ("c1", "c2")]
     for inbox in inboxes:
         channel.attach(inbox)

@@ -3,9 +3,18 @@
 import asyncio
 
 import pytest
-from tests.client.steps import got
+from tests.client.fake_server import Peer, serving
+from tests.client.steps import before_calls, channel_link_of, cut, give_up, got, link_of
 
+from leporid.amqp.methods import (
+    ChannelClose,
+    ChannelOpenOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    QueueDeclareOk,
+)
 from leporid.client import (
+    Backoff,
     LocalProtocolError,
     NotFound,
     PreconditionFailed,
@@ -15,6 +24,8 @@ from leporid.client import (
 from leporid.client.events import ChannelClosed, Event
 
 pytestmark = pytest.mark.slow
+
+SOON = Backoff(first_s=0.01, longest_s=0.05)
 
 
 async def test_a_failed_declaration_fails_alone(url, name):
@@ -132,3 +143,87 @@ async def test_state_by_repr(broker):
         await channel.close()
         assert repr(channel) == "<Channel, 0 consumers, 0 unconfirmed, closed>"
         assert not channel.is_open
+
+
+# ------------------------------------------------------------------ while it is opened again
+
+
+@pytest.mark.parametrize("step", ["reopen", "restore_consumers"])
+async def test_a_channel_that_is_closed_while_others_are_restored_comes_back(url, name, step):
+    async with connect(url, backoff=SOON) as connection:
+        first, second = await connection.channel(), await connection.channel()
+        queue = await first.queue(name, exclusive=True)
+        consumer = queue.consume()
+        await consumer.begin()
+        original = getattr(second, step)
+
+        async def close_the_first(*arguments):
+            link = channel_link_of(first)
+            link.codec.requeue(999)  # a delivery that there is not: 406
+            async with asyncio.timeout(10):
+                while link.error is None:
+                    await asyncio.sleep(0.001)
+            return await original(*arguments)
+
+        setattr(second, step, close_the_first)
+        cut(connection)
+        await asyncio.wait_for(first.default_exchange.publish(b"1", queue.name), 10)
+        assert (await asyncio.wait_for(anext(aiter(consumer)), 10)).body == b"1"
+        await asyncio.wait_for(second.default_exchange.publish(b"2", queue.name), 10)
+
+
+async def test_a_channel_that_is_closed_with_the_last_answer_is_opened_once_more():
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        for _ in range(2):
+            peer.send(ChannelClose(404, "NOT_FOUND", 50, 10))
+            await peer.method()
+            await peer.method()
+            peer.send(ChannelOpenOk())
+            assert isinstance(await peer.method(), ConfirmSelect)
+            peer.send(ConfirmSelectOk())
+        # The declaration is made again on the channel that stays open.
+        await peer.method()
+        peer.send(QueueDeclareOk("q", 0, 0))
+        await peer.reader.read()
+
+    events: list[Event] = []
+    async with serving(script) as url:
+        connection = await connect(url, backoff=SOON, on_event=events.append)
+        channel = await connection.channel()
+        with pytest.raises(NotFound):
+            await channel.queue("gone")
+        queue = await asyncio.wait_for(channel.queue("q"), 10)
+        assert queue.name == "q"
+        assert len([each for each in events if isinstance(each, ChannelClosed)]) == 2
+        give_up(connection)
+        await connection.close()
+
+
+@pytest.mark.parametrize("step", ["opened", "selected"])
+async def test_a_channel_that_is_closed_here_while_it_is_restored_stays_closed(
+    url, step, monkeypatch
+):
+    async with connect(url, backoff=SOON) as connection:
+        closed, kept = await connection.channel(), await connection.channel()
+        links = type(link_of(connection))
+        original = links.open_channel
+
+        async def open_and_close(self, user=None):
+            opened = await original(self, user)
+            if user is closed and step == "opened":
+                await closed.close()
+            return opened
+
+        monkeypatch.setattr(links, "open_channel", open_and_close)
+        closing = []
+        if step == "selected":
+            closing = before_calls(monkeypatch, closed, ConfirmSelect, closed.close)
+        cut(connection)
+        queue = await asyncio.wait_for(kept.queue(exclusive=True), 10)
+        await asyncio.gather(*closing)
+        await queue.count()
+        assert len(link_of(connection).channels) == 1
+        assert "closed" in repr(closed)

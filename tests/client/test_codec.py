@@ -22,7 +22,9 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
     decode,
 )
+from leporid.client.codec import ConnectionCodec
 from leporid.client.delivery import Inbox
+from leporid.client.encoder import encode_properties
 from leporid.client.errors import LocalProtocolError, RemoteProtocolError
 
 
@@ -261,3 +263,15 @@ def test_content_that_crosses_the_end_of_its_channel_is_dropped(before):
     assert owner.methods == []
     feed(channel, frame(FRAME_METHOD, 3, ChannelCloseOk().encode()))
     assert owner.methods == [ChannelCloseOk()]
+
+
+def test_output_is_handed_on_before_a_turn_has_written_much():
+    handed = []
+    channel = channel_of(131072)
+    codec = ConnectionCodec(Owner(), channel.connection.loop, lambda: handed.append(
+        codec.output_bytes()), 131072, 1 << 20)  # fmt: skip
+    many = type(channel)(codec, 1, Owner())
+    for _ in range(100):
+        many.publish("", "q", encode_properties(), bytes(10_000), True, None)
+    assert len(handed) > 10
+    assert max(map(len, handed)) < 2 * 65536

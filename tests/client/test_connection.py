@@ -325,13 +325,51 @@ async def test_a_publish_of_the_lost_connection_is_sent_again(url, events):
         await queue.delete()
 
 
-async def test_a_lost_ack_is_repeated_and_the_message_not_handed_out(url, name, events):
+async def test_a_message_whose_ack_was_lost_comes_again(url, name, events):
     async with connect(url, backoff=SOON, on_event=events) as connection:
         channel = await connection.channel()
         queue = await channel.queue(name)
+        await channel.default_exchange.publish(b"1", name)
+        async with queue.consume() as consumer:
+            first = await first_of(consumer)
+            lose_output(connection)
+            await first.ack()
+            await asyncio.sleep(0)
+            cut(connection)
+            again = await asyncio.wait_for(first_of(consumer), 10)
+            assert (again.message_id, again.redelivered) == (first.message_id, True)
+            await again.ack()
+        await queue.delete()
+
+
+@pytest.mark.parametrize("options", [{}, {"unique_ids": True}], ids=["usual", "unique"])
+async def test_a_retry_under_the_id_of_an_acked_message_is_never_lost(url, name, events, options):
+    async with connect(url, backoff=SOON, on_event=events) as connection:
+        channel = await connection.channel()
+        queue = await channel.queue(name)
+        exchange = channel.default_exchange
+        await exchange.publish(b"first try", name, message_id="same")
+        async with queue.consume(prefetch=10, **options) as consumer:
+            await (await first_of(consumer)).ack()
+            await exchange.publish(b"second try", name, message_id="same")
+            retry = await asyncio.wait_for(first_of(consumer), 10)
+            cut(connection)
+            await events.until(told.Restored)
+            again = await asyncio.wait_for(first_of(consumer), 10)
+            assert (again.body, again.redelivered) == (retry.body, True)
+            await again.ack()
+        assert not events.of(told.AckRepeated)
+        await queue.delete()
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+async def test_a_lost_ack_is_repeated_and_the_message_not_handed_out(url, name, events, queue_type):
+    async with connect(url, backoff=SOON, on_event=events) as connection:
+        channel = await connection.channel()
+        queue = await channel.queue(name, type=queue_type)
         await channel.default_exchange.publish_many([b"1", b"2", b"3"], name)
         seen: list[bytes] = []
-        async with queue.consume(prefetch=10) as consumer:
+        async with queue.consume(prefetch=10, unique_ids=True) as consumer:
             iterator = aiter(consumer)
             first = await anext(iterator)
             second = await anext(iterator)
@@ -362,7 +400,7 @@ async def test_a_new_message_with_the_id_of_an_acked_one_is_handed_out(url, name
         queue = await channel.queue(name)
         exchange = channel.default_exchange
         await exchange.publish(b"old", name, message_id="same")
-        async with queue.consume(prefetch=10) as consumer:
+        async with queue.consume(prefetch=10, unique_ids=True) as consumer:
             iterator = aiter(consumer)
             await (await anext(iterator)).ack()
             await queue.count()  # the ack has arrived

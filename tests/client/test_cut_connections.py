@@ -7,7 +7,7 @@ and within one. The session goes on by itself, over the next connection. In the 
 - what was published without an error has been handled, or was handled and acked;
 - what was handled and acked was handled once, unless its publish was sent twice, which the client
   tells (`Resent`);
-- the queue is empty, without the application's having seen what it had acked.
+- the queue is empty, without the application's having seen what it had acked (`unique_ids`).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ async def run(connection: Connection, session: Session, name: str, broker: Broke
         session.confirmed.add(body)
 
     async def handle() -> None:
-        async with queue.consume(prefetch=PREFETCH) as consumer:
+        async with queue.consume(prefetch=PREFETCH, unique_ids=True) as consumer:
             async for delivery in consumer:
                 async with delivery.process():
                     session.handled[delivery.body] += 1
@@ -242,7 +242,7 @@ async def test_many_cuts_of_a_stream_of_messages(target: Broker, seed: int):
         queue = await channel.queue(name)
 
         async def handle() -> None:
-            async with queue.consume(prefetch=50) as consumer:
+            async with queue.consume(prefetch=50, unique_ids=True) as consumer:
                 async for delivery in consumer:
                     session.handled[delivery.body] += 1
                     await delivery.ack()

@@ -108,7 +108,7 @@ async def test_acks_that_may_be_lost_are_as_many_as_the_prefetch():
         await inbox.pop().ack()
     deliver(channel, 6, message_id="never taken")
     assert inbox.lose() == 1
-    assert inbox.repeatable == {"id-3", "id-4", "id-5"}
+    assert set(inbox.repeatable) == {"id-3", "id-4", "id-5"}
     assert len(inbox) == 0
     # Of the same consumer on the next connection.
     again = channel_of()
@@ -120,8 +120,38 @@ async def test_acks_that_may_be_lost_are_as_many_as_the_prefetch():
     deliver(again, 3, message_id="id-5", redelivered=True)
     deliver(again, 4, message_id="id-4", redelivered=True)
     deliver(again, 5)
-    assert owner.repeated == ["id-4"]
-    assert [inbox.pop().delivery_tag for _ in range(4)] == [2, 3, 4, 5]
+    # Each is repeated once; what was never delivered is another message.
+    assert owner.repeated == ["id-4", "id-5"]
+    assert [inbox.pop().delivery_tag for _ in range(3)] == [2, 4, 5]
+
+
+CONTENT = {"message_id": "same", "headers": {"x-delivery-count": 1, "try": 1}, "priority": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "handed_out"),
+    [
+        ({}, False),
+        ({"headers": {"x-delivery-count": 2, "x-acquired-count": 2, "try": 1}}, False),
+        ({"headers": {"x-delivery-count": 1, "try": 2}}, True),
+        ({"body": b"retry"}, True),
+        ({"priority": 4}, True),
+        ({"message_id": "another"}, True),
+        ({"message_id": None}, True),
+    ],
+)
+async def test_only_the_message_that_was_acked_is_not_handed_out(change, handed_out):
+    inbox = inbox_of()
+    deliver(consuming(inbox), 1, b"first", **CONTENT)
+    await inbox.pop().ack()
+    inbox.lose()
+    owner = Owner()
+    channel = channel_of()
+    again = type(channel)(channel.connection, 3, owner)
+    again.attach(inbox)
+    content = {"body": b"first", **CONTENT, **change}
+    deliver(again, 1, content.pop("body"), redelivered=True, **content)
+    assert (len(inbox), owner.repeated) == ((1, []) if handed_out else (0, ["same"]))
 
 
 async def test_without_acks_nothing_is_remembered():
@@ -131,7 +161,7 @@ async def test_without_acks_nothing_is_remembered():
         deliver(channel, tag)
     assert channel.unsettled == 0
     assert inbox.lose() == 200
-    assert inbox.repeatable == set()
+    assert inbox.repeatable == {}
 
 
 async def test_the_iterator_waits_only_when_there_is_nothing():

@@ -73,7 +73,7 @@ def connection_of(frame_bytes_max=4096) -> ConnectionCodec:
 def channel_of(frame_bytes_max=4096, *, confirms=True, number=3) -> ChannelCodec:
     channel = ChannelCodec(connection_of(frame_bytes_max), number, None)
     if confirms:
-        channel.unconfirmed = Unconfirmed(b"id")
+        channel.unconfirmed = Unconfirmed(b"id", 1000, print)
     return channel
 
 

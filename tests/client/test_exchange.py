@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.client.steps import got, link_of
+from tests.client.fake_server import Peer, serving
+from tests.client.steps import give_up, got, link_of
 
+from leporid.amqp.methods import BasicAck, BasicPublish, ChannelFlow, ChannelFlowOk, decode
 from leporid.client import (
     ConnectionLost,
     LocalProtocolError,
@@ -401,3 +403,38 @@ async def test_a_channel_that_closes_under_publishes_leaves_the_connection_alone
                 with contextlib.suppress(ConnectionLost):
                     await each
         assert await queue.count() <= 1000
+
+
+async def test_only_so_many_publishes_are_unconfirmed_at_a_time():
+    most: list[int] = []
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        came = confirmed = 0
+        while confirmed < 50:
+            while came < min(50, confirmed + 10):
+                assert isinstance(await peer.method(), BasicPublish)
+                await peer.receive()
+                await peer.receive()
+                came += 1
+            # Whatever more the client would have sent comes before the answer to this.
+            peer.send(ChannelFlow(True))
+            kind, _, payload = await peer.receive()
+            assert kind == 1
+            assert decode(payload) == ChannelFlowOk(True)
+            most.append(came - confirmed)
+            confirmed += 3 if confirmed < 30 else 10
+            peer.send(BasicAck(min(confirmed, 50), True))
+        await peer.reader.read()
+
+    async with serving(script) as url:
+        connection = await connect(url, unconfirmed_max=10)
+        channel = await connection.channel()
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            for number in range(50):
+                tasks.create_task(channel.default_exchange.publish(b"%d" % number, "q"))
+        assert max(most) == 10
+        assert repr(channel).startswith("<Channel 1, 0 consumers, 0 unconfirmed")
+        give_up(connection)
+        await connection.close()

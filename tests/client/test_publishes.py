@@ -13,6 +13,7 @@ from leporid.amqp.frames import frame, method_frame
 from leporid.amqp.methods import BasicAck, BasicNack, BasicReturn
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.properties import encode_properties as encode_all
+from leporid.client import publishes
 from leporid.client.codec import ChannelCodec
 from leporid.client.encoder import encode_properties as encode
 from leporid.client.errors import ConnectionLost, Nacked, RemoteProtocolError, Returned
@@ -161,9 +162,88 @@ def test_an_abandoned_batch_is_not_written_again():
 
 
 def test_what_is_dropped_frees_its_references():
-    unconfirmed = Unconfirmed(b"id")
+    unconfirmed = Unconfirmed(b"id", 1000, print)
     channel = channel_of()
     channel.unconfirmed = unconfirmed
     publish(channel, 200)
     assert len(unconfirmed) == 200
     del channel, unconfirmed
+
+
+def come_back(channel, key, message_id):
+    raw = encode_all(Properties(message_id=message_id))
+    feed(
+        channel,
+        method_frame(3, BasicReturn(312, "NO_ROUTE", "x", key))
+        + frame(2, 3, struct.pack(">HHQ", 60, 0, 1) + raw)
+        + frame(3, 3, b"1"),
+    )
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["made", "given"])
+def test_returns_cost_the_same_however_much_is_unconfirmed(own, monkeypatch):
+    channel = channel_of()
+    ids = [f"own-{n}" if own else f"id-{n}" for n in range(1, 3001)]
+    waiters = []
+    for each in ids:
+        waiters += publish(channel, 1, **({"message_id": each} if own else {}))
+    decoded = []
+
+    def counted(raw):
+        decoded.append(raw)
+        return decode_properties(raw)
+
+    monkeypatch.setattr(publishes, "decode_properties", counted)
+    for each in ids[::2]:
+        come_back(channel, "k", each)
+    confirm(channel, 0, multiple=True)
+    assert [isinstance(each.result, Returned) for each in waiters] == [True, False] * 1500
+    # That of the return, and that of its publish.
+    assert len(decoded) <= 2 * 1500
+
+
+def test_an_id_of_the_program_that_looks_like_one_of_the_clients_is_found():
+    channel = channel_of()
+    waiters = publish(channel, 1) + publish(channel, 1, message_id="id-1")
+    come_back(channel, "k", "id-1")
+    come_back(channel, "k", "id-1")
+    confirm(channel, 2, multiple=True)
+    assert [type(each.result) for each in waiters] == [Returned, Returned]
+
+
+def test_returns_out_of_order_are_found():
+    channel = channel_of()
+    waiters = [publish(channel, 1, message_id=each)[0] for each in "abc"]
+    come_back(channel, "k", "c")
+    come_back(channel, "k", "a")
+    confirm(channel, 3, multiple=True)
+    assert [type(each.result) for each in waiters] == [Returned, type(None), Returned]
+
+
+def test_a_publish_that_cannot_be_written_is_not_counted():
+    channel = channel_of()
+    failed: Any = Waiter()
+    written: Any = Waiter()
+    with pytest.raises(UnicodeEncodeError):
+        channel.publish("\ud800", "k", encode(), b"", True, failed)
+    channel.publish("x", "k", encode(), b"", True, written)
+    # The broker counts what it gets.
+    confirm(channel, 1)
+    assert (failed.result, written.result) == ("waits", None)
+
+
+def test_room_is_told_when_there_was_none():
+    told = []
+    channel = channel_of()
+    channel.unconfirmed = Unconfirmed(b"id", 3, lambda: told.append(unconfirmed.single_room))
+    unconfirmed = unconfirmed_of(channel)
+    publish(channel, 3)
+    channel.publish_one(Batch(10), b"x", "x", "k", encode(), True)
+    assert (unconfirmed.single_room, unconfirmed.singles) == (0, 3)
+    confirm(channel, 4)
+    assert told == []
+    confirm(channel, 1)
+    confirm(channel, 2)
+    assert told == [1]
+    unconfirmed.fail(ConnectionLost("gone"))
+    assert unconfirmed.single_room == 3

@@ -1,9 +1,10 @@
 """Queues, against real brokers."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.client.steps import got, link_of
+from tests.client.steps import channel_link_of, got, link_of
 
 from leporid.client import LocalProtocolError, NotFound, PreconditionFailed, connect
 from leporid.client.api import Browsed
@@ -145,3 +146,47 @@ async def test_mistakes_are_told_before_anything_is_sent(broker, wrong):
         )
         with pytest.raises(LocalProtocolError):
             (await channel.queue(exclusive=True)).consume(prefetch=70000)
+
+
+@pytest.mark.parametrize("moment", ["before the answer", "with the answer"])
+async def test_a_message_that_is_got_for_nobody_goes_back(url, moment):
+    async with connect(url) as connection, connection.channel() as channel:
+        queue = await channel.queue(exclusive=True)
+        await channel.default_exchange.publish(b"1", queue.name)
+        getting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        link = channel_link_of(channel)
+        if moment == "with the answer":
+            original = link.on_got
+
+            def give_and_cancel(delivery, ready):
+                original(delivery, ready)
+                getting.cancel()
+
+            setattr(link, "on_got", give_and_cancel)  # noqa: B010
+        else:
+            getting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await getting
+        setattr(link, "on_got", type(link).on_got.__get__(link))  # noqa: B010
+        async with asyncio.timeout(10):
+            while (again := await queue.get()) is None:
+                pass
+        assert (again.body, again.redelivered) == (b"1", True)
+        await again.ack()
+
+
+@pytest.mark.parametrize(
+    ("options", "channel_options"),
+    [
+        ({"no_ack": True}, {}),
+        ({"prefetch": 0}, {}),
+        ({}, {"prefetch": 0}),
+        ({}, {"confirms": False}),
+    ],
+)
+async def test_unique_ids_need_to_know_which_acks_may_be_lost(broker, options, channel_options):
+    async with connect(broker.url) as connection, connection.channel(**channel_options) as channel:
+        queue = await channel.queue(exclusive=True)
+        with pytest.raises(LocalProtocolError, match="unique_ids needs"):
+            queue.consume(unique_ids=True, **options)

@@ -14,6 +14,8 @@ from leporid.client.errors import LocalProtocolError
 from leporid.client.message import HeaderValue, duration_ms, table_of
 
 PREFETCH_MAX: Final = 65535
+WINDOW_MAX: Final = 1_000_000
+"""Publishes that may be unconfirmed at a time."""
 
 if TYPE_CHECKING:
     from leporid.client.opening import Server

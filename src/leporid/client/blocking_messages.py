@@ -242,6 +242,7 @@ class Queue:
         tags: str | list[str] | None = None,
         sql: str | None = None,
         filter_class: str | None = None,
+        unique_ids: bool = False,
         arguments: Mapping[str, HeaderValue] | None = None,
     ) -> Consumer:
         """Make a consumer: `with queue.consume() as consumer: for delivery in consumer: …`.
@@ -257,15 +258,33 @@ class Queue:
                 tags=tags,
                 sql=sql,
                 filter_class=filter_class,
+                unique_ids=unique_ids,
                 arguments=arguments,
             )
         )
         return Consumer(self._thread, made)
 
     def get(self, *, no_ack: bool = False) -> Delivery | None:
-        """Take one message; None: there is none."""
-        found = self._thread.wait(self.behind.get(no_ack=no_ack))
-        return None if found is None else Delivery(self._thread, found)
+        """Take one message; None: there is none. One that is interrupted goes back."""
+        taken: list[AsyncDelivery] = []
+
+        async def taking() -> None:
+            found = await self.behind.get(no_ack=no_ack)
+            if found is not None:
+                taken.append(found)
+
+        def give_back() -> None:
+            for each in taken:
+                if not each.settled:
+                    _ = each.nack(requeue=True)
+
+        try:
+            self._thread.wait(taking())
+        except BaseException:
+            if self._thread.is_running:
+                self._thread.post(give_back)
+            raise
+        return Delivery(self._thread, taken[0]) if taken else None
 
     def browse(
         self,

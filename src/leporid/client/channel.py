@@ -8,17 +8,13 @@ not know sockets. Invariant: `_link` is a channel that is open, or None while it
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
-import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leporid.amqp.methods import (
-    BasicConsume,
-    BasicConsumeOk,
-    BasicQos,
-    BasicQosOk,
     ConfirmSelect,
     ConfirmSelectOk,
     ExchangeBind,
@@ -41,7 +37,9 @@ from leporid.amqp.methods import (
 )
 from leporid.client import arguments as given
 from leporid.client import events
+from leporid.client.channel_link import ChannelLink
 from leporid.client.codec import ChannelCodec
+from leporid.client.consumers import Consumers
 from leporid.client.delivery import Delivery
 from leporid.client.encoder import check_name
 from leporid.client.errors import (
@@ -50,9 +48,11 @@ from leporid.client.errors import (
     LocalProtocolError,
     Returned,
     ServerClosed,
+    Timeout,
 )
 from leporid.client.exchange import Exchange
-from leporid.client.link import ChannelLink, Link
+from leporid.client.gate import AT_ONCE, Gate
+from leporid.client.link import Link
 from leporid.client.message import HeaderValue, Message
 from leporid.client.publishes import Unconfirmed
 from leporid.client.queue import Queue
@@ -80,17 +80,20 @@ class Channel:
     def __init__(self, connection: Connection, prefetch: int, confirms: bool) -> None:
         self.connection = connection
         self.confirms = confirms
-        self._prefetch = prefetch
+        self.default_prefetch: int = prefetch
         self._link: ChannelLink | None = None
-        self._unconfirmed = Unconfirmed(secrets.token_urlsafe(12).encode()) if confirms else None
+        self.gate: Gate = Gate(self._room)
+        self._unconfirmed: Unconfirmed | None = None
+        if confirms:
+            prefix, most = secrets.token_urlsafe(12), connection.settings.unconfirmed_max
+            self._unconfirmed = Unconfirmed(prefix.encode(), most, self.gate.look)
         self._end: Exception | None = None
         self._flow = True
-        # Its link is there, but publishes that were not confirmed come first.
+        # A task opens it again after the broker closed it.
+        self._reopener = False
+        # Its link is there, but consumers and publishes that were not confirmed come first.
         self._reopening = False
-        self._consumers: dict[str, weakref.ref[Consumer]] = {}
-        self._next_consumer = 1
-        # basic.qos and the basic.consume that it is meant for must follow one another.
-        self._consuming = asyncio.Lock()
+        self._consumers = Consumers()
         self.in_transaction: Transaction | None = None
 
     def __repr__(self) -> str:
@@ -299,7 +302,7 @@ class Channel:
         table = given.filtered(self.connection.server, arguments, tags, sql, filter_class)
         binding = self._binding(destination, source, key, table)
         answer = ExchangeBindOk if binding.to_exchange else QueueBindOk
-        await self.call(binding.method(), answer)
+        await self.call(binding.method, answer)
         self.connection.topology.bind(binding)
 
     async def unbind(
@@ -370,7 +373,7 @@ class Channel:
 
     async def prefetch(self, count: int) -> None:
         """Sets how many deliveries consumers that are made from now on may have unsettled each."""
-        self._prefetch = given.whole_number(count, "prefetch", 0, given.PREFETCH_MAX)
+        self.default_prefetch = given.whole_number(count, "prefetch", 0, given.PREFETCH_MAX)
 
     def rpc(self) -> Rpc:
         """Makes calls over this channel, and servers of them: `async with channel.rpc() as rpc:`.
@@ -393,21 +396,24 @@ class Channel:
 
     # ------------------------------------------------------------------ calls
 
-    async def call(self, method: Method, *kinds: type[Method]) -> Any:
+    async def call(self, method: Method | Callable[[], Method], *kinds: type[Method]) -> Any:
         """Calls a method; again after a reconnect, and when another method closed the channel.
+
+        Args:
+            method: or what makes it each time, as a queue may have another name by then.
+            kinds: what the answer may be.
 
         Raises:
             ServerClosed: the broker closed the channel because of this method.
             ConnectionLost: the connection is gone and not robust.
             Timeout: no answer came.
         """
-        robust = self.connection.settings.robust
         while True:
             link = await self.attached()
             try:
-                return await link.call(method, *kinds)
+                return await link.call(method() if callable(method) else method, *kinds)
             except ConnectionLost:
-                if not robust:
+                if not self.connection.settings.robust:
                     raise
 
     async def attached(self) -> ChannelLink:
@@ -425,7 +431,27 @@ class Channel:
         self.connection.check_usable()
 
     def publisher(self) -> ChannelCodec | None:
-        """What publishes are written with; None: publishes have to wait."""
+        """What a publish is written with; None: it has to wait, for room or for others."""
+        codec = self.writable()
+        full = self._unconfirmed is not None and not self._unconfirmed.single_room
+        return None if full or self.gate else codec
+
+    async def publishing(self) -> ChannelCodec:
+        """Waits until a publish may be written, behind those that wait already."""
+        await self.gate.passed()
+        codec = self.writable()
+        assert codec is not None
+        return codec
+
+    def _room(self) -> int:
+        """How many publishes may be written now."""
+        self.check_usable()
+        if self.writable() is None:
+            return 0
+        return AT_ONCE if self._unconfirmed is None else self._unconfirmed.single_room
+
+    def writable(self) -> ChannelCodec | None:
+        """What publishes are written with that count their own; None: they have to wait."""
         self.connection.check_usable()
         link = self._link
         if link is None or not self._flow or not self.is_open:
@@ -434,11 +460,11 @@ class Channel:
             return None
         return link.codec
 
-    async def publishing(self) -> ChannelCodec:
-        """Waits until publishes may be written."""
+    async def until_writable(self) -> ChannelCodec:
+        """Waits until publishes may be written that count their own."""
         while True:
             self.check_usable()
-            codec = self.publisher()
+            codec = self.writable()
             if codec is not None:
                 return codec
             await self.connection.changed()
@@ -451,9 +477,7 @@ class Channel:
 
     def new_consumer_tag(self) -> str:
         """Makes a tag that no other consumer of this channel has."""
-        tag = f"c{self._next_consumer}"
-        self._next_consumer += 1
-        return tag
+        return self._consumers.new_tag()
 
     async def start(self, consumer: Consumer) -> None:
         """Starts a consumer."""
@@ -461,55 +485,25 @@ class Channel:
         while True:
             link = await self.attached()
             try:
-                await self._start_on(link, consumer)
+                await self._consumers.start(link, consumer, self.default_prefetch)
             except ConnectionLost:
                 if not robust:
                     raise
             else:
                 if link.error is None:
-                    self._consumers[consumer.consumer_tag] = weakref.ref(consumer)
+                    self._consumers.add(consumer)
                     return
                 # Lost in the turn in which the answer came.
                 if not robust:
                     raise link.error
 
-    async def _start_on(self, link: ChannelLink, consumer: Consumer) -> None:
-        prefetch = self._prefetch if consumer.prefetch is None else consumer.prefetch
-        async with self._consuming:
-            await link.call(BasicQos(0, prefetch), BasicQosOk)
-            consumer.inbox.begin()
-            link.codec.attach(consumer.inbox)
-            try:
-                await link.call(
-                    BasicConsume(
-                        consumer.queue.name,
-                        consumer.consumer_tag,
-                        False,
-                        consumer.no_ack,
-                        consumer.exclusive,
-                        False,
-                        consumer.arguments,
-                    ),
-                    BasicConsumeOk,
-                )
-            except BaseException:
-                # Not waited for any more: it may have begun all the same.
-                if link.error is None:
-                    _ = link.cancel(consumer.inbox)
-                raise
-
-    def default_prefetch(self) -> int:
-        """How many deliveries a consumer may have unsettled that does not say."""
-        return self._prefetch
-
     def consumes(self, queue: Queue) -> bool:
         """Whether it has a consumer of a queue."""
-        alive = (reference() for reference in self._consumers.values())
-        return any(each is not None and each.queue.name == queue.name for each in alive)
+        return any(each.queue.name == queue.name for each in self._consumers)
 
     def forget_consumer(self, consumer_tag: str, queue: Queue) -> ChannelLink | None:
         """A consumer ends; returns the channel to cancel it on, if that is there."""
-        self._consumers.pop(consumer_tag, None)
+        self._consumers.pop(consumer_tag)
         if queue.is_auto_delete and not self.connection.consumes(queue):
             # The broker deletes it with its last consumer: it is not to come back.
             self.connection.topology.forget_queue(queue.name)
@@ -534,47 +528,54 @@ class Channel:
                 if not self.connection.settings.robust:
                     raise link.error
 
-    def _take(self, link: ChannelLink) -> None:
-        self._link = link
-        self._flow = True
-
-    async def _select(self) -> None:
-        """Has publishes confirmed."""
-        link = self._link
-        assert link is not None
-        if self._unconfirmed is not None:
-            await link.call(ConfirmSelect(), ConfirmSelectOk)
-            if link.error is None:
-                link.codec.unconfirmed = self._unconfirmed
-
     async def reopen(self, link: Link) -> None:
-        """Opens the channel on another connection."""
-        self._take(await link.open_channel(self))
-        await self._select()
+        """Opens the channel on another connection, unless it was closed meanwhile."""
+        opened = await link.open_channel(self)
+        if opened.error is not None:
+            raise opened.error
+        if self._end is not None:
+            await opened.close()
+            return
+        self._link = opened
+        self._flow = True
+        if self._unconfirmed is not None:
+            await opened.call(ConfirmSelect(), ConfirmSelectOk)
+            if opened.error is None:
+                opened.codec.unconfirmed = self._unconfirmed
 
     async def restore_consumers(self) -> None:
         """Starts all consumers again; one that the broker refuses ends with its error."""
-        for tag, reference in list(self._consumers.items()):
-            consumer = reference()
-            if consumer is None or self._link is None:
-                continue
-            try:
-                await self._start_on(self._link, consumer)
-            except ServerClosed as error:
-                if error.connection:
-                    raise
-                self._consumers.pop(tag, None)
-                consumer.inbox.end(error)
-                self.connection.emit(
-                    events.RestoreFailed(f"consumer of queue {consumer.queue.name!r}", error)
-                )
-                link = self.connection.live_link
-                if link is None:
-                    return
+        while self._link is not None:
+            refused = await self._consumers.restart(self._link, self.default_prefetch)
+            if refused is None:
+                return
+            what = f"consumer of queue {refused[0].queue.name!r}"
+            self.connection.emit(events.RestoreFailed(what, refused[1]))
+            link = self.connection.live_link
+            if link is not None:
                 # The error closed the channel, and the consumers before it with it.
                 await self.reopen(link)
-                await self.restore_consumers()
-                return
+
+    async def restore(self, link: Link, *, consumers: bool) -> None:
+        """Opens the channel, or then starts its consumers, on a connection that is being restored.
+
+        What concerns the channel alone does not fail: the program closed it, or the broker, and it
+        is opened again behind the others.
+        """
+        if self._end is not None:
+            return
+        try:
+            await (self.restore_consumers() if consumers else self.reopen(link))
+        except ClientError as error:
+            if isinstance(error, ConnectionLost | ServerClosed) and link.error is None:
+                self._open_again()
+            elif self._end is None:
+                raise
+
+    def _open_again(self) -> None:
+        if self._end is None and not self._reopener:
+            self._reopener = True
+            self.connection.spawn(self._reopen_after_error())
 
     def resend(self) -> None:
         """Publishes again what is unconfirmed."""
@@ -584,18 +585,37 @@ class Channel:
                 self.connection.emit(events.Resent(self._link.number, count))
 
     async def _reopen_after_error(self) -> None:
-        """The broker closed the channel and not the connection."""
-        link = self.connection.ready_link
-        if link is None:
-            return  # it is restored with the connection
+        """The broker closed the channel and not the connection: opens it until it stays open."""
+        backoff = self.connection.settings.backoff
+        attempt = 0
+        try:
+            while self._end is None and self._link is None:
+                if attempt:
+                    await asyncio.sleep(backoff.wait_s(attempt - 1, random.random()))  # noqa: S311
+                attempt += 1
+                # Meanwhile another connection may have come, and the channel with it.
+                link = await self.connection.link()
+                if self._link is None:
+                    await self._reopen_on(link)
+        except ClientError as error:
+            self.stop(error)
+            self.connection.forget_channel(self)
+        finally:
+            self._reopener = False
+
+    async def _reopen_on(self, link: Link) -> None:
+        """Opens the channel on a connection that has everything else; it may be closed again."""
         self._reopening = True
         try:
             await self.reopen(link)
             await self.restore_consumers()
-        except ClientError as error:
-            if link.error is None:
-                self.stop(error)
-            return  # if it is the connection that is gone, it restores the channel
+        except ConnectionLost:
+            return  # with the connection, or for another call's error
+        except Timeout as error:
+            link.lose(error)
+            return
+        except LocalProtocolError as error:
+            raise ConnectionLost(f"the channel cannot be opened again: {error}") from None
         finally:
             self._reopening = False
         self.resend()
@@ -616,15 +636,10 @@ class Channel:
             return
         self._end = error
         local = isinstance(error, LocalProtocolError)
+        lost = ConnectionLost("closed before the publish was confirmed") if local else error
         if self._unconfirmed is not None:
-            self._unconfirmed.fail(
-                ConnectionLost("closed before the publish was confirmed") if local else error
-            )
-        for reference in list(self._consumers.values()):
-            consumer = reference()
-            if consumer is not None:
-                consumer.inbox.end(None if local else error)
-        self._consumers.clear()
+            self._unconfirmed.fail(lost)
+        self._consumers.end(None if local else error)
         self._link = None
         self.connection.notify()
 
@@ -635,10 +650,7 @@ class Channel:
         if channel is not self._link:
             return
         self._link = None
-        for reference in list(self._consumers.values()):
-            consumer = reference()
-            if consumer is not None:
-                consumer.inbox.lose()
+        self._consumers.lose()
         if self._end is not None or isinstance(error, LocalProtocolError):
             return
         by_broker = isinstance(error, ServerClosed) and not error.connection
@@ -651,8 +663,7 @@ class Channel:
             if self._unconfirmed is not None and getattr(error, "method", "") == "basic.publish":
                 # Which of them it was, the broker does not say.
                 self._unconfirmed.fail(error)
-            if not self._reopening:
-                self.connection.spawn(self._reopen_after_error())
+            self._open_again()
         self.connection.notify()
 
     def channel_flow(self, active: bool) -> None:
@@ -662,8 +673,7 @@ class Channel:
 
     def consumer_cancelled(self, consumer_tag: str) -> None:
         """The broker ended a consumer."""
-        reference = self._consumers.pop(consumer_tag, None)
-        consumer = None if reference is None else reference()
+        consumer = self._consumers.pop(consumer_tag)
         if consumer is not None:
             consumer.cancelled_by_broker()
             self.connection.emit(events.ConsumerEnded(consumer.queue.name, consumer_tag))
@@ -685,7 +695,6 @@ class Channel:
 
     def ack_repeated(self, delivery: Delivery) -> None:
         """A message came again whose ack was lost."""
-        reference = self._consumers.get(delivery.consumer_tag)
-        consumer = None if reference is None else reference()
+        consumer = self._consumers.get(delivery.consumer_tag)
         queue = "" if consumer is None else consumer.queue.name
         self.connection.emit(events.AckRepeated(queue, delivery.message_id or ""))

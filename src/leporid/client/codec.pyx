@@ -446,7 +446,7 @@ cdef class ChannelCodec(Settler):
         self.pending_count += 1
         delivery.state = ACK_PENDING
         if delivery.inbox is not None and delivery.inbox.acked is not None:
-            delivery.inbox.acked.append(delivery.raw)
+            delivery.inbox.note_acked(delivery)
         return 0
 
     cdef int flush_acks(self) except -1:
@@ -497,7 +497,7 @@ cdef class ChannelCodec(Settler):
         for each in settled:
             each.state = SETTLED
             if acked and each.inbox is not None and each.inbox.acked is not None:
-                each.inbox.acked.append(each.raw)
+                each.inbox.note_acked(each)
         return 0
 
     def requeue(self, uint64_t tag):
@@ -535,13 +535,16 @@ cdef class ChannelCodec(Settler):
                 f"the properties have {properties.bytes_left()} bytes: they must fit one frame of "
                 f"{connection.payload_max + FRAME_OVERHEAD} bytes (Settings.frame_bytes_max)")
         if self.unconfirmed is not None and waiter is not None:
-            number = self.unconfirmed.add(
-                exchange, key, properties, body, mandatory, waiter).number
-            prefix = self.unconfirmed.prefix
+            number, prefix = self.unconfirmed.reserve(), self.unconfirmed.prefix
+        # What fails has written nothing, and must not count: the broker counts what it gets.
         connection.output.publish(
             self.number, exchange, key, mandatory, properties, prefix, number, body,
             connection.payload_max)
+        if prefix is not None:
+            self.unconfirmed.add(exchange, key, properties, body, mandatory, waiter)
         connection.schedule()
+        if connection.output.size >= FLUSH_BYTES:
+            connection.flusher()
 
     def publish_run(self, Batch batch, messages, str exchange, key,
                     EncodedProperties properties, bint mandatory, size_t most):
@@ -570,8 +573,6 @@ cdef class ChannelCodec(Settler):
         self.publish(exchange, key, properties, message, mandatory, batch)
         batch.in_flight += self.unconfirmed is not None
         batch.published += 1
-        if self.connection.output.size >= FLUSH_BYTES:
-            self.connection.flusher()
 
     def republish(self):
         """Write again what was published on an earlier connection and not confirmed.

@@ -29,6 +29,7 @@ from leporid.client import events
 from leporid.client.api import Api
 from leporid.client.arguments import PREFETCH_MAX, whole_number
 from leporid.client.channel import Channel
+from leporid.client.channel_link import ChannelLink
 from leporid.client.errors import (
     AccessRefused,
     ClientError,
@@ -41,7 +42,7 @@ from leporid.client.errors import (
     Timeout,
 )
 from leporid.client.events import Event
-from leporid.client.link import ChannelLink, Link
+from leporid.client.link import Link
 from leporid.client.opening import (
     Opener,
     Opening,
@@ -365,10 +366,10 @@ class Connection:
         """Restores everything on a link; says whether it is still there then."""
         try:
             for channel in list(self._channels):
-                await channel.reopen(link)
+                await channel.restore(link, consumers=False)
             await self._restore_topology(link)
             for channel in list(self._channels):
-                await channel.restore_consumers()
+                await channel.restore(link, consumers=True)
         except (ConnectionLost, RemoteProtocolError, ServerClosed, Timeout) as error:
             link.lose(error)
         if link.error is not None:
@@ -450,6 +451,8 @@ class Connection:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+        for channel in self._channels:
+            channel.gate.look()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs a task that ends with the connection."""

@@ -29,6 +29,7 @@ class Consumer:
         prefetch: how many deliveries may be unsettled; None: as the channel has it.
         no_ack: deliveries need no ack.
         exclusive: nobody else may consume from the queue.
+        is_cancelled: whether `cancel()` was called, or nobody holds it any more.
         arguments: of basic.consume.
     """
 
@@ -39,6 +40,7 @@ class Consumer:
         *,
         no_ack: bool,
         exclusive: bool,
+        unique_ids: bool,
         arguments: dict[str, Value],
     ) -> None:
         channel = queue.channel
@@ -47,12 +49,13 @@ class Consumer:
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.arguments = arguments
+        self.is_cancelled = False
         self.consumer_tag: str = channel.new_consumer_tag()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        remembered = channel.default_prefetch() if prefetch is None else prefetch
-        if not channel.connection.settings.robust:
-            remembered = 0
+        remembered = 0
+        if unique_ids and channel.connection.settings.robust:
+            remembered = channel.default_prefetch if prefetch is None else prefetch
         self.inbox: Inbox = Inbox(self.consumer_tag, no_ack, remembered, self._loop)
         self._started = False
         self._starting: asyncio.Lock = asyncio.Lock()
@@ -126,6 +129,7 @@ class Consumer:
         """Ends the consumer; what was delivered and nobody took goes back to the queue."""
         if not self._started or self.inbox.ended:
             return
+        self.is_cancelled = True
         link = self.queue.channel.forget_consumer(self.consumer_tag, self.queue)
         self.inbox.end(None)
         if link is None or link.error is not None:

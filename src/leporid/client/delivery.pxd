@@ -25,12 +25,13 @@ cdef class Inbox:
     cdef object loop
     cdef object waiters
     cdef object acked
-    cdef readonly set repeatable
+    cdef readonly dict repeatable
     cdef int streak
 
     cdef int push(self, Delivery delivery) except -1
     cdef Delivery take(self)
     cdef int wake(self) except -1
+    cdef int note_acked(self, Delivery delivery) except -1
     cdef bint is_repeated(self, Delivery delivery) except -1
 
 

@@ -14,7 +14,7 @@ class Inbox:
     no_ack: bool
     ended: bool | None
     error: Exception | None
-    repeatable: set[str]
+    repeatable: dict[str, object]
     def __init__(
         self,
         consumer_tag: str,

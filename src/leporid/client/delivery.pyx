@@ -15,6 +15,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 from collections import deque
+from dataclasses import replace
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.properties import decode_properties
@@ -25,6 +26,9 @@ cdef enum:
     # Deliveries that a loop over a consumer takes before others have their turn.
     STREAK_MAX = 64
     SLOTS = 64
+
+# Headers that a broker sets anew with each delivery of a message.
+cdef frozenset OF_DELIVERIES = frozenset(("x-delivery-count", "x-acquired-count"))
 
 cdef Settled SETTLED_ALREADY = Settled()
 
@@ -55,7 +59,8 @@ cdef class Inbox:
     Args:
         consumer_tag: the consumer's.
         no_ack: nothing is to be acknowledged.
-        remembered: how many acks that may have been lost are remembered; 0: none.
+        remembered: how many acks are remembered, as they may be lost with the connection; 0: none,
+            and each message that comes again is handed out again.
         loop: makes the futures of who waits.
     """
 
@@ -67,7 +72,7 @@ cdef class Inbox:
         self.mask = SLOTS - 1
         self.waiters = deque()
         self.acked = deque(maxlen=remembered) if remembered and not no_ack else None
-        self.repeatable = set()
+        self.repeatable = {}
 
     def __dealloc__(self):
         while self.count:
@@ -157,29 +162,39 @@ cdef class Inbox:
         while self.count:
             self.take()
         if self.acked is not None:
-            self.repeatable = set()
-            for raw in self.acked:
-                message_id = message_id_of(raw)
-                if message_id is not None:
-                    self.repeatable.add(message_id)
+            self.repeatable = {}
+            for raw, exchange, key, body_hash in self.acked:
+                known = message_of(raw, exchange, key, body_hash)
+                if known is not None:
+                    self.repeatable[known[0].message_id] = known
             self.acked.clear()
         return dropped
 
+    cdef int note_acked(self, Delivery delivery) except -1:
+        """Remember an ack; of the body a hash of 64 bits, which nobody outside can foresee."""
+        self.acked.append((delivery.raw, delivery.exchange, delivery.key, hash(delivery.body)))
+        return 0
+
     cdef bint is_repeated(self, Delivery delivery) except -1:
         """Whether a message was acknowledged on a connection that was lost before that arrived."""
-        message_id = message_id_of(delivery.raw)
-        if message_id not in self.repeatable:
-            return False
-        self.repeatable.discard(message_id)
         # One that was never delivered is another message, with the id of an earlier one.
-        return delivery.redelivered
+        if not delivery.redelivered:
+            return False
+        found = message_of(delivery.raw, delivery.exchange, delivery.key, hash(delivery.body))
+        return found is not None and self.repeatable.pop(found[0].message_id, None) == found
 
 
-cdef object message_id_of(bytes raw):
+cdef object message_of(bytes raw, str exchange, str key, body_hash):
+    """What a message with an id is known by when it is delivered again; None: it has no id."""
     try:
-        return decode_properties(raw).message_id
+        properties = decode_properties(raw)
     except Fault:
         return None
+    if properties.message_id is None:
+        return None
+    headers = {name: value for name, value in (properties.headers or {}).items()
+               if name not in OF_DELIVERIES}
+    return replace(properties, headers=headers), exchange, key, body_hash
 
 
 @cython.final

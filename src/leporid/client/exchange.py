@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.tables import Value
-from leporid.client.arguments import whole_number
+from leporid.client.arguments import WINDOW_MAX, whole_number
 from leporid.client.codec import ChannelCodec
 from leporid.client.encoder import EncodedProperties, check_name, encode_properties
 from leporid.client.errors import LocalProtocolError, Timeout
@@ -37,7 +37,6 @@ TRANSIENT: Final = encode_properties()
 _NO_PROPERTIES: Final = (None,) * 7
 _NONE: Final = (None,) * 5
 DELAYED_TYPE: Final = "x-delayed-message"
-WINDOW_MAX: Final = 1_000_000
 # Publishes that are written before others have their turn.
 RUN: Final = 256
 # publish_many stops after so many messages that were returned or refused.
@@ -240,7 +239,7 @@ class Exchange:
         if batch.in_flight >= batch.window:
             # Half of the window at a time: the broker confirms many publishes at once.
             await self._until(batch, batch.window // 2)
-        return self.channel.publisher() or await self.channel.publishing()
+        return self.channel.writable() or await self.channel.until_writable()
 
     async def _until(self, batch: Batch, wanted: int) -> None:
         if batch.in_flight > wanted and batch.error is None:

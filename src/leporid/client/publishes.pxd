@@ -35,13 +35,21 @@ cdef class Unconfirmed:
     cdef Publish *ring
     cdef size_t mask
     cdef uint64_t base, next_tag, next_number
+    # Where the search for a message that came back begins.
+    cdef uint64_t returns_from
     cdef readonly bytes prefix
+    cdef readonly size_t singles, single_max
+    cdef object on_room
 
-    cdef Publish *add(self, str exchange, str key, EncodedProperties properties, bytes body,
-                      int bits, object waiter) except NULL
+    cdef uint64_t reserve(self) except 0
+    cdef void add(self, str exchange, str key, EncodedProperties properties, bytes body,
+                  int bits, object waiter)
     cdef int grow(self) except -1
     cdef int confirm(self, uint64_t tag, bint multiple, bint nacked) except -1
     cdef int complete(self, Publish *entry, bint nacked) except -1
     cdef object failure(self, Publish *entry)
     cdef int release(self, Publish *entry) except -1
     cdef int note_return(self, str exchange, str key, bytes raw, object problem) except -1
+    cdef Publish *numbered(self, message_id) except? NULL
+    cdef Publish *alike(self, str exchange, str key, message_id) except? NULL
+    cdef bint has_id(self, Publish *entry, str exchange, str key, str message_id) except -1

@@ -3,7 +3,7 @@
 Responsible for matching confirms and returns with publishes, and for keeping what is needed to
 publish again after a connection was lost. It must not know sockets or connections: it outlives
 them. Invariant: the publishes with the delivery tags from `base` to before `next_tag` stand in the
-ring at their tag; those that are `open` own their references.
+ring at their tag, their numbers ascending; those that are `open` own their references.
 """
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -16,6 +16,12 @@ from leporid.client.encoder cimport EncodedProperties
 from leporid.amqp.properties import decode_properties
 from leporid.client.errors import Nacked, RemoteProtocolError, Returned
 from leporid.client.message import decoded_message
+
+cdef extern from *:
+    """
+    #define MESSAGE_ID 0x0080
+    """
+    int MESSAGE_ID
 
 cdef enum:
     RING_SLOTS = 64
@@ -70,11 +76,14 @@ cdef class Unconfirmed:
 
     Args:
         prefix: what the message ids that the client makes begin with.
+        single_max: how many publishes that are waited for one by one, not in a `Batch`, there
+            should be; who publishes looks at `single_room`.
+        on_room: called when there is room for some again.
     """
 
-    def __cinit__(self, bytes prefix):
-        self.prefix = prefix
-        self.base = self.next_tag = 1
+    def __cinit__(self, bytes prefix, size_t single_max, on_room):
+        self.prefix, self.single_max, self.on_room = prefix, single_max, on_room
+        self.base = self.next_tag = self.returns_from = 1
         self.next_number = 1
         self.ring = <Publish *> PyMem_Calloc(RING_SLOTS, sizeof(Publish))
         if self.ring == NULL:
@@ -99,6 +108,11 @@ cdef class Unconfirmed:
     def __repr__(self):
         return f"<Unconfirmed {len(self)} publishes>"
 
+    @property
+    def single_room(self):
+        """For how many more publishes there is room."""
+        return self.single_max - self.singles if self.singles < self.single_max else 0
+
     cdef int grow(self) except -1:
         cdef size_t slots = (self.mask + 1) * 2
         cdef Publish *ring = <Publish *> PyMem_Calloc(slots, sizeof(Publish))
@@ -111,24 +125,32 @@ cdef class Unconfirmed:
         self.ring, self.mask = ring, slots - 1
         return 0
 
-    cdef Publish *add(self, str exchange, str key, EncodedProperties properties, bytes body,
-                      int bits, object waiter) except NULL:
-        """Remember a publish that is about to be written."""
+    cdef uint64_t reserve(self) except 0:
+        """Make room for one publish, so that `add` cannot fail; return the number it will have."""
         if self.next_tag - self.base > self.mask:
             self.grow()
+        return self.next_number
+
+    cdef void add(self, str exchange, str key, EncodedProperties properties, bytes body,
+                  int bits, object waiter):
+        """Remember a publish that was written; `reserve` was called."""
         cdef Publish *entry = &self.ring[self.next_tag & self.mask]
-        for each in (exchange, key, properties, body, waiter):
-            Py_INCREF(each)
+        Py_INCREF(exchange)
+        Py_INCREF(key)
+        Py_INCREF(properties)
+        Py_INCREF(body)
+        Py_INCREF(waiter)
         entry.exchange, entry.key = <PyObject *> exchange, <PyObject *> key
         entry.properties, entry.body = <PyObject *> properties, <PyObject *> body
         entry.waiter, entry.returned = <PyObject *> waiter, NULL
         entry.number, entry.bits, entry.open = self.next_number, bits, True
+        self.singles += type(waiter) is not Batch
         self.next_tag += 1
         self.next_number += 1
-        return entry
 
     cdef int release(self, Publish *entry) except -1:
         entry.open = False
+        self.singles -= type(<object> entry.waiter) is not Batch
         Py_DECREF(<object> entry.exchange)
         Py_DECREF(<object> entry.key)
         Py_DECREF(<object> entry.properties)
@@ -142,6 +164,7 @@ cdef class Unconfirmed:
         """Heed basic.ack or basic.nack; tag 0 with `multiple` means all (AMQP 0-9-1, 1.8.3.13)."""
         cdef uint64_t first = self.base if multiple else tag, last = tag
         cdef Publish *entry
+        cdef bint was_full = self.singles >= self.single_max
         if tag == 0 and multiple:
             last = self.next_tag - 1
         elif tag == 0 or tag >= self.next_tag:
@@ -155,6 +178,8 @@ cdef class Unconfirmed:
             first += 1
         while self.base < self.next_tag and not self.ring[self.base & self.mask].open:
             self.base += 1
+        if was_full and self.singles < self.single_max:
+            self.on_room()
         return 0
 
     cdef int complete(self, Publish *entry, bint nacked) except -1:
@@ -188,34 +213,75 @@ cdef class Unconfirmed:
         Returns:
             Whether it was one of ours that waits.
         """
-        cdef uint64_t tag
         cdef Publish *entry
-        cdef EncodedProperties properties
         message_id = decode_properties(raw).message_id
+        entry = self.numbered(message_id)
+        if entry == NULL:
+            entry = self.alike(exchange, key, message_id)
+        if entry == NULL:
+            return 0
+        code, text = problem
+        error = Returned(self.failure(entry), exchange, code, text)
+        Py_INCREF(error)
+        entry.returned = <PyObject *> error
+        return 1
+
+    cdef Publish *numbered(self, message_id) except? NULL:
+        """The publish whose message id the client made; NULL: none."""
+        cdef uint64_t low = self.base, high = self.next_tag, middle, number
+        cdef Publish *entry
         made = f"{self.prefix.decode()}-"
-        number = 0
-        if message_id is not None and message_id.startswith(made):
-            digits = message_id[len(made):]
-            number = int(digits) if digits.isdecimal() else 0
-        for tag in range(self.base, self.next_tag):
-            entry = &self.ring[tag & self.mask]
-            if not entry.open or entry.returned != NULL:
-                continue
-            if number:
-                if entry.number != number:
-                    continue
-            elif <object> entry.exchange != exchange or <object> entry.key != key:
-                continue
+        if message_id is None or not message_id.startswith(made):
+            return NULL
+        digits = message_id[len(made):]
+        if not digits.isdecimal() or len(digits) > 19:
+            return NULL
+        number = int(digits)
+        if str(number) != digits:
+            return NULL
+        while low < high:
+            middle = (low + high) // 2
+            if self.ring[middle & self.mask].number < number:
+                low = middle + 1
             else:
-                properties = <EncodedProperties> entry.properties
-                if decode_properties(properties.raw()).message_id != message_id:
-                    continue
-            code, text = problem
-            error = Returned(self.failure(entry), exchange, code, text)
-            Py_INCREF(error)
-            entry.returned = <PyObject *> error
-            return 1
-        return 0
+                high = middle
+        entry = &self.ring[low & self.mask]
+        if low == self.next_tag or entry.number != number or not entry.open or \
+                entry.returned != NULL or \
+                (<EncodedProperties> entry.properties).flags & MESSAGE_ID:
+            return NULL
+        return entry
+
+    cdef Publish *alike(self, str exchange, str key, message_id) except? NULL:
+        """The first publish with these that has not come back; NULL: none.
+
+        Messages come back in the order in which they were published: the search goes on behind the
+        last one that was found, and looks at the others only if there is none.
+        """
+        cdef uint64_t tag
+        cdef uint64_t start = max(self.base, self.returns_from)
+        if message_id is None:
+            return NULL
+        for part in ((start, self.next_tag), (self.base, min(start, self.next_tag))):
+            for tag in range(part[0], part[1]):
+                if self.has_id(&self.ring[tag & self.mask], exchange, key, message_id):
+                    self.returns_from = tag + 1
+                    return &self.ring[tag & self.mask]
+        return NULL
+
+    cdef bint has_id(self, Publish *entry, str exchange, str key, str message_id) except -1:
+        cdef EncodedProperties properties
+        if not entry.open or entry.returned != NULL:
+            return False
+        properties = <EncodedProperties> entry.properties
+        # The id, if there is one, is the last of the values in `head`.
+        if not properties.flags & MESSAGE_ID or \
+                not properties.head.endswith(message_id.encode("utf-8", "surrogateescape")):
+            return False
+        return (
+            <object> entry.exchange == exchange and <object> entry.key == key
+            and decode_properties(properties.raw()).message_id == message_id
+        )
 
     def fail(self, error):
         """Tell everybody who waits; nothing is unconfirmed afterwards."""
@@ -231,7 +297,7 @@ cdef class Unconfirmed:
                 (<Batch> waiter).fail(error)
             elif not waiter.done():
                 waiter.set_exception(error)
-        self.base = self.next_tag = 1
+        self.base = self.next_tag = self.returns_from = 1
 
     def renumber(self):
         """Prepare for another connection: delivery tags begin at 1, without whom nobody waits for.
@@ -258,5 +324,5 @@ cdef class Unconfirmed:
             ring[to & self.mask] = entry[0]
             to += 1
         PyMem_Free(self.ring)
-        self.ring, self.base, self.next_tag = ring, 1, to
+        self.ring, self.base, self.next_tag, self.returns_from = ring, 1, to, 1
         return to - 1

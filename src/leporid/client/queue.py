@@ -18,10 +18,10 @@ from leporid.amqp.methods import (
 )
 from leporid.client import arguments as given
 from leporid.client.api import Browsed, browsed
+from leporid.client.channel_link import GET_ANSWERS
 from leporid.client.consumer import Consumer
 from leporid.client.delivery import Delivery
-from leporid.client.errors import ApiError
-from leporid.client.link import GET_ANSWERS
+from leporid.client.errors import ApiError, LocalProtocolError
 from leporid.client.message import HeaderValue
 from leporid.client.topology import QueueRecord
 
@@ -110,6 +110,7 @@ class Queue:
         tags: str | list[str] | None = None,
         sql: str | None = None,
         filter_class: str | None = None,
+        unique_ids: bool = False,
         arguments: Mapping[str, HeaderValue] | None = None,
     ) -> Consumer:
         """Makes a consumer: `async for message in queue.consume(): …`.
@@ -124,6 +125,9 @@ class Queue:
             tags: only messages with one of these tags (Leporid).
             sql: only messages that this expression is true for (Leporid).
             filter_class: only messages that this class passes (Leporid).
+            unique_ids: no two messages have the same `message_id`. Then a message that was acked,
+                and comes again because the ack was lost with a connection, is acked once more and
+                not handed out.
             arguments: others.
 
         Raises:
@@ -131,13 +135,38 @@ class Queue:
         """
         if prefetch is not None:
             given.whole_number(prefetch, "prefetch", 0, given.PREFETCH_MAX)
+        if unique_ids:
+            self._check_acks_can_repeat(prefetch, no_ack=no_ack)
         server = self.channel.connection.server
         table = given.filtered(server, arguments, tags, sql, filter_class)
         table = given.merged(table, {"x-priority": priority})
-        return Consumer(self, prefetch, no_ack=no_ack, exclusive=exclusive, arguments=table)
+        return Consumer(
+            self,
+            prefetch,
+            no_ack=no_ack,
+            exclusive=exclusive,
+            unique_ids=unique_ids,
+            arguments=table,
+        )
+
+    def _check_acks_can_repeat(self, prefetch: int | None, *, no_ack: bool) -> None:
+        """Refuses `unique_ids` where it is not known which acks may be lost."""
+        channel = self.channel
+        if no_ack or not (channel.default_prefetch if prefetch is None else prefetch):
+            raise LocalProtocolError(
+                "unique_ids needs acks, and a prefetch other than 0: so many are remembered"
+            )
+        if not channel.confirms:
+            raise LocalProtocolError(
+                "unique_ids needs a channel with confirms: on one without, an ack may belong to a "
+                "transaction that is rolled back"
+            )
 
     async def get(self, *, no_ack: bool = False) -> Delivery | None:
         """Takes one message; None: there is none.
+
+        If the call is cancelled or times out, the message goes back to the queue, marked as
+        redelivered; with `no_ack` it is gone.
 
         Args:
             no_ack: it needs no ack.
@@ -145,7 +174,7 @@ class Queue:
         Raises:
             NotFound: the queue does not exist.
         """
-        answer = await self.channel.call(BasicGet(self.name, no_ack), *GET_ANSWERS)
+        answer = await self.channel.call(lambda: BasicGet(self.name, no_ack), *GET_ANSWERS)
         if not isinstance(answer, tuple):
             self.message_count = 0
             return None
@@ -201,7 +230,7 @@ class Queue:
 
     async def purge(self) -> int:
         """Drops all ready messages; returns how many there were."""
-        answer: QueuePurgeOk = await self.channel.call(QueuePurge(self.name), QueuePurgeOk)
+        answer: QueuePurgeOk = await self.channel.call(lambda: QueuePurge(self.name), QueuePurgeOk)
         self.message_count = 0
         return answer.message_count
 
@@ -212,7 +241,7 @@ class Queue:
             NotFound: the queue does not exist.
         """
         answer: QueueDeclareOk = await self.channel.call(
-            QueueDeclare(self.name, passive=True), QueueDeclareOk
+            lambda: QueueDeclare(self.name, passive=True), QueueDeclareOk
         )
         self.message_count, self.consumer_count = answer.message_count, answer.consumer_count
         return self.message_count

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from leporid.amqp.constants import FRAME_MIN_SIZE, SHORTSTR_BYTES_MAX
 from leporid.amqp.tables import Value
-from leporid.client.arguments import PREFETCH_MAX, whole_number
+from leporid.client.arguments import PREFETCH_MAX, WINDOW_MAX, whole_number
 from leporid.client.errors import LocalProtocolError
 
 PORT: Final = 5672
@@ -124,6 +124,8 @@ class Settings:
         frame_bytes_max: the largest frame.
         channels_max: how many channels at a time.
         message_bytes_max: the largest body that is received.
+        unconfirmed_max: how many calls of `publish` on a channel may wait for their confirm; others
+            wait until they may send. `publish_many` has its `window`.
         connect_timeout_s: for one address: TCP, TLS and login.
         answer_timeout_s: for an answer of the broker to a method.
         robust: connect again when the connection is lost.
@@ -147,6 +149,7 @@ class Settings:
     frame_bytes_max: int = 131072
     channels_max: int = 2047
     message_bytes_max: int = MESSAGE_BYTES_MAX
+    unconfirmed_max: int = 10_000
     connect_timeout_s: float = 10.0
     answer_timeout_s: float = 30.0
     robust: bool = True
@@ -181,6 +184,7 @@ class Settings:
             ("frame_bytes_max", FRAME_MIN_SIZE, FRAME_BYTES_MAX),
             ("channels_max", 1, 65535),
             ("message_bytes_max", 0, 1 << 62),
+            ("unconfirmed_max", 1, WINDOW_MAX),
             ("prefetch", 0, PREFETCH_MAX),
         ):
             whole_number(getattr(self, name), name, least, most)

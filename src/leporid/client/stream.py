@@ -52,7 +52,7 @@ class Stream(Queue):
         Raises:
             LocalProtocolError: an argument is wrong, or the broker does not have it.
         """
-        if prefetch == 0 or (prefetch is None and self.channel.default_prefetch() == 0):
+        if prefetch == 0 or (prefetch is None and self.channel.default_prefetch == 0):
             raise LocalProtocolError("a stream needs a prefetch of at least 1")
         if reader is not None and group is not None:
             raise LocalProtocolError("give reader or group, not both: a group stores its offsets")

@@ -17,8 +17,8 @@ from leporid.amqp.methods import (
     TxSelect,
     TxSelectOk,
 )
+from leporid.client.channel_link import ChannelLink
 from leporid.client.errors import ConnectionLost, LocalProtocolError, Returned
-from leporid.client.link import ChannelLink
 
 if TYPE_CHECKING:
     from leporid.client.channel import Channel

@@ -1,0 +1,146 @@
+"""Channels on one connection: answers, the end, and what comes for nobody."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.client.fake_server import Peer, serving
+from tests.client.steps import give_up, link_of
+
+from leporid.amqp.methods import (
+    BasicAck,
+    BasicReturn,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelFlowOk,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+    QueueDeclareOk,
+)
+from leporid.client import Timeout, connect
+from leporid.client.events import Event
+
+pytestmark = pytest.mark.slow
+
+QUICK: dict[str, Any] = {"robust": False, "connect_timeout_s": 0.5, "answer_timeout_s": 0.5}
+
+
+async def forever():
+    await asyncio.Event().wait()
+
+
+async def test_a_timeout_says_what_was_waited_for():
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        await peer.method()
+        # The answer to the first comes late, and is not taken for that of the second.
+        peer.send(QueueDeclareOk("first", 1, 0))
+        peer.send(QueueDeclareOk("second", 2, 0))
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK | {"answer_timeout_s": 0.2})
+        channel = await connection.channel()
+        with pytest.raises(Timeout, match=r"queue\.declare-ok after queue\.declare on channel 1"):
+            await channel.queue("first")
+        second = await channel.queue("second")
+        assert (second.name, second.message_count) == ("second", 2)
+        give_up(connection)
+        await connection.close()
+
+
+async def test_a_close_that_crosses_ours():
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        assert isinstance(await peer.method(), ChannelClose)
+        peer.send(ChannelClose(406, "PRECONDITION_FAILED", 60, 80))
+        assert await peer.method() == ChannelCloseOk()
+        peer.send(ChannelCloseOk())
+        await peer.open_channel()
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        await channel.close()
+        await connection.channel()
+        give_up(connection)
+        await connection.close()
+
+
+async def test_flow_and_blocked_hold_publishes_back():
+    published: asyncio.Queue[str] = asyncio.Queue()
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        peer.send(ChannelFlow(False))
+        assert await peer.method() == ChannelFlowOk(False)
+        await published.put("held")
+        await asyncio.sleep(0.05)
+        peer.send(ChannelFlow(True))
+        assert await peer.method() == ChannelFlowOk(True)
+        peer.send(BasicAck(1, False))
+        await peer.method()
+        peer.send(ConnectionBlocked("low on memory"), 0)
+        await published.put("blocked")
+        await asyncio.sleep(0.05)
+        peer.send(ConnectionUnblocked(), 0)
+        await peer.method()
+        peer.send(BasicAck(2, False))
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        assert await published.get() == "held"
+        await asyncio.sleep(0)
+        first = asyncio.create_task(channel.default_exchange.publish(b"1", "q"))
+        await asyncio.wait_for(first, 5)
+        assert await published.get() == "blocked"
+        while not connection.is_blocked:
+            await asyncio.sleep(0)
+        await asyncio.wait_for(channel.default_exchange.publish(b"2", "q"), 5)
+        give_up(connection)
+        await connection.close()
+
+
+async def test_a_return_that_no_publish_waits_for_is_told():
+    from leporid.client.events import Unroutable
+
+    seen: list[Event] = []
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        peer.send(BasicReturn(312, "NO_ROUTE", "x", "k"))
+        peer.content(b"body")
+        await peer.method()
+        peer.send(QueueDeclareOk("q", 0, 0))
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK, on_event=seen.append)
+        channel = await connection.channel()
+        await channel.queue("q")
+        assert Unroutable("x", "k", "NO_ROUTE") in seen
+        give_up(connection)
+        await connection.close()
+
+
+async def test_opening_that_is_given_up_leaves_no_channel(url):
+    async with connect(url) as connection:
+        kept = await connection.channel()
+        for _ in range(3):
+            opening = asyncio.ensure_future(connection.channel().__aenter__())
+            await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.wait([opening])
+        queue = await kept.queue(exclusive=True)
+        await queue.count()
+        async with connection.channel():
+            assert len(link_of(connection).channels) == 2

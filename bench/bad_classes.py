@@ -17,8 +17,8 @@ from bench.filter_classes import BLOCK_MESSAGES, EXCHANGE, NAME, one, request
 from bench.latency import measure
 from bench.workloads import Figures, Plan, queues, workload
 
-from leporid.client.amqp import EXCHANGE_DECLARE, QUEUE_BIND, Client, short, table
-from leporid.client.load import LoadFailed
+from leporid.load.amqp import EXCHANGE_DECLARE, QUEUE_BIND, Client, short, table
+from leporid.load.processes import LoadFailed
 
 RATE = 5_000
 # To the class: blocks a second, so that it always has something to misbehave about.

@@ -31,7 +31,7 @@ from bench.report import as_json, machine
 from bench.workloads import Figures as WorkloadFigures
 from bench.workloads import Plan, workload
 
-from leporid.client.amqp import Client, message
+from leporid.load.amqp import Client, message
 
 BODY_BYTES = 100
 MESSAGES = 100_000

@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.brokers import Broker
 from bench.workloads import Figures, Plan, queues, workload
 
-from leporid.client.amqp import (
+from leporid.load.amqp import (
     BASIC_ACK,
     BASIC_PUBLISH,
     CHANNEL,
@@ -29,7 +29,7 @@ from leporid.client.amqp import (
     method,
     short,
 )
-from leporid.client.load import SELECT_SECONDS, LoadFailed, Receiver
+from leporid.load.processes import SELECT_SECONDS, LoadFailed, Receiver
 
 RATE_PER_S = 5_000
 BURST = 100_000

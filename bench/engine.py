@@ -29,7 +29,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from leporid.client.amqp import CHANNEL, PROTOCOL_HEADER, ack, message
 from leporid.engine.connection.channel import Channel
 from leporid.engine.connection.connection import Connection
 from leporid.engine.engine import Engine
@@ -39,6 +38,7 @@ from leporid.engine.routing.route_cache import RouteCache
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
+from leporid.load.amqp import CHANNEL, PROTOCOL_HEADER, ack, message
 
 FRAME_BYTES_MAX = 131072
 TURN_MESSAGES = 400

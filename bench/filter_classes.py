@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from bench.brokers import Broker
 from bench.workloads import Figures, Plan, queues, workload
 
-from leporid.client.amqp import (
+from leporid.load.amqp import (
     BASIC_ACK,
     BASIC_PUBLISH,
     CHANNEL,
@@ -35,7 +35,7 @@ from leporid.client.amqp import (
     short,
     table,
 )
-from leporid.client.load import SELECT_SECONDS, LoadFailed, Receiver
+from leporid.load.processes import SELECT_SECONDS, LoadFailed, Receiver
 
 NAME = "bench-late"
 SOURCE = b"""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from bench.brokers import Broker
 from bench.workloads import Figures, Plan, queues, workload
 
-from leporid.client.amqp import (
+from leporid.load.amqp import (
     BASIC_ACK,
     BASIC_CONSUME,
     BASIC_PUBLISH,
@@ -29,7 +29,7 @@ from leporid.client.amqp import (
     short,
     table,
 )
-from leporid.client.load import LoadFailed, delivery_size
+from leporid.load.processes import LoadFailed, delivery_size
 
 CONSUMERS = 100
 BLOCK_MESSAGES = 1_000

@@ -21,7 +21,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.engine import FRAME_BYTES_MAX, TURN_MESSAGES, Peer
 
-from leporid.client.amqp import (
+from leporid.engine.engine import Engine
+from leporid.engine.log.window import Window
+from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.selector import Selector
+from leporid.engine.selectors.tags import Tags
+from leporid.filters.compiler import program
+from leporid.filters.dialects import Dialect
+from leporid.load.amqp import (
     BASIC_PUBLISH,
     CHANNEL,
     FRAME_BODY,
@@ -32,13 +39,6 @@ from leporid.client.amqp import (
     short,
     table,
 )
-from leporid.engine.engine import Engine
-from leporid.engine.log.window import Window
-from leporid.engine.selectors.filter import Filter
-from leporid.engine.selectors.selector import Selector
-from leporid.engine.selectors.tags import Tags
-from leporid.filters.compiler import program
-from leporid.filters.dialects import Dialect
 
 TURNS = 500
 REPEATS = 5

@@ -15,8 +15,8 @@ import struct
 import time
 from dataclasses import dataclass
 
-from leporid.client.amqp import Client, message
-from leporid.client.load import SELECT_SECONDS, Receiver
+from leporid.load.amqp import Client, message
+from leporid.load.processes import SELECT_SECONDS, Receiver
 
 LEAD_SECONDS = 0.3
 TAIL_SECONDS = 0.3

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from bench.brokers import Broker
 from bench.workloads import Figures, Plan, queues, rates, workload
 
-from leporid.client.amqp import (
+from leporid.load.amqp import (
     BASIC_ACK,
     BASIC_PUBLISH,
     CHANNEL,
@@ -29,7 +29,7 @@ from leporid.client.amqp import (
     method,
     short,
 )
-from leporid.client.load import Load, LoadFailed
+from leporid.load.processes import Load, LoadFailed
 
 # So long that nothing is ever dropped: what costs is to look, not to drop.
 LIMITS = {"x-message-ttl": 3_600_000, "x-max-length": 10**9, "x-max-length-bytes": 10**12}

@@ -22,7 +22,7 @@ if __name__ == "__main__":
 
 from bench.brokers import own_broker
 
-from leporid.client.amqp import CHANNEL, QUEUE_DECLARE, Client, method, short, table
+from leporid.load.amqp import CHANNEL, QUEUE_DECLARE, Client, method, short, table
 
 QUEUES: Final = 10_000
 OTHERS: Final = 999

@@ -33,8 +33,8 @@ from bench.brokers import Broker, busy_share, own_broker
 from bench.report import as_json, table
 from bench.workloads import WORKLOADS, Plan, Workload
 
-from leporid.client.amqp import Refused
-from leporid.client.load import LoadFailed
+from leporid.load.amqp import Refused
+from leporid.load.processes import LoadFailed
 
 BUSY_SECONDS = 0.5
 # Others took so much of the machine before a run that its figures mean little.

@@ -15,8 +15,8 @@ from bench.brokers import Broker
 from bench.filters import flight
 from bench.workloads import Figures, Plan, queues, workload
 
-from leporid.client.amqp import BASIC_ACK, Client
-from leporid.client.load import LoadFailed
+from leporid.load.amqp import BASIC_ACK, Client
+from leporid.load.processes import LoadFailed
 
 BASIC_DELIVER = (60, 60)
 FOUND = 10

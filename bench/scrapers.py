@@ -33,7 +33,7 @@ from bench.latency import Latencies, measure
 from bench.policies import LOGIN, declare
 from bench.report import machine
 
-from leporid.client.amqp import Client
+from leporid.load.amqp import Client
 
 RATE: Final = 5_000
 BODY_BYTES: Final = 100

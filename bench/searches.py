@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.engine import Peer
 
-from leporid.client.amqp import CHANNEL, PROTOCOL_HEADER, table
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
+from leporid.load.amqp import CHANNEL, PROTOCOL_HEADER, table
 
 MESSAGES = 1_000_000
 BODY = bytes(100)

@@ -30,7 +30,7 @@ from bench.workloads import (
     workload,
 )
 
-from leporid.client.load import LoadFailed
+from leporid.load.processes import LoadFailed
 
 ROOT = Path(__file__).parents[1]
 # Of the messages of a backlog: reading is so much faster that fewer would measure its start.

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.report import machine
 
-from leporid.client.amqp import Client, message
+from leporid.load.amqp import Client, message
 from leporid.testing.process import BrokerProcess
 
 NAME = "localhost"

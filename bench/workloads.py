@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from bench.brokers import Broker
 from bench.latency import measure
 
-from leporid.client.amqp import FRAME_BODY, Client, ack
-from leporid.client.load import Counts, Load, LoadFailed, Running
+from leporid.load.amqp import FRAME_BODY, Client, ack
+from leporid.load.processes import Counts, Load, LoadFailed, Running
 
 Figures = dict[str, float]
 

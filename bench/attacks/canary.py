@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from bench.attacks.target import Address, Target
 
-from leporid.client.amqp import (
+from leporid.load.amqp import (
     BASIC_ACK,
     CHANNEL,
     CHANNEL_CLOSE,

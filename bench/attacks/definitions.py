@@ -15,7 +15,7 @@ from bench.attacks.peer import (
 )
 from bench.attacks.target import LEPORID
 
-from leporid.client.amqp import BASIC_QOS, CHANNEL_CLOSE, EXCHANGE_DELETE, short, table
+from leporid.load.amqp import BASIC_QOS, CHANNEL_CLOSE, EXCHANGE_DELETE, short, table
 
 # So many frames are encoded and sent at a time.
 BLOCK = 1000

@@ -11,7 +11,7 @@ from bench.attacks.attack import Ground, Steps, attack
 from bench.attacks.peer import content_header, publish_method
 from bench.attacks.target import ATTACKER_ADDRESS
 
-from leporid.client.amqp import (
+from leporid.load.amqp import (
     CONNECTION_START_OK,
     FRAME_HEAD,
     FRAME_HEADER,

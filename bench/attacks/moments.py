@@ -19,7 +19,7 @@ from bench.attacks.peer import (
     queue_declare,
 )
 
-from leporid.client.amqp import ack, short
+from leporid.load.amqp import ack, short
 
 MILLION = 1_000_000
 POLICY_QUEUES = 50_000

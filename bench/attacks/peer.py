@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from bench.attacks.target import ATTACKER_ADDRESS
 
-from leporid.client.amqp import (
+from leporid.load.amqp import (
     BASIC_CONSUME,
     BASIC_PUBLISH,
     BASIC_QOS,

@@ -18,7 +18,7 @@ from bench.attacks.peer import (
     queue_declare,
 )
 
-from leporid.client.amqp import BASIC_QOS, CHANNEL, method, short
+from leporid.load.amqp import BASIC_QOS, CHANNEL, method, short
 
 LARGE_BYTES = 100_000_000
 READERS = 11

@@ -13,7 +13,7 @@ from bench.attacks.peer import (
 )
 from bench.attacks.target import LEPORID
 
-from leporid.client.amqp import table
+from leporid.load.amqp import table
 
 HISTORY = {"x-recent-history-length": 10_000}
 # As large as a header frame of the usual frame_max leaves room for.

@@ -13,7 +13,7 @@ from bench.attacks.attack import Ground, Steps, attack
 from bench.attacks.peer import exchange_declare, publish, queue_bind, queue_declare
 from bench.attacks.target import ATTACKER_ADDRESS, LEPORID
 
-from leporid.client.amqp import connect
+from leporid.load.amqp import connect
 
 NULL_ROWS = 500_000_000
 NULL_COLUMNS = ("routing_key", "exchange")

@@ -15,7 +15,7 @@ from bench.attacks.entrance import start_ok
 from bench.attacks.peer import publish, queue_declare
 from bench.attacks.target import ATTACKER_ADDRESS, LEPORID
 
-from leporid.client.amqp import PROTOCOL_HEADER, connect, frame
+from leporid.load.amqp import PROTOCOL_HEADER, connect, frame
 
 LOGINS = 9
 # Half of what a password's hash takes on a busy machine: less says nothing about a user.

@@ -19,7 +19,7 @@ from bench.attacks.peer import (
     queue_declare,
 )
 
-from leporid.client.amqp import BASIC_ACK, BASIC_QOS, CHANNEL, QUEUE_DELETE, method, short
+from leporid.load.amqp import BASIC_ACK, BASIC_QOS, CHANNEL, QUEUE_DELETE, method, short
 
 # Beyond the memory that 100,000 queues take anywhere: here others' waiting is looked at.
 WATERMARK_BYTES = 2_000 * MB

@@ -25,7 +25,7 @@ from leporid.amqp.methods import (
     decode,
 )
 from leporid.amqp.properties import decode_properties
-from leporid.client.amqp import FRAME_HEAD, frame, method, short
+from leporid.load.amqp import FRAME_HEAD, frame, method, short
 
 
 def payload_of(data: bytes) -> bytes:
@@ -74,7 +74,7 @@ def pair(monkeypatch: pytest.MonkeyPatch):
     """A peer whose handshake is over, and the broker's end of its connection."""
     ours, theirs = socket.socketpair()
     said: list[str] = []
-    monkeypatch.setattr("leporid.client.amqp.connect", lambda *_: ours)
+    monkeypatch.setattr("leporid.load.amqp.connect", lambda *_: ours)
     monkeypatch.setattr(socket.socket, "setsockopt", lambda *_: None)
     monkeypatch.setattr(Peer, "_log_in", lambda *_: None)
     with Peer("amqp://localhost", patience_seconds=10, note=said.append) as peer, theirs:

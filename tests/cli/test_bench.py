@@ -7,8 +7,8 @@ import pytest
 from leporid.cli.bench import figures, plan_of
 from leporid.cli.main import parser
 from leporid.cli.outcomes import WrongUse
-from leporid.client.latencies import BUCKETS, note
-from leporid.client.load import Counts
+from leporid.load.latencies import BUCKETS, note
+from leporid.load.processes import Counts
 from leporid.testing import reserve_port
 
 

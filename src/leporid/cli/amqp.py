@@ -17,7 +17,7 @@ from leporid.cli.outcomes import Failure, Forbidden, WrongUse
 
 if TYPE_CHECKING:
     from leporid.cli.session import Session
-    from leporid.client.amqp import Client
+    from leporid.load.amqp import Client
 
 URL_VARIABLE: Final = "LEPORID_AMQP_URL"
 OPTION: Final = argument(
@@ -47,7 +47,7 @@ def connected(session: Session) -> Client:
         Failure: nobody lets us in there.
         WrongUse: the address is none.
     """
-    from leporid.client.amqp import Client, Refused
+    from leporid.load.amqp import Client, Refused
 
     url, context = address(session)
     host = urlsplit(url).hostname or ""

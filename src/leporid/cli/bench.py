@@ -1,7 +1,7 @@
 """`leporid bench`: a load with the letters of RabbitMQ's PerfTest, and what came of it as JSON.
 
 Responsible for the options, the line that is shown meanwhile, and the figures at the end. The load
-itself is `leporid.client.load`, which the project's own benchmarks use as well.
+itself is `leporid.load.processes`, which the project's own benchmarks use as well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leporid.cli.command import Parser, Plain
 from leporid.cli.outcomes import DONE, INTERRUPTED, Failure, WrongUse, tell
 
 if TYPE_CHECKING:
-    from leporid.client.load import Counts, Load, Running
+    from leporid.load.processes import Counts, Load, Running
 
 URL_VARIABLE: Final = "LEPORID_AMQP_URL"
 URL_DEFAULT: Final = "amqp://guest:guest@localhost:5672/%2F"
@@ -122,7 +122,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     Raises:
         WrongUse: they contradict each other, or a number cannot be.
     """
-    from leporid.client.load import Load
+    from leporid.load.processes import Load
 
     for name, least in (
         ("producers", 0),
@@ -173,7 +173,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 def declare(plan: Plan) -> None:
     """Declare what is to be there."""
-    from leporid.client.amqp import Client
+    from leporid.load.amqp import Client
 
     durable = plan.load.persistent or plan.queue_type != "classic"
     with Client(plan.url) as client:
@@ -184,7 +184,7 @@ def declare(plan: Plan) -> None:
 
 
 def _delete(plan: Plan) -> None:
-    from leporid.client.amqp import Client
+    from leporid.load.amqp import Client
 
     with Client(plan.url) as client:
         client.delete_queue(plan.queue)
@@ -194,7 +194,7 @@ def _delete(plan: Plan) -> None:
 
 def figures(begun: Counts, ended: Counts, counts: Sequence[int]) -> dict[str, Any]:
     """Return what came of a load, between two moments."""
-    from leporid.client.latencies import percentile_us
+    from leporid.load.latencies import percentile_us
 
     seconds = ended.at_seconds - begun.at_seconds
     made = {
@@ -227,8 +227,8 @@ def _line(begun: Counts, found: dict[str, Any], at_seconds: float) -> str:
 
 def _watch(running: Running, plan: Plan, options: argparse.Namespace) -> dict[str, Any]:
     """Show a line now and then until the time is over; return the figures of all of it."""
-    from leporid.client.latencies import BUCKETS
-    from leporid.client.load import Counts
+    from leporid.load.latencies import BUCKETS
+    from leporid.load.processes import Counts
 
     live = sys.stderr.isatty()
     # The processes began together with our return from starting them, and may be done already.
@@ -263,8 +263,8 @@ def _came(now: Counts, wanted: int, load: Load) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Run the load; return the exit code. Ctrl-C ends it early, with its figures."""
-    from leporid.client.amqp import Refused
-    from leporid.client.load import LoadFailed, Running
+    from leporid.load.amqp import Refused
+    from leporid.load.processes import LoadFailed, Running
 
     try:
         plan = plan_of(options)

@@ -20,7 +20,7 @@ from leporid.cli.output import columns_of, counted
 from leporid.cli.session import AMQP_NOT_FOUND, Session
 
 if TYPE_CHECKING:
-    from leporid.client.amqp import Client, Got
+    from leporid.load.amqp import Client, Got
 
 COLUMNS: Final = ("vhost", "queue", "reason", "exchange", "routing_key", "messages", "dropped")
 LOOK_COLUMNS: Final = ("died_in", "reason", "times", "exchange", "routing_key", "payload")
@@ -100,7 +100,7 @@ def target_of(got: Got, options: argparse.Namespace) -> tuple[str, str, bytes] |
 def _requeue(session: Session, options: argparse.Namespace) -> int | None:
     if options.key is not None and options.exchange is None:
         raise WrongUse("--key belongs to --exchange: give both")
-    from leporid.client.amqp import Refused
+    from leporid.load.amqp import Refused
 
     what = f"queue '{options.queue}' in '{session.vhost}'"
     where = f"to exchange '{options.exchange}'" if options.exchange is not None else "back"
@@ -181,7 +181,7 @@ class Sender:
             Refused: the broker does not take it, for another reason.
         """
         from leporid.amqp.properties import decode_properties
-        from leporid.client.amqp import Refused
+        from leporid.load.amqp import Refused
 
         user = decode_properties(target[2]).user_id
         if user in self.refused:

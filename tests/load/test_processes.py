@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from leporid.amqp.methods import BasicDeliver, ConnectionClose
-from leporid.client.amqp import Client, Refused, frame, method
-from leporid.client.load import Load, LoadFailed, Publisher, Receiver, delivery_size
+from leporid.load.amqp import Client, Refused, frame, method
+from leporid.load.processes import Load, LoadFailed, Publisher, Receiver, delivery_size
 
 QUEUES = ("q",)
 

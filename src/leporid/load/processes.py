@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from leporid.client import latencies
-from leporid.client.amqp import (
+from leporid.load import latencies
+from leporid.load.amqp import (
     BASIC_ACK,
     BASIC_NACK,
     CHANNEL_CLOSE,
@@ -448,7 +448,7 @@ class Running:
         return Counts(time.monotonic(), published, confirmed, self._taken[0])
 
     def latencies(self) -> Sequence[int]:
-        """How many messages took how long, so far; `leporid.client.latencies` reads it."""
+        """How many messages took how long, so far; `leporid.load.latencies` reads it."""
         return list(self._latencies)
 
     def _why(self, what: str) -> str:

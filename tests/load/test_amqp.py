@@ -9,7 +9,7 @@ from leporid.amqp.constants import FRAME_END
 from leporid.amqp.methods import BasicAck, BasicPublish, ConnectionClose, decode
 from leporid.amqp.properties import Properties, decode_properties
 from leporid.amqp.tables import decode_table
-from leporid.client.amqp import Client, Refused, ack, frame, message, table
+from leporid.load.amqp import Client, Refused, ack, frame, message, table
 
 
 def split(data: bytes) -> list[tuple[int, int, bytes]]:

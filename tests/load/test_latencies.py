@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leporid.client.latencies import BUCKETS, bound_of, bucket_of, note, percentile_us
+from leporid.load.latencies import BUCKETS, bound_of, bucket_of, note, percentile_us
 
 
 @given(st.integers(0, 2**39))

@@ -1,5 +1,6 @@
 """The client that blocks: publishing, consuming and settling, in batches between two threads."""
 
+import gc
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from leporid import testing
 from leporid.client import ConsumerCancelled, LocalProtocolError, Message, Returned
 from leporid.client.blocking import Channel, connect
 from leporid.client.blocking_messages import BATCH_MAX, MESSAGES_A_HOP
+from leporid.client.loop_thread import LoopThread
 from leporid.testing import BlockingMemoryBroker, BrokerProcess
 
 SECONDS = 20
@@ -164,6 +166,42 @@ def test_several_threads_share_a_consumer(memory: BlockingMemoryBroker, channel:
 
 
 @pytest.mark.usefixtures("interruptible")
+def test_a_loop_that_is_left_ends_its_consumer(memory: BlockingMemoryBroker, channel: Channel):
+    """Without a block as well, and without the collector's help."""
+    fill(channel, 3)
+    queue = channel.queue("tasks")
+    gc.disable()
+    try:
+        for delivery in queue.consume():
+            delivery.ack()
+            break
+        queue.count()
+        queue.count()
+    finally:
+        gc.enable()
+    assert queue.consumer_count == 0
+    assert settled(memory, channel) == (2, 0)
+
+
+def test_a_message_that_is_got_for_nobody_goes_back(
+    memory: BlockingMemoryBroker, channel: Channel, monkeypatch: pytest.MonkeyPatch
+):
+    """As when Ctrl-C comes with the answer."""
+    fill(channel, 1)
+    queue = channel.queue("tasks")
+    wait = LoopThread.wait
+
+    def interrupted(thread: LoopThread, work: Any) -> None:
+        wait(thread, work)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LoopThread, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        queue.get()
+    monkeypatch.undo()
+    assert settled(memory, channel) == (1, 0)
+
+
 def test_an_interrupted_loop_loses_nothing(memory: BlockingMemoryBroker, channel: Channel):
     """As by Ctrl-C while it waits: what comes in that moment stays with the consumer."""
     with channel.queue("tasks").consume() as consumer:

@@ -220,6 +220,7 @@ async def test_without_confirms_returns_are_events(url, name):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        ({"body": Message(b"x")}, "publish_many"),
         ({"key": "k" * 256}, "routing key has 256 bytes"),
         ({"key": 5}, "str"),
         ({"body": "text"}, "text.encode()"),

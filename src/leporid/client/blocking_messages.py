@@ -9,15 +9,17 @@ advance, whatever nobody asked for goes back to its queue when the consumer ends
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from leporid.client.errors import LocalProtocolError
+from leporid.client.errors import ClientError, LocalProtocolError
 
 if TYPE_CHECKING:
     from leporid.amqp.properties import Properties
@@ -273,16 +275,10 @@ class Queue:
             if found is not None:
                 taken.append(found)
 
-        def give_back() -> None:
-            for each in taken:
-                if not each.settled:
-                    _ = each.nack(requeue=True)
-
         try:
             self._thread.wait(taking())
         except BaseException:
-            if self._thread.is_running:
-                self._thread.post(give_back)
+            self._thread.post_last(partial(_give_back, taken))
             raise
         return Delivery(self._thread, taken[0]) if taken else None
 
@@ -361,7 +357,8 @@ class Stream(Queue):
 class Consumer:
     """A consumer. `queue.consume(…)` makes it; iterating over it, or entering it, begins it.
 
-    Leaving its block ends it. Without a block, `cancel` does.
+    Leaving its block ends it, and so does `cancel`, or leaving a loop over `queue.consume()` without
+    a block: nobody holds it any more.
     """
 
     def __init__(self, thread: LoopThread, consumer: AsyncConsumer) -> None:
@@ -435,10 +432,21 @@ class Consumer:
 
     async def _cancel(self) -> None:
         await self._it.cancel()
-        while self._taken:
-            delivery = self._taken.popleft()
+        taken, self._taken = self._taken, deque()
+        _give_back(taken)
+
+    def __del__(self) -> None:
+        # A loop was left, and nobody holds the consumer; the one behind it cancels itself.
+        if getattr(self, "_taken", None):
+            self._thread.post_last(partial(_give_back, self._taken))
+
+
+def _give_back(taken: Iterable[AsyncDelivery]) -> None:
+    """Has deliveries go back to their queue that nobody asked for, on the loop."""
+    with contextlib.suppress(ClientError):  # their channel is closed: they are there already
+        for delivery in taken:
             if not delivery.settled:
-                await delivery.nack(requeue=True)
+                _ = delivery.nack(requeue=True)
 
 
 class Delivery:

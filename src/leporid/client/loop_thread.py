@@ -94,7 +94,9 @@ class LoopThread:
             return
         task = self._loop.create_task(work)
 
-        def finished(_: object) -> None:
+        # Neither function refers to what it is a callback of: a circle would keep the result, which
+        # may be a consumer that has to end when nobody holds it.
+        def finished(task: asyncio.Task[T]) -> None:
             error = None if task.cancelled() else task.exception()
             # Who has waited may have given up in this very moment.
             with contextlib.suppress(concurrent.futures.InvalidStateError):
@@ -105,7 +107,7 @@ class LoopThread:
                 else:
                     future.set_result(task.result())
 
-        def given_up(_: object) -> None:
+        def given_up(future: concurrent.futures.Future[T]) -> None:
             if future.cancelled():
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(task.cancel)
@@ -153,6 +155,12 @@ class LoopThread:
         if not self._posted:
             self._posted = True
             self._loop.call_soon_threadsafe(self._call_posted)
+
+    def post_last(self, function: Callable[[], object]) -> None:
+        """Have a function called on the loop, for finalizers: from any thread, if it still runs."""
+        if self.is_running:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(function)
 
     def _call_posted(self) -> None:
         # Before the first is taken: who posts from now on wakes the loop again.

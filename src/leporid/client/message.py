@@ -128,7 +128,7 @@ def _lifetime(expiration: str | None) -> timedelta | None:
     return timedelta(milliseconds=int(expiration))
 
 
-def octets(body: Body) -> bytes:
+def octets(body: object) -> bytes:
     """Returns a body as bytes.
 
     Raises:
@@ -138,6 +138,11 @@ def octets(body: Body) -> bytes:
         return body
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
+    if isinstance(body, Message):
+        raise LocalProtocolError(
+            "a body must be bytes, not Message: give properties as arguments, or publish messages "
+            "with publish_many, which takes [message] as well"
+        )
     raise LocalProtocolError(
         f"a body must be bytes, not {type(body).__name__}; text is encoded with text.encode()"
     )

@@ -215,14 +215,14 @@ class Settings:
                 f"not the URL of a broker: {parts.scheme or url!r}; expected "
                 "amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps://"
             )
-        found = {**_from_place(parts), **_from_query(parts)}
-        return cls(**{**found, **changes})
+        return cls().changed(**{**_from_place(parts), **_from_query(parts), **changes})
 
     def changed(self, **changes: Any) -> Self:
         """Returns these settings with others in some places."""
         for name in changes:
             if name not in self.__slots__:
-                raise LocalProtocolError(f"there is no setting {name!r}")
+                known = ", ".join(self.__slots__)
+                raise LocalProtocolError(f"there is no setting {name!r}; there are {known}")
         return dataclasses.replace(self, **changes)
 
 

@@ -357,8 +357,8 @@ class Stream(Queue):
 class Consumer:
     """A consumer. `queue.consume(…)` makes it; iterating over it, or entering it, begins it.
 
-    Leaving its block ends it, and so does `cancel`, or leaving a loop over `queue.consume()` without
-    a block: nobody holds it any more.
+    Leaving its block ends it, and so does `cancel`. Without a block, it ends when nobody holds it:
+    when a loop over `queue.consume()` is left.
     """
 
     def __init__(self, thread: LoopThread, consumer: AsyncConsumer) -> None:

@@ -22,11 +22,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from leporid.server.web_pages import read_folder
+from leporid.webui import FOLDER
+
 ROOT: Final = Path(__file__).parents[1]
 SIZE_MAX_MB: Final = 30.0
 MB: Final = 1e6
 # Sources of the engine, and what the compiler makes of them on the way.
 UNWANTED: Final = (".c", ".pyx", ".pxd", ".h", ".html", ".o")
+# The web UI's folder, whose files are no source of the engine.
+PAGES: Final = "leporid/webui/"
 # The only commands that an installation may use; a compiler is not among them.
 COMMANDS: Final = ("sh", "env", "uname", "ldd")
 
@@ -110,9 +115,9 @@ def build(directory: Path) -> Path:
 
 
 def check_wheel(wheel: Path) -> None:
-    """Look whether all that is compiled is there, and nothing that it was made of."""
+    """Look whether all that is compiled, or a page, is there, and nothing it was made of."""
     names = zipfile.ZipFile(wheel).namelist()
-    unwanted = [name for name in names if name.endswith(UNWANTED)]
+    unwanted = [name for name in names if name.endswith(UNWANTED) and not name.startswith(PAGES)]
     if unwanted:
         raise PackageError(f"the wheel holds {', '.join(unwanted[:5])} …")
     source = ROOT / "src"
@@ -120,6 +125,9 @@ def check_wheel(wheel: Path) -> None:
     compiled = {name.partition(".")[0] for name in names if name.endswith(".so")}
     if modules != compiled:
         raise PackageError(f"compiled modules are missing or too many: {modules ^ compiled}")
+    pages = {f"{PAGES}{name}" for name in read_folder(FOLDER)}
+    if not pages <= set(names):
+        raise PackageError(f"files of the web UI are missing: {pages - set(names)}")
     print(f"{len(compiled)} compiled modules, {len(names)} files")
 
 

@@ -1,4 +1,4 @@
-"""What is answered over HTTP, put together: the interface and health on one port, metrics on two.
+"""What is answered over HTTP, put together: pages, interface, health on one port, metrics on two.
 
 Responsible for making these parts, and for their life. The node imports it only if one of the ports
 is wanted: a broker without HTTP loads no HTTP server, and no metrics. Must not know what a route
@@ -17,6 +17,7 @@ from leporid.server.http import HttpServer, application, metrics_application
 from leporid.server.http_connections import Connections
 from leporid.server.metrics import Identity, Metrics
 from leporid.server.metrics_pages import MetricsPages, Scrapes
+from leporid.server.web_pages import WebPages
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -60,7 +61,7 @@ class HttpServices:
         self.http: HttpServer | None = None
         self.metrics: HttpServer | None = None
         if ports.http.used:
-            app = application(pages, troubles, routes(around))
+            app = application(pages, troubles, [*WebPages().routes(), *routes(around)])
             self.http = _server(app, ports.http, connections, ports)
         if ports.metrics.used:
             app = metrics_application(pages)

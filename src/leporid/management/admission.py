@@ -5,7 +5,8 @@ grows while the broker is low on memory or disk. Must not know routes, nor who a
 
 Invariants: a request holds one slot while it is under way, of its peer's address before login and
 of its user after, unless its route is one that is always answered. What it takes beside that, it
-gives back when its answer has ended, but for leases, which give theirs back when they end.
+gives back when its answer has ended, but for leases and sessions, which give theirs back when they
+end.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ ENCODING_MAX: Final = 2 * ENCODERS_MAX
 # Requests that wait for a stream to grow. One user alone gets half, so that half of that user's
 # requests are left for others.
 LONG_POLLS_MAX: Final = 64
+# Pages of the web UI, and others, that are told of each second; each keeps a connection. One user
+# alone gets half.
+LIVE_MAX: Final = 40
+# Logins by the form of the web UI: a kilobyte each, or what a token's scopes take.
+SESSIONS_MAX: Final = 1024
 # Each keeps a timer, eight bytes a message, and its messages from everybody else.
 LEASES_MAX: Final = 1000
 # Bodies that are being received; their bytes have a share of their own.
@@ -99,6 +105,8 @@ SCRAPE: Final = Cost("scrape", limits=("http_scrapes",))
 LIST: Final = Cost("list", limits=("http_list_items",))
 # One message, in memory while it is shown.
 SHOW: Final = Cost("show", limits=("http_body_bytes",))
+# One event a second, until the client goes.
+LIVE: Final = Cost("live", limits=("http_live",))
 WAIT: Final = Cost("wait", limits=("http_long_polls",))
 _TABLE: Final = ("http_tables", "http_tables_memory", "http_encoding")
 TABLE: Final = Cost("table", limits=_TABLE)
@@ -121,6 +129,7 @@ ACT: Final = Cost("act", limits=_BODY)
 DEFINE: Final = Cost("define", grows=True, limits=_BODY)
 # Who may do what, and how much; also while an alarm is on, as somebody may have to be stopped.
 ADMINISTER: Final = Cost("administer", limits=_BODY)
+LOG_IN: Final = Cost("log in", limits=(*_BODY, "http_sessions"))
 # Also while an alarm is on: messages may wait for a class that works.
 TRY: Final = Cost("try", limits=(*_BODY, "http_trials"))
 # One message is published, from a body in JSON.
@@ -153,6 +162,8 @@ class Shares:
         self.tables_memory = Share("http_tables_memory", TABLES_BYTES_MAX, refusals, WAITING_MAX)
         self.encoding = Share("http_encoding", ENCODING_MAX, refusals, WAITING_MAX)
         self.long_polls = Share("http_long_polls", LONG_POLLS_MAX, refusals)
+        self.live = Share("http_live", LIVE_MAX, refusals)
+        self.sessions = Share("http_sessions", SESSIONS_MAX, refusals)
         self.leases = Share("http_leases", LEASES_MAX, refusals)
         self.uploads = Share("http_uploads", UPLOADS_MAX, refusals, WAITING_MAX)
         self.body_bytes = Share("http_body_bytes", body_bytes, refusals)

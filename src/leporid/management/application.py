@@ -28,6 +28,7 @@ from leporid.management.admission import (
     IMPORT,
     LEASE,
     LIST,
+    LOG_IN,
     LOOK,
     MESSAGE,
     PUBLISH,
@@ -73,6 +74,7 @@ from leporid.management.readers import ReaderRoutes
 from leporid.management.records import RecordRoutes
 from leporid.management.refusals import Refusal, busy, of_fault
 from leporid.management.runtime_parameters import GlobalParameterRoutes, ParameterRoutes
+from leporid.management.session_routes import SessionRoutes
 from leporid.management.stream_lists import StreamListRoutes
 from leporid.management.streams import StreamRoutes
 from leporid.management.surroundings import Surroundings
@@ -188,6 +190,7 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         *policy_routes(POLICIES, PolicyRoutes(around, operator=False)),
         *policy_routes(OPERATOR_POLICIES, PolicyRoutes(around, operator=True)),
         *_access_routes(around, route),
+        *_page_routes(around, route),
         *_own_routes(around, route),
         *_own_lists(around, leases, route),
         *_definition_routes(around, route),
@@ -341,6 +344,18 @@ def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("GET", "/api/user-limits/{user}", user_limits.of_user, LOOK),
         route("PUT", "/api/user-limits/{user}/{limit}", user_limits.put, ADMINISTER),
         route("DELETE", "/api/user-limits/{user}/{limit}", user_limits.delete, REMOVE),
+    ]
+
+
+def _page_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """Make those that the web UI is the first to need."""
+    sessions = SessionRoutes(around)
+    return [
+        route("POST", "/api/session", sessions.log_in, LOG_IN),
+        route("GET", "/api/session", sessions.show, LOOK),
+        route("DELETE", "/api/session", sessions.log_out, REMOVE),
+        route("GET", USER + "/sessions", sessions.of_user, LOOK),
+        route("DELETE", USER + "/sessions", sessions.end_of_user, REMOVE),
     ]
 
 

@@ -1,5 +1,7 @@
 """Who asks: HTTP Basic or a token (Bearer, RFC 6750), checked as logins over AMQP are.
 
+A session's cookie is `sessions`' matter, which asks here once, when somebody logs in by the form.
+
 Responsible for the header, and for waiting until the password is hashed, as long as the client
 does. Must not know what a user may do, nor whose turn it is. Invariant: whoever is refused is told
 the same, whatever the reason, but for who knows the password and comes from elsewhere, and who has
@@ -54,8 +56,12 @@ class BasicLogin:
         Raises:
             Refusal: there is none (401), or too many wait already (429, 503).
         """
-        host = "" if request.client is None else request.client.host
         credentials = _credentials(request.headers.get("authorization", ""))
+        return await self.check(request, credentials, loopback=loopback)
+
+    async def check(self, request: Request, credentials: Credentials, *, loopback: bool) -> User:
+        """Return the user of a name and a password, or of a token; as `user`."""
+        host = "" if request.client is None else request.client.host
         claim = Claim(credentials, address_key(host), loopback, host)
         found = await self._found(request, claim)
         if isinstance(found, User):

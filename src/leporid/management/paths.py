@@ -20,9 +20,13 @@ from starlette.routing import Match, Route
 from leporid.limits.shares import address_key
 from leporid.management.admission import PROBE, Admission, Cost, Visit
 from leporid.management.refusals import Refusal, bad, expired
+from leporid.management.sessions import shows_form
 
 VISIT: Final = "leporid.visit"
 """Where a request's scope has its `Visit`; who has none has not been admitted."""
+
+BROWSER_HEADERS: Final = ((b"x-content-type-options", b"nosniff"),)
+"""Of each answer: what somebody has stored is never a page, or a script, of ours."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 HandlerMethod = TypeVar("HandlerMethod", bound=Callable[..., Awaitable[Response]])
@@ -100,7 +104,8 @@ class RawRoute(CostedRoute):
             await refusal.answer()(scope, receive, send)
             return
         scope[VISIT] = visit
-        sent, deadline = _Sent(send), asyncio.timeout(None)
+        quiet = shows_form(self.path, scope["headers"])
+        sent, deadline = _Sent(send, quiet=quiet), asyncio.timeout(None)
         # What changes something is not cut in the middle; it looks by itself.
         visit.deadline = deadline if scope["method"] == "GET" else None
         try:
@@ -113,21 +118,34 @@ class RawRoute(CostedRoute):
             # A token has expired. An answer that was begun is cut, as of a client that is gone: the
             # server ends a connection whose answer is not whole.
             if not sent.begun:
-                await expired().answer()(scope, receive, send)
+                await expired().answer()(scope, receive, sent)
         finally:
             del scope[VISIT]
             visit.end()
 
 
 class _Sent:
-    """Sends an answer, and knows whether it was begun."""
+    """Sends an answer, and knows whether it was begun.
 
-    def __init__(self, send: Any) -> None:
+    Args:
+        send: the server's.
+        quiet: whether a browser is not to ask for a password by itself.
+    """
+
+    def __init__(self, send: Any, *, quiet: bool) -> None:
         self._send = send
+        self._quiet = quiet
         self.begun = False
 
     async def __call__(self, message: Any) -> None:
-        self.begun = True
+        if not self.begun:
+            self.begun = True
+            headers = [
+                (name, value)
+                for name, value in message["headers"]
+                if not (self._quiet and name == b"www-authenticate")
+            ]
+            message = {**message, "headers": [*headers, *BROWSER_HEADERS]}
         await self._send(message)
 
 

@@ -49,11 +49,12 @@ from leporid.management import hosts
 from leporid.management.admission import ENCODERS_MAX, Admission, waited_for
 from leporid.management.authorization import answered
 from leporid.management.listings import Listing
-from leporid.management.login import BasicLogin
+from leporid.management.login import ONLY_LOCAL, BasicLogin
 from leporid.management.nodes import NODE, NodeFacts
 from leporid.management.paths import name_of, visit_of
 from leporid.management.rates import Samples
 from leporid.management.refusals import Refusal, expired
+from leporid.management.sessions import Session, Sessions, session_in
 from leporid.storage.backup import BackupError, Manifest
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class Surroundings:
         node: the facts of the process, as of now.
         node_name: what it is called.
         encoders: threads in which tables are encoded, while messages go first.
+        sessions: of who has logged in by the form of the web UI.
         samples: of the whole broker; the server takes one each second.
         backups: makes them.
     """
@@ -158,6 +160,7 @@ class Surroundings:
     node_name: str = NODE
     backups: BackupPort = field(default_factory=NoBackups)
     samples: Samples = field(init=False)
+    sessions: Sessions = field(init=False)
     leases: dict[str, Holding] = field(default_factory=dict)
     admission: Admission = field(init=False)
     encoders: ThreadPoolExecutor = field(default_factory=_encoders)
@@ -168,6 +171,8 @@ class Surroundings:
         object.__setattr__(self, "admission", admission)
         samples = Samples(broker, self.engine, self.monotonic)
         object.__setattr__(self, "samples", samples)
+        sessions = Sessions(broker.access, admission.shares.sessions, self.monotonic)
+        object.__setattr__(self, "sessions", sessions)
 
     def load_arrow(self) -> None:
         """Have pyarrow imported soon, if it is installed.
@@ -185,14 +190,26 @@ class Surroundings:
         """Return who asks, whose request it is from now on.
 
         Raises:
-            Refusal: nobody; or that user has too many requests under way; or the request would
-                make the broker keep more, and an alarm is on; or it was not meant for this broker.
+            Refusal: nobody; or a page of another place asks by a session's cookie; or that user has
+                too many requests under way; or the request would make the broker keep more, and an
+                alarm is on; or it was not meant for this broker.
         """
         hosts.check(request, self.http_hosts)
         loopback = hosts.is_of_this_machine(request, self.is_loopback)
-        user = await BasicLogin(self.broker).user(request, loopback=loopback)
+        session = session_in(request, self.sessions)
+        if session is None:
+            user = await BasicLogin(self.broker).user(request, loopback=loopback)
+        else:
+            user = self._user_of(session, loopback=loopback)
         visit_of(request).log_in(user)
         set_actor(user.name)
+        return user
+
+    def _user_of(self, session: Session, *, loopback: bool) -> User:
+        user = self.sessions.user_of(session)
+        assert user is not None, "it was found a moment ago"
+        if user.loopback_only and not loopback:
+            raise Refusal(401, "not_authorized", ONLY_LOCAL)
         return user
 
     def current(self, user: User) -> User:

@@ -1,0 +1,144 @@
+"""Log in by a form, and out: the routes of sessions.
+
+Responsible for these routes. Must not know how passwords are checked (`login`), nor when a session
+ends (`sessions`). Invariants: a password is looked at as in any other login, with the same limits,
+counts and lines of log; each login makes a new token, whatever cookie came with it; no answer has
+`WWW-Authenticate`, so that no browser asks for a password by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import JSONResponse, Response
+
+from leporid.broker.access import tags
+from leporid.broker.access.access import Credentials
+from leporid.broker.events.actor import set_actor
+from leporid.limits.shares import address_key
+from leporid.management import hosts
+from leporid.management.authorization import administrator, not_authorised, not_found
+from leporid.management.bodies import body_in
+from leporid.management.login import BasicLogin
+from leporid.management.parameters import object_of, text_in
+from leporid.management.paths import name_of, takes, visit_of
+from leporid.management.sessions import (
+    COOKIE,
+    LIFE_SECONDS,
+    Session,
+    check_page,
+    cookie,
+    session_in,
+)
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from leporid.broker.access.access import User
+    from leporid.management.surroundings import Surroundings
+
+# A token in the place of a password has 24 KiB at most (`server.tokens`).
+LOGIN_BYTES_MAX: Final = 32 * 1024
+LOGIN_BYTES: Final = "http_login_bytes"
+TEXT: Final = {"type": "string", "required": True}
+
+
+class SessionRoutes:
+    """The handlers of /api/session.
+
+    Args:
+        around: the broker.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    @takes({"username": TEXT, "password": TEXT})
+    async def log_in(self, request: Request) -> Response:
+        """POST /api/session: 200 and a cookie; needs the header X-Leporid-Page: 1."""
+        around = self._around
+        hosts.check(request, around.http_hosts)
+        check_page(request)
+        address = address_key("" if request.client is None else request.client.host)
+        async with body_in(
+            around.admission, request, address, LOGIN_BYTES, LOGIN_BYTES_MAX
+        ) as data:
+            given = object_of(around.admission, bytes(data), ("username", "password"))
+        name, password = text_in(given, "username"), text_in(given, "password")
+        user = await BasicLogin(around.broker).check(
+            request,
+            Credentials("Basic", name, password.encode()),
+            loopback=hosts.is_of_this_machine(request, around.is_loopback),
+        )
+        visit_of(request).log_in(user)
+        set_actor(user.name)
+        return self.begin(request, user)
+
+    def begin(self, request: Request, user: User) -> Response:
+        """Answer with a new session; the one that the browser had has ended.
+
+        Raises:
+            Refusal: the user may not use the interface, or there are too many sessions.
+        """
+        sessions = self._around.sessions
+        if not tags.may_manage(user):
+            raise not_authorised(
+                f"user '{user.name}' may not use the web UI: it needs the tag management, "
+                "policymaker, monitoring or administrator"
+            )
+        before = sessions.find(request.cookies.get(COOKIE, ""))
+        if before is not None:
+            sessions.end(before)
+        host = "" if request.client is None else request.client.host
+        token, session = sessions.begin(user, host)
+        answer = JSONResponse(_shown(user, session))
+        answer.headers["set-cookie"] = cookie(request, token, LIFE_SECONDS)
+        return answer
+
+    async def show(self, request: Request) -> Response:
+        """GET /api/session: who has logged in, and until when."""
+        user = await self._around.user(request)
+        return JSONResponse(_shown(user, session_in(request, self._around.sessions)))
+
+    async def log_out(self, request: Request) -> Response:
+        """DELETE /api/session: 204, and the cookie is taken away."""
+        around = self._around
+        await around.user(request)
+        found = session_in(request, around.sessions)
+        if found is not None:
+            around.sessions.end(found)
+        answer = Response(status_code=204)
+        answer.headers["set-cookie"] = cookie(request, "", 0)
+        return answer
+
+    async def of_user(self, request: Request) -> Response:
+        """GET /api/users/{name}/sessions: where a user has logged in by the form."""
+        around = self._around
+        asking = await administrator(around, request)
+        sessions = around.sessions
+        found = sessions.of(self._name(request))
+        return around.listing(asking, (sessions.shown(each) for each in found))
+
+    async def end_of_user(self, request: Request) -> Response:
+        """DELETE /api/users/{name}/sessions: the user has to log in again, everywhere."""
+        await administrator(self._around, request)
+        for each in self._around.sessions.of(self._name(request)):
+            self._around.sessions.end(each)
+        return Response(status_code=204)
+
+    def _name(self, request: Request) -> str:
+        """Return the user in the path; raises Refusal if nobody is called so."""
+        name = name_of(request, "name")
+        around = self._around
+        # Users of tokens are in no list of users.
+        if around.broker.access.user(name) is None and not around.sessions.of(name):
+            raise not_found()
+        return name
+
+
+def _shown(user: User, session: Session | None) -> dict[str, Any]:
+    return {
+        "name": user.name,
+        "tags": list(user.tags),
+        "expires_at_ms": user.expires_ms if session is None else session.ends_ms,
+    }

@@ -259,6 +259,9 @@ SAMPLES |= {
     ),
     ("GET", "/api/session"): ("/api/session", {}),
     ("DELETE", "/api/session"): ("/api/session", {}),
+    ("GET", "/api/live"): ("/api/live?samples=1", {}),
+    ("GET", "/api/samples"): ("/api/samples", {}),
+    ("GET", "/api/samples/{kind}/{vhost}/{name}"): ("/api/samples/queue/%2F/jobs", {}),
     ("GET", "/api/users/{name}/sessions"): ("/api/users/ann/sessions", {}),
     ("DELETE", "/api/users/{name}/sessions"): ("/api/users/ann/sessions", {}),
 }

@@ -28,6 +28,7 @@ from leporid.management.admission import (
     IMPORT,
     LEASE,
     LIST,
+    LIVE,
     LOG_IN,
     LOOK,
     MESSAGE,
@@ -59,6 +60,7 @@ from leporid.management.groups import GroupRoutes
 from leporid.management.health import HealthRoutes
 from leporid.management.leases import LeaseRoutes
 from leporid.management.limits import UserLimitRoutes, VhostLimitRoutes
+from leporid.management.live import LiveRoutes
 from leporid.management.message_pages import MessagePageRoutes
 from leporid.management.messages import MessageRoutes
 from leporid.management.nodes import NodeRoutes
@@ -74,6 +76,7 @@ from leporid.management.readers import ReaderRoutes
 from leporid.management.records import RecordRoutes
 from leporid.management.refusals import Refusal, busy, of_fault
 from leporid.management.runtime_parameters import GlobalParameterRoutes, ParameterRoutes
+from leporid.management.sample_routes import SampleRoutes
 from leporid.management.session_routes import SessionRoutes
 from leporid.management.stream_lists import StreamListRoutes
 from leporid.management.streams import StreamRoutes
@@ -123,7 +126,7 @@ TOPIC_PERMISSIONS = "/topic-permissions"
 NOT_AUDITED = frozenset({(LEASES, "POST"), (ONE_LEASE, "DELETE"), (READER, "PUT")})
 
 # What answers may be tables, too; their handlers look at what the client takes.
-OTHER_FORMS = frozenset({TABLE, LEASE, PUBLISH, SEARCH, SHOW, WAIT, TRY})
+OTHER_FORMS = frozenset({TABLE, LEASE, LIVE, PUBLISH, SEARCH, SHOW, WAIT, TRY})
 JSON_RANGES = frozenset({"*/*", "application/*", "application/json", ""})
 
 
@@ -349,8 +352,11 @@ def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
 
 def _page_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     """Make those that the web UI is the first to need."""
-    sessions = SessionRoutes(around)
+    sessions, live, samples = SessionRoutes(around), LiveRoutes(around), SampleRoutes(around)
     return [
+        route("GET", "/api/live", live.live, LIVE),
+        route("GET", "/api/samples", samples.of_broker, LOOK),
+        route("GET", "/api/samples/{kind}/{vhost}/{name}", samples.of_object, LOOK),
         route("POST", "/api/session", sessions.log_in, LOG_IN),
         route("GET", "/api/session", sessions.show, LOOK),
         route("DELETE", "/api/session", sessions.log_out, REMOVE),

@@ -11,7 +11,7 @@ Must not know HTTP. Invariant: a total is read, never reset, so that all who ask
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -38,6 +38,8 @@ DELIVERIES: Final = (
     "ack",
 )
 """What is counted of deliveries, in the order of `deliveries`."""
+REASONS: Final = ("rejected", "expired", "maxlen", "delivery_limit")
+"""Why messages die."""
 MESSAGES: Final = ("publish", "confirm", "return_unroutable", "drop_unroutable", *DELIVERIES)
 """What overview's `message_stats` has, in the order of samples."""
 TOTALS: Final = ("messages", "messages_ready", "messages_unacknowledged")
@@ -51,8 +53,18 @@ CHURN: Final = (
     "queue_created",
     "queue_deleted",
 )
-"""What its `churn_rates` has; they come last."""
-SAMPLED: Final = (*MESSAGES, *TOTALS, *CHURN)
+"""What its `churn_rates` has."""
+DEAD_LETTERS: Final = tuple(f"dead_letters:{reason}" for reason in REASONS)
+"""How many messages died, by reason."""
+COUNTS: Final = ("connections", "channels", "queues", "exchanges", "consumers", "streams")
+"""How many objects there are."""
+LEVELS: Final = ("memory", "disk")
+"""Bytes of memory that are used, and of disk that are free."""
+SYNCS: Final = ("syncs", "sync_us")
+"""How often files were synced, and how long that took altogether."""
+SAMPLED: Final = (*MESSAGES, *TOTALS, *CHURN, *DEAD_LETTERS, *COUNTS, *LEVELS, *SYNCS)
+COUNTERS: Final = (*MESSAGES, *CHURN, *DEAD_LETTERS, *SYNCS)
+"""Those that only grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +82,20 @@ class Samples:
         broker: whose messages there are.
         engine: which counts them.
         monotonic: seconds.
+        of_process: what only the server knows: LEVELS and SYNCS.
     """
 
-    def __init__(self, broker: Broker, engine: Engine, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        engine: Engine,
+        monotonic: Callable[[], float],
+        of_process: Callable[[], tuple[int, int, int, int]] = lambda: (0, 0, 0, 0),
+    ) -> None:
         self._broker = broker
         self._engine = engine
         self._monotonic = monotonic
+        self._of_process = of_process
         self._rings: list[deque[Sample]] = [deque(maxlen=count) for _, count in RINGS]
 
     def __repr__(self) -> str:
@@ -97,14 +117,18 @@ class Samples:
     def now(self) -> Sample:
         """Return the totals of this moment."""
         queues = self._engine.queues
-        ready = unacked = held = 0
+        ready = unacked = held = queue_count = exchange_count = consumer_count = 0
         for vhost in self._broker.vhosts.values():
             counts = vhost.totals
-            ready, unacked, held = (
-                ready + counts.ready,
-                unacked + counts.unacked,
-                held + counts.held,
-            )
+            ready += counts.ready
+            unacked += counts.unacked
+            held += counts.held
+            queue_count += vhost.queue_count
+            exchange_count += vhost.exchange_count
+            consumer_count += vhost.consumers.count
+        deaths = dict.fromkeys(REASONS, 0)
+        for (reason, _), count in self._broker.dead_letter_counts.deaths.items():
+            deaths[reason] = deaths.get(reason, 0) + count
         totals = [0] * len(DELIVERIES)
         for kind, of_type in queues.counts_by_type.items():
             if kind:  # else they are hidden
@@ -126,8 +150,33 @@ class Samples:
             churn.queues_declared,
             churn.queues_created,
             churn.queues_deleted,
+            *(deaths[reason] for reason in REASONS),
+            len(self._broker.sessions),
+            self._broker.session_index.channel_count,
+            queue_count,
+            exchange_count,
+            consumer_count,
+            len(self._engine.streams.by_id),
+            *self._of_process(),
         )
         return Sample(self._monotonic(), values)
+
+    def ring(self, place: int) -> list[Sample]:
+        """Return the samples of one of RINGS, the oldest first."""
+        return list(self._rings[place])
+
+    def latest(self) -> dict[str, int]:
+        """Return the newest sample by the names of its values, or one of this moment."""
+        newest = self._rings[0][-1] if self._rings[0] else self.now()
+        return dict(zip(SAMPLED, newest.values, strict=True))
+
+    def rates(self, names: Iterable[str]) -> dict[str, float]:
+        """Return how fast totals have grown until the newest sample."""
+        ring = self._rings[0]
+        if not ring:
+            return dict.fromkeys(names, 0.0)
+        now, before = ring[-1], ring[max(-len(ring), -1 - RATE_SECONDS)]
+        return {name: round(_rate(before, now, SAMPLED.index(name)), 2) for name in names}
 
     def stats(self, names: Sequence[str], ages: Ages | None = None) -> dict[str, Any]:
         """Return totals and their rates.

@@ -48,7 +48,9 @@ from leporid.limits.shares import Slot
 from leporid.management import hosts
 from leporid.management.admission import ENCODERS_MAX, Admission, waited_for
 from leporid.management.authorization import answered
+from leporid.management.histories import Histories
 from leporid.management.listings import Listing
+from leporid.management.live import Live
 from leporid.management.login import ONLY_LOCAL, BasicLogin
 from leporid.management.nodes import NODE, NodeFacts
 from leporid.management.paths import name_of, visit_of
@@ -138,6 +140,9 @@ class Surroundings:
         node_name: what it is called.
         encoders: threads in which tables are encoded, while messages go first.
         sessions: of who has logged in by the form of the web UI.
+        sync_totals: how often files were synced, and the seconds that this took altogether.
+        histories: samples of single objects.
+        live: tells of samples.
         samples: of the whole broker; the server takes one each second.
         backups: makes them.
     """
@@ -159,7 +164,10 @@ class Surroundings:
     node: Callable[[], NodeFacts] = NodeFacts
     node_name: str = NODE
     backups: BackupPort = field(default_factory=NoBackups)
+    sync_totals: Callable[[], tuple[int, float]] = lambda: (0, 0.0)
     samples: Samples = field(init=False)
+    histories: Histories = field(init=False)
+    live: Live = field(init=False)
     sessions: Sessions = field(init=False)
     leases: dict[str, Holding] = field(default_factory=dict)
     admission: Admission = field(init=False)
@@ -169,10 +177,23 @@ class Surroundings:
         broker = self.broker
         admission = Admission(broker.refusals, broker.alarms, self.alarm_limits, self.body_bytes)
         object.__setattr__(self, "admission", admission)
-        samples = Samples(broker, self.engine, self.monotonic)
+        samples = Samples(broker, self.engine, self.monotonic, self._of_process)
         object.__setattr__(self, "samples", samples)
+        histories = Histories(lambda: int(self.monotonic() * 1000))
+        object.__setattr__(self, "histories", histories)
+        object.__setattr__(self, "live", Live(self))
         sessions = Sessions(broker.access, admission.shares.sessions, self.monotonic)
         object.__setattr__(self, "sessions", sessions)
+
+    def _of_process(self) -> tuple[int, int, int, int]:
+        node, (syncs, seconds) = self.node(), self.sync_totals()
+        return node.memory_used, node.disk_free, syncs, int(seconds * 1_000_000)
+
+    def sample(self) -> None:
+        """Take samples of everything that is sampled, and tell who listens; once a second."""
+        self.samples.take()
+        self.histories.take()
+        self.live.publish()
 
     def load_arrow(self) -> None:
         """Have pyarrow imported soon, if it is installed.

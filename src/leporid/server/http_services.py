@@ -83,6 +83,7 @@ class HttpServices:
 
     async def stop(self) -> None:
         """Answer what is under way, and nothing more."""
+        self._around.live.close()  # these would go on
         for server in (self.http, self.metrics):
             if server is not None:
                 await server.stop()

@@ -340,7 +340,7 @@ class Node:
         from leporid.server.http_services import HttpServices
         from leporid.server.metrics import Identity
 
-        config = self._config
+        config, seconds = self._config, self._durability.seconds
         around = Surroundings(
             broker=self._broker,
             engine=self._engine,
@@ -360,8 +360,9 @@ class Node:
             node_name=CLUSTER,
             encoders=ThreadPoolExecutor(ENCODERS_MAX, "tables", yield_to_messages),
             backups=self._backups,
+            sync_totals=lambda: (sum(seconds.counts), seconds.total),
         )
-        self._sampler = Repeating(SAMPLE_EVERY_S, around.samples.take)
+        self._sampler = Repeating(SAMPLE_EVERY_S, around.sample)
         return HttpServices(
             around,
             ports=self._ports,

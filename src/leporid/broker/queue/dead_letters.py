@@ -74,11 +74,16 @@ class DeadLetterCount:
 
 
 class DeadLetterTotals:
-    """The dead letters of one queue since the broker started."""
+    """The dead letters of one queue since the broker started.
 
-    __slots__ = ("_counts",)
+    Attributes:
+        by_reason: how many died, whatever their targets.
+    """
+
+    __slots__ = ("_counts", "by_reason")
 
     def __init__(self) -> None:
+        self.by_reason: Counter[str] = Counter()
         self._counts: dict[DeadLetterKey, DeadLetterCount] = {}
 
     def __repr__(self) -> str:
@@ -86,6 +91,7 @@ class DeadLetterTotals:
 
     def add(self, key: DeadLetterKey, *, dropped: bool) -> None:
         """Count one more."""
+        self.by_reason[key.reason] += 1
         found = self._counts.get(key)
         if found is None:
             if len(self._counts) >= TARGETS_MAX:

@@ -50,7 +50,8 @@ define RUN_TESTS
   printf '\033[1m== %s\033[0m\n' "passed alone, so they race with other tests: see above"; }
 endef
 
-.PHONY: help install demo test check lint format bench serve fuzz sanitize package clean distclean
+.PHONY: help install demo test check lint format bench serve ui fuzz sanitize package clean \
+	distclean
 
 help:  ## List the targets.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -87,6 +88,9 @@ format:  ## Rewrite the sources as `make check` wants them.
 
 bench: $(ENGINE_STAMP)  ## Measure throughput and latency of this machine's build.
 	@$(BIN)/python bench/run.py $(ARGS)
+
+ui: $(ENGINE_STAMP)  ## Run a broker with example data in every page of its web UI; Ctrl-C ends it.
+	@exec $(BIN)/python examples/ui/living.py $(ARGS)
 
 fuzz: $(ENGINE_STAMP) $(STAMPS)/atheris  ## Fuzz with ARGS='frames --seconds 60' or 'all'; clang.
 	@$(BIN)/python fuzz/run.py $(ARGS)

@@ -1,0 +1,209 @@
+/* Live samples: one stream of server-sent events for all components of a tab.
+
+   Must not know what draws them. Invariants: a tab has one stream at most, and none while it is
+   hidden or nobody listens; it watches what is shown now, WATCHED_MAX objects at most. */
+
+import { get } from "./api.js";
+import { useData } from "./data.js";
+import { useEffect, useMemo, useState } from "./html.js";
+
+// The broker's limit of `watch`.
+const WATCHED_MAX = 16;
+const RETRY_MS = 5000;
+const MINUTE_S = 60;
+
+/** How often the history of a range has something new, in milliseconds. */
+const EVERY_MS = { minute: 0, hour: 10_000, day: 300_000 };
+
+const listeners = new Map();
+let latest = null;
+let source = null;
+let watched = "";
+let timer = null;
+
+/** How the broker names an object in `watch`; shape: "queue:%2F:orders". */
+function keyOf([kind, vhost, name]) {
+  return [kind, vhost, name].map(encodeURIComponent).join(":");
+}
+
+/** The names in an answer have no percent signs. */
+function plainKey([kind, vhost, name]) {
+  return `${kind}:${vhost}:${name}`;
+}
+
+function wanted() {
+  const keys = new Set();
+  for (const watch of listeners.values()) {
+    for (const one of watch) {
+      keys.add(keyOf(one));
+    }
+  }
+  return [...keys].sort().slice(0, WATCHED_MAX);
+}
+
+function close() {
+  clearTimeout(timer);
+  timer = null;
+  source?.close();
+  source = null;
+}
+
+/** Open, close or change the stream as far as what is wanted differs from what there is. */
+function follow() {
+  if (listeners.size === 0 || document.hidden) {
+    close();
+    return;
+  }
+  const keys = wanted();
+  const query = keys.map((key) => `watch=${encodeURIComponent(key)}`).join("&");
+  if (source !== null && query === watched) {
+    return;
+  }
+  close();
+  watched = query;
+  source = new EventSource(`/api/live${query ? `?${query}` : ""}`);
+  source.addEventListener("sample", (event) => {
+    latest = JSON.parse(event.data);
+    for (const listener of [...listeners.keys()]) {
+      listener(latest);
+    }
+  });
+  source.addEventListener("error", () => {
+    // The browser tries again by itself unless the broker has refused.
+    if (source?.readyState === EventSource.CLOSED) {
+      close();
+      // If the session has ended, this shows the login form.
+      get(["whoami"]).catch(() => {});
+      timer = setTimeout(follow, RETRY_MS);
+    }
+  });
+}
+
+let asked = false;
+
+/** `follow`, once for all components that come and go in the same turn. */
+function followSoon() {
+  if (!asked) {
+    asked = true;
+    setTimeout(() => {
+      asked = false;
+      follow();
+    }, 0);
+  }
+}
+
+document.addEventListener("visibilitychange", followSoon);
+
+/**
+ * Return the newest sample, null before the first.
+ *
+ * @param {string[][]} [watch] objects: [["queue", vhost, name], …].
+ * @returns {{at_ms: number, overview: object, objects: object}|null}
+ */
+export function useLive(watch = []) {
+  const [sample, setSample] = useState(latest);
+  const question = JSON.stringify(watch);
+  useEffect(() => {
+    const listener = (found) => setSample(found);
+    listeners.set(listener, JSON.parse(question));
+    followSoon();
+    return () => {
+      listeners.delete(listener);
+      followSoon();
+    };
+  }, [question]);
+  return sample;
+}
+
+/** Return an object's part of a sample, null if there is none. */
+export function ofObject(sample, kind, vhost, name) {
+  const objects = sample?.objects ?? {};
+  const key = [kind, vhost, name];
+  return objects[keyOf(key)] ?? objects[plainKey(key)] ?? null;
+}
+
+/** Flatten what a sample says of the broker or an object, to names as the history has them. */
+function valuesOf(part) {
+  if (!part) {
+    return null;
+  }
+  const found = { ...part.totals, ...part.rates };
+  for (const [name, value] of Object.entries(part)) {
+    if (typeof value === "number") {
+      found[name] = value;
+    }
+  }
+  if (part.memory) {
+    found.memory = part.memory.used;
+  }
+  if (part.disk) {
+    found.disk = part.disk.free;
+  }
+  return found;
+}
+
+/**
+ * Return the history of the broker, or of an object, with what came since.
+ *
+ * @param {{kind: string, vhost?: string, name?: string}} of {kind: "overview"}, or an object.
+ * @param {"minute"|"hour"|"day"} range
+ * @returns {{times: number[], series: Object<string, (number|null)[]>, loading: boolean,
+ *   error: Error|null}} times in seconds since 1970; rates by the second, levels as they are.
+ */
+export function useSeries(of, range) {
+  const whole = of.kind === "overview";
+  const path = whole ? ["samples"] : ["samples", of.kind, of.vhost, of.name];
+  const { data, error, loading } = useData(path, { range }, { every: EVERY_MS[range] });
+  const sample = useLive(whole ? [] : [[of.kind, of.vhost, of.name]]);
+  const [tail, setTail] = useState([]);
+  const part = whole ? sample?.overview : ofObject(sample, of.kind, of.vhost, of.name);
+  const key = JSON.stringify([path, range]);
+
+  useEffect(() => setTail([]), [key]);
+  useEffect(() => {
+    const values = valuesOf(part);
+    if (range === "minute" && values !== null) {
+      setTail((before) => {
+        const from = sample.at_ms - MINUTE_S * 1000;
+        const kept = before.filter((each) => each.at_ms >= from && each.at_ms < sample.at_ms);
+        return [...kept, { at_ms: sample.at_ms, values }];
+      });
+    }
+  }, [sample?.at_ms, range, key]);
+
+  return useMemo(() => {
+    const joined = join(data, range === "minute" ? tail : []);
+    return { ...joined, loading, error };
+  }, [data, tail, range, loading, error]);
+}
+
+/** Put a history and what came after it together, as columns. */
+export function join(history, tail) {
+  const levels = history?.values ?? {};
+  const rates = history?.rates ?? {};
+  const columns = { ...levels, ...rates };
+  let times = (history?.times_ms ?? []).map((ms) => ms / 1000);
+  const last = times.length ? times[times.length - 1] : -Infinity;
+  const newer = tail.filter((each) => each.at_ms / 1000 > last + 0.5);
+  const names = new Set(Object.keys(columns));
+  if (!history) {
+    for (const each of newer) {
+      Object.keys(each.values).forEach((name) => names.add(name));
+    }
+  }
+  const series = {};
+  for (const name of names) {
+    const before = columns[name] ?? [];
+    series[name] = [...before, ...newer.map((each) => each.values[name] ?? null)];
+  }
+  times = [...times, ...newer.map((each) => each.at_ms / 1000)];
+  const from = tail.length ? times[times.length - 1] - MINUTE_S : -Infinity;
+  const start = times.findIndex((time) => time >= from);
+  if (start > 0) {
+    times = times.slice(start);
+    for (const name of names) {
+      series[name] = series[name].slice(start);
+    }
+  }
+  return { times, series };
+}

@@ -1,0 +1,45 @@
+/* Light or dark: by the system's preference, or as this browser's reader has chosen.
+
+   Must not know who draws; charts, which are pixels, are told of a change. */
+
+const KEY = "leporid.theme";
+const CHOICES = ["system", "light", "dark"];
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const listeners = new Set();
+
+/** Return "system", "light" or "dark". */
+export function theme() {
+  const found = localStorage.getItem(KEY);
+  return CHOICES.includes(found) ? found : "system";
+}
+
+/** Choose one of them, and remember it. */
+export function setTheme(name) {
+  if (name === "system") {
+    localStorage.removeItem(KEY);
+  } else {
+    localStorage.setItem(KEY, name);
+  }
+  apply();
+}
+
+/** Put the choice in force; once at the start, and for each change. */
+export function apply() {
+  const name = theme();
+  if (name === "system") {
+    delete document.documentElement.dataset.theme;
+  } else {
+    document.documentElement.dataset.theme = name;
+  }
+  for (const listener of [...listeners]) {
+    listener();
+  }
+}
+
+/** Have a function called when colours change; returns what ends that. */
+export function onThemeChange(call) {
+  listeners.add(call);
+  return () => listeners.delete(call);
+}
+
+dark.addEventListener("change", apply);

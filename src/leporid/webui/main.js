@@ -1,0 +1,114 @@
+/* The page's beginning: who is logged in, and which page the address means.
+
+   Must not know what a page shows. A page is loaded when somebody goes there first. */
+
+import { html, render, useEffect, useErrorBoundary, useState } from "./core/html.js";
+import { href, useRoute } from "./core/route.js";
+import { resume, useSession } from "./core/session.js";
+import { apply } from "./core/theme.js";
+import { Login } from "./parts/login.js";
+import { Notice } from "./parts/notice.js";
+import { Page } from "./parts/page.js";
+import { Shell } from "./parts/shell.js";
+
+/* [pattern, load, title, {group, tag}]: a word that begins with ":" matches any name. Pages with a
+   title stand in the navigation, in this order; `tag` is what a user needs there. */
+const PAGES = [
+  // Overview, connections, channels, exchanges, queues.
+  [[], () => import("./pages/overview.js"), "Overview"],
+  [["connections"], () => import("./pages/connections.js"), "Connections"],
+  [["connections", ":name"], () => import("./pages/connection.js")],
+  [["channels"], () => import("./pages/channels.js"), "Channels"],
+  [["channels", ":name"], () => import("./pages/channel.js")],
+  [["exchanges"], () => import("./pages/exchanges.js"), "Exchanges"],
+  [["exchanges", ":vhost", ":name"], () => import("./pages/exchange.js")],
+  [["queues"], () => import("./pages/queues.js"), "Queues"],
+  [["queues", ":vhost", ":name"], () => import("./pages/queue.js")],
+
+  // Streams, topology, filters, delays, dead letters.
+
+  // Administration.
+];
+
+/** Pages by group of the navigation, in the order in which the groups come. */
+function grouped() {
+  const groups = [];
+  for (const page of PAGES) {
+    const [, , title, more] = page;
+    if (title) {
+      const name = more?.group ?? "";
+      let group = groups.find((each) => each.title === name);
+      if (!group) {
+        group = { title: name, pages: [] };
+        groups.push(group);
+      }
+      group.pages.push(page);
+    }
+  }
+  return groups;
+}
+
+const GROUPS = grouped();
+
+function found(parts) {
+  return PAGES.find(
+    ([pattern]) =>
+      pattern.length === parts.length &&
+      pattern.every((word, at) => word.startsWith(":") || word === parts[at]),
+  );
+}
+
+const loaded = new Map();
+
+/** The page of the route, once its file is there. */
+function Current() {
+  const { parts, query } = useRoute();
+  const page = found(parts);
+  const [, drawn] = useState(0);
+  const [failed, setFailed] = useState(null);
+  const [broken, mend] = useErrorBoundary();
+  const place = href(parts);
+  useEffect(() => {
+    setFailed(null);
+    mend();
+    if (page && !loaded.has(page)) {
+      page[1]().then(
+        (module) => {
+          loaded.set(page, module.default);
+          drawn((before) => before + 1);
+        },
+        (error) => setFailed(error),
+      );
+    }
+  }, [place]);
+  if (!page) {
+    return html`<${Page} title="No such page">
+      <${Notice} kind="warn">Nothing is at this address. <a href=${href([])}>Overview</a><//>
+    <//>`;
+  }
+  if (failed || broken) {
+    return html`<${Page} title="This page does not work">
+      <${Notice} kind="bad">${(failed ?? broken).message}<//>
+    <//>`;
+  }
+  const Found = loaded.get(page);
+  // The key: another object is another page, with a state of its own.
+  return Found ? html`<${Found} key=${place} parts=${parts} query=${query} />` : null;
+}
+
+function App() {
+  const { user } = useSession();
+  useEffect(() => {
+    resume();
+  }, []);
+  if (user === undefined) {
+    return null;
+  }
+  if (user === null || user.failed) {
+    return html`<${Login} failed=${user?.failed} />`;
+  }
+  return html`<${Shell} groups=${GROUPS} user=${user}><${Current} /><//>`;
+}
+
+apply();
+render(html`<${App} />`, document.getElementById("app"));

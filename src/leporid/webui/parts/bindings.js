@@ -1,0 +1,106 @@
+/* A table of bindings, into an object or out of it, with unbinding.
+
+   Must not know which object's page it is on. */
+
+import { remove } from "../core/api.js";
+import { html, useState } from "../core/html.js";
+import { href } from "../core/route.js";
+import { Button } from "./button.js";
+import { Confirm } from "./confirm.js";
+import { Empty } from "./empty.js";
+import { Grid } from "./grid.js";
+
+const DEFAULT = "amq.default";
+
+/** What a route has in place of the default exchange's name, which is empty. */
+export function exchangeSegment(name) {
+  return name === "" ? DEFAULT : name;
+}
+
+function End({ vhost, kind, name }) {
+  if (kind === "exchange") {
+    const segment = exchangeSegment(name);
+    return html`<a class="name" href=${href(["exchanges", vhost, segment])}
+      >${name || "(default)"}</a>`;
+  }
+  return html`<a class="name" href=${href(["queues", vhost, name])}>${name}</a>`;
+}
+
+/** Arguments of a binding, filters first. */
+export function Arguments({ values }) {
+  const entries = Object.entries(values ?? {});
+  if (entries.length === 0) {
+    return html`<span class="soft">–</span>`;
+  }
+  return entries.map(
+    ([name, value]) =>
+      html`<div key=${name}
+        ><span class="soft">${name}:</span>
+        <code>${typeof value === "string" ? value : JSON.stringify(value)}</code></div
+      >`,
+  );
+}
+
+/**
+ * @param {object} props
+ * @param {object[]} props.bindings as the API lists them.
+ * @param {"source"|"destination"} props.shows which end stands in the table: the other is the
+ *   object of this page.
+ * @param {function} [props.onChange] called after a binding was removed.
+ * @param {any} [props.empty]
+ */
+export function BindingTable({ bindings, shows, onChange, empty, caption = "Bindings" }) {
+  const [leaving, setLeaving] = useState(null);
+  const columns = [
+    shows === "source"
+      ? {
+          name: "source",
+          title: "From",
+          cell: (row) => html`<${End} vhost=${row.vhost} kind="exchange" name=${row.source} />`,
+        }
+      : {
+          name: "destination",
+          title: "To",
+          cell: (row) =>
+            html`<${End} vhost=${row.vhost} kind=${row.destination_type} name=${row.destination} />
+              ${row.destination_type === "exchange" && html` <span class="soft">exchange</span>`}`,
+        },
+    {
+      name: "routing_key",
+      title: "Routing key",
+      cell: (row) => html`<span class="name">${row.routing_key}</span>`,
+    },
+    {
+      name: "arguments",
+      title: "Arguments",
+      sort: false,
+      cell: (row) => html`<${Arguments} values=${row.arguments} />`,
+    },
+    {
+      name: "actions",
+      title: "",
+      label: "Actions",
+      align: "right",
+      cell: (row) =>
+        html`<${Button} kind="quiet"
+          why=${row.source === "" ? "Each queue is bound to the default exchange by its name." : ""}
+          onClick=${() => setLeaving(row)}>Unbind<//>`,
+    },
+  ];
+  const key = (row) =>
+    [row.source, row.destination_type, row.destination, row.properties_key].join("\n");
+  const unbind = async () => {
+    const kind = leaving.destination_type === "queue" ? "q" : "e";
+    const { vhost, source, destination, properties_key: properties } = leaving;
+    await remove(["bindings", vhost, "e", source, kind, destination, properties]);
+    onChange?.();
+  };
+  return html`<${Grid} rows=${bindings} columns=${columns} rowKey=${key} caption=${caption}
+      empty=${empty ?? html`<${Empty} title="No bindings" />`} />
+    <${Confirm} open=${leaving !== null} title="Remove this binding" danger=${true} yes="Unbind"
+      what=${leaving &&
+      html`Messages with the routing key <span class="name">${leaving.routing_key || "(empty)"}</span>
+        no longer go from <span class="name">${leaving.source}</span> to
+        <span class="name"> ${leaving.destination}</span> by this binding.`}
+      onYes=${unbind} onClose=${() => setLeaving(null)} />`;
+}

@@ -1,0 +1,66 @@
+/* A table of a bounded array, sorted here.
+
+   Must not ask the broker anything: lists of what may be many are `list.js`. */
+
+import { html, useMemo, useState } from "../core/html.js";
+import { HeadCell } from "./head_cell.js";
+
+function compare(left, right) {
+  if (typeof left === "number" && typeof right === "number") {
+    return left - right;
+  }
+  return String(left ?? "").localeCompare(String(right ?? ""), "en", { numeric: true });
+}
+
+/**
+ * @param {object} props
+ * @param {object[]} props.rows
+ * @param {object[]} props.columns {name, title, cell?, align?, value?: row => what it sorts by}.
+ * @param {any} props.empty shown without rows.
+ * @param {function(object): string} [props.rowKey]
+ * @param {string} props.caption what the table is, for screen readers.
+ */
+export function Grid({ rows, columns, empty, rowKey, caption }) {
+  const [order, setOrder] = useState({ name: null, reverse: false });
+  const sorted = useMemo(() => {
+    const column = columns.find((each) => each.name === order.name);
+    if (!column) {
+      return rows;
+    }
+    const value = column.value ?? ((row) => row[column.name]);
+    const found = [...rows].sort((left, right) => compare(value(left), value(right)));
+    return order.reverse ? found.reverse() : found;
+  }, [rows, order, columns]);
+  if (rows.length === 0 && empty !== undefined) {
+    return empty;
+  }
+  const sort = (name) =>
+    setOrder((before) => ({ name, reverse: before.name === name ? !before.reverse : false }));
+  return html`<div class="scroll" role="region" aria-label=${caption} tabindex="0">
+    <table class="list">
+      <caption class="only-read">${caption}</caption>
+      <thead>
+        <tr>
+          ${columns.map(
+            (each) =>
+              html`<${HeadCell} key=${each.name} column=${each} order=${order}
+                onSort=${each.title && each.sort !== false ? () => sort(each.name) : null} />`,
+          )}
+        </tr>
+      </thead>
+      <tbody>
+        ${sorted.map(
+          (row, at) =>
+            html`<tr key=${rowKey ? rowKey(row) : at}>
+              ${columns.map(
+                (each) =>
+                  html`<td key=${each.name} class=${each.align ?? ""}>${each.cell
+                    ? each.cell(row)
+                    : row[each.name]}</td>`,
+              )}
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}

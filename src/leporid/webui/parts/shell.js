@@ -1,0 +1,155 @@
+/* What stands around each page: navigation, search, virtual host, theme, user.
+
+   Must not know what a page does; the table of pages is given. */
+
+import { useData } from "../core/data.js";
+import { html, useEffect, useRef, useState } from "../core/html.js";
+import { href, useRoute } from "../core/route.js";
+import { logout, may } from "../core/session.js";
+import { setTheme, theme } from "../core/theme.js";
+import { chooseVhost, useVhost } from "../core/vhost.js";
+import { Search } from "./search.js";
+
+const VHOSTS_EVERY_MS = 60_000;
+const THEMES = [
+  ["system", "Like the system"],
+  ["light", "Light"],
+  ["dark", "Dark"],
+];
+
+/** The links; the page of the route is marked. */
+function Navigation({ groups, user, current, onGo }) {
+  return html`<nav class="nav" id="nav" aria-label="Pages">
+    ${groups.map(
+      ({ title, pages }) =>
+        html`<div class="nav-group" key=${title}>
+          ${title && html`<h2>${title}</h2>`}
+          <ul>
+            ${pages.map(([pattern, , name, more]) => {
+              const here = pattern.length ? pattern[0] === current : current === undefined;
+              const without = more?.tag && !may(user, more.tag);
+              return html`<li key=${name}>
+                <a
+                  href=${href(pattern)}
+                  class=${without ? "without" : ""}
+                  title=${without ? `For users with the tag "${more.tag}".` : undefined}
+                  aria-current=${here ? "page" : undefined}
+                  onClick=${onGo}
+                  >${name}</a
+                >
+              </li>`;
+            })}
+          </ul>
+        </div>`,
+    )}
+  </nav>`;
+}
+
+function VhostChoice() {
+  const chosen = useVhost();
+  const { data } = useData(
+    ["vhosts"],
+    { columns: "name", page: 1, page_size: 500 },
+    { every: VHOSTS_EVERY_MS },
+  );
+  const names = (data?.items ?? []).map((each) => each.name);
+  if (chosen !== null && !names.includes(chosen)) {
+    names.unshift(chosen);
+  }
+  const pick = (event) => {
+    const { selectedIndex } = event.target;
+    chooseVhost(selectedIndex === 0 ? null : names[selectedIndex - 1]);
+  };
+  return html`<label class="vhost"
+    ><span class="only-read">Virtual host</span>
+    <select onChange=${pick} title="Virtual host">
+      <option selected=${chosen === null}>All virtual hosts</option>
+      ${names.map(
+        (name) => html`<option key=${name} selected=${name === chosen}>${name}</option>`,
+      )}
+    </select></label
+  >`;
+}
+
+/** A menu that unfolds, and folds when the focus leaves it. */
+function Menu({ label, title, children }) {
+  const box = useRef(null);
+  const left = (event) => {
+    if (!box.current?.contains(event.relatedTarget)) {
+      box.current.open = false;
+    }
+  };
+  const pressed = (event) => {
+    if (event.key === "Escape" && box.current.open) {
+      box.current.open = false;
+      box.current.querySelector("summary").focus();
+    }
+  };
+  return html`<details class="menu" ref=${box} onFocusOut=${left} onKeyDown=${pressed}>
+    <summary class="button quiet" aria-label=${label}>${title}</summary>
+    <div class="menu-box">${children}</div>
+  </details>`;
+}
+
+function UserMenu({ user }) {
+  const [chosen, setChosen] = useState(theme());
+  const pick = (name) => {
+    setTheme(name);
+    setChosen(name);
+  };
+  const tags = [user.tags].flat().join(", ");
+  return html`<${Menu} label=${`User ${user.name}`} title=${html`<span class="name">${user.name}</span>`}>
+    <p class="menu-text"><strong class="name">${user.name}</strong><br />
+      <span class="soft">${tags || "no tags"}</span></p>
+    <fieldset class="themes">
+      <legend>Theme</legend>
+      ${THEMES.map(
+        ([id, title]) =>
+          html`<label key=${id}
+            ><input type="radio" name="theme" checked=${id === chosen}
+              onChange=${() => pick(id)} />${title}</label
+          >`,
+      )}
+    </fieldset>
+    <button type="button" class="button" onClick=${logout}>Log out</button>
+  <//>`;
+}
+
+/**
+ * @param {object} props
+ * @param {{title: string, pages: Array[]}[]} props.groups of the table of pages.
+ * @param {object} props.user who is logged in.
+ */
+export function Shell({ groups, user, children }) {
+  const { parts } = useRoute();
+  const [open, setOpen] = useState(false);
+  const place = parts.join("/");
+  const first = useRef(true);
+  useEffect(() => {
+    setOpen(false);
+    if (!first.current) {
+      // So that screen readers and keyboards begin at the page that was gone to.
+      document.getElementById("page-title")?.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
+    first.current = false;
+  }, [place]);
+  return html`<a class="skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      document.getElementById("main").focus();
+    }}>Skip to the page</a>
+    <header class="top">
+      <button type="button" class="button quiet nav-button" aria-expanded=${open ? "true" : "false"}
+        aria-controls="nav" aria-label="Menu" onClick=${() => setOpen(!open)}
+        ><span class="bars" aria-hidden="true"></span></button>
+      <a class="brand" href=${href([])}><span class="brand-mark" aria-hidden="true"></span>Leporid</a>
+      <${Search} />
+      <${VhostChoice} />
+      <${UserMenu} user=${user} />
+    </header>
+    <div class=${open ? "frame nav-open" : "frame"}>
+      <${Navigation} groups=${groups} user=${user} current=${parts[0]}
+        onGo=${() => setOpen(false)} />
+      <main id="main" tabindex="-1">${children}</main>
+    </div>`;
+}

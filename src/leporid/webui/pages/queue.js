@@ -1,0 +1,228 @@
+/* One queue: figures and charts, its messages, consumers, bindings and settings, and what can be
+   done with it. */
+
+import { put, remove } from "../core/api.js";
+import { useData } from "../core/data.js";
+import { bytes, count, counted, rate } from "../core/format.js";
+import { html, useState } from "../core/html.js";
+import { ofObject, useLive, useSeries } from "../core/live.js";
+import { go, href, setQuery } from "../core/route.js";
+import { statRate } from "../core/stats.js";
+import { ArgumentTable } from "../parts/arguments.js";
+import { Badges } from "../parts/badges.js";
+import { BindForm } from "../parts/bind_form.js";
+import { BindingTable } from "../parts/bindings.js";
+import { Browse } from "../parts/browse.js";
+import { Button } from "../parts/button.js";
+import { Chart } from "../parts/chart.js";
+import { Confirm } from "../parts/confirm.js";
+import { ConsumerTable } from "../parts/consumers.js";
+import { Figures } from "../parts/figures.js";
+import { Key } from "../parts/key.js";
+import { Lazy } from "../parts/lazy.js";
+import { Notice } from "../parts/notice.js";
+import { Page, quoted } from "../parts/page.js";
+import { PublishForm } from "../parts/publish.js";
+import { Tabs } from "../parts/tabs.js";
+import { GetForm, MoveForm } from "../parts/take.js";
+
+const EVERY_MS = 5000;
+const topology = () => import("../parts/topology.js").then((module) => module.TopologyGraph);
+
+/** Charts and facts. */
+function Overview({ queue, vhost, name, query }) {
+  const range = ["hour", "day"].includes(query.range) ? query.range : "minute";
+  const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
+  const { times, series } = useSeries({ kind: "queue", vhost, name }, range);
+  const line = (field, label, unit) => ({
+    name: field,
+    label,
+    unit,
+    values: series[field] ?? times.map(() => null),
+  });
+  return html`<div class="stack">
+    <div class="columns">
+      <${Chart} title="Messages" times=${times} range=${range} onRange=${pick}
+        series=${[
+          line("messages_ready", "Ready", "count"),
+          line("messages_unacknowledged", "Unacked", "count"),
+        ]} />
+      <${Chart} title="Rates" times=${times} range=${range} onRange=${pick}
+        series=${[
+          line("publish", "Published", "rate"),
+          line("deliver_get", "Delivered", "rate"),
+          line("ack", "Acknowledged", "rate"),
+          line("redeliver", "Redelivered", "rate"),
+        ]} />
+    </div>
+    <div class="columns">
+      <section class="box">
+        <h2>Facts</h2>
+        <${Key}
+          rows=${[
+            ["Type", queue.type],
+            ["State", queue.state],
+            ["Durable", queue.durable ? "yes" : "no"],
+            ["Auto-delete", queue.auto_delete ? "yes" : "no"],
+            ["Exclusive", queue.exclusive
+              ? html`yes, of <a class="name"
+                  href=${href(["connections", queue.owner_pid_details?.name ?? ""])}
+                  >${queue.owner_pid_details?.name}</a>`
+              : "no"],
+            ["Bytes that are ready", bytes(queue.message_bytes_ready)],
+            ["Consumers", count(queue.consumers)],
+            ["Active consumer", queue.single_active_consumer_tag],
+            ["Exclusive consumer", queue.exclusive_consumer_tag],
+          ]}
+        />
+      </section>
+      <section class="box">
+        <h2>Where messages come from and go</h2>
+        <${Lazy} load=${topology} props=${{ vhost, queue: name }} />
+      </section>
+    </div>
+  </div>`;
+}
+
+function Bindings({ vhost, name }) {
+  const { data, error, reload } = useData(["queues", vhost, name, "bindings"], {}, { every: 10_000 });
+  return html`<div class="stack">
+    ${error && html`<${Notice} kind="bad">${error.message}<//>`}
+    ${data && html`<${BindingTable} bindings=${data} shows="source" onChange=${reload} />`}
+    <section class="box">
+      <h2>Bind to an exchange</h2>
+      <${BindForm} vhost=${vhost} destination=${name} kind="q" onDone=${reload} />
+    </section>
+  </div>`;
+}
+
+/** Pause, purge, delete: the buttons of the head, with their questions. */
+function Actions({ queue, vhost, name, reload }) {
+  const [asked, setAsked] = useState(null);
+  const [error, setError] = useState(null);
+  const paused = queue.state === "paused";
+  const pause = async () => {
+    setError(null);
+    try {
+      await put(["queues", vhost, name, paused ? "resume" : "pause"]);
+      await reload();
+    } catch (refused) {
+      setError(refused);
+    }
+  };
+  const close = () => setAsked(null);
+  const purge = async () => {
+    await remove(["queues", vhost, name, "contents"]);
+    await reload();
+  };
+  const destroy = async () => {
+    await remove(["queues", vhost, name]);
+    go(["queues"]);
+  };
+  const messages = counted(queue.messages, "message");
+  return html`${error &&
+    html`<${Notice} kind="bad" onClose=${() => setError(null)}>${error.message}<//>`}
+    <${Button} onClick=${pause}
+      title=${paused ? "" : "A paused queue takes messages and gives none."}
+      >${paused ? "Resume" : "Pause"}<//>
+    <${Button} kind="danger" onClick=${() => setAsked("purge")}>Purge<//>
+    <${Button} kind="danger" onClick=${() => setAsked("delete")}>Delete<//>
+    <${Confirm} open=${asked === "purge"} title="Purge this queue" yes="Purge" danger=${true}
+      typed=${name} onYes=${purge} onClose=${close}
+      what=${`${counted(queue.messages_ready, "message")} that are ready will be gone. What consumers
+        have and have not settled stays theirs.`} />
+    <${Confirm} open=${asked === "delete"} title="Delete this queue" yes="Delete" danger=${true}
+      typed=${name} onYes=${destroy} onClose=${close}
+      what=${`The queue, its bindings and ${messages} will be gone, and
+        ${counted(queue.consumers, "consumer")} cancelled.`} />`;
+}
+
+export default function Queue({ parts, query }) {
+  const [, vhost, name] = parts;
+  const path = ["queues", vhost, name];
+  const { data: queue, error, reload } = useData(path, {}, { every: EVERY_MS });
+  const live = ofObject(useLive([["queue", vhost, name]]), "queue", vhost, name);
+  const [version, setVersion] = useState(0);
+  const changed = () => {
+    setVersion((before) => before + 1);
+    return reload();
+  };
+  const head = html`<span class="name">${name}</span> <span class="crumb">queue in${" "}
+    <span class="name">${vhost}</span></span>`;
+  if (!queue) {
+    return html`<${Page} title=${name} head=${head}>
+      ${error && html`<${Missing} error=${error} />`}
+    <//>`;
+  }
+  const now = { ...queue, ...(live?.messages === undefined ? {} : live) };
+  const rates = live?.rates ?? {};
+  const tab = query.tab ?? "overview";
+  const place = `${quoted(name)} --vhost ${quoted(vhost)}`;
+  const tabs = [
+    { id: "overview", title: "Overview" },
+    { id: "look", title: "Look" },
+    { id: "consumers", title: `Consumers (${count(queue.consumers)})` },
+    { id: "bindings", title: "Bindings" },
+    { id: "settings", title: "Settings" },
+    { id: "publish", title: "Publish" },
+    { id: "get", title: "Get" },
+    { id: "move", title: "Move" },
+  ];
+  const panels = {
+    look: () => html`<${Browse} path=${path} name=${name} version=${version} />`,
+    consumers: () => html`<${ConsumerTable} consumers=${queue.consumer_details ?? []} />`,
+    bindings: () => html`<${Bindings} vhost=${vhost} name=${name} />`,
+    settings: () => html`<${ArgumentTable} object=${queue} />`,
+    publish: () => html`<section class="box"><${PublishForm} vhost=${vhost} exchange="amq.default"
+      queue=${name} onDone=${changed} /></section>`,
+    get: () => html`<section class="box"><${GetForm} vhost=${vhost} name=${name}
+      onDone=${changed} /></section>`,
+    move: () => html`<section class="box"><${MoveForm} vhost=${vhost} name=${name}
+      ready=${queue.messages_ready} onDone=${changed} /></section>`,
+  };
+  const show = panels[tab];
+  return html`<${Page}
+    title=${name}
+    head=${html`${head} <${Badges} object=${queue} />`}
+    actions=${html`<${Actions} queue=${now} vhost=${vhost} name=${name} reload=${changed} />`}
+    cli=${[
+      `leporid queues show ${place}`,
+      `leporid queues ${queue.state === "paused" ? "resume" : "pause"} ${place}`,
+      `leporid queues purge ${place}`,
+      `leporid queues delete ${place}`,
+    ]}
+    http=${[
+      { path },
+      { method: "PUT", path: [...path, queue.state === "paused" ? "resume" : "pause"] },
+      { method: "DELETE", path: [...path, "contents"] },
+      { method: "DELETE", path },
+    ]}
+  >
+    ${error && html`<${Notice} kind="bad">${error.message}<//>`}
+    <${Figures}
+      items=${[
+        { name: "Ready", value: count(now.messages_ready) },
+        { name: "Unacked", value: count(now.messages_unacknowledged) },
+        { name: "Total", value: count(now.messages) },
+        { name: "Consumers", value: count(queue.consumers) },
+        { name: "In", value: rate(rates.publish ?? statRate(queue, "publish")) },
+        { name: "Out", value: rate(rates.deliver_get ?? statRate(queue, "deliver_get")) },
+        { name: "Ack", value: rate(rates.ack ?? statRate(queue, "ack")) },
+      ]}
+    />
+    <${Tabs} tabs=${tabs} current=${show ? tab : "overview"}
+      onPick=${(id) => setQuery({ tab: id === "overview" ? null : id }, { replace: true })} />
+    <div role="tabpanel" aria-label=${tab}>
+      ${show
+        ? show()
+        : html`<${Overview} queue=${queue} vhost=${vhost} name=${name} query=${query} />`}
+    </div>
+  <//>`;
+}
+
+function Missing({ error }) {
+  return error.status === 404
+    ? html`<${Notice} kind="warn">There is no such queue: it may have been deleted, or expired.
+        ${" "}<a href=${href(["queues"])}>All queues</a><//>`
+    : html`<${Notice} kind="bad">${error.message}<//>`;
+}

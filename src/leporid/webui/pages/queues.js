@@ -1,0 +1,87 @@
+/* Queues: the list, and declaring one. */
+
+import { count, rate } from "../core/format.js";
+import { html, useState } from "../core/html.js";
+import { useLive } from "../core/live.js";
+import { go, href } from "../core/route.js";
+import { useVhost } from "../core/vhost.js";
+import { Badges } from "../parts/badges.js";
+import { Button } from "../parts/button.js";
+import { countColumn, rateColumn, vhostColumn } from "../parts/cells.js";
+import { DeclareQueue } from "../parts/declare_queue.js";
+import { Empty } from "../parts/empty.js";
+import { Figures } from "../parts/figures.js";
+import { List } from "../parts/list.js";
+import { Page, quoted } from "../parts/page.js";
+
+const FIELDS = [
+  "name", "vhost", "type", "state", "durable", "auto_delete", "exclusive", "policy", "arguments",
+  "consumers", "messages", "messages_ready", "messages_unacknowledged", "message_stats",
+].join(",");
+
+function columnsOf(vhost) {
+  return [
+    {
+      name: "name",
+      title: "Name",
+      sort: true,
+      cell: (row) => {
+        const page = row.type === "stream" ? "streams" : "queues";
+        return html`<a class="name" href=${href([page, row.vhost, row.name])}>${row.name}</a>`;
+      },
+    },
+    ...vhostColumn(vhost),
+    { name: "type", title: "Type", sort: true },
+    { name: "features", title: "Features", cell: (row) => html`<${Badges} object=${row} />` },
+    countColumn("consumers", "Consumers"),
+    countColumn("messages_ready", "Ready", "Messages that wait for a consumer"),
+    countColumn("messages_unacknowledged", "Unacked", "Messages that consumers have not settled"),
+    countColumn("messages", "Total"),
+    rateColumn("publish", "In", "Published into the queue"),
+    rateColumn("deliver_get", "Out", "Delivered to consumers, and got"),
+    rateColumn("ack", "Ack", "Acknowledged by consumers"),
+  ];
+}
+
+export default function Queues({ query }) {
+  const vhost = useVhost();
+  const live = useLive();
+  const [declaring, setDeclaring] = useState(false);
+  const path = vhost === null ? ["queues"] : ["queues", vhost];
+  const { totals, rates } = live?.overview ?? {};
+  const close = () => setDeclaring(false);
+  const declared = (place, name, type) => {
+    close();
+    go([type === "stream" ? "streams" : "queues", place, name]);
+  };
+  return html`<${Page}
+    title="Queues"
+    actions=${html`<${Button} kind="main" onClick=${() => setDeclaring(true)}>Declare a queue<//>`}
+    cli=${["leporid queues list", query.name && `--name ${quoted(query.name)}`,
+      vhost !== null && `--vhost ${quoted(vhost)}`].filter(Boolean).join(" ")}
+    http=${{ path, query: { page: query.page ?? 1, name: query.name, sort: query.sort } }}
+  >
+    <${Figures}
+      items=${[
+        { name: "Queues and streams", value: count(totals?.queues) },
+        { name: "Ready", value: count(totals?.messages_ready) },
+        { name: "Unacked", value: count(totals?.messages_unacknowledged) },
+        { name: "Published", value: rate(rates?.publish) },
+        { name: "Delivered", value: rate(rates?.deliver_get) },
+        { name: "Acknowledged", value: rate(rates?.ack) },
+      ]}
+    />
+    <${List}
+      path=${path}
+      query=${{ columns: FIELDS }}
+      columns=${columnsOf(vhost)}
+      rowKey=${(row) => `${row.vhost}\n${row.name}`}
+      caption="Queues"
+      empty=${html`<${Empty} title="No queues yet">
+        <p>Clients declare their queues when they start. A queue can be declared here as well.</p>
+        <${Button} onClick=${() => setDeclaring(true)}>Declare a queue<//>
+      <//>`}
+    />
+    <${DeclareQueue} open=${declaring} vhost=${vhost} onClose=${close} onDone=${declared} />
+  <//>`;
+}

@@ -1,0 +1,44 @@
+/* What is special about a queue or an exchange, in a few short words. */
+
+import { bytes, count, duration } from "../core/format.js";
+import { html } from "../core/html.js";
+import { href } from "../core/route.js";
+
+const ARGUMENTS = {
+  "x-message-ttl": (value) => `TTL ${duration(value)}`,
+  "x-expires": (value) => `expires ${duration(value)}`,
+  "x-max-length": (value) => `limit ${count(value)}`,
+  "x-max-length-bytes": (value) => `limit ${bytes(value)}`,
+  "x-max-age": (value) => `age ${value}`,
+  "x-max-priority": (value) => `priority ${value}`,
+  "x-dead-letter-exchange": () => "dead letters",
+  "x-single-active-consumer": (value) => value && "single active",
+  "x-delivery-limit": (value) => `deliveries ${count(value)}`,
+  "x-delayed-type": (value) => `routes as ${value}`,
+  "alternate-exchange": () => "alternate",
+};
+
+function Badge({ title, children }) {
+  return html`<span class="badge" title=${title}>${children}</span>`;
+}
+
+/** @param {object} props object: a queue or exchange as the API lists it. */
+export function Badges({ object }) {
+  const { durable, exclusive, internal, policy, state } = object;
+  const given = Array.isArray(object.arguments) ? {} : object.arguments ?? {};
+  return html`<span class="badges">
+    ${state === "paused" &&
+    html`<span class="state warn" title="It takes messages and gives none.">paused</span>`}
+    ${durable === false && html`<${Badge} title="Gone after a restart.">transient<//>`}
+    ${object.auto_delete &&
+    html`<${Badge} title="Deleted with the last that uses it.">auto-delete<//>`}
+    ${exclusive && html`<${Badge} title="Of one connection alone.">exclusive<//>`}
+    ${internal && html`<${Badge} title="Clients cannot publish to it.">internal<//>`}
+    ${policy &&
+    html`<a class="badge" title="Policy" href=${href(["policies"], { name: policy })}>${policy}</a>`}
+    ${Object.entries(given).map(([name, value]) => {
+      const text = ARGUMENTS[name]?.(value);
+      return text && html`<${Badge} key=${name} title=${`${name}: ${value}`}>${text}<//>`;
+    })}
+  </span>`;
+}

@@ -1,0 +1,96 @@
+/* Taking messages out of a queue, and moving them elsewhere. */
+
+import { post } from "../core/api.js";
+import { count, counted } from "../core/format.js";
+import { html, useState } from "../core/html.js";
+import { Field, Form } from "./form.js";
+import { MessageList } from "./message_list.js";
+import { Notice } from "./notice.js";
+import { Same, quoted } from "./page.js";
+
+const MODES = [
+  { value: "ack_requeue_true", label: "put them back" },
+  { value: "ack_requeue_false", label: "remove them from the queue" },
+  { value: "reject_requeue_false", label: "reject them: they become dead letters" },
+];
+const TRUNCATE = 50_000;
+
+/** Gets messages as a client does. */
+export function GetForm({ vhost, name, onDone }) {
+  const [mode, setMode] = useState(MODES[0].value);
+  const [number, setNumber] = useState("1");
+  const [found, setFound] = useState(null);
+  const path = ["queues", vhost, name, "get"];
+  const body = { count: number, ackmode: mode, encoding: "auto", truncate: TRUNCATE };
+  const take = async () => {
+    setFound(await post(path, body));
+    onDone?.();
+  };
+  const removes = mode !== MODES[0].value;
+  return html`<div class="stack">
+    <p class="soft">
+      Messages are delivered and then settled, so those that go back count as delivered before.
+      Looking through a queue without touching it is what "Look" is for.
+    </p>
+    <${Form} submit=${removes ? "Take them out" : "Get"} kind=${removes ? "danger" : "main"}
+      inline=${true} onSubmit=${take}>
+      <${Field} label="Messages" name="count" type="number" min="1" max="1000" value=${number}
+        onInput=${setNumber} />
+      <${Field} label="and then" name="ackmode" type="select" options=${MODES} value=${mode}
+        onInput=${setMode} />
+    <//>
+    ${found &&
+    (found.length
+      ? html`<${MessageList} messages=${found} />`
+      : html`<${Notice} kind="info">The queue has no message that is ready.<//>`)}
+    <${Same} http=${{ method: "POST", path, body }} />
+  </div>`;
+}
+
+/** Moves messages to another queue, or to an exchange. */
+export function MoveForm({ vhost, name, ready, onDone }) {
+  const [target, setTarget] = useState("queue");
+  const [to, setTo] = useState("");
+  const [key, setKey] = useState("");
+  const [number, setNumber] = useState("");
+  const [said, setSaid] = useState(null);
+  const path = ["queues", vhost, name, "move"];
+  const toQueue = target === "queue";
+  const body = {
+    exchange: toQueue ? "" : to,
+    ...(toQueue ? { routing_key: to } : key ? { routing_key: key } : {}),
+    ...(number ? { count: Number(number) } : {}),
+  };
+  const move = async () => {
+    setSaid(null);
+    setSaid(await post(path, body));
+    onDone?.();
+  };
+  return html`<div class="stack">
+    <p class="soft">
+      Each message leaves this queue when the broker has it at its new place. What no queue takes
+      stays here. ${ready !== undefined && `${counted(ready, "message")} ${ready === 1 ? "is" : "are"} ready.`}
+    </p>
+    <${Form} submit="Move" onSubmit=${move} disabled=${!to && toQueue}>
+      <div class="form-row">
+        <${Field} label="To" name="target" type="select" value=${target} onInput=${setTarget}
+          options=${[{ value: "queue", label: "a queue" }, { value: "exchange", label: "an exchange" }]} />
+        <${Field} label=${toQueue ? "Queue" : "Exchange"} name="to" value=${to} onInput=${setTo}
+          spellcheck=${false} autocomplete="off" />
+        ${!toQueue &&
+        html`<${Field} label="Routing key" name="key" value=${key} onInput=${setKey}
+          hint="Empty: each keeps its own." spellcheck=${false} autocomplete="off" />`}
+        <${Field} label="At most" name="count" type="number" min="1" value=${number}
+          onInput=${setNumber} hint="Empty: all that are ready now." />
+      </div>
+    <//>
+    ${said &&
+    html`<${Notice} kind=${said.unroutable ? "warn" : "good"}>
+      ${counted(said.moved, "message")} moved.
+      ${said.unroutable ? ` ${count(said.unroutable)} found no queue and stayed.` : ""}
+      ${said.left ? ` ${counted(said.left, "message")} more are ready here.` : ""}
+    <//>`}
+    <${Same} http=${{ method: "POST", path, body }}
+      cli=${`leporid queues move ${quoted(name)} --vhost ${quoted(vhost)}`} />
+  </div>`;
+}

@@ -71,7 +71,9 @@ async function send(method, path, { query, body, signal, headers } = {}) {
     cache: "no-store",
     headers: { "X-Leporid-Page": "1", Accept: "application/json", ...headers },
   };
-  if (body !== undefined && body !== null) {
+  if (body instanceof Blob) {
+    init.body = body;
+  } else if (body !== undefined && body !== null) {
     init.headers["Content-Type"] = "application/json";
     init.body = JSON.stringify(body);
   }
@@ -110,12 +112,12 @@ export function get(path, query, options) {
   return send("GET", path, { query, ...options });
 }
 
-/** POST a JSON body; returns the parsed answer, or null without one. Throws ApiError. */
+/** POST a JSON body, or a Blob as it is; returns the parsed answer, or null without one. Throws ApiError. */
 export function post(path, body, query) {
   return send("POST", path, { body, query });
 }
 
-/** PUT a JSON body; returns the parsed answer, or null without one. Throws ApiError. */
+/** PUT a JSON body, or a Blob as it is; returns the parsed answer, or null without one. Throws ApiError. */
 export function put(path, body, query) {
   return send("PUT", path, { body, query });
 }

@@ -185,13 +185,13 @@ export default function Queue({ parts, query }) {
     title=${name}
     head=${html`${head} <${Badges} object=${queue} />`}
     actions=${html`<${Actions} queue=${now} vhost=${vhost} name=${name} reload=${changed} />`}
-    cli=${[
+    cli=${tab === "overview" && [
       `leporid queues show ${place}`,
       `leporid queues ${queue.state === "paused" ? "resume" : "pause"} ${place}`,
       `leporid queues purge ${place}`,
       `leporid queues delete ${place}`,
     ]}
-    http=${[
+    http=${tab === "overview" && [
       { path },
       { method: "PUT", path: [...path, queue.state === "paused" ? "resume" : "pause"] },
       { method: "DELETE", path: [...path, "contents"] },

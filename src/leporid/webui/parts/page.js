@@ -35,8 +35,8 @@ function Line({ name, text }) {
 
 /** What this page does, as a command line and as an HTTP call. */
 export function Same({ cli, http }) {
-  const calls = http === undefined ? [] : [http].flat();
-  const lines = cli === undefined ? [] : [cli].flat();
+  const calls = http ? [http].flat() : [];
+  const lines = cli ? [cli].flat() : [];
   return html`<details class="same">
     <summary>Do the same elsewhere</summary>
     ${lines.map((text) => html`<${Line} key=${text} name="Command line" text=${text} />`)}

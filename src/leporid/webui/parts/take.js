@@ -6,7 +6,7 @@ import { html, useState } from "../core/html.js";
 import { Field, Form } from "./form.js";
 import { MessageList } from "./message_list.js";
 import { Notice } from "./notice.js";
-import { Same, quoted } from "./page.js";
+import { Same } from "./page.js";
 
 const MODES = [
   { value: "ack_requeue_true", label: "put them back" },
@@ -57,9 +57,8 @@ export function MoveForm({ vhost, name, ready, onDone }) {
   const path = ["queues", vhost, name, "move"];
   const toQueue = target === "queue";
   const body = {
-    exchange: toQueue ? "" : to,
-    ...(toQueue ? { routing_key: to } : key ? { routing_key: key } : {}),
-    ...(number ? { count: Number(number) } : {}),
+    to: toQueue ? { queue: to } : { exchange: to, routing_key: key || null },
+    ...(number ? { limit: Number(number) } : {}),
   };
   const move = async () => {
     setSaid(null);
@@ -85,12 +84,11 @@ export function MoveForm({ vhost, name, ready, onDone }) {
       </div>
     <//>
     ${said &&
-    html`<${Notice} kind=${said.unroutable ? "warn" : "good"}>
-      ${counted(said.moved, "message")} moved.
-      ${said.unroutable ? ` ${count(said.unroutable)} found no queue and stayed.` : ""}
-      ${said.left ? ` ${counted(said.left, "message")} more are ready here.` : ""}
+    html`<${Notice} kind=${said.stayed ? "warn" : "good"}>
+      ${counted(said.moved, "message")} moved.${said.stayed
+        ? ` ${count(said.stayed)} stayed here: no queue takes them there.`
+        : ""}
     <//>`}
-    <${Same} http=${{ method: "POST", path, body }}
-      cli=${`leporid queues move ${quoted(name)} --vhost ${quoted(vhost)}`} />
+    <${Same} http=${{ method: "POST", path, body }} />
   </div>`;
 }

@@ -1,0 +1,98 @@
+/* Connections: the list. */
+
+import { bytes, count, moment } from "../core/format.js";
+import { html } from "../core/html.js";
+import { href } from "../core/route.js";
+import { useVhost } from "../core/vhost.js";
+import { countColumn, vhostColumn } from "../parts/cells.js";
+import { ConnectionState } from "../parts/connection_state.js";
+import { Empty } from "../parts/empty.js";
+import { List } from "../parts/list.js";
+import { Page, quoted } from "../parts/page.js";
+
+const FIELDS = [
+  "name", "user_provided_name", "vhost", "user", "state", "ssl", "channels", "recv_oct_details",
+  "send_oct_details", "connected_at", "client_properties",
+].join(",");
+
+function octetsColumn(name, title, hint) {
+  return {
+    name,
+    title,
+    hint,
+    sort: `${name}_details.rate`,
+    align: "right",
+    cell: (row) => {
+      const value = row[`${name}_details`]?.rate ?? 0;
+      return html`<span class=${value ? "" : "zero"}>${bytes(value)}/s</span>`;
+    },
+  };
+}
+
+function client(row) {
+  const { product, version, platform } = row.client_properties ?? {};
+  const text = [product, version].filter((each) => typeof each === "string").join(" ");
+  return html`<span class="name" title=${typeof platform === "string" ? platform : undefined}
+    >${text}</span>`;
+}
+
+function columnsOf(vhost) {
+  return [
+    {
+      name: "name",
+      title: "Name",
+      sort: true,
+      cell: (row) =>
+        html`<a class="name" href=${href(["connections", row.name])}>${row.name}</a>
+          ${row.user_provided_name &&
+          html`<div class="soft name">${row.user_provided_name}</div>`}`,
+    },
+    ...vhostColumn(vhost),
+    {
+      name: "user",
+      title: "User",
+      sort: true,
+      cell: (row) => html`<a class="name" href=${href(["users", row.user])}>${row.user}</a>`,
+    },
+    {
+      name: "state",
+      title: "State",
+      sort: true,
+      cell: (row) => html`<${ConnectionState} state=${row.state} />`,
+    },
+    { name: "ssl", title: "TLS", sort: true, cell: (row) => (row.ssl ? "yes" : "no") },
+    countColumn("channels", "Channels"),
+    octetsColumn("recv_oct", "From client"),
+    octetsColumn("send_oct", "To client"),
+    { name: "client", title: "Client", cell: client },
+    {
+      name: "connected_at",
+      title: "Since",
+      sort: true,
+      cell: (row) => html`<span class="moment">${moment(row.connected_at)}</span>`,
+    },
+  ];
+}
+
+export default function Connections({ query }) {
+  const vhost = useVhost();
+  const path = vhost === null ? ["connections"] : ["vhosts", vhost, "connections"];
+  return html`<${Page}
+    title="Connections"
+    cli=${["leporid connections list", query.name && `--name ${quoted(query.name)}`]
+      .filter(Boolean).join(" ")}
+    http=${{ path, query: { page: query.page ?? 1, name: query.name, sort: query.sort } }}
+  >
+    <${List}
+      path=${path}
+      query=${{ columns: FIELDS }}
+      columns=${columnsOf(vhost)}
+      rowKey=${(row) => row.name}
+      caption="Connections"
+      empty=${html`<${Empty} title="No connections">
+        No client is connected. The addresses that clients connect to are on the
+        ${" "}<a href=${href([])}>overview</a>.
+      <//>`}
+    />
+  <//>`;
+}

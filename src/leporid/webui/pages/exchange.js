@@ -1,0 +1,151 @@
+/* One exchange: what comes in and goes out, its graph, bindings and settings, publishing. */
+
+import { remove } from "../core/api.js";
+import { useData } from "../core/data.js";
+import { count, rate } from "../core/format.js";
+import { html, useState } from "../core/html.js";
+import { ofObject, useLive, useSeries } from "../core/live.js";
+import { go, href, setQuery } from "../core/route.js";
+import { statCount, statRate } from "../core/stats.js";
+import { ArgumentTable } from "../parts/arguments.js";
+import { Badges } from "../parts/badges.js";
+import { BindForm } from "../parts/bind_form.js";
+import { BindingTable } from "../parts/bindings.js";
+import { Button } from "../parts/button.js";
+import { Chart } from "../parts/chart.js";
+import { Confirm } from "../parts/confirm.js";
+import { Empty } from "../parts/empty.js";
+import { Figures } from "../parts/figures.js";
+import { Lazy } from "../parts/lazy.js";
+import { Notice } from "../parts/notice.js";
+import { Page, quoted } from "../parts/page.js";
+import { PublishForm } from "../parts/publish.js";
+import { Tabs } from "../parts/tabs.js";
+
+const EVERY_MS = 5000;
+const BINDINGS_EVERY_MS = 10_000;
+const topology = () => import("../parts/topology.js").then((module) => module.TopologyGraph);
+
+function Overview({ vhost, name, query }) {
+  const range = ["hour", "day"].includes(query.range) ? query.range : "minute";
+  const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
+  const { times, series } = useSeries({ kind: "exchange", vhost, name }, range);
+  const line = (field, label) => ({
+    name: field,
+    label,
+    unit: "rate",
+    values: series[field] ?? times.map(() => null),
+  });
+  return html`<div class="stack">
+    <section class="box">
+      <h2>Where messages go</h2>
+      <${Lazy} load=${topology} props=${{ vhost, exchange: name }} />
+    </section>
+    <${Chart} title="Rates" times=${times} range=${range} onRange=${pick}
+      series=${[line("publish_in", "In"), line("publish_out", "Out")]} />
+  </div>`;
+}
+
+function Bindings({ path, vhost, name }) {
+  const out = useData([...path, "bindings", "source"], {}, { every: BINDINGS_EVERY_MS });
+  const into = useData([...path, "bindings", "destination"], {}, { every: BINDINGS_EVERY_MS });
+  const isDefault = name === "amq.default";
+  const changed = () => {
+    out.reload();
+    into.reload();
+  };
+  return html`<div class="stack">
+    <section class="stack">
+      <h2>From this exchange${out.data && ` (${count(out.data.length)})`}</h2>
+      ${out.error && html`<${Notice} kind="bad">${out.error.message}<//>`}
+      ${out.data &&
+      html`<${BindingTable} bindings=${out.data} shows="destination" onChange=${changed}
+        caption="Bindings from this exchange"
+        empty=${html`<${Empty} title="No bindings">
+          Messages that come here go nowhere until a queue is bound.<//>`} />`}
+    </section>
+    ${!isDefault &&
+    html`<section class="box">
+        <h2>Bind from here</h2>
+        <${BindForm} vhost=${vhost} source=${name} onDone=${changed} />
+      </section>
+      <section class="stack">
+        <h2>To this exchange${into.data && ` (${count(into.data.length)})`}</h2>
+        ${into.error && html`<${Notice} kind="bad">${into.error.message}<//>`}
+        ${into.data &&
+        html`<${BindingTable} bindings=${into.data} shows="source" onChange=${changed}
+          caption="Bindings to this exchange"
+          empty=${html`<${Empty} title="No other exchange is bound to this one" />`} />`}
+      </section>`}
+  </div>`;
+}
+
+function Delete({ path, name }) {
+  const [asked, setAsked] = useState(false);
+  const predeclared = name.startsWith("amq.");
+  const destroy = async () => {
+    await remove(path);
+    go(["exchanges"]);
+  };
+  return html`<${Button} kind="danger" onClick=${() => setAsked(true)}
+      why=${predeclared ? "The exchanges amq.… belong to the broker." : ""}>Delete<//>
+    <${Confirm} open=${asked} title="Delete this exchange" yes="Delete" danger=${true} typed=${name}
+      what="The exchange and its bindings will be gone. Who publishes to it then is refused."
+      onYes=${destroy} onClose=${() => setAsked(false)} />`;
+}
+
+export default function Exchange({ parts, query }) {
+  const [, vhost, name] = parts;
+  const path = ["exchanges", vhost, name];
+  const { data: exchange, error } = useData(path, {}, { every: EVERY_MS });
+  const live = ofObject(useLive([["exchange", vhost, name]]), "exchange", vhost, name);
+  const shown = name === "amq.default" ? "(default)" : name;
+  const head = html`<span class="name">${shown}</span>${" "}
+    <span class="crumb">${exchange?.type} exchange in <span class="name">${vhost}</span></span>`;
+  if (!exchange) {
+    return html`<${Page} title=${shown} head=${head}>
+      ${error &&
+      html`<${Notice} kind="warn">${error.status === 404
+        ? html`There is no such exchange. <a href=${href(["exchanges"])}>All exchanges</a>`
+        : error.message}<//>`}
+    <//>`;
+  }
+  const rates = live?.rates ?? {};
+  const tabs = [
+    { id: "overview", title: "Overview" },
+    { id: "bindings", title: "Bindings" },
+    { id: "settings", title: "Settings" },
+    { id: "publish", title: "Publish" },
+  ];
+  const tab = query.tab ?? "overview";
+  const panels = {
+    bindings: () => html`<${Bindings} path=${path} vhost=${vhost} name=${name} />`,
+    settings: () => html`<${ArgumentTable} object=${exchange} />`,
+    publish: () => html`<section class="box"><${PublishForm} vhost=${vhost} exchange=${name} />
+    </section>`,
+  };
+  const show = panels[tab];
+  const place = `${quoted(name)} --vhost ${quoted(vhost)}`;
+  return html`<${Page}
+    title=${shown}
+    head=${html`${head} <${Badges} object=${exchange} />`}
+    actions=${html`<${Delete} path=${path} name=${name} />`}
+    cli=${[`leporid exchanges show ${place}`, `leporid exchanges delete ${place}`]}
+    http=${[{ path }, { path: [...path, "bindings", "source"] }, { method: "DELETE", path }]}
+  >
+    ${error && html`<${Notice} kind="bad">${error.message}<//>`}
+    <${Figures}
+      items=${[
+        { name: "In", value: rate(rates.publish_in ?? statRate(exchange, "publish_in")) },
+        { name: "Out", value: rate(rates.publish_out ?? statRate(exchange, "publish_out")) },
+        { name: "Came in all", value: count(statCount(exchange, "publish_in")) },
+        { name: "Went out in all", value: count(statCount(exchange, "publish_out")) },
+      ]}
+    />
+    <${Tabs} tabs=${tabs} current=${show ? tab : "overview"}
+      onPick=${(id) => setQuery({ tab: id === "overview" ? null : id }, { replace: true })} />
+    <div role="tabpanel" aria-label=${tab}>
+      ${show ? show() : html`<${Overview} vhost=${vhost} name=${name} query=${query} />`}
+    </div>
+  <//>`;
+}

@@ -112,12 +112,12 @@ export function get(path, query, options) {
   return send("GET", path, { query, ...options });
 }
 
-/** POST a JSON body, or a Blob as it is; returns the parsed answer, or null without one. Throws ApiError. */
+/** POST a JSON body, or a Blob as it is; returns the answer, null without one. Throws ApiError. */
 export function post(path, body, query) {
   return send("POST", path, { body, query });
 }
 
-/** PUT a JSON body, or a Blob as it is; returns the parsed answer, or null without one. Throws ApiError. */
+/** PUT a JSON body, or a Blob as it is; returns the answer, null without one. Throws ApiError. */
 export function put(path, body, query) {
   return send("PUT", path, { body, query });
 }

@@ -1,7 +1,7 @@
 /* What needs attention first: findings about the broker, in words.
 
-   Must not ask the broker, nor draw: it is given what was seen, and what was seen before. Invariant:
-   a finding names what happens, to what, and what to do. */
+   Must not ask the broker, nor draw: it is given what was seen, now and before. Invariant: a
+   finding names what happens, to what, and what to do. */
 
 import { bytes, counted, duration, percent, rate } from "./format.js";
 
@@ -92,7 +92,8 @@ function ofPaused(page) {
   return (page?.items ?? [])
     .filter((row) => row.state === "paused" && row.messages_ready > 0)
     .map((row) => finding("info", queueOf(row),
-      `is paused; ${counted(row.messages_ready, "message")} wait.`, "Resume it when it may go on."));
+      `is paused; ${counted(row.messages_ready, "message")} wait.`,
+      "Resume it when it may go on."));
 }
 
 function ofUnsettled(page, memory, nowMs) {
@@ -113,8 +114,8 @@ function ofUnsettled(page, memory, nowMs) {
     const ms = nowMs - before.sinceMs;
     if (ms >= UNSETTLED_MS) {
       found.push(finding("warn", queueOf(row, { tab: "consumers" }),
-        `has ${counted(row.messages_unacknowledged, "unacked message")}, and none was acknowledged ` +
-          `for ${duration(ms)} or longer.`,
+        `has ${counted(row.messages_unacknowledged, "unacked message")}, and none was ` +
+          `acknowledged for ${duration(ms)} or longer.`,
         "See whether its consumers hang, or take more than they can do."));
     }
   }

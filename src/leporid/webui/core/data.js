@@ -1,7 +1,7 @@
 /* Answers of the API as the state of a component.
 
    Must not know what is asked for. Invariants: what was shown stays while it is asked for again;
-   a hidden tab asks nothing; the answer to an earlier question never replaces that to a later one. */
+   a hidden tab asks nothing; an answer to an earlier question never replaces a later one. */
 
 import { get, url } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";

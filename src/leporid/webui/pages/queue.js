@@ -27,6 +27,7 @@ import { Tabs } from "../parts/tabs.js";
 import { GetForm, MoveForm } from "../parts/take.js";
 
 const EVERY_MS = 5000;
+const BINDINGS_EVERY_MS = 10_000;
 const topology = () => import("../parts/topology.js").then((module) => module.TopologyGraph);
 
 /** Charts and facts. */
@@ -85,7 +86,8 @@ function Overview({ queue, vhost, name, query }) {
 }
 
 function Bindings({ vhost, name }) {
-  const { data, error, reload } = useData(["queues", vhost, name, "bindings"], {}, { every: 10_000 });
+  const path = ["queues", vhost, name, "bindings"];
+  const { data, error, reload } = useData(path, {}, { every: BINDINGS_EVERY_MS });
   return html`<div class="stack">
     ${error && html`<${Notice} kind="bad">${error.message}<//>`}
     ${data && html`<${BindingTable} bindings=${data} shows="source" onChange=${reload} />`}
@@ -129,8 +131,8 @@ function Actions({ queue, vhost, name, reload }) {
     <${Button} kind="danger" onClick=${() => setAsked("delete")}>Delete<//>
     <${Confirm} open=${asked === "purge"} title="Purge this queue" yes="Purge" danger=${true}
       typed=${name} onYes=${purge} onClose=${close}
-      what=${`${counted(queue.messages_ready, "message")} that are ready will be gone. What consumers
-        have and have not settled stays theirs.`} />
+      what=${`What is ready will be gone: ${counted(queue.messages_ready, "message")}. What
+        consumers have and have not settled stays theirs.`} />
     <${Confirm} open=${asked === "delete"} title="Delete this queue" yes="Delete" danger=${true}
       typed=${name} onYes=${destroy} onClose=${close}
       what=${`The queue, its bindings and ${messages} will be gone, and

@@ -61,7 +61,8 @@ export function Attention({ live, node }) {
             <span class=${`state ${level}`}>${LEVELS[level]}</span>
             <span
               >${subject &&
-              html`<a class="name" href=${href(subject.parts, subject.query)}>${subject.name}</a>${" "}`}${text}
+              html`<a class="name" href=${href(subject.parts, subject.query)}
+                  >${subject.name}</a>${" "}`}${text}
               ${" "}<span class="attention-next">${next}</span></span
             >
           </li>`,

@@ -35,7 +35,8 @@ export function Badges({ object }) {
     ${exclusive && html`<${Badge} title="Of one connection alone.">exclusive<//>`}
     ${internal && html`<${Badge} title="Clients cannot publish to it.">internal<//>`}
     ${policy &&
-    html`<a class="badge" title="Policy" href=${href(["policies"], { name: policy })}>${policy}</a>`}
+    html`<a class="badge" title="Policy" href=${href(["policies"], { name: policy })}
+      >${policy}</a>`}
     ${Object.entries(given).map(([name, value]) => {
       const text = ARGUMENTS[name]?.(value);
       return text && html`<${Badge} key=${name} title=${`${name}: ${value}`}>${text}<//>`;

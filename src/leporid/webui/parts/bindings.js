@@ -99,8 +99,9 @@ export function BindingTable({ bindings, shows, onChange, empty, caption = "Bind
       empty=${empty ?? html`<${Empty} title="No bindings" />`} />
     <${Confirm} open=${leaving !== null} title="Remove this binding" danger=${true} yes="Unbind"
       what=${leaving &&
-      html`Messages with the routing key <span class="name">${leaving.routing_key || "(empty)"}</span>
-        no longer go from <span class="name">${leaving.source}</span> to
+      html`Messages with the routing key
+        <span class="name"> ${leaving.routing_key || "(empty)"}</span> no longer
+        go from <span class="name">${leaving.source}</span> to
         <span class="name"> ${leaving.destination}</span> by this binding.`}
       onYes=${unbind} onClose=${() => setLeaving(null)} />`;
 }

@@ -24,6 +24,9 @@ const UNITS = {
   ms: [format.duration, format.duration],
 };
 
+/** Steps of the axis for bytes: powers of two, so that its numbers are round. */
+const BYTE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
 let library = null;
 
 function loaded() {
@@ -75,6 +78,7 @@ function options(series, size, onCursor) {
         ...axis,
         size: unit === "bytes" || unit === "ms" ? 68 : 48,
         space: 32,
+        ...(unit === "bytes" ? { incrs: BYTE_STEPS } : {}),
         values: (plot, splits) => splits.map((each) => (UNITS[unit] ?? UNITS.count)[0](each)),
       },
     ],
@@ -140,8 +144,8 @@ function Plot({ times, series, height, onCursor }) {
  * @param {string} props.title
  * @param {number[]} props.times seconds since 1970, ascending.
  * @param {{name: string, label: string, values: (number|null)[],
- *   unit?: "rate"|"count"|"bytes"|"ms"}[]} props.series of the same length as times; the unit of the
- *   first is that of the axis.
+ *   unit?: "rate"|"count"|"bytes"|"ms"}[]} props.series of the same length as times; the axis has
+ *   the unit of the first.
  * @param {"minute"|"hour"|"day"} [props.range] which is shown as chosen.
  * @param {function(string)} [props.onRange] without it there is no choice of ranges.
  * @param {number} [props.height] in pixels.
@@ -213,7 +217,9 @@ function Values({ title, times, series }) {
       <thead>
         <tr>
           <th scope="col">Time</th>
-          ${series.map((each) => html`<th scope="col" class="right" key=${each.name}>${each.label}</th>`)}
+          ${series.map(
+            (each) => html`<th scope="col" class="right" key=${each.name}>${each.label}</th>`,
+          )}
         </tr>
       </thead>
       <tbody>
@@ -223,7 +229,8 @@ function Values({ title, times, series }) {
               <th scope="row">${time(at)}</th>
               ${series.map(
                 (each) =>
-                  html`<td class="right" key=${each.name}>${written(each.unit)(each.values[at])}</td>`,
+                  html`<td class="right" key=${each.name}
+                    >${written(each.unit)(each.values[at])}</td>`,
               )}
             </tr>`,
         )}

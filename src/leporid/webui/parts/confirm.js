@@ -19,7 +19,17 @@ import { Notice } from "./notice.js";
  * @param {function} props.onYes may return a promise; the dialog closes when it is kept.
  * @param {function} props.onClose
  */
-export function Confirm({ open, title, what, typed, danger = false, yes, onYes, onClose, children }) {
+export function Confirm({
+  open,
+  title,
+  what,
+  typed,
+  danger = false,
+  yes,
+  onYes,
+  onClose,
+  children,
+}) {
   const [text, setText] = useState("");
   const [error, setError] = useState(null);
   useEffect(() => {

@@ -12,8 +12,8 @@ function filters(row) {
   const given = Object.entries(row.arguments ?? {}).filter(([name]) => name.startsWith("x-filter"));
   return given.map(
     ([name, value]) =>
-      html`<div key=${name}><span class="soft">${name.slice(9)}:</span> <code>${String(value)}</code>
-      </div>`,
+      html`<div key=${name}
+        ><span class="soft">${name.slice(9)}:</span> <code>${String(value)}</code></div>`,
   );
 }
 
@@ -46,11 +46,8 @@ const COMMON = [
   {
     name: "activity_status",
     title: "State",
-    cell: (row) =>
-      html`<span class=${`state ${STATES[row.activity_status] ?? ""}`}>${row.activity_status.replace(
-        "_",
-        " ",
-      )}</span>`,
+    cell: ({ activity_status: status }) =>
+      html`<span class=${`state ${STATES[status] ?? ""}`}>${status.replace("_", " ")}</span>`,
   },
   {
     name: "ack_required",

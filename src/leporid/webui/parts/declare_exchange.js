@@ -15,7 +15,7 @@ const HINTS = {
   fanout: "To all queues that are bound.",
   topic: "To the queues whose pattern matches the routing key: a.*.c, a.#.",
   headers: "To the queues whose binding's arguments are in the message's headers.",
-  "x-consistent-hash": "To one queue, by the hash of the routing key; the binding's key is a weight.",
+  "x-consistent-hash": "To one queue, by the key's hash; the binding's key is its weight.",
   "x-delayed-message": "When the time of the header x-delay is over, as the type below says.",
   "x-message-deduplication": "Each message once, by its header x-deduplication-header.",
   "x-recent-history": "To all queues; a new one gets the last messages as well.",
@@ -94,7 +94,8 @@ export function DeclareExchange({ open, vhost, onClose, onDone }) {
       <div class="form-row">
         ${settingsOf(state.type).map(
           ([name, title, kind]) =>
-            html`<${Field} key=${name} label=${title} name=${name} hint=${html`<code>${name}</code>`}
+            html`<${Field} key=${name} label=${title} name=${name}
+              hint=${html`<code>${name}</code>`}
               inputmode=${kind === "number" ? "numeric" : undefined} autocomplete="off"
               value=${state.settings[name] ?? ""} onInput=${setting(name)} />`,
         )}

@@ -66,7 +66,10 @@ function callOf(state, vhost) {
   }
 }
 
-/** @param {object} props open, vhost or null, onClose, onDone(vhost, name, type), type it begins with. */
+/**
+ * @param {object} props open, vhost or null, type to begin with, onClose,
+ *   onDone(vhost, name, type).
+ */
 export function DeclareQueue({ open, vhost, onClose, onDone, type = "classic" }) {
   const [state, setState] = useState(NEW);
   const [place, setPlace] = useState(vhost ?? "");

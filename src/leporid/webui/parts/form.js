@@ -115,7 +115,8 @@ function control({ common, type, value, onInput, options, id }) {
   if (type === "select") {
     return html`<select ...${common} value=${value} onChange=${input}>
       ${options.map((each) => {
-        const { value: own, label } = typeof each === "object" ? each : { value: each, label: each };
+        const plain = typeof each !== "object";
+        const { value: own, label } = plain ? { value: each, label: each } : each;
         return html`<option key=${own} value=${own} selected=${own === value}>${label}</option>`;
       })}
     </select>`;

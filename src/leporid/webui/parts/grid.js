@@ -3,7 +3,7 @@
    Must not ask the broker anything: lists of what may be many are `list.js`. */
 
 import { html, useMemo, useState } from "../core/html.js";
-import { HeadCell } from "./head_cell.js";
+import { HeadCell, cellClass } from "./head_cell.js";
 
 function compare(left, right) {
   if (typeof left === "number" && typeof right === "number") {
@@ -54,7 +54,7 @@ export function Grid({ rows, columns, empty, rowKey, caption }) {
             html`<tr key=${rowKey ? rowKey(row) : at}>
               ${columns.map(
                 (each) =>
-                  html`<td key=${each.name} class=${each.align ?? ""}>${each.cell
+                  html`<td key=${each.name} class=${cellClass(each)}>${each.cell
                     ? each.cell(row)
                     : row[each.name]}</td>`,
               )}

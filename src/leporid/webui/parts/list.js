@@ -6,7 +6,7 @@ import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { setQuery, useRoute } from "../core/route.js";
-import { HeadCell } from "./head_cell.js";
+import { HeadCell, cellClass } from "./head_cell.js";
 import { Notice } from "./notice.js";
 
 const SIZES = ["25", "50", "100", "250", "500"];
@@ -16,8 +16,9 @@ const TYPING_MS = 250;
 /**
  * @param {object} props
  * @param {string[]} props.path the route of the list.
- * @param {{name: string, title: string, sort?: boolean|string, align?: string,
+ * @param {{name: string, title: string, sort?: boolean|string, align?: string, wide?: boolean,
  *   cell?: function(object): any}[]} props.columns `sort`: the field to sort by; true: `name`.
+ *   `wide`: not shown on narrow screens.
  * @param {object} [props.query] more parameters of the route.
  * @param {boolean} [props.filterable] whether names can be searched.
  * @param {any} props.empty shown if there is nothing, and nothing was filtered out.
@@ -99,7 +100,7 @@ export function List({
                   html`<tr key=${rowKey(row)}>
                     ${columns.map(
                       (each) =>
-                        html`<td key=${each.name} class=${each.align ?? ""}>${each.cell
+                        html`<td key=${each.name} class=${cellClass(each)}>${each.cell
                           ? each.cell(row)
                           : row[each.name]}</td>`,
                     )}
@@ -125,11 +126,10 @@ function counts({ filtered_count: filtered, total_count: total }) {
 function useListState(prefix, sorted, reverse) {
   const { query } = useRoute();
   const own = (name) => query[`${prefix}${name}`];
-  const set = (values, replace = false) =>
-    setQuery(
-      Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}${name}`, value])),
-      { replace },
-    );
+  const set = (values, replace = false) => {
+    const named = Object.entries(values).map(([name, value]) => [`${prefix}${name}`, value]);
+    setQuery(Object.fromEntries(named), { replace });
+  };
   const given = own("sort");
   return {
     page: /^[1-9]\d{0,8}$/.test(own("page") ?? "") ? own("page") : "1",
@@ -165,7 +165,8 @@ function Search({ state }) {
     const value = event.target.value;
     setText(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => state.set({ name: value || null, page: null }, true), TYPING_MS);
+    const search = () => state.set({ name: value || null, page: null }, true);
+    timer.current = setTimeout(search, TYPING_MS);
   };
   return html`<label class="search"
       ><span class="only-read">Filter by name</span

@@ -35,6 +35,7 @@ export function Login({ failed }) {
         onInput=${setPassword} autocomplete="current-password" />
     <//>
     ${auth?.oauth_enabled &&
-    html`<p class="login-or"><a class="button" href="/api/session/oauth">Log in with OAuth 2</a></p>`}
+    html`<p class="login-or"
+      ><a class="button" href="/api/session/oauth">Log in with OAuth 2</a></p>`}
   </main>`;
 }

@@ -131,7 +131,8 @@ function Hex({ data }) {
     const place = at.toString(16).padStart(8, "0");
     lines.push(`${place}  ${hex.padEnd(HEX_ROW * 3 - 1)}  ${text.join("")}`);
   }
-  return html`<pre class="body" tabindex="0">${lines.length ? lines.join("\n") : html`<em>empty</em>`}</pre>
+  const text = lines.length ? lines.join("\n") : html`<em>empty</em>`;
+  return html`<pre class="body" tabindex="0">${text}</pre>
     ${limit < data.length &&
     html`<button type="button" class="button" onClick=${() => setLimit(limit + HEX_STEP)}>
       Show ${bytes(Math.min(HEX_STEP, data.length - limit))} more

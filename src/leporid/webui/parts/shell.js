@@ -98,7 +98,8 @@ function UserMenu({ user }) {
     setChosen(name);
   };
   const tags = [user.tags].flat().join(", ");
-  return html`<${Menu} label=${`User ${user.name}`} title=${html`<span class="name">${user.name}</span>`}>
+  const title = html`<span class="name">${user.name}</span>`;
+  return html`<${Menu} label=${`User ${user.name}`} title=${title}>
     <p class="menu-text"><strong class="name">${user.name}</strong><br />
       <span class="soft">${tags || "no tags"}</span></p>
     <fieldset class="themes">
@@ -142,7 +143,8 @@ export function Shell({ groups, user, children }) {
       <button type="button" class="button quiet nav-button" aria-expanded=${open ? "true" : "false"}
         aria-controls="nav" aria-label="Menu" onClick=${() => setOpen(!open)}
         ><span class="bars" aria-hidden="true"></span></button>
-      <a class="brand" href=${href([])}><span class="brand-mark" aria-hidden="true"></span>Leporid</a>
+      <a class="brand" href=${href([])}
+        ><span class="brand-mark" aria-hidden="true"></span>Leporid</a>
       <${Search} />
       <${VhostChoice} />
       <${UserMenu} user=${user} />

@@ -13,6 +13,10 @@ const MODES = [
   { value: "ack_requeue_false", label: "remove them from the queue" },
   { value: "reject_requeue_false", label: "reject them: they become dead letters" },
 ];
+const TARGETS = [
+  { value: "queue", label: "a queue" },
+  { value: "exchange", label: "an exchange" },
+];
 const TRUNCATE = 50_000;
 
 /** Gets messages as a client does. */
@@ -68,12 +72,12 @@ export function MoveForm({ vhost, name, ready, onDone }) {
   return html`<div class="stack">
     <p class="soft">
       Each message leaves this queue when the broker has it at its new place. What no queue takes
-      stays here. ${ready !== undefined && `${counted(ready, "message")} ${ready === 1 ? "is" : "are"} ready.`}
+      stays here. Ready now: ${counted(ready, "message")}.
     </p>
     <${Form} submit="Move" onSubmit=${move} disabled=${!to && toQueue}>
       <div class="form-row">
         <${Field} label="To" name="target" type="select" value=${target} onInput=${setTarget}
-          options=${[{ value: "queue", label: "a queue" }, { value: "exchange", label: "an exchange" }]} />
+          options=${TARGETS} />
         <${Field} label=${toQueue ? "Queue" : "Exchange"} name="to" value=${to} onInput=${setTo}
           spellcheck=${false} autocomplete="off" />
         ${!toQueue &&

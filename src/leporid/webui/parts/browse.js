@@ -20,13 +20,13 @@ const FIELDS = ["filter", "tags", "key", "unacked", "limit"];
 
 /** An error with its place in the expression. */
 export function FilterError({ error, text }) {
-  const position = error.facts?.position;
+  const position = error.facts?.position ?? 0;
+  const place = `${text}\n${" ".repeat(Math.max(0, position))}^`;
   return html`<${Notice} kind="bad">
     <p>${error.message}</p>
-    ${typeof position === "number" &&
+    ${error.facts?.position !== undefined &&
     text &&
-    html`<pre class="filter-place" aria-label=${`Character ${position + 1}`}>${text}
-${" ".repeat(Math.max(0, position))}^</pre>`}
+    html`<pre class="filter-place" aria-label=${`Character ${position + 1}`}>${place}</pre>`}
   <//>`;
 }
 

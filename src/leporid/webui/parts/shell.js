@@ -71,24 +71,37 @@ function VhostChoice() {
   >`;
 }
 
-/** A menu that unfolds, and folds when the focus leaves it. */
+/** A menu that unfolds, and folds at Escape, or when the reader goes elsewhere. */
 function Menu({ label, title, children }) {
+  const [open, setOpen] = useState(false);
   const box = useRef(null);
-  const left = (event) => {
-    if (!box.current?.contains(event.relatedTarget)) {
-      box.current.open = false;
+  useEffect(() => {
+    if (!open) {
+      return undefined;
     }
-  };
+    const elsewhere = (event) => {
+      if (!box.current?.contains(event.target)) {
+        setOpen(false);
+      }
+    };
+    addEventListener("pointerdown", elsewhere);
+    addEventListener("focusin", elsewhere);
+    return () => {
+      removeEventListener("pointerdown", elsewhere);
+      removeEventListener("focusin", elsewhere);
+    };
+  }, [open]);
   const pressed = (event) => {
-    if (event.key === "Escape" && box.current.open) {
-      box.current.open = false;
-      box.current.querySelector("summary").focus();
+    if (event.key === "Escape" && open) {
+      setOpen(false);
+      box.current.querySelector("button").focus();
     }
   };
-  return html`<details class="menu" ref=${box} onFocusOut=${left} onKeyDown=${pressed}>
-    <summary class="button quiet" aria-label=${label}>${title}</summary>
-    <div class="menu-box">${children}</div>
-  </details>`;
+  return html`<div class="menu" ref=${box} onKeyDown=${pressed}>
+    <button type="button" class="button quiet" aria-label=${label}
+      aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${title}</button>
+    ${open && html`<div class="menu-box">${children}</div>`}
+  </div>`;
 }
 
 function UserMenu({ user }) {

@@ -108,7 +108,7 @@ export function DeclareQueue({ open, vhost, onClose, onDone, type = "classic" })
               key=${name}
               label=${title}
               name=${name}
-              hint=${kind === "boolean" ? null : html`<code>${name}</code>`}
+              hint=${html`<code>${name}</code>`}
               type=${kind === "boolean" ? "checkbox" : kind === "select" ? "select" : "text"}
               inputmode=${kind === "number" ? "numeric" : undefined}
               options=${options}

@@ -88,8 +88,12 @@ export function Field({
     "aria-invalid": error ? "true" : undefined,
     "aria-describedby": described || undefined,
   };
-  const below = html`${error && html`<p class="field-error" id=${`${id}-error`}>${error}</p>`}
-  ${hint && html`<p class="field-hint" id=${`${id}-hint`}>${hint}</p>`}`;
+  const below =
+    (error || hint) &&
+    html`<div class="field-below">
+      ${error && html`<p class="field-error" id=${`${id}-error`}>${error}</p>`}
+      ${hint && html`<p class="field-hint" id=${`${id}-hint`}>${hint}</p>`}
+    </div>`;
   if (type === "checkbox") {
     return html`<div class="field check">
       <label for=${id}>

@@ -9,7 +9,7 @@ answer that something was changed leaves only when the change is on disk.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -63,6 +63,22 @@ class Delivered(NamedTuple):
     method: BasicGetOk
     properties: bytes
     body: bytes
+
+
+class Outgoing(NamedTuple):
+    """A message to be published."""
+
+    exchange: str
+    key: str
+    properties: bytes
+    body: bytes
+
+
+class Outcome(NamedTuple):
+    """What became of it: whether it came to a queue, and whether none refused it."""
+
+    routed: bool
+    accepted: bool
 
 
 class BodyTooLarge(Exception):
@@ -149,6 +165,8 @@ class Acting:
         around.broker.session_index.channels_changed(self._session, 1)
         self._connection.feed(OWN_HEADER)
         self._received = bytearray()
+        self._published = 0
+        self._returning: tuple[BasicReturn, bytearray, int] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -201,35 +219,54 @@ class Acting:
 
     # ------------------------------------------------------------- messages
 
-    async def publish(
-        self, exchange: str, key: str, properties: bytes, body: bytes
-    ) -> tuple[bool, bool]:
+    async def publish(self, exchange: str, key: str, properties: bytes, body: bytes) -> Outcome:
         """Publish a message; returns, once it is confirmed, whether it was routed and accepted.
 
         Raises:
             Refusal: it was refused, in RabbitMQ's words.
         """
+        return (await self.publish_all([Outgoing(exchange, key, properties, body)]))[0]
+
+    async def publish_all(self, messages: Sequence[Outgoing]) -> list[Outcome]:
+        """Publish messages, and return when all are confirmed.
+
+        A message that is returned is known by exchange, key and body. Of several that are the same
+        in these, all count as not routed if one was returned.
+
+        Raises:
+            Refusal: one was refused, in RabbitMQ's words; those before it may be in queues.
+        """
         await self.act(ConfirmSelect())
+        first = self._published + 1
         whole = self._connection.output.frame_max - FRAME_OVERHEAD
-        header = struct.pack(">HHQ", BASIC, 0, len(body)) + properties
-        publish = method_frame(CHANNEL, BasicPublish(exchange, key, mandatory=True))
-        await self._feed(publish + frame(FRAME_HEADER, CHANNEL, header))
-        for start in range(0, len(body), whole):
-            await self._feed(frame(FRAME_BODY, CHANNEL, body[start : start + whole]))
-        routed = True
-        while True:
+        for exchange, key, properties, body in messages:
+            header = struct.pack(">HHQ", BASIC, 0, len(body)) + properties
+            publish = method_frame(CHANNEL, BasicPublish(exchange, key, mandatory=True))
+            await self._feed(publish + frame(FRAME_HEADER, CHANNEL, header))
+            for start in range(0, len(body), whole):
+                await self._feed(frame(FRAME_BODY, CHANNEL, body[start : start + whole]))
+            self._published += 1
+        waiting = set(range(first, self._published + 1))
+        refused: set[int] = set()
+        returned: set[tuple[str, str, bytes]] = set()
+        while waiting:
             await self._await_rights()
             await self._synced()
             self._check()
             self._receive()
-            for kind, payload in self._frames():
-                if kind != FRAME_METHOD:
-                    continue
-                method = decode(payload)
+            for method, body in self._contents():
                 if isinstance(method, BasicReturn):
-                    routed = False
+                    returned.add((method.exchange, method.routing_key, body))
                 elif isinstance(method, BasicAck | BasicNack):
-                    return routed, isinstance(method, BasicAck)
+                    tag = method.delivery_tag
+                    done = {each for each in waiting if each <= tag} if method.multiple else {tag}
+                    waiting -= done
+                    if isinstance(method, BasicNack):
+                        refused |= done
+        return [
+            Outcome((each.exchange, each.key, each.body) not in returned, number not in refused)
+            for number, each in enumerate(messages, first)
+        ]
 
     async def get(self, queue: str, body_bytes_max: int) -> Delivered | None:
         """Take the next message of a queue, to be settled; None without one.
@@ -310,6 +347,26 @@ class Acting:
             payload = bytes(self._received[FRAME_HEAD.size : end - 1])
             del self._received[:end]
             yield kind, payload
+
+    def _contents(self) -> Iterator[tuple[Method, bytes]]:
+        """Take what was received: methods, those with a message once its body is whole."""
+        for kind, payload in self._frames():
+            if kind == FRAME_METHOD:
+                method = decode(payload)
+                if not isinstance(method, BasicReturn):
+                    yield method, b""
+                    continue
+                self._returning = method, bytearray(), -1
+            elif self._returning is not None:
+                method, body, size = self._returning
+                if kind == FRAME_HEADER:
+                    size = int.from_bytes(payload[4:HEADER_BYTES])
+                else:
+                    body += payload
+                self._returning = method, body, size
+                if len(body) == size:
+                    self._returning = None
+                    yield method, bytes(body)
 
     def _check(self) -> None:
         trouble = self._session.trouble

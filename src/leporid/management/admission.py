@@ -134,6 +134,8 @@ LOG_IN: Final = Cost("log in", limits=(*_BODY, "http_sessions"))
 TRY: Final = Cost("try", limits=(*_BODY, "http_trials"))
 # One message is published, from a body in JSON.
 MESSAGE: Final = Cost("message", grows=True, limits=_BODY)
+# Messages of a queue are published somewhere else, some at a time in memory.
+MOVE: Final = Cost("move", grows=True, limits=(*_BODY, "http_tables", "http_encoding"))
 # Messages are taken out of a queue, and are in memory while they are shown.
 GET: Final = Cost("get", limits=_BODY)
 # One message goes through a queue that is made for it.

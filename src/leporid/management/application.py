@@ -32,6 +32,7 @@ from leporid.management.admission import (
     LOG_IN,
     LOOK,
     MESSAGE,
+    MOVE,
     PUBLISH,
     REMOVE,
     REMOVE_CHOSEN,
@@ -56,6 +57,7 @@ from leporid.management.delays import DelayRoutes
 from leporid.management.exchanges import ExchangeRoutes
 from leporid.management.filter_classes import FilterClassRoutes
 from leporid.management.filter_counts import FilterCountRoutes
+from leporid.management.filter_tests import FilterTestRoutes
 from leporid.management.groups import GroupRoutes
 from leporid.management.health import HealthRoutes
 from leporid.management.leases import LeaseRoutes
@@ -63,6 +65,7 @@ from leporid.management.limits import UserLimitRoutes, VhostLimitRoutes
 from leporid.management.live import LiveRoutes
 from leporid.management.message_pages import MessagePageRoutes
 from leporid.management.messages import MessageRoutes
+from leporid.management.moving import MoveRoutes
 from leporid.management.nodes import NodeRoutes
 from leporid.management.openapi import OpenApiRoutes
 from leporid.management.overview import OverviewRoutes
@@ -81,6 +84,7 @@ from leporid.management.session_routes import SessionRoutes
 from leporid.management.stream_lists import StreamListRoutes
 from leporid.management.streams import StreamRoutes
 from leporid.management.surroundings import Surroundings
+from leporid.management.topology import TopologyRoutes
 from leporid.management.unknown_arguments import UnknownArgumentRoutes
 from leporid.management.users import UserRoutes
 from leporid.management.vhosts import VhostRoutes
@@ -176,6 +180,8 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         route("GET", DELAYS, delays.exchanges, LOOK),
         route("GET", DELAYED, delays.listing, SEARCH),
         route("DELETE", DELAYED, delays.cancel_several, REMOVE_CHOSEN),
+        # Before that of a message, whose id is never this word.
+        route("GET", DELAYED + "/timeline", delays.timeline, LOOK),
         route("GET", DELAYED + "/{id}", delays.message, SHOW),
         route("DELETE", DELAYED + "/{id}", delays.cancel, REMOVE),
         route("POST", "/api/publish/{vhost}/{exchange}", publishing.publish, PUBLISH),
@@ -195,6 +201,7 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         *_access_routes(around, route),
         *_page_routes(around, route),
         *_own_routes(around, route),
+        *_looking_routes(around, route),
         *_own_lists(around, leases, route),
         *_definition_routes(around, route),
     ]
@@ -379,6 +386,17 @@ def _own_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("PUT", QUEUE + "/resume", pauses.resume, SWITCH),
         route("GET", "/api/dead-letters", letters.listing, LIST),
         route("GET", "/api/dead-letters/{vhost}", letters.listing, LIST),
+    ]
+
+
+def _looking_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """What pages look at, and moving messages."""
+    tests = FilterTestRoutes(around)
+    return [
+        route("GET", "/api/topology/{vhost}", TopologyRoutes(around).show, LIST),
+        route("GET", QUEUE + "/filter-test", tests.of_queue, BROWSE),
+        route("GET", STREAM + "/filter-test", tests.of_stream, BROWSE),
+        route("POST", QUEUE + "/move", MoveRoutes(around).move, MOVE),
     ]
 
 

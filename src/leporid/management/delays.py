@@ -12,6 +12,7 @@ import heapq
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -36,8 +37,8 @@ from leporid.management.amqp_json import Body, shown_properties
 from leporid.management.browsing import chosen_in
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.listings import Written
-from leporid.management.parameters import Parameters, body_of
-from leporid.management.paths import name_of
+from leporid.management.parameters import Parameters, body_of, whole
+from leporid.management.paths import name_of, takes
 from leporid.management.refusals import Refusal, bad, too_large
 from leporid.management.surroundings import Surroundings
 
@@ -46,6 +47,12 @@ LIMIT_DEFAULT: Final = 100
 
 LISTING: Final = ("limit", "after", "headers", "message_id", *FILTER_PARAMETERS)
 CANCELLING: Final = ("message_id", "dry_run", "all", *FILTER_PARAMETERS)
+# Of a timeline: more than a screen has pixels for.
+EDGES_MAX: Final = 1000
+# The year 9999.
+MOMENT_MAX_MS: Final = 253_402_300_799_999
+# Timers that are looked at in one turn of the loop: a millisecond.
+COUNTED_AT_ONCE: Final = 20_000
 # What AMQP's short strings have room for.
 MESSAGE_ID_BYTES_MAX: Final = 255
 # Messages that are cancelled in one turn of the loop: a millisecond.
@@ -127,6 +134,22 @@ class DelayRoutes:
                     if start:
                         await self._around.admission.turns.next(user.name)
                     yield numbers[start : start + CANCELLED_AT_ONCE]
+
+    @takes(edges={"type": "string", "description": "Unix times in ms, ascending, with commas"})
+    async def timeline(self, request: Request) -> Response:
+        """GET /api/delays/{vhost}/{exchange}/timeline: how many are due between which times.
+
+        What comes or goes while they are counted may be counted twice, or not.
+        """
+        user, _, delays = await self._find(request, "read")
+        edges = _edges_in(Parameters(request, ("edges",)))
+        counts, store, at = [0] * (len(edges) + 1), delays.store, 0
+        while store is not None:
+            await self._around.admission.turns.next(user.name)
+            at = store.count_due(edges, counts, at, COUNTED_AT_ONCE)
+            if not at:
+                break
+        return JSONResponse(_counts(delays) | {"edges": edges, "counts": counts})
 
     async def message(self, request: Request) -> Response:
         """GET …/{exchange}/{id}: one message, with its body."""
@@ -226,6 +249,20 @@ def _filters_in(given: Parameters) -> dict[str, Any]:
     literal = message_id.replace("'", "''")
     filters["choice"] = choice_for(given.text("tags"), f"p.message_id = '{literal}'")
     return filters
+
+
+def _edges_in(given: Parameters) -> list[int]:
+    """Read the times between which messages are counted."""
+    text = given.text("edges")
+    if not text:
+        raise bad("edges", "is missing: Unix times in milliseconds, with commas between them")
+    words = text.split(",")
+    if len(words) > EDGES_MAX:
+        raise bad("edges", f"has {len(words)} times; at most {EDGES_MAX}")
+    edges = [whole("edges", word, most=MOMENT_MAX_MS) for word in words]
+    if any(after <= before for before, after in pairwise(edges)):
+        raise bad("edges", "is not in ascending order")
+    return edges
 
 
 def _unknown(message_id: str, delays: DelayedMessages) -> Refusal:

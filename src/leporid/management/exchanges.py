@@ -50,7 +50,7 @@ class ExchangeRoutes:
                 "internal": lambda each: each[1].internal,
                 "arguments": lambda each: amqp_json.shown(dict(each[1].arguments)),
                 "policy": lambda each: _policy(each[1]),
-                "message_stats": self._stats,
+                "message_stats": lambda each: stats_of(around, each[1]),
             },
             ORDER,
         )
@@ -75,12 +75,6 @@ class ExchangeRoutes:
         if columns is None:
             shown |= {"incoming": [], "outgoing": []}
         return self._around.listing(user, shown)
-
-    def _stats(self, each: tuple[str, ExchangeState]) -> Any:
-        exchange = each[1]
-        values = (exchange.routes.published, exchange.routes.routed)
-        rates = rates_of(exchange, values, self._around.monotonic())
-        return with_rates(STATS, values, rates) if any(values) else ABSENT
 
     # ------------------------------------------------------------- changing
 
@@ -136,6 +130,13 @@ def _exchanges(vhosts: list[VirtualHost]) -> Iterator[Any]:
     for vhost in vhosts:
         for exchange in list(vhost.exchanges()):
             yield None if exchange.deleted else (vhost.name, exchange)
+
+
+def stats_of(around: Surroundings, exchange: ExchangeState) -> Any:
+    """Return how many messages came and went, with rates; ABSENT before the first."""
+    values = (exchange.routes.published, exchange.routes.routed)
+    rates = rates_of(exchange, values, around.monotonic())
+    return with_rates(STATS, values, rates) if any(values) else ABSENT
 
 
 def _policy(exchange: ExchangeState) -> Any:

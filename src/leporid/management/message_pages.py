@@ -76,19 +76,24 @@ class Wanted:
     filters: dict[str, Any]
 
 
-class _Page:
+class MessagePage:
     """A page that is being made.
 
     Args:
         around: the broker.
         user: whose it is.
         wanted: what it is to have.
+
+    Attributes:
+        found: the messages, in order.
+        next: where the next page begins, if something did not fit.
+        room: what the messages take of `http_body_bytes`.
     """
 
     def __init__(self, around: Surroundings, user: User, wanted: Wanted) -> None:
-        self._around = around
-        self._user = user
-        self._wanted = wanted
+        self.around = around
+        self.user = user
+        self.wanted = wanted
         self._left = BODY_BYTES_MAX
         self._until = around.monotonic() + LOOK_SECONDS
         self.found: list[Copied] = []
@@ -100,14 +105,14 @@ class _Page:
         """Whether nothing more is looked for."""
         return (
             self.next is not None
-            or len(self.found) >= self._wanted.limit
-            or self._around.monotonic() >= self._until
+            or len(self.found) >= self.wanted.limit
+            or self.around.monotonic() >= self._until
         )
 
     @property
     def rows(self) -> int:
         """How many messages to look at next: one more than fit, which says where to go on."""
-        return CHOSEN_ROWS if self._wanted.filters else self._wanted.limit - len(self.found) + 1
+        return CHOSEN_ROWS if self.wanted.filters else self.wanted.limit - len(self.found) + 1
 
     async def add(self, open_window: Callable[[], Window]) -> Counts:
         """Look at the messages of a window; returns what the filter has looked at.
@@ -115,11 +120,11 @@ class _Page:
         Raises:
             Refusal: not even the first message may be shown; or there is no room, or no thread.
         """
-        around, user = self._around, self._user
+        around, user = self.around, self.user
         async with around.encoding(user.name) as encode:
             await around.admission.turns.next(user.name)
             window = open_window()
-            counts, copied, left_out = await encode(partial(self._copy, window), window)
+            counts, copied, left_out = await encode(partial(self.copy, window), window)
         size = sum(len(each[4]) + len(each[5]) for each in copied)
         try:
             self.room.add(size + MESSAGE_BYTES * len(copied))
@@ -128,7 +133,7 @@ class _Page:
         self._left -= size
         self.found += copied
         self.next = left_out
-        if left_out is not None and not self.found and self._wanted.limit:
+        if left_out is not None and not self.found and self.wanted.limit:
             around.broker.refusals.count(BODY_LIMIT)
             raise too_large(
                 BODY_LIMIT,
@@ -139,11 +144,11 @@ class _Page:
         found_counts: Counts = counts
         return found_counts
 
-    def _copy(self, window: Window) -> tuple[Counts, list[Copied], int | None]:
+    def copy(self, window: Window) -> tuple[Counts, list[Copied], int | None]:
         """Choose messages of a window and copy them; on a thread."""
-        chosen = Chosen(window, **self._wanted.filters)
-        most = self._wanted.limit - len(self.found)
-        copied, left_out = chosen.messages(most, self._left, self._wanted.truncate)
+        chosen = Chosen(window, **self.wanted.filters)
+        most = self.wanted.limit - len(self.found)
+        copied, left_out = chosen.messages(most, self._left, self.wanted.truncate)
         return chosen.filtering, copied, left_out
 
     def answer(self, rest: int | None, **facts: Any) -> Response:
@@ -153,13 +158,13 @@ class _Page:
             rest: where to go on if all that was looked at is shown; None: nowhere.
             facts: what else it says.
         """
-        self._around.check_unchanged(self._user)
+        self.around.check_unchanged(self.user)
         value = {
-            "messages": (_shown(each, as_text=self._wanted.as_text) for each in self.found),
+            "messages": (shown_message(each, as_text=self.wanted.as_text) for each in self.found),
             "next": rest if self.next is None else self.next,
             **facts,
         }
-        return self._around.listing(self._user, value, ended=self.room.release)
+        return self.around.listing(self.user, value, ended=self.room.release)
 
 
 class MessagePageRoutes:
@@ -187,7 +192,7 @@ class MessagePageRoutes:
                 raise Refusal(404, "not-found", f"{found.state.title} was deleted")
             return browse.window(page.rows, BATCH_BYTES)
 
-        page = _Page(around, user, wanted)
+        page = MessagePage(around, user, wanted)
         try:
             async with holding(around.admission.shares.tables, user.name):
                 while not browse.done and not page.is_full:
@@ -206,8 +211,8 @@ class MessagePageRoutes:
         stream = found.streams[check_partition(found, given)]
         wanted = _wanted(given)
         check_filters(given, found.user, found.vhost, found.name)
-        reading = _Reading(found, stream, _first_in(given, stream), wanted.filters.get("choice"))
-        page = _Page(around, found.user, wanted)
+        reading = StreamPass(found, stream, _first_in(given, stream), wanted.filters.get("choice"))
+        page = MessagePage(around, found.user, wanted)
         try:
             async with holding(around.admission.shares.tables, found.user.name):
                 while reading.at < reading.end and not page.is_full:
@@ -220,7 +225,7 @@ class MessagePageRoutes:
             raise
 
 
-class _Reading:
+class StreamPass:
     """One pass through a stream.
 
     Attributes:
@@ -289,7 +294,8 @@ def _gone(name: str, offset: int, stream: Stream) -> Refusal:
     return Refusal(410, "gone", reason, first=stream.first)
 
 
-def _shown(message: Copied, *, as_text: bool) -> dict[str, Any]:
+def shown_message(message: Copied, *, as_text: bool) -> dict[str, Any]:
+    """Return what a message looks like."""
     offset, timestamp_ms, exchange, key, properties, content, size, redelivered, unacked = message
     body = Body(content, "string", as_text=as_text)
     return {

@@ -64,13 +64,13 @@ class QueueRoutes:
         fields = self._fields()
 
         def rated(name: str) -> Any:
-            return lambda queue: self._rated(queue).get(name, ABSENT)
+            return lambda queue: sampled(around, queue).get(name, ABSENT)
 
         def whole(queue: QueueState) -> dict[str, Any]:
             shown = {name: field(queue) for name, field in fields.items()}
             if shown["owner_pid_details"] is ABSENT:
                 del shown["owner_pid_details"]
-            return shown | self._rated(queue)
+            return shown | sampled(around, queue)
 
         every = fields | {name: rated(name) for name in RATED}
         self._table: Table[QueueState] = Table(every, ORDER, whole)
@@ -130,27 +130,11 @@ class QueueRoutes:
             "consumers": lambda queue: len(queue.subscriptions),
             "exclusive_consumer_tag": _exclusive_tag,
             "single_active_consumer_tag": _active_tag,
-            "messages": lambda queue: _ready(queue) + queue.engine.unacked_count,
-            "messages_ready": _ready,
+            "messages": lambda queue: ready_of(queue) + queue.engine.unacked_count,
+            "messages_ready": ready_of,
             "messages_unacknowledged": lambda queue: queue.engine.unacked_count,
             "message_bytes_ready": lambda queue: queue.engine.ready_bytes,
         }
-
-    def _rated(self, queue: QueueState) -> dict[str, Any]:
-        """Return what samples are needed for."""
-        engine = queue.engine
-        ready = _ready(queue)
-        counted = (ready + engine.unacked_count, ready, engine.unacked_count)
-        stats = (engine.published, *deliveries(engine.counts))
-        rates = rates_of(queue, counted + stats, self._around.monotonic())
-        behind = len(COUNTED)
-        shown: dict[str, Any] = {
-            f"{name}_details": {"rate": rate}
-            for name, rate in zip(COUNTED, rates[:behind], strict=True)
-        }
-        if any(stats):
-            shown["message_stats"] = with_rates(STATS, stats, rates[behind:])
-        return shown
 
     # ------------------------------------------------------------- changing
 
@@ -229,11 +213,29 @@ def queues_of(vhosts: list[VirtualHost]) -> Iterator[QueueState | None]:
             yield None if gone else queue
 
 
+def sampled(around: Surroundings, queue: QueueState) -> dict[str, Any]:
+    """Return what samples are needed for."""
+    engine = queue.engine
+    ready = ready_of(queue)
+    counted = (ready + engine.unacked_count, ready, engine.unacked_count)
+    stats = (engine.published, *deliveries(engine.counts))
+    rates = rates_of(queue, counted + stats, around.monotonic())
+    behind = len(COUNTED)
+    shown: dict[str, Any] = {
+        f"{name}_details": {"rate": rate}
+        for name, rate in zip(COUNTED, rates[:behind], strict=True)
+    }
+    if any(stats):
+        shown["message_stats"] = with_rates(STATS, stats, rates[behind:])
+    return shown
+
+
 def _name(policy: Any) -> str | None:
     return None if policy is None else str(policy.name)
 
 
-def _ready(queue: QueueState) -> int:
+def ready_of(queue: QueueState) -> int:
+    """Return how many messages are ready, or held for a moment."""
     return queue.engine.ready_count + queue.engine.held_count
 
 

@@ -51,5 +51,11 @@ class Delays(TimedQueue):
     def cancel(self, seq: int) -> bool:
         """Drop a waiting message; returns whether there was one."""
 
+    def count_due(self, edges: list[int], counts: list[int], at: int, most: int) -> int:
+        """Add to `counts` how many of up to `most` timers are due between which `edges`.
+
+        Returns where to go on, 0 after the last one.
+        """
+
     def upcoming(self, limit: int, after: tuple[int, int] | None = None) -> list[int]:
         """The numbers of the next messages; `after` is (due_ms, number) of the last one listed."""

@@ -10,7 +10,7 @@ the queue has at most one current timer, however many messages wait.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdlib cimport calloc, free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.bounds.clock cimport spend
@@ -328,6 +328,47 @@ cdef class Delays(TimedQueue):
         self.all.cancelled += 1
         self.prune_due()
         return True
+
+    def count_due(self, list edges not None, list counts not None, size_t at, size_t most):
+        """Count waiting messages by when they are due, some of them in each call.
+
+        Args:
+            edges: Unix times in milliseconds, ascending.
+            counts: one more than edges, added to: the first is of those due before all edges.
+            at: what the call before returned; 0 at first.
+            most: at most so many timers are looked at.
+
+        Returns where to go on, 0 after the last. What comes or goes between two calls may be
+        counted twice, or not.
+        """
+        cdef size_t end = min(self.due.count, at + most), edge, low, high, count = len(edges)
+        cdef uint64_t *times = <uint64_t *> malloc(max(<size_t> 1, count) * sizeof(uint64_t))
+        cdef uint64_t *found = <uint64_t *> calloc(count + 1, sizeof(uint64_t))
+        cdef Timer *due
+        try:
+            if times == NULL or found == NULL or <size_t> len(counts) != count + 1:
+                raise MemoryError("no room for the counts of delayed messages")
+            for edge in range(count):
+                times[edge] = self.on_clock(edges[edge])
+            while at < end:
+                due = &self.due.heap[at]
+                at += 1
+                if not self.waits(due.seq, due.at_ms):
+                    continue
+                low, high = 0, count
+                while low < high:
+                    edge = (low + high) // 2
+                    if due.at_ms < times[edge]:
+                        high = edge
+                    else:
+                        low = edge + 1
+                found[low] += 1
+            for edge in range(count + 1):
+                counts[edge] += found[edge]
+            return 0 if at >= self.due.count else at
+        finally:
+            free(times)
+            free(found)
 
     def upcoming(self, size_t limit, after=None):
         """The sequence numbers of the messages that are due next, in order.

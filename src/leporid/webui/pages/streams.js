@@ -1,0 +1,87 @@
+/* Streams, named readers and groups of the virtual hosts that the user sees, as lists.
+   Must not know what is in a stream: that is pages/stream.js. */
+
+import { html } from "../core/html.js";
+import { href, setQuery } from "../core/route.js";
+import { age, bytes, count, duration } from "../core/format.js";
+import { Page } from "../parts/page.js";
+import { List } from "../parts/list.js";
+import { Empty } from "../parts/empty.js";
+import { Tabs } from "../parts/tabs.js";
+
+const SHOWS = {
+  streams: { title: "Streams", path: ["streams"], cli: "leporid streams list" },
+  readers: { title: "Named readers", path: ["readers"], cli: "leporid readers list" },
+  groups: { title: "Groups", path: ["groups"], cli: "leporid groups list" },
+};
+
+const streamLink = (row, name) => html`
+  <a href=${href(["streams", row.vhost, name])}>${name}</a>`;
+
+const COLUMNS = {
+  streams: [
+    { name: "name", title: "Stream", sort: "name", cell: (row) => streamLink(row, row.name) },
+    { name: "vhost", title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
+    {
+      name: "state", title: "State", sort: "state",
+      cell: (row) => html`<span class=${row.state === "paused" ? "warn" : ""}>${row.state}</span>`,
+    },
+    number("messages", "Messages", count),
+    number("bytes", "Size", bytes),
+    number("first", "First", count),
+    number("end", "End", count),
+    number("first_timestamp_ms", "Oldest", (ms) => (ms ? age(Date.now() - ms) : "")),
+    number("last_timestamp_ms", "Newest", (ms) => (ms ? age(Date.now() - ms) : "")),
+    number("consumers", "Consumers", count),
+    number("readers", "Readers", count),
+  ],
+  readers: [
+    { name: "reader", title: "Reader", sort: "reader", cell: (row) => row.reader },
+    { name: "stream", title: "Stream", sort: "stream", cell: (row) => streamLink(row, row.stream) },
+    { name: "vhost", title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
+    number("offset", "Read up to", count),
+    number("end", "End", count),
+    number("lag", "Lag", count),
+    number("lag_ms", "Waits for", (ms) => (ms === null ? "" : duration(ms))),
+    number("skipped_messages", "Missed", count),
+  ],
+  groups: [
+    { name: "group", title: "Group", sort: "group", cell: (row) => row.group },
+    { name: "stream", title: "Stream", sort: "stream", cell: (row) => streamLink(row, row.stream) },
+    { name: "vhost", title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
+    number("members", "Members", count),
+    number("partitions", "Partitions", count),
+    number("retrying", "Retrying", count),
+    number("used_ms", "Used", (ms) => (ms ? age(Date.now() - ms) : "")),
+  ],
+};
+
+const EMPTY = {
+  streams: html`<${Empty} title="No streams yet">
+    A stream keeps its messages for every reader. Make one with <code>leporid streams add NAME</code>,
+    or declare a queue with the argument <code>x-queue-type: stream</code>.<//>`,
+  readers: html`<${Empty} title="No named readers yet">
+    A consumer of a stream with the argument <code>x-reader</code> stores how far it has read.<//>`,
+  groups: html`<${Empty} title="No groups yet">
+    Consumers with the same argument <code>x-group</code> share the partitions of a stream.<//>`,
+};
+
+function number(name, title, format) {
+  return { name, title, sort: name, align: "right", cell: (row) => format(row[name]) };
+}
+
+export default function Streams({ query }) {
+  const shows = SHOWS[query.show] ? query.show : "streams";
+  const { path, cli } = SHOWS[shows];
+  const tabs = Object.entries(SHOWS).map(([id, { title }]) => ({ id, title }));
+  const pick = (id) => setQuery({
+    show: id === "streams" ? null : id, sort: null, sort_reverse: null, page: null, name: null,
+  });
+  return html`
+    <${Page} title="Streams" cli=${cli} http=${{ method: "GET", path }}>
+      <${Tabs} tabs=${tabs} current=${shows} onPick=${pick} />
+      <${List} key=${shows} path=${path} columns=${COLUMNS[shows]} filterable every=${5000}
+        rowKey=${(row) => JSON.stringify([row.vhost, row.stream ?? row.name, row.reader ?? row.group])}
+        empty=${EMPTY[shows]} />
+    <//>`;
+}

@@ -1,0 +1,45 @@
+/* The topology as a table: each edge a row, for screen readers and for who likes lists.
+   Must not know how edges are drawn. */
+
+import { html } from "../core/html.js";
+import { href } from "../core/route.js";
+import { rate } from "../core/format.js";
+import { Grid } from "./grid.js";
+import { Empty } from "./empty.js";
+import { partsOf } from "./topology_names.js";
+
+const KINDS = { binding: "binding", dead: "dead letters", alternate: "alternate" };
+
+/** @param {{vhost: string, graph: object, find: string}} props `find`: a part of a name. */
+export function TopologyList({ vhost, graph, find }) {
+  const wanted = find.toLowerCase();
+  const rows = [];
+  for (const edge of graph.edges) {
+    const from = graph.nodes.get(edge.from);
+    const to = graph.nodes.get(edge.to);
+    const names = `${from.title}\n${to.title}`.toLowerCase();
+    if (wanted && !names.includes(wanted)) continue;
+    const bindings = edge.bindings.length ? edge.bindings : [{ key: "", filter: "" }];
+    bindings.forEach((one, at) => rows.push({ id: `${edge.key} ${at}`, edge, from, to, one }));
+  }
+  const columns = [
+    { name: "from", title: "From", cell: (row) => html`<${Name} vhost=${vhost} node=${row.from} />` },
+    { name: "kind", title: "By", cell: (row) => KINDS[row.edge.kind] },
+    { name: "key", title: "Routing key", cell: (row) => row.one.key },
+    { name: "filter", title: "Filter", cell: (row) => row.one.filter },
+    { name: "to", title: "To", cell: (row) => html`<${Name} vhost=${vhost} node=${row.to} />` },
+    {
+      name: "rate", title: "Rate", align: "right",
+      cell: (row) => (row.edge.rate === null ? "" : rate(row.edge.rate)),
+    },
+  ];
+  return html`<${Grid} rows=${rows} columns=${columns} rowKey=${(row) => row.id}
+    caption="Bindings, dead-letter and alternate exchanges"
+    empty=${html`<${Empty} title="No edges">Nothing is bound${find && " under that name"}.<//>`} />`;
+}
+
+function Name({ vhost, node }) {
+  if (node.missing) return html`<span class="bad">${node.title} (missing)</span>`;
+  return html`<a href=${href(partsOf(vhost, node))}>${node.title}</a>
+    <span class="soft"> ${node.type === "stream" ? "stream" : node.kind}</span>`;
+}

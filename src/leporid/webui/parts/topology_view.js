@@ -1,0 +1,127 @@
+/* Zooming and panning of an SVG scene: by wheel, pointer, two fingers and calls.
+   Must not know what is drawn. Moves the scene by its transform, without rendering anything. */
+
+import { useEffect, useMemo, useRef } from "../core/html.js";
+import { BOX } from "./topology_layout.js";
+
+const LEAST = 0.12;
+const MOST = 2.5;
+const READABLE = 0.62;
+const MARGIN = 28;
+const FAR = 0.5;
+
+/**
+ * @param frame a ref to the svg, @param scene a ref to the g that is moved.
+ * @param {{width: number, height: number}} size of the scene.
+ * @param {string} structure when it changes, the scene is fitted.
+ * @returns {{zoom: (by: number) => void, fit: () => void, show: (place) => void}}
+ */
+export function useView(frame, scene, size, structure) {
+  const at = useRef({ x: 0, y: 0, k: 1, touched: false });
+  const sizeNow = useRef(size);
+  sizeNow.current = size;
+  const view = useMemo(() => viewOf(frame, scene, at.current, sizeNow), []);
+  useEffect(() => view.listen(), []);
+  useEffect(() => {
+    if (!at.current.touched) view.fit();
+  }, [structure]);
+  return view;
+}
+
+function viewOf(frame, scene, at, size) {
+  const apply = () => {
+    scene.current?.setAttribute("transform", `translate(${at.x},${at.y}) scale(${at.k})`);
+    frame.current?.classList.toggle("is-far", at.k < FAR);
+  };
+  const box = () => frame.current.getBoundingClientRect();
+  const zoomAt = (by, x, y) => {
+    const k = Math.min(MOST, Math.max(LEAST, at.k * by));
+    at.x = x - ((x - at.x) * k) / at.k;
+    at.y = y - ((y - at.y) * k) / at.k;
+    at.k = k;
+    at.touched = true;
+    apply();
+  };
+  const fit = () => {
+    if (!frame.current) return;
+    const { width, height } = box();
+    const { width: w, height: h } = size.current;
+    const whole = Math.min((width - 2 * MARGIN) / w, (height - 2 * MARGIN) / h);
+    const across = (width - 2 * MARGIN) / w;
+    // Rather readable from the top than all of it as dust.
+    at.k = Math.min(1.1, Math.max(whole, Math.min(across, READABLE), LEAST));
+    at.x = Math.max(MARGIN, (width - w * at.k) / 2);
+    at.y = Math.max(MARGIN, (height - h * at.k) / 2);
+    at.touched = false;
+    apply();
+  };
+  const show = (place) => {
+    if (!place || !frame.current) return;
+    const { width, height } = box();
+    const x = place.x * at.k + at.x;
+    const y = place.y * at.k + at.y;
+    const right = x + BOX.width * at.k;
+    const bottom = y + BOX.height * at.k;
+    if (x < MARGIN || right > width - MARGIN) at.x += width / 2 - (x + right) / 2;
+    if (y < MARGIN || bottom > height - MARGIN) at.y += height / 2 - (y + bottom) / 2;
+    apply();
+  };
+  const zoom = (by) => {
+    const { width, height } = box();
+    zoomAt(by, width / 2, height / 2);
+  };
+  const listen = () => listenTo(frame.current, box, at, zoomAt, apply);
+  return { zoom, fit, show, listen };
+}
+
+function listenTo(element, box, at, zoomAt, apply) {
+  const fingers = new Map();
+  const place = (event) => {
+    const { left, top } = box();
+    return { x: event.clientX - left, y: event.clientY - top };
+  };
+  const wheel = (event) => {
+    // Without a modifier the wheel scrolls the page, unless the graph has the focus.
+    if (!event.ctrlKey && !event.metaKey && !element.contains(document.activeElement)) return;
+    event.preventDefault();
+    const { x, y } = place(event);
+    zoomAt(Math.exp(-event.deltaY * 0.0016), x, y);
+  };
+  const down = (event) => {
+    if (event.button > 0) return;
+    fingers.set(event.pointerId, place(event));
+  };
+  const move = (event) => {
+    const before = fingers.get(event.pointerId);
+    if (!before) return;
+    const now = place(event);
+    if (fingers.size === 1) {
+      if (!at.dragging && Math.hypot(now.x - before.x, now.y - before.y) < 4) return;
+      if (!at.dragging) element.setPointerCapture(event.pointerId);
+      at.dragging = true;
+      at.touched = true;
+      at.x += now.x - before.x;
+      at.y += now.y - before.y;
+      apply();
+    } else {
+      const [other] = [...fingers].filter(([id]) => id !== event.pointerId).map(([, one]) => one);
+      const was = Math.hypot(before.x - other.x, before.y - other.y);
+      const is = Math.hypot(now.x - other.x, now.y - other.y);
+      if (was > 0) zoomAt(is / was, (now.x + other.x) / 2, (now.y + other.y) / 2);
+    }
+    fingers.set(event.pointerId, now);
+  };
+  const up = (event) => {
+    fingers.delete(event.pointerId);
+    if (!fingers.size) at.dragging = false;
+  };
+  const events = { wheel, pointerdown: down, pointermove: move, pointerup: up, pointercancel: up };
+  for (const [name, handler] of Object.entries(events)) {
+    element.addEventListener(name, handler, { passive: false });
+  }
+  return () => {
+    for (const [name, handler] of Object.entries(events)) {
+      element.removeEventListener(name, handler);
+    }
+  };
+}

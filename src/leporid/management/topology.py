@@ -265,12 +265,13 @@ def _shown_exchange(around: Surroundings, exchange: ExchangeState) -> dict[str, 
         "type": exchange.type,
         "internal": exchange.internal,
         "alternate_exchange": exchange.alternate,
-        "message_stats": None if stats is ABSENT else stats,
+        "rate_in": _rate(stats, "publish_in"),
+        "rate_out": _rate(stats, "publish_out"),
     }
 
 
 def _shown_queue(around: Surroundings, queue: QueueState) -> dict[str, Any]:
-    facts = queues.sampled(around, queue)
+    stats = queues.sampled(around, queue).get("message_stats", ABSENT)
     return {
         "name": shown(queue.name),
         "type": queue.type.name,
@@ -279,8 +280,14 @@ def _shown_queue(around: Surroundings, queue: QueueState) -> dict[str, Any]:
         "consumers": len(queue.subscriptions),
         "dead_letter_exchange": dead_letter_exchange(queue),
         "dead_letter_routing_key": dead_letter_key(queue),
-        "message_stats": facts.get("message_stats"),
+        "rate_in": _rate(stats, "publish"),
+        "rate_out": _rate(stats, "deliver_get"),
     }
+
+
+def _rate(stats: Any, name: str) -> float:
+    """How many a second, as lists have it; 0 before the first."""
+    return 0.0 if stats is ABSENT else float(stats[f"{name}_details"]["rate"])
 
 
 def _start(vhost: VirtualHost, text: str | None) -> Node | None:

@@ -26,6 +26,12 @@ const PAGES = [
   [["queues", ":vhost", ":name"], () => import("./pages/queue.js")],
 
   // Streams, topology, filters, delays, dead letters.
+  [["streams"], () => import("./pages/streams.js"), "Streams"],
+  [["streams", ":vhost", ":name"], () => import("./pages/stream.js")],
+  [["topology"], () => import("./pages/topology.js"), "Topology", { group: "Messages" }],
+  [["filters"], () => import("./pages/filters.js"), "Filter bench", { group: "Messages" }],
+  [["delays"], () => import("./pages/delays.js"), "Delays", { group: "Messages" }],
+  [["dead-letters"], () => import("./pages/dead_letters.js"), "Dead letters", { group: "Messages" }],
 
   // Administration.
 ];

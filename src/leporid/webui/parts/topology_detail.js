@@ -23,16 +23,17 @@ export function TopologyDetail({ vhost, graph, node, unfold, close }) {
           <a class="button" href=${href(partsOf(vhost, node))}>Open</a>`}
         <${Button} onClick=${close} label="Close">×<//>
       </header>
-      <dl>
-        ${node.messages !== undefined && html`<dt>messages</dt><dd>${count(node.messages)}</dd>`}
-        ${node.consumers !== undefined && html`<dt>consumers</dt><dd>${count(node.consumers)}</dd>`}
-        <dt>in</dt><dd>${rate(node.rateIn)}</dd>
-        <dt>out</dt><dd>${rate(node.rateOut)}</dd>
-      </dl>
-      ${node.missing && html`<p class="bad">
+      <p class="topology-facts">
+        ${node.messages !== undefined && html`<span><b>${count(node.messages)}</b> messages</span>`}
+        ${node.consumers !== undefined && html`<span><b>${count(node.consumers)}</b> consumers</span>`}
+        <span><b>${rate(node.rateIn)}</b> in</span><span><b>${rate(node.rateOut)}</b> out</span>
+      </p>
+      ${node.missing && html`<p class="state bad">
         No exchange of that name is declared: what should go there is lost.</p>`}
-      <${Edges} title="From" edges=${incoming} end="from" graph=${graph} />
-      <${Edges} title="To" edges=${outgoing} end="to" graph=${graph} />
+      <div class="topology-edges">
+        <${Edges} title="From" edges=${incoming} end="from" graph=${graph} />
+        <${Edges} title="To" edges=${outgoing} end="to" graph=${graph} />
+      </div>
       ${node.names && html`<p class="soft">${node.names.slice(0, SHOWN).join(", ")}
         ${node.names.length > SHOWN && ` and ${count(node.names.length - SHOWN)} more`}</p>`}
     </aside>`;
@@ -46,8 +47,8 @@ function kindOf(node) {
 
 function Edges({ title, edges, end, graph }) {
   if (!edges.length) return null;
-  return html`
-    <h4>${title}</h4>
+  return html`<section aria-label=${title}>
+    <h3>${title}</h3>
     <ul>
       ${edges.slice(0, SHOWN).map((edge) => html`<li key=${edge.key}>
         <span>${graph.nodes.get(edge[end]).title}</span>
@@ -60,5 +61,6 @@ function Edges({ title, edges, end, graph }) {
         </div>`)}
       </li>`)}
       ${edges.length > SHOWN && html`<li class="soft">${count(edges.length - SHOWN)} more</li>`}
-    </ul>`;
+    </ul>
+  </section>`;
 }

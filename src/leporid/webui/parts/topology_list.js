@@ -39,7 +39,7 @@ export function TopologyList({ vhost, graph, find }) {
 }
 
 function Name({ vhost, node }) {
-  if (node.missing) return html`<span class="bad">${node.title} (missing)</span>`;
+  if (node.missing) return html`<span class="state bad">${node.title} (missing)</span>`;
   return html`<a href=${href(partsOf(vhost, node))}>${node.title}</a>
     <span class="soft"> ${node.type === "stream" ? "stream" : node.kind}</span>`;
 }

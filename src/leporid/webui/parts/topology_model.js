@@ -15,8 +15,6 @@ export function filterOf(args) {
   return found.join(" and ");
 }
 
-const rateOf = (stats, name) => stats?.[`${name}_details`]?.rate ?? 0;
-
 /**
  * Nodes and edges of an answer.
  * @returns {{nodes: Map<string, object>, edges: object[]}} an edge has `from`, `to`, `kind`
@@ -28,16 +26,15 @@ export function graphOf(answer) {
     const name = one.name === "amq.default" ? "" : one.name;
     nodes.set(`e:${name}`, {
       id: `e:${name}`, kind: "exchange", name, title: one.name, type: one.type,
-      internal: one.internal, rateIn: rateOf(one.message_stats, "publish_in"),
-      rateOut: rateOf(one.message_stats, "publish_out"), alternate: one.alternate_exchange,
+      internal: one.internal, rateIn: one.rate_in, rateOut: one.rate_out,
+      alternate: one.alternate_exchange,
     });
   }
   for (const one of answer.queues) {
     nodes.set(`q:${one.name}`, {
       id: `q:${one.name}`, kind: "queue", name: one.name, title: one.name, type: one.type,
       state: one.state, messages: one.messages, consumers: one.consumers,
-      rateIn: rateOf(one.message_stats, "publish"),
-      rateOut: rateOf(one.message_stats, "deliver_get"),
+      rateIn: one.rate_in, rateOut: one.rate_out,
       dead: one.dead_letter_exchange, deadKey: one.dead_letter_routing_key,
     });
   }

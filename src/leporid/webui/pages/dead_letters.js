@@ -1,0 +1,114 @@
+/* Dead letters: how many died in which queue and why, over time; looking at those that a queue
+   holds; sending them back or elsewhere, with a preview first. */
+
+import { html, useEffect, useMemo, useState } from "../core/html.js";
+import { useData } from "../core/data.js";
+import { count, rate } from "../core/format.js";
+import { href, setQuery } from "../core/route.js";
+import { useVhost } from "../core/vhost.js";
+import { Chart } from "../parts/chart.js";
+import { deathSeries, noteDeaths } from "../parts/death_history.js";
+import { DeadLetterBox } from "../parts/dead_letter_box.js";
+import { Empty } from "../parts/empty.js";
+import { Grid } from "../parts/grid.js";
+import { Notice } from "../parts/notice.js";
+import { Page } from "../parts/page.js";
+import { SourcePicker } from "../parts/source_picker.js";
+
+const EVERY_MS = 2000;
+const ROWS_MAX = 500;
+const TARGETS_MAX = 30;
+const SPANS = { minute: 6e4, hour: 36e5, day: 864e5 };
+
+export default function DeadLetters({ query }) {
+  const vhost = useVhost() ?? "/";
+  const path = ["dead-letters", vhost];
+  const { data, error } = useData(path, {
+    page: 1, page_size: ROWS_MAX, sort: "messages", sort_reverse: true,
+  }, { every: EVERY_MS });
+  const rows = data?.items ?? [];
+  const [range, setRange] = useState("minute");
+  useEffect(() => {
+    if (data) {
+      noteDeaths(vhost, data.items);
+    }
+  }, [data]);
+  const { times, series, rates } = deathSeries(vhost, SPANS[range]);
+  const box = query.queue ?? "";
+  const cli = ["leporid deadletters list", box && `leporid deadletters look ${box}`].filter(Boolean);
+  const http = [{ method: "GET", path }];
+  return html`
+    <${Page} title="Dead letters" cli=${cli} http=${http}
+      head=${html`Dead letters <span class="crumb">in <span class="name">${vhost}</span></span>`}>
+      ${error && html`<${Notice} kind="bad">${error.message}<//>`}
+      ${rows.length > 0 && html`<${Chart} title="Died, by reason" times=${times} series=${series}
+        range=${range} onRange=${setRange} />`}
+      ${data && html`<${Deaths} rows=${rows} rates=${rates} vhost=${vhost} />`}
+      <section class="stack" aria-label="Look at dead letters">
+        <h2>Look and send back</h2>
+        <${Holders} vhost=${vhost} rows=${rows} box=${box} />
+        ${box && html`<${DeadLetterBox} key=${`${vhost} ${box}`} vhost=${vhost} queue=${box}
+          query=${query} />`}
+      </section>
+    <//>`;
+}
+
+function Deaths({ rows, rates, vhost }) {
+  const keyOf = (row) => JSON.stringify([row.queue, row.reason, row.exchange, row.routing_key]);
+  const columns = [
+    { name: "queue", title: "Died in", cell: (row) => html`<a class="name"
+      href=${href(["queues", vhost, row.queue])}>${row.queue}</a>` },
+    { name: "reason", title: "Reason", cell: (row) => html`<span class="badge">${row.reason}</span>` },
+    { name: "exchange", title: "Sent to", cell: (row) => html`<a class="name"
+      href=${href(["exchanges", vhost, row.exchange])}>${row.exchange}</a>` },
+    { name: "routing_key", title: "With key", cell: (row) => (row.routing_key === null
+      ? html`<span class="soft">its own</span>` : html`<span class="name">${row.routing_key}</span>`) },
+    { name: "messages", title: "Since the start", align: "right",
+      cell: (row) => count(row.messages) },
+    { name: "rate", title: "Now", align: "right", value: (row) => rates.get(keyOf(row)) ?? 0,
+      cell: (row) => rate(rates.get(keyOf(row)) ?? 0) },
+    { name: "dropped", title: "Came to no queue", align: "right",
+      cell: (row) => html`<span class=${row.dropped ? "state bad" : "soft"}>${count(row.dropped)}
+      </span>` },
+  ];
+  return html`<${Grid} rows=${rows} columns=${columns} rowKey=${keyOf}
+    caption="Dead letters by queue, reason and target"
+    empty=${html`<${Empty} title="Nothing died since the broker started">
+      A queue with <code>x-dead-letter-exchange</code> sends there what expires, is rejected, or does
+      not fit.<//>`} />`;
+}
+
+/** Queues that hold dead letters: those to which the targets lead. */
+function Holders({ vhost, rows, box }) {
+  const targets = useMemo(() => {
+    const found = new Set();
+    for (const row of rows) {
+      found.add(JSON.stringify([row.exchange, row.routing_key]));
+    }
+    return [...found].slice(0, TARGETS_MAX).map((text) => JSON.parse(text));
+  }, [JSON.stringify(rows.map((row) => [row.exchange, row.routing_key]))]);
+  const exchanges = [...new Set(targets.map(([exchange]) => exchange))]
+    .filter((name) => name !== "amq.default" && name !== "(others)");
+  const queues = new Set(targets
+    .filter(([exchange, key]) => exchange === "amq.default" && key).map(([, key]) => key));
+  return html`<div class="row">
+    ${[...queues].map((name) => html`<${Holder} key=${name} name=${name} box=${box} />`)}
+    ${exchanges.slice(0, 8).map((name) => html`<${Bound} key=${name} vhost=${vhost} exchange=${name}
+      box=${box} />`)}
+    <div class="holder-pick"><${SourcePicker} vhost=${vhost} kind="queue" name=${box}
+      label="Queue with dead letters" onPick=${({ name }) => setQuery({ queue: name })} /></div>
+  </div>`;
+}
+
+function Bound({ vhost, exchange, box }) {
+  const { data } = useData(["exchanges", vhost, exchange, "bindings", "source"]);
+  const names = new Set((data ?? []).filter((one) => one.destination_type === "queue")
+    .map((one) => one.destination));
+  return [...names].slice(0, 12).map((name) => html`<${Holder} key=${name} name=${name} box=${box} />`);
+}
+
+function Holder({ name, box }) {
+  return html`<button type="button" class="chip" aria-pressed=${name === box ? "true" : "false"}
+    onClick=${() => setQuery({ queue: name, reason: null, died_in: null })}>
+    <span class="name">${name}</span></button>`;
+}

@@ -1,0 +1,157 @@
+/* Who reads a stream and how far behind each is: named readers, groups with their members, lag over
+   time; putting a reader elsewhere, and forgetting one. Must not know the page. */
+
+import { html, useEffect, useState } from "../core/html.js";
+import { put, remove } from "../core/api.js";
+import { useData } from "../core/data.js";
+import { count } from "../core/format.js";
+import { Button } from "./button.js";
+import { Chart } from "./chart.js";
+import { Confirm } from "./confirm.js";
+import { Empty } from "./empty.js";
+import { Field } from "./form.js";
+import { Grid } from "./grid.js";
+import { lagSeries, noteLag } from "./lag_history.js";
+import { Notice } from "./notice.js";
+
+const EVERY_MS = 2000;
+const RANGES = { minute: 6e4, hour: 36e5, day: 864e5 };
+
+/** @param {{vhost: string, name: string, info: object}} props */
+export function StreamReaders({ vhost, name, info }) {
+  const path = ["streams", vhost, name];
+  const readers = useData([...path, "readers"], {}, { every: EVERY_MS });
+  const groups = useData(["groups", vhost, name], {}, { every: EVERY_MS });
+  const [range, setRange] = useState("minute");
+  const [asked, setAsked] = useState(null);
+  const rows = (readers.data?.readers ?? []).map((one) => {
+    const at = info.partitions[one.partition];
+    const next = Math.max(at?.first ?? 0, one.offset + 1);
+    return { ...one, end: at?.end ?? 0, first: at?.first ?? 0,
+      lag: Math.max(0, (at?.end ?? 0) - next), many: info.partitions.length > 1 };
+  });
+  const key = JSON.stringify([vhost, name]);
+  useEffect(() => {
+    if (readers.data) {
+      const sums = new Map();
+      rows.forEach((one) => sums.set(one.reader, (sums.get(one.reader) ?? 0) + one.lag));
+      noteLag(key, [...sums].map(([reader, lag]) => ({ reader, lag })));
+    }
+  }, [readers.data]);
+  const lag = lagSeries(key, RANGES[range]);
+  if (readers.error && !readers.data) {
+    return html`<${Notice} kind="bad">${readers.error.message}<//>`;
+  }
+  const done = () => { setAsked(null); readers.reload(); };
+  return html`
+    <div class="stack">
+      ${rows.length > 0 && html`<${Chart} title="Lag, in messages" times=${lag.times}
+        series=${lag.series} range=${range} onRange=${setRange} />
+        <p class="soft">As far as this tab has looked since it was opened.</p>`}
+      <${Readers} rows=${rows} onAsk=${setAsked} loading=${!readers.data} />
+      <${Groups} groups=${groups.data?.groups ?? []} />
+      <${Move} path=${path} asked=${asked?.move} onClose=${done} />
+      <${Forget} path=${path} asked=${asked?.forget} onClose=${done} />
+    </div>`;
+}
+
+function Readers({ rows, onAsk, loading }) {
+  const columns = [
+    { name: "reader", title: "Reader", cell: (row) => html`<span class="name">${row.reader}</span>` },
+    { name: "partition", title: "Partition", align: "right" },
+    { name: "offset", title: "Read up to", align: "right", cell: (row) => count(row.offset) },
+    { name: "lag", title: "Lag", align: "right", cell: (row) => html`<span class=${
+      row.lag ? "" : "soft"}>${count(row.lag)}</span>` },
+    { name: "skipped_messages", title: "Missed", align: "right",
+      cell: (row) => html`<span class=${row.skipped_messages ? "state warn" : "soft"}>${
+        count(row.skipped_messages)}</span>` },
+    { name: "act", title: "", sort: false, label: "Actions", cell: (row) => html`
+      <span class="row">
+        <${Button} onClick=${() => onAsk({ move: row })}
+          label=${`Move reader ${row.reader}`}>Move…<//>
+        <${Button} kind="danger" onClick=${() => onAsk({ forget: row })}
+          label=${`Forget reader ${row.reader}`}>Forget…<//>
+      </span>` },
+  ];
+  const shown = rows.some((row) => row.many)
+    ? columns : columns.filter((each) => each.name !== "partition");
+  return html`<section class="stack" aria-label="Named readers">
+    <h2>Named readers</h2>
+    <${Grid} rows=${rows} columns=${shown} caption="Named readers"
+      rowKey=${(row) => JSON.stringify([row.reader, row.partition])}
+      empty=${loading ? html`<p class="soft">Loading…</p>` : html`<${Empty} title="No named readers">
+        A consumer with the argument <code>x-reader</code> stores here how far it has read.<//>`} />
+  </section>`;
+}
+
+function Groups({ groups }) {
+  if (!groups.length) {
+    return null;
+  }
+  return html`<section class="stack" aria-label="Groups">
+    <h2>Groups</h2>
+    ${groups.map((group) => html`<div class="box stack" key=${group.group}>
+      <h3><span class="name">${group.group}</span> · ${count(group.members.length)} members,
+        ${" "}${count(group.lag)} messages behind</h3>
+      ${group.retries && html`<p class="soft">Retries: ${count(group.retries.waiting)} wait,
+        ${" "}${count(group.retries.retried)} retried,
+        ${" "}${count(group.retries.dead_lettered)} dead-lettered</p>`}
+      <${Grid} rows=${group.partitions} caption=${`Partitions of group ${group.group}`}
+        rowKey=${(row) => row.partition} columns=${[
+          { name: "partition", title: "Partition", align: "right" },
+          { name: "committed", title: "Committed", align: "right",
+            cell: (row) => (row.committed === null ? "–" : count(row.committed)) },
+          { name: "lag", title: "Lag", align: "right", cell: (row) => count(row.lag) },
+          { name: "member", title: "Member", value: (row) => memberOf(group, row)?.consumer_tag,
+            cell: (row) => memberText(memberOf(group, row)) },
+        ]} />
+    </div>`)}
+  </section>`;
+}
+
+function memberOf(group, row) {
+  return group.members.find((each) => each.partitions.includes(row.partition));
+}
+
+function memberText(member) {
+  if (!member) {
+    return html`<span class="soft">nobody</span>`;
+  }
+  return html`<span class="name">${member.consumer_tag}</span>
+    <span class="soft"> ${member.user}, ${member.connection}</span>`;
+}
+
+function Move({ path, asked, onClose }) {
+  const [to, setTo] = useState("");
+  useEffect(() => setTo(asked ? String(asked.offset) : ""), [asked]);
+  if (!asked) {
+    return null;
+  }
+  const move = () => {
+    if (!/^\d+$/.test(to)) {
+      throw new Error("The offset is a whole number: that of the last message that counts as read.");
+    }
+    return put([...path, "readers", asked.reader], { offset: Number(to) },
+      { partition: asked.partition });
+  };
+  const ends = [["the first message", Math.max(0, asked.first - 1)], ["the end", asked.end - 1]];
+  return html`<${Confirm} open title=${`Move reader ${asked.reader}`} yes="Move" onYes=${move}
+    onClose=${onClose} what=${`It has read up to offset ${asked.offset}; ` +
+      `it goes on after the offset that is stored here.`}>
+    <${Field} label="Last offset that counts as read" name="offset" value=${to} onInput=${setTo}
+      inputmode="numeric" />
+    <div class="row">${ends.map(([title, offset]) => html`<${Button} key=${title}
+      onClick=${() => setTo(String(Math.max(0, offset)))}>To ${title}<//>`)}</div>
+  <//>`;
+}
+
+function Forget({ path, asked, onClose }) {
+  if (!asked) {
+    return null;
+  }
+  const forget = () =>
+    remove([...path, "readers", asked.reader], undefined, { partition: asked.partition });
+  return html`<${Confirm} open danger title=${`Forget reader ${asked.reader}`} yes="Forget"
+    typed=${asked.reader} onYes=${forget} onClose=${onClose}
+    what=${`Its stored offset, ${count(asked.offset)}, will be gone. No message is deleted.`} />`;
+}

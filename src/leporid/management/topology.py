@@ -96,6 +96,7 @@ class TopologyRoutes:
             "exchanges": self._exchanges(graph),
             "queues": self._queues(graph),
             "bindings": graph.bindings(),
+            "missing": graph.missing(),
             "left_out": graph.left_out,
         }
 
@@ -233,6 +234,22 @@ class _Graph:
                     yield None
                 else:
                     yield shown_binding(self.vhost.name, binding)
+
+    def missing(self) -> Iterator[str | None]:
+        """Go through the names of exchanges that a node leads to, and that are not there."""
+        told: set[str] = set()
+        for node in list(self.nodes):
+            if node.kind == "exchange":
+                exchange = self.vhost.find_exchange(node.name)
+                target = None if exchange is None else exchange.alternate
+            else:
+                queue = self.vhost.find_queue(node.name)
+                target = None if queue is None else dead_letter_exchange(queue)
+            if target is None or target in told or self.vhost.find_exchange(target) is not None:
+                yield None
+            else:
+                told.add(target)
+                yield target
 
     def _outgoing(self, exchange: ExchangeState) -> Iterator[Binding]:
         if exchange.name != DEFAULT_EXCHANGE:

@@ -15,7 +15,7 @@ import { useView } from "./topology_view.js";
 import { TopologyList } from "./topology_list.js";
 import { TopologyDetail } from "./topology_detail.js";
 import { BOX, labelPlace, layoutOf, pathOf } from "./topology_layout.js";
-import { FOLD_FROM, edgeText, folded, graphOf, keysText, structureOf } from "./topology_model.js";
+import { FOLD_FROM, edgeText, folded, graphOf, keysText, structureOf, withEnds } from "./topology_model.js";
 
 const EVERY_MS = 5000;
 const LABELS_MAX = 120;
@@ -38,7 +38,7 @@ export function TopologyGraph({ vhost, exchange, queue, hops = 2, name }) {
   const [picked, setPicked] = useState(null);
   const whole = useMemo(() => data && graphOf(data), [data]);
   const graph = useMemo(
-    () => whole && (foldsAll ? folded(whole, open) : whole), [whole, foldsAll, open],
+    () => whole && withEnds(foldsAll ? folded(whole, open) : whole), [whole, foldsAll, open],
   );
   const structure = graph ? structureOf(graph) : "";
   const layout = useMemo(
@@ -56,7 +56,7 @@ export function TopologyGraph({ vhost, exchange, queue, hops = 2, name }) {
   const left = data.left_out.nodes + data.left_out.bindings;
   const grouped = open.size > 0 || [...graph.nodes.values()].some((one) => one.kind === "group");
   return html`
-    <section class="topology">
+    <section class=${focus ? "topology is-part" : "topology"}>
       <div class="topology-bar">
         <${Tabs} tabs=${[{ id: "graph", title: "Graph" }, { id: "list", title: "List" }]}
           current=${shows} onPick=${setShows} />
@@ -112,7 +112,7 @@ function openNode(vhost, node, unfold) {
 function Drawing({ graph, layout, structure, find, focus, picked, setPicked, unfold, open }) {
   const frame = useRef(null);
   const scene = useRef(null);
-  const view = useView(frame, scene, layout, structure);
+  const view = useView(frame, scene, layout, structure, layout.places.get(focus));
   const [current, setCurrent] = useState(focus || null);
   const hits = useMemo(() => (find ? hitsOf(graph, find) : null), [find, graph]);
   const at = current && graph.nodes.has(current) ? current : graph.nodes.keys().next().value;
@@ -141,6 +141,7 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, unf
   const nodes = [...graph.nodes.values()];
   return html`
     <div class="topology-frame">
+      <div class="topology-scene">
       <svg ref=${frame} class="topology-svg" role="group"
         aria-label="Topology graph. Arrow keys follow edges, Enter opens, plus and minus zoom.">
         <defs>
@@ -168,6 +169,7 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, unf
         <${Button} onClick=${() => view.zoom(0.8)} label="Zoom out">−<//>
         <${Button} onClick=${() => view.fit()}>Fit<//>
       </div>
+      </div>
       <${Legend} />
     </div>`;
 }
@@ -180,7 +182,7 @@ function Edge({ edge, graph, layout, shown, dim }) {
   const flow = edge.rate ?? Math.min(graph.nodes.get(edge.from).rateOut || 0,
     graph.nodes.get(edge.to).rateIn || 0);
   const label = cut(keysText(edge, 1).trim() || (edge.kind === "alternate" ? "alternate" : ""), 22);
-  const place = labelPlace(from, to);
+  const place = labelPlace(from, to, graph.ends.get(edge.key));
   const kind = `edge edge-${edge.kind}${filtered ? " edge-filter" : ""}${dim ? " is-dim" : ""}`;
   return html`
     <g class=${kind}>
@@ -188,9 +190,10 @@ function Edge({ edge, graph, layout, shown, dim }) {
         stroke-width=${1.25 + Math.min(5, 1.4 * Math.log10(1 + flow))}>
         <title>${graph.nodes.get(edge.from).title} → ${edgeText(edge, graph.nodes)}</title>
       </path>
-      ${shown && label && html`<text x=${place.x} y=${place.y}>${label}</text>`}
-      ${shown && edge.rate > 0 && html`<text class="edge-rate" x=${place.x} y=${place.y + 15}>
-        ${rate(edge.rate)}</text>`}
+      ${shown && label && html`<text x=${place.x} y=${place.y} text-anchor=${
+        place.anchor}>${label}</text>`}
+      ${shown && edge.rate > 0 && html`<text class="edge-rate" x=${place.x} y=${place.y + 17}
+        text-anchor=${place.anchor}>${rate(edge.rate)}</text>`}
     </g>`;
 }
 
@@ -288,7 +291,7 @@ function Legend() {
       <li><span class="key key-waiting"></span>messages, no consumer</li>
       <li><span class="line line-dead"></span>dead letters</li>
       <li><span class="line line-alternate"></span>alternate</li>
-      <li>⧩ filter</li>
+      <li>▽ filter</li>
       <li>wider: faster</li>
     </ul>`;
 }

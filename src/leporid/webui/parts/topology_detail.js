@@ -57,7 +57,7 @@ function Edges({ title, edges, end, graph }) {
         ${edge.rate > 0 && html`<span class="soft"> ${rate(edge.rate)}</span>`}
         ${edge.bindings.slice(0, SHOWN).map((one) => html`<div class="topology-binding">
           ${one.key && html`<code>${one.key}</code>`}
-          ${one.filter && html` <span>⧩ <code>${one.filter}</code></span>`}
+          ${one.filter && html` <span>▽ <code>${one.filter}</code></span>`}
         </div>`)}
       </li>`)}
       ${edges.length > SHOWN && html`<li class="soft">${count(edges.length - SHOWN)} more</li>`}

@@ -249,13 +249,20 @@ export function pathOf(from, to) {
   return `M${x1},${from.y + BOX.height} C${x1},${deep} ${x2},${deep} ${x2},${to.y + BOX.height}`;
 }
 
-/** Where the label of an edge stands. */
-export function labelPlace(from, to) {
-  if (to.x > from.x) {
-    return { x: (from.x + BOX.width + to.x) / 2, y: (from.y + to.y + BOX.height) / 2 - 4 };
+/** Where the label of an edge stands: beside an end that no other edge has, or in the middle. */
+export function labelPlace(from, to, end = "middle") {
+  if (to.x <= from.x) {
+    return {
+      x: (from.x + to.x + BOX.width) / 2, y: Math.max(from.y, to.y) + BOX.height + 24,
+      anchor: "middle",
+    };
   }
-  return {
-    x: (from.x + to.x + BOX.width) / 2,
-    y: Math.max(from.y, to.y) + BOX.height + 24,
-  };
+  if (end === "to") {
+    return { x: to.x - 12, y: to.y + BOX.height / 2 - 5, anchor: "end" };
+  }
+  if (end === "from") {
+    return { x: from.x + BOX.width + 6, y: from.y + BOX.height / 2 - 5, anchor: "start" };
+  }
+  return { x: (from.x + BOX.width + to.x) / 2, y: (from.y + to.y + BOX.height) / 2 - 4,
+    anchor: "middle" };
 }

@@ -50,29 +50,28 @@ export function graphOf(answer) {
     const binding = { key: one.routing_key, filter: filterOf(one.arguments), of: one };
     join(`e:${one.source}`, to, "binding").bindings.push(binding);
   }
+  for (const name of answer.missing) {
+    nodes.set(`e:${name}`, {
+      id: `e:${name}`, kind: "exchange", name, title: name, type: "", missing: true, rateIn: 0,
+      rateOut: 0,
+    });
+  }
   for (const node of [...nodes.values()]) {
-    if (node.alternate != null) join(node.id, exchangeOr(nodes, node.alternate), "alternate");
+    // What is further away than this answer reaches is not drawn.
+    if (node.alternate != null && nodes.has(`e:${node.alternate}`)) {
+      join(node.id, `e:${node.alternate}`, "alternate");
+    }
     if (node.dead == null) continue;
     const key = node.deadKey;
     if (node.dead !== "") {
-      const edge = join(node.id, exchangeOr(nodes, node.dead), "dead");
+      if (!nodes.has(`e:${node.dead}`)) continue;
+      const edge = join(node.id, `e:${node.dead}`, "dead");
       if (key != null) edge.bindings.push({ key, filter: "", of: null });
     } else if (key != null && nodes.has(`q:${key}`)) join(node.id, `q:${key}`, "dead");
   }
   const found = [...edges.values()];
   rateEdges(nodes, found);
   return { nodes, edges: found };
-}
-
-/** The id of an exchange that something leads to; one that is not there is shown as missing. */
-function exchangeOr(nodes, name) {
-  const id = `e:${name}`;
-  if (!nodes.has(id)) {
-    nodes.set(id, {
-      id, kind: "exchange", name, title: name, type: "", missing: true, rateIn: 0, rateOut: 0,
-    });
-  }
-  return id;
 }
 
 /** The broker counts by exchange and queue: a binding's rate is known where it is the only way. */
@@ -113,7 +112,7 @@ function neighbourhoods(graph) {
 function foldBy(graph, open, signature) {
   const buckets = new Map();
   for (const node of graph.nodes.values()) {
-    if (node.kind === "group" || node.missing) continue;
+    if (node.kind === "group" || node.missing || node.unfolded) continue;
     const key = JSON.stringify([signature(node), stemOf(node.name)]);
     if (!buckets.has(key)) buckets.set(key, []);
     buckets.get(key).push(node);
@@ -122,7 +121,12 @@ function foldBy(graph, open, signature) {
   const nodes = new Map(graph.nodes);
   for (const [key, members] of buckets) {
     const id = `g:${key}`;
-    if (members.length < GROUP_LEAST || open.has(id)) continue;
+    if (open.has(id)) {
+      // No later round folds them again.
+      members.forEach((one) => nodes.set(one.id, { ...one, unfolded: true }));
+      continue;
+    }
+    if (members.length < GROUP_LEAST) continue;
     for (const member of members) {
       place.set(member.id, id);
       nodes.delete(member.id);
@@ -170,6 +174,19 @@ function commonStart(members) {
   return start;
 }
 
+/** The graph with `ends`: at which end of each edge its label has a place of its own. */
+export function withEnds(graph) {
+  const out = new Map();
+  const into = new Map();
+  for (const { from, to } of graph.edges) {
+    out.set(from, (out.get(from) ?? 0) + 1);
+    into.set(to, (into.get(to) ?? 0) + 1);
+  }
+  const ends = new Map(graph.edges.map(({ key, from, to }) =>
+    [key, into.get(to) === 1 ? "to" : out.get(from) === 1 ? "from" : "middle"]));
+  return { ...graph, ends };
+}
+
 /** What makes the layout: equal for two answers that differ in figures only. */
 export function structureOf(graph) {
   return [...graph.nodes.keys()].join("\n") + "\u0000" + graph.edges.map((e) => e.key).join("\n");
@@ -186,7 +203,7 @@ export function edgeText(edge, nodes) {
 /** The keys and filters of an edge, as one short text; "" if it has none. */
 export function keysText(edge, most = 2) {
   const texts = edge.bindings
-    .map((one) => [one.key, one.filter && `⧩ ${one.filter}`].filter(Boolean).join(" "))
+    .map((one) => [one.key, one.filter && `▽ ${one.filter}`].filter(Boolean).join(" "))
     .filter(Boolean);
   if (!texts.length) return "";
   const more = texts.length > most ? ` +${texts.length - most}` : "";

@@ -8,22 +8,25 @@ const LEAST = 0.12;
 const MOST = 2.5;
 const READABLE = 0.62;
 const MARGIN = 28;
+/** Of the buttons at the lower edge. */
+const BOTTOM = 56;
 const FAR = 0.5;
 
 /**
  * @param frame a ref to the svg, @param scene a ref to the g that is moved.
  * @param {{width: number, height: number}} size of the scene.
- * @param {string} structure when it changes, the scene is fitted.
+ * @param {string} structure when it changes, the scene is placed anew.
+ * @param {{x: number, y: number}} [own] the box that is seen at first.
  * @returns {{zoom: (by: number) => void, fit: () => void, show: (place) => void}}
  */
-export function useView(frame, scene, size, structure) {
+export function useView(frame, scene, size, structure, own) {
   const at = useRef({ x: 0, y: 0, k: 1, touched: false });
   const sizeNow = useRef(size);
   sizeNow.current = size;
   const view = useMemo(() => viewOf(frame, scene, at.current, sizeNow), []);
   useEffect(() => view.listen(), []);
   useEffect(() => {
-    if (!at.current.touched) view.fit();
+    if (!at.current.touched) view.begin(own);
   }, [structure]);
   return view;
 }
@@ -42,19 +45,24 @@ function viewOf(frame, scene, at, size) {
     at.touched = true;
     apply();
   };
-  const fit = () => {
-    if (!frame.current) return;
+  const place = (k, own) => {
     const { width, height } = box();
     const { width: w, height: h } = size.current;
-    const whole = Math.min((width - 2 * MARGIN) / w, (height - 2 * MARGIN) / h);
-    const across = (width - 2 * MARGIN) / w;
-    // Rather readable from the top than all of it as dust.
-    at.k = Math.min(1.1, Math.max(whole, Math.min(across, READABLE), LEAST));
-    at.x = Math.max(MARGIN, (width - w * at.k) / 2);
-    at.y = Math.max(MARGIN, (height - h * at.k) / 2);
+    at.k = k;
+    at.x = Math.max(MARGIN, (width - w * k) / 2);
+    at.y = Math.max(MARGIN, (height - BOTTOM - h * k) / 2);
     at.touched = false;
     apply();
+    if (own) show(own);
   };
+  const whole = () => {
+    const { width, height } = box();
+    const { width: w, height: h } = size.current;
+    return Math.min((width - 2 * MARGIN) / w, (height - MARGIN - BOTTOM) / h);
+  };
+  const fit = () => frame.current && place(Math.min(1.1, Math.max(whole(), LEAST)), null);
+  // At first rather readable from the beginning than all of it as dust.
+  const begin = (own) => frame.current && place(Math.min(1.1, Math.max(whole(), READABLE)), own);
   const show = (place) => {
     if (!place || !frame.current) return;
     const { width, height } = box();
@@ -63,7 +71,7 @@ function viewOf(frame, scene, at, size) {
     const right = x + BOX.width * at.k;
     const bottom = y + BOX.height * at.k;
     if (x < MARGIN || right > width - MARGIN) at.x += width / 2 - (x + right) / 2;
-    if (y < MARGIN || bottom > height - MARGIN) at.y += height / 2 - (y + bottom) / 2;
+    if (y < MARGIN || bottom > height - BOTTOM) at.y += height / 2 - (y + bottom) / 2;
     apply();
   };
   const zoom = (by) => {
@@ -71,7 +79,7 @@ function viewOf(frame, scene, at, size) {
     zoomAt(by, width / 2, height / 2);
   };
   const listen = () => listenTo(frame.current, box, at, zoomAt, apply);
-  return { zoom, fit, show, listen };
+  return { zoom, fit, begin, show, listen };
 }
 
 function listenTo(element, box, at, zoomAt, apply) {

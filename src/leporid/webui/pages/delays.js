@@ -66,7 +66,7 @@ export default function Delays({ query }) {
 }
 
 function same(one, other) {
-  return one.lane === other?.lane && one.from === other?.from;
+  return one.lane === other?.lane && one.from < other?.to && one.to > other?.from;
 }
 
 /** The stretch of time in the address: powers of ten of milliseconds. */

@@ -35,7 +35,7 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
   return html`
     <section class="stack" aria-label="Delayed messages">
       <div class="row delay-head">
-        <h2>${stretch ? `Due in ${duration(stretch.from)} to ${duration(stretch.to)}` : "Due next"}</h2>
+        <h2>${stretch ? `Due ${moment(stretch.from)} to ${moment(stretch.to)}` : "Due next"}</h2>
         ${stretch && html`<${Button} kind="quiet" onClick=${onWhole}>Show from now on<//>`}
         <label class="row">Exchange <select value=${exchange}
           onChange=${(event) => onExchange(event.target.value)}>
@@ -86,7 +86,7 @@ function columnsOf(show, cancel) {
 function useRows(path, stretch, filter) {
   const [state, setState] = useState({ messages: [], loading: true, matched: null, more: false });
   const [round, setRound] = useState(0);
-  const until = stretch ? Date.now() + stretch.to : Infinity;
+  const until = stretch ? stretch.to : Infinity;
   const load = async (after, known) => {
     try {
       const found = await get(path, { limit: PAGE, after, filter: filter || undefined });
@@ -99,7 +99,7 @@ function useRows(path, stretch, filter) {
       setState((now) => ({ ...now, error, loading: false, more: false }));
     }
   };
-  const start = stretch ? before(Date.now() + stretch.from) : undefined;
+  const start = stretch ? before(stretch.from) : undefined;
   useEffect(() => {
     setState((now) => ({ ...now, loading: true }));
     load(start, []);

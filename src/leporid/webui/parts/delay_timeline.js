@@ -17,7 +17,8 @@ const PRESETS = [
 /**
  * @param {{lanes: {name: string, waiting: number, edges: number[], counts: number[]}[],
  *   range: number[], onRange: Function, picked: object|null, onPick: Function}} props
- *   `edges`: waits in milliseconds; `counts` has one more; `picked`: {lane, from, to}.
+ *   `edges`: waits in milliseconds; `counts` has one more; `picked`: {lane, from, to}, both
+ *   Unix times in milliseconds.
  */
 export function DelayTimeline({ lanes, range, onRange, picked, onPick }) {
   const frame = useRef(null);
@@ -100,7 +101,10 @@ function anchor(at, width) {
 function Lane({ lane, x, width, y, picked, onPick }) {
   const bins = binsOf(lane);
   const most = Math.max(1, ...bins.map((bin) => bin.count));
-  const isPicked = (bin) => picked?.lane === lane.name && picked.from === bin.from;
+  const now = Date.now();
+  const isPicked = (bin) => picked?.lane === lane.name && picked.from < now + bin.to &&
+    picked.to > now + bin.from;
+  const pick = (bin) => onPick({ lane: lane.name, from: now + bin.from, to: now + bin.to });
   const [at, setAt] = useState(0);
   const full = bins.filter((bin) => bin.count > 0);
   const current = Math.min(at, Math.max(0, full.length - 1));
@@ -112,7 +116,7 @@ function Lane({ lane, x, width, y, picked, onPick }) {
       event.currentTarget.parentNode.querySelectorAll(".timeline-bin")[current + step].focus();
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      onPick({ lane: lane.name, from: full[current].from, to: full[current].to });
+      pick(full[current]);
     }
   };
   return html`<g transform=${`translate(0,${y})`}>
@@ -126,7 +130,7 @@ function Lane({ lane, x, width, y, picked, onPick }) {
       return html`<g key=${bin.from} class=${`timeline-bin${isPicked(bin) ? " is-picked" : ""}`}
         role="button" tabindex=${index === current ? 0 : -1} aria-label=${text}
         aria-pressed=${isPicked(bin) ? "true" : "false"} onKeyDown=${key}
-        onClick=${() => { setAt(index); onPick({ lane: lane.name, from: bin.from, to: bin.to }); }}>
+        onFocus=${() => setAt(index)} onClick=${() => pick(bin)}>
         <title>${text}</title>
         <rect class="timeline-hit" x=${left} y="16" width=${wide} height=${LANE - 20} />
         <rect class="timeline-bar" x=${left} y=${LANE - 4 - high} width=${wide} height=${high}

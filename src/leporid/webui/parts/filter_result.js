@@ -63,8 +63,8 @@ function Rows({ rows }) {
             <td class="preview"><code>${previewOf(row)}</code></td>
           </tr>
           ${open === row.offset && html`<tr key=${`${row.offset} open`} class="opened">
-            <td colspan="6" class="stack">
-              <${Parts} parts=${row.parts} /><${MessageView} message=${row} /></td></tr>`}`)}
+            <td colspan="6"><div class="stack">
+              <${Parts} parts=${row.parts} /><${MessageView} message=${row} /></div></td></tr>`}`)}
       </tbody>
     </table>
   </div>`;

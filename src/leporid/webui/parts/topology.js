@@ -52,7 +52,10 @@ export function TopologyGraph({ vhost, exchange, queue, hops = 2, name }) {
     <//>`;
   }
   const focus = exchange !== undefined ? `e:${exchange}` : queue !== undefined ? `q:${queue}` : "";
-  const unfold = (node) => setOpen(new Set([...open, node.id]));
+  const unfold = (node) => {
+    setOpen(new Set([...open, node.id]));
+    setPicked(node.members[0]);
+  };
   const left = data.left_out.nodes + data.left_out.bindings;
   const grouped = open.size > 0 || [...graph.nodes.values()].some((one) => one.kind === "group");
   return html`
@@ -117,6 +120,13 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, unf
   const hits = useMemo(() => (find ? hitsOf(graph, find) : null), [find, graph]);
   const at = current && graph.nodes.has(current) ? current : graph.nodes.keys().next().value;
   useEffect(() => {
+    // What was unfolded is in sight, and keys go on from there.
+    if (graph.nodes.has(picked) && picked !== current) {
+      setCurrent(picked);
+      view.show(layout.places.get(picked));
+    }
+  }, [structure]);
+  useEffect(() => {
     if (hits?.size) view.show(layout.places.get(hits.values().next().value));
   }, [find, structure]);
   const walk = (event, node) => {
@@ -135,7 +145,7 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, unf
     else if (!NEXT[event.key]) return;
     event.preventDefault();
   };
-  const near = picked ? nearOf(graph, picked) : null;
+  const near = graph.nodes.has(picked) ? nearOf(graph, picked) : null;
   const dim = (id) => (hits ? !hits.has(id) : near ? !near.nodes.has(id) : false);
   const labelled = graph.edges.length <= LABELS_MAX;
   const nodes = [...graph.nodes.values()];

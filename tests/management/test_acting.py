@@ -9,7 +9,7 @@ from tests.management.queues import fill, queue_of
 from leporid.amqp.methods import BasicAck, BasicNack, QueueDeclare, QueuePurge
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.broker.access.access import User
-from leporid.management.acting import Acting, BodyTooLarge
+from leporid.management.acting import Acting, BodyTooLarge, Outgoing
 from leporid.management.refusals import Refusal
 
 PLAIN = encode_properties(Properties(delivery_mode=2))
@@ -151,3 +151,24 @@ def test_an_act_is_no_connection_of_its_user(world: World):
     nothing_left(world)
     assert world.broker.session_index.count_of_user("guest") == 0
     assert world.broker.session_index.channels_of_user("guest") == 0
+
+
+async def test_several_messages_at_once_each_with_its_outcome(world: World):
+    queue = queue_of(world, "q")
+    small = queue_of(world, "small", {"x-max-length": 1, "x-overflow": "reject-publish"})
+    messages = [
+        Outgoing("", "q", PLAIN, b"a"),
+        Outgoing("", "nowhere", PLAIN, b"b" * 300_000),
+        Outgoing("", "small", PLAIN, b"c"),
+        Outgoing("", "small", PLAIN, b"d"),
+        Outgoing("", "q", PLAIN, b""),
+    ]
+    with acting(world) as channel:
+        outcomes = await channel.publish_all(messages)
+        assert [tuple(each) for each in outcomes] == [
+            (True, True), (False, True), (True, True), (True, False), (True, True),
+        ]  # fmt: skip
+        assert await channel.publish_all([]) == []
+        assert (await channel.publish_all(messages[1:2]))[0].routed is False
+    assert (queue.ready_count, small.ready_count) == (2, 1)
+    nothing_left(world)

@@ -88,6 +88,14 @@ SAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
 SAMPLES |= {
     ("GET", QUEUE + "/browse"): ("/api/queues/%2F/jobs/browse", {}),
     ("GET", STREAM + "/browse"): ("/api/streams/%2F/orders/browse", {}),
+    ("GET", QUEUE + "/filter-test"): ("/api/queues/%2F/jobs/filter-test?filter=a=1", {}),
+    ("GET", STREAM + "/filter-test"): ("/api/streams/%2F/orders/filter-test?filter=a=1", {}),
+    ("POST", QUEUE + "/move"): ("/api/queues/%2F/jobs/move", {"json": {"to": {"queue": "jobs"}}}),
+    ("GET", "/api/topology/{vhost}"): ("/api/topology/%2F", {}),
+    ("GET", "/api/delays/{vhost}/{exchange}/timeline"): (
+        "/api/delays/%2F/amq.default/timeline?edges=1",
+        {},
+    ),
     ("PUT", QUEUE + "/pause"): ("/api/queues/%2F/jobs/pause", {}),
     ("PUT", QUEUE + "/resume"): ("/api/queues/%2F/jobs/resume", {}),
     ("GET", "/api/dead-letters"): ("/api/dead-letters", {}),

@@ -10,6 +10,7 @@ from tests.management.conftest import World
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.broker.exchange.types import Binding
+from leporid.management import delays as module
 
 URL = "/api/delays/%2F"
 STRANGER = ("reader", "secret")
@@ -242,3 +243,38 @@ async def test_bad_requests(
     answer = await client.get(URL + url)
     assert answer.status_code == status
     assert says in answer.json()["reason"]
+
+
+async def test_a_timeline_counts_between_times(waiting: World, client: httpx.AsyncClient):
+    now_ms = waiting.engine.clock.wall_ms
+    edges = [now_ms, now_ms + 1500, now_ms + 2500, now_ms + 60_000]
+    text = ",".join(map(str, edges))
+    found = (await client.get(f"{URL}/d/timeline?edges={text}")).json()
+    assert (found["exchange"], found["waiting"], found["edges"]) == ("d", 3, edges)
+    assert found["counts"] == [0, 1, 1, 1, 0]
+    first = (await client.get(URL + "/d?limit=1")).json()["messages"][0]
+    await client.delete(f"{URL}/d/{first['id']}")
+    found = (await client.get(f"{URL}/d/timeline?edges={text}")).json()
+    assert found["counts"] == [0, 0, 1, 1, 0]
+
+
+async def test_a_timeline_is_counted_in_pieces(
+    waiting: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "COUNTED_AT_ONCE", 1)
+    now_ms = waiting.engine.clock.wall_ms
+    found = (await client.get(f"{URL}/d/timeline?edges={now_ms + 2500}")).json()
+    assert found["counts"] == [2, 1]
+
+
+@pytest.mark.parametrize("edges", ["", "x", "5,5", "6,5", "-1", "1" * 20, ",".join("1" * 1001)])
+async def test_what_is_no_timeline(waiting: World, client: httpx.AsyncClient, edges: str):
+    answer = await client.get(f"{URL}/d/timeline", params={"edges": edges})
+    assert (answer.status_code, answer.json()["parameter"]) == (400, "edges")
+
+
+async def test_a_timeline_of_nothing(waiting: World, client: httpx.AsyncClient):
+    found = (await client.get(URL + "/amq.default/timeline?edges=1")).json()
+    assert (found["waiting"], found["counts"]) == (0, [0, 0])
+    answer = await client.get(URL + "/d/timeline?edges=1", auth=STRANGER)
+    assert answer.status_code == 403

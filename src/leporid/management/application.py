@@ -138,7 +138,7 @@ def routes(around: Surroundings) -> list[CostedRoute]:
     """Make all routes."""
     streams, records, readers = StreamRoutes(around), RecordRoutes(around), ReaderRoutes(around)
     browsing, leases, publishing = BrowseRoutes(around), LeaseRoutes(around), PublishRoutes(around)
-    delays, groups = DelayRoutes(around), GroupRoutes(around)
+    groups = GroupRoutes(around)
     counts, classes = FilterCountRoutes(around), FilterClassRoutes(around)
     unknown = UnknownArgumentRoutes(around)
 
@@ -177,13 +177,6 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         route("GET", GROUPS, groups.listing, LOOK),
         route("GET", GROUP, groups.info, LOOK),
         route("DELETE", GROUP, groups.forget, REMOVE),
-        route("GET", DELAYS, delays.exchanges, LOOK),
-        route("GET", DELAYED, delays.listing, SEARCH),
-        route("DELETE", DELAYED, delays.cancel_several, REMOVE_CHOSEN),
-        # Before that of a message, whose id is never this word.
-        route("GET", DELAYED + "/timeline", delays.timeline, LOOK),
-        route("GET", DELAYED + "/{id}", delays.message, SHOW),
-        route("DELETE", DELAYED + "/{id}", delays.cancel, REMOVE),
         route("POST", "/api/publish/{vhost}/{exchange}", publishing.publish, PUBLISH),
         route("GET", FILTERS, counts.whole, LOOK),
         route("GET", FILTERS + "/{vhost}", counts.places, LOOK),
@@ -202,6 +195,7 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         *_page_routes(around, route),
         *_own_routes(around, route),
         *_looking_routes(around, route),
+        *_delay_routes(around, route),
         *_own_lists(around, leases, route),
         *_definition_routes(around, route),
     ]
@@ -386,6 +380,20 @@ def _own_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("PUT", QUEUE + "/resume", pauses.resume, SWITCH),
         route("GET", "/api/dead-letters", letters.listing, LIST),
         route("GET", "/api/dead-letters/{vhost}", letters.listing, LIST),
+    ]
+
+
+def _delay_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
+    """Delayed messages."""
+    delays = DelayRoutes(around)
+    return [
+        route("GET", DELAYS, delays.exchanges, LOOK),
+        route("GET", DELAYED, delays.listing, SEARCH),
+        route("DELETE", DELAYED, delays.cancel_several, REMOVE_CHOSEN),
+        # Before that of a message, whose id is never this word.
+        route("GET", DELAYED + "/timeline", delays.timeline, LOOK),
+        route("GET", DELAYED + "/{id}", delays.message, SHOW),
+        route("DELETE", DELAYED + "/{id}", delays.cancel, REMOVE),
     ]
 
 

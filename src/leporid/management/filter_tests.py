@@ -182,7 +182,7 @@ class _Page(MessagePage):
         """Copy messages, and note which of them match; on a thread."""
         _, copied, left_out = super().copy(window)
         chosen = Chosen(window, **self._filters)
-        matching, _ = chosen.messages(CHOSEN_ROWS, NUMBER_MAX, 0)
+        matching, _ = chosen.messages(len(chosen), NUMBER_MAX, 0)
         self._matching.update(each[0] for each in matching)
         return chosen.filtering, copied, left_out
 

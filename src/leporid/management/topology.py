@@ -195,9 +195,12 @@ class _Graph:
         exchange = vhost.find_exchange(node.name)
         if exchange is None:
             return
-        for binding in exchange.outgoing:
+        if exchange.name == DEFAULT_EXCHANGE:
+            for bound in vhost.queues_now():
+                yield None if bound.deleted else Node("queue", bound.name)
+        for binding in list(exchange.outgoing):
             yield Node(binding.destination_kind, binding.destination)
-        for binding in exchange.incoming:
+        for binding in list(exchange.incoming):
             yield Node("exchange", binding.source)
         if exchange.alternate is not None:
             yield self._existing(Node("exchange", exchange.alternate))

@@ -178,26 +178,23 @@ class _Graph:
                 self._add(neighbour)
 
     def _neighbours(self, node: Node) -> Iterator[Node | None]:
-        vhost = self.vhost
         if node.kind == "queue":
-            queue = vhost.find_queue(node.name)
-            if queue is None:
-                return
-            for binding in vhost.bindings_to(queue):
-                yield Node("exchange", binding.source)
-            target = dead_letter_exchange(queue)
-            if target:
-                yield self._existing(Node("exchange", target))
-            elif target == DEFAULT_EXCHANGE:
-                key = dead_letter_key(queue)
-                yield None if key is None else self._existing(Node("queue", key))
-            return
-        exchange = vhost.find_exchange(node.name)
-        if exchange is None:
-            return
-        if exchange.name == DEFAULT_EXCHANGE:
-            for bound in vhost.queues_now():
-                yield None if bound.deleted else Node("queue", bound.name)
+            queue = self.vhost.find_queue(node.name)
+            return iter(()) if queue is None else self._of_queue(queue)
+        exchange = self.vhost.find_exchange(node.name)
+        return iter(()) if exchange is None else self._of_exchange(exchange)
+
+    def _of_queue(self, queue: QueueState) -> Iterator[Node | None]:
+        for binding in self.vhost.bindings_to(queue):
+            yield Node("exchange", binding.source)
+        target = dead_letter_exchange(queue)
+        if target:
+            yield self._existing(Node("exchange", target))
+        elif target == DEFAULT_EXCHANGE:
+            key = dead_letter_key(queue)
+            yield None if key is None else self._existing(Node("queue", key))
+
+    def _of_exchange(self, exchange: ExchangeState) -> Iterator[Node | None]:
         for binding in list(exchange.outgoing):
             yield Node(binding.destination_kind, binding.destination)
         for binding in list(exchange.incoming):
@@ -206,6 +203,9 @@ class _Graph:
             yield self._existing(Node("exchange", exchange.alternate))
         if exchange.name != DEFAULT_EXCHANGE:
             yield from self._to_exchange.get(exchange.name, ())
+            return
+        for queue in self.vhost.queues_now():
+            yield None if queue.deleted else Node("queue", queue.name)
 
     def _existing(self, node: Node) -> Node | None:
         find = self.vhost.find_exchange if node.kind == "exchange" else self.vhost.find_queue

@@ -33,7 +33,7 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
   const cancelled = (text) => { setSaid(text); rows.again(); };
   const columns = columnsOf(setShown, (row) => setAsked({ row }));
   return html`
-    <section class="stack" aria-label="Delayed messages">
+    <section class="stack" aria-label="What is due">
       <div class="row delay-head">
         <h2>${stretch ? `Due ${moment(stretch.from)} to ${moment(stretch.to)}` : "Due next"}</h2>
         ${stretch && html`<${Button} kind="quiet" onClick=${onWhole}>Show from now on<//>`}

@@ -31,7 +31,8 @@ const PAGES = [
   [["topology"], () => import("./pages/topology.js"), "Topology", { group: "Messages" }],
   [["filters"], () => import("./pages/filters.js"), "Filter bench", { group: "Messages" }],
   [["delays"], () => import("./pages/delays.js"), "Delays", { group: "Messages" }],
-  [["dead-letters"], () => import("./pages/dead_letters.js"), "Dead letters", { group: "Messages" }],
+  [["dead-letters"], () => import("./pages/dead_letters.js"), "Dead letters",
+    { group: "Messages" }],
 
   // Administration.
 ];

@@ -12,7 +12,7 @@ import { DeadLetterBox } from "../parts/dead_letter_box.js";
 import { Empty } from "../parts/empty.js";
 import { Grid } from "../parts/grid.js";
 import { Notice } from "../parts/notice.js";
-import { Page } from "../parts/page.js";
+import { Page, quoted } from "../parts/page.js";
 import { SourcePicker } from "../parts/source_picker.js";
 
 const EVERY_MS = 2000;
@@ -35,7 +35,8 @@ export default function DeadLetters({ query }) {
   }, [data]);
   const { times, series, rates } = deathSeries(vhost, SPANS[range]);
   const box = query.queue ?? "";
-  const cli = ["leporid deadletters list", box && `leporid deadletters look ${box}`].filter(Boolean);
+  const cli = ["leporid deadletters list", box && `leporid deadletters look ${quoted(box)}`]
+    .filter(Boolean);
   const http = [{ method: "GET", path }];
   return html`
     <${Page} title="Dead letters" cli=${cli} http=${http}
@@ -58,11 +59,13 @@ function Deaths({ rows, rates, vhost }) {
   const columns = [
     { name: "queue", title: "Died in", cell: (row) => html`<a class="name"
       href=${href(["queues", vhost, row.queue])}>${row.queue}</a>` },
-    { name: "reason", title: "Reason", cell: (row) => html`<span class="badge">${row.reason}</span>` },
+    { name: "reason", title: "Reason",
+      cell: (row) => html`<span class="badge">${row.reason}</span>` },
     { name: "exchange", title: "Sent to", cell: (row) => html`<a class="name"
       href=${href(["exchanges", vhost, row.exchange])}>${row.exchange}</a>` },
     { name: "routing_key", title: "With key", cell: (row) => (row.routing_key === null
-      ? html`<span class="soft">its own</span>` : html`<span class="name">${row.routing_key}</span>`) },
+      ? html`<span class="soft">its own</span>`
+      : html`<span class="name">${row.routing_key}</span>`) },
     { name: "messages", title: "Since the start", align: "right",
       cell: (row) => count(row.messages) },
     { name: "rate", title: "Now", align: "right", value: (row) => rates.get(keyOf(row)) ?? 0,
@@ -74,8 +77,8 @@ function Deaths({ rows, rates, vhost }) {
   return html`<${Grid} rows=${rows} columns=${columns} rowKey=${keyOf}
     caption="Dead letters by queue, reason and target"
     empty=${html`<${Empty} title="Nothing died since the broker started">
-      A queue with <code>x-dead-letter-exchange</code> sends there what expires, is rejected, or does
-      not fit.<//>`} />`;
+      A queue with <code>x-dead-letter-exchange</code> sends there what expires, is rejected, or
+      does not fit.<//>`} />`;
 }
 
 /** Queues that hold dead letters: those to which the targets lead. */
@@ -104,7 +107,8 @@ function Bound({ vhost, exchange, box }) {
   const { data } = useData(["exchanges", vhost, exchange, "bindings", "source"]);
   const names = new Set((data ?? []).filter((one) => one.destination_type === "queue")
     .map((one) => one.destination));
-  return [...names].slice(0, 12).map((name) => html`<${Holder} key=${name} name=${name} box=${box} />`);
+  return [...names].slice(0, 12)
+    .map((name) => html`<${Holder} key=${name} name=${name} box=${box} />`);
 }
 
 function Holder({ name, box }) {

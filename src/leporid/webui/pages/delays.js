@@ -40,9 +40,11 @@ export default function Delays({ query }) {
       head=${html`Delays <span class="crumb">in <span class="name">${vhost}</span></span>`}>
       ${error && html`<${Notice} kind="bad">${error.message}<//>`}
       ${data && !waiting.length && html`<${Empty} title="Nothing waits">
-        Publish with the header <code>x-deliver-at</code> to any exchange, or with <code>x-delay</code>
+        Publish with the header <code>x-deliver-at</code> to any exchange, or with
+        ${" "}<code>x-delay</code>
         ${" "}to an exchange of type <code>x-delayed-message</code>.
-        ${sum("fired") > 0 && ` ${count(sum("fired"))} came when they were due since the start.`}<//>`}
+        ${sum("fired") > 0 &&
+          ` ${count(sum("fired"))} came when they were due since the start.`}<//>`}
       ${waiting.length > 0 && html`
         <div class="figures">
           ${[["Waiting", "waiting"], ["Fired since the start", "fired"], ["Cancelled", "cancelled"],

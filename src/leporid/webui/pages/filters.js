@@ -15,7 +15,9 @@ import { FilterResult } from "../parts/filter_result.js";
 import { SourcePicker } from "../parts/source_picker.js";
 
 const TYPING_MS = 350;
-const EXAMPLES = ["p.priority > 3", "region IN ('eu', 'us')", "note LIKE 'late%'", "retries IS NULL"];
+const EXAMPLES = [
+  "p.priority > 3", "region IN ('eu', 'us')", "note LIKE 'late%'", "retries IS NULL",
+];
 
 export default function Filters({ query }) {
   const vhost = query.of ?? useVhost() ?? "/";
@@ -133,5 +135,6 @@ function condition(name, value) {
   if (typeof value === "number") {
     return `${word} > ${value}`;
   }
-  return typeof value === "boolean" ? `${word} = ${String(value).toUpperCase()}` : `${word} IS NULL`;
+  return typeof value === "boolean"
+    ? `${word} = ${String(value).toUpperCase()}` : `${word} IS NULL`;
 }

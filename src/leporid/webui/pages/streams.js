@@ -58,7 +58,8 @@ const COLUMNS = {
 
 const EMPTY = {
   streams: html`<${Empty} title="No streams yet">
-    A stream keeps its messages for every reader. Make one with <code>leporid streams add NAME</code>,
+    A stream keeps its messages for every reader. Make one with
+    ${" "}<code>leporid streams add NAME</code>,
     or declare a queue with the argument <code>x-queue-type: stream</code>.<//>`,
   readers: html`<${Empty} title="No named readers yet">
     A consumer of a stream with the argument <code>x-reader</code> stores how far it has read.<//>`,
@@ -69,6 +70,9 @@ const EMPTY = {
 function number(name, title, format) {
   return { name, title, sort: name, align: "right", cell: (row) => format(row[name]) };
 }
+
+const keyOf = (row) =>
+  JSON.stringify([row.vhost, row.stream ?? row.name, row.reader ?? row.group]);
 
 export default function Streams({ query }) {
   const shows = SHOWS[query.show] ? query.show : "streams";
@@ -81,7 +85,7 @@ export default function Streams({ query }) {
     <${Page} title="Streams" cli=${cli} http=${{ method: "GET", path }}>
       <${Tabs} tabs=${tabs} current=${shows} onPick=${pick} />
       <${List} key=${shows} path=${path} columns=${COLUMNS[shows]} filterable every=${5000}
-        rowKey=${(row) => JSON.stringify([row.vhost, row.stream ?? row.name, row.reader ?? row.group])}
+        rowKey=${keyOf}
         empty=${EMPTY[shows]} />
     <//>`;
 }

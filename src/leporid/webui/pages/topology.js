@@ -31,7 +31,9 @@ function Name({ name }) {
     const { value } = event.target;
     setText(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => setQuery({ name: value || null }, { replace: true }), TYPING_MS);
+    timer.current = setTimeout(
+      () => setQuery({ name: value || null }, { replace: true }), TYPING_MS,
+    );
   };
   return html`<div class="row">
     <label class="search"><span class="only-read">Show only objects with this in their names, and

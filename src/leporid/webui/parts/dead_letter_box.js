@@ -73,7 +73,8 @@ export function DeadLetterBox({ vhost, queue, query }) {
           { name: "time", title: "Died", cell: (one) => diedAt(deathOf(one)) },
         ]} />`}
       ${!rows.loading && !rows.error && !rows.messages.length && html`
-        <${Empty} title="No dead letters here">${filter ? "None match." : "The queue is empty."}<//>`}
+        <${Empty} title="No dead letters here">
+          ${filter ? "None match." : "The queue is empty."}<//>`}
       ${rows.next !== null && !rows.loading && rows.messages.length > 0 && html`<p>
         <${Button} onClick=${rows.more}>Next ${PAGE}<//></p>`}
       ${sending && html`<${Redrive} vhost=${vhost} queue=${queue} filter=${filter}

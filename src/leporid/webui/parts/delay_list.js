@@ -56,7 +56,8 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
       </div>`}
       <${Grid} rows=${rows.messages} columns=${columns} rowKey=${(row) => row.id}
         caption="Delayed messages" empty=${rows.loading ? html`<p class="soft">Loading…</p>`
-          : html`<${Empty} title="Nothing is due here">Choose another stretch of the timeline.<//>`} />
+          : html`<${Empty} title="Nothing is due here">
+            Choose another stretch of the timeline.<//>`} />
       ${rows.more && html`<p><${Button} onClick=${rows.next}>Next ${PAGE}<//></p>`}
       <${Look} path=${path} row=${shown} onClose=${() => setShown(null)} />
       <${Cancel} path=${path} asked=${asked} onClose=${() => setAsked(null)} onDone=${cancelled} />

@@ -44,7 +44,8 @@ export function FilterBind({ open, onClose, vhost, queue, test }) {
       [test.tags && `tags: ${test.tags}`, test.filter].filter(Boolean).join("\n")}</code></div>
     <${Form} onSubmit=${bind} submit="Bind" disabled=${!exchange || !to} onCancel=${onClose}>
       <${Field} label="Exchange" name="exchange" value=${exchange} onInput=${setExchange} required
-        options=${names} autocomplete="off" hint=${type ? `of type ${type}` : "where it comes in"} />
+        options=${names} autocomplete="off"
+        hint=${type ? `of type ${type}` : "where it comes in"} />
       <${Field} label="Queue" name="queue" value=${to} onInput=${setTo} required
         options=${(queues.data?.items ?? []).map((one) => one.name)} autocomplete="off" />
       <${Field} label="Routing key" name="key" value=${key} onInput=${setKey}

@@ -20,7 +20,9 @@ export function previewOf(message) {
  * @param {{messages: object[], columns?: object[], caption?: string, placeTitle?: string}} props
  *   `columns`: {name, title, cell} that stand before the body; messages are those of `browse`.
  */
-export function MessageRows({ messages, columns = [], caption = "Messages", placeTitle = "Offset" }) {
+export function MessageRows({
+  messages, columns = [], caption = "Messages", placeTitle = "Offset",
+}) {
   const [open, setOpen] = useState(() => new Set());
   const toggle = (offset) => {
     const next = new Set(open);

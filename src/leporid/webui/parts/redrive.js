@@ -9,7 +9,7 @@ import { Dialog } from "./dialog.js";
 import { Field } from "./form.js";
 import { Grid } from "./grid.js";
 import { Notice } from "./notice.js";
-import { Same } from "./page.js";
+import { Same, quoted } from "./page.js";
 
 const ENDS = [
   { value: "queue", label: "the queue in which each died" },
@@ -71,8 +71,8 @@ export function Redrive({ vhost, queue, filter, onClose }) {
   useEffect(() => { if (to && (end === "queue" || end === "exchange")) { ask(); } }, [question]);
   return html`<${Dialog} open wide title="Send messages back" onClose=${onClose}>
     <p>From queue <strong class="name">${queue}</strong>${filter ? html`, those for which
-      ${" "}<code>${filter}</code>` : ", all that are ready"}. Each leaves the queue when its copy is
-      confirmed in another one.</p>
+      ${" "}<code>${filter}</code>` : ", all that are ready"}. Each leaves the queue when its copy
+      is confirmed in another one.</p>
     <div class="form-row">
       <${Field} label="To" name="to" type="select" value=${end} options=${ENDS} onInput=${setEnd} />
       ${end.startsWith("other") && html`<${Field} name="name" value=${name} onInput=${setName}
@@ -89,12 +89,19 @@ export function Redrive({ vhost, queue, filter, onClose }) {
       <${Button} onClick=${onClose}>${done ? "Close" : "Cancel"}<//>
       ${!done && html`<${Button} onClick=${ask} disabled=${!to}>Preview<//>
         <${Button} kind="main" onClick=${send}
-          why=${preview ? (sendable(preview) ? "" : "Nothing would be sent.") : "Look at the preview first."}>
+          why=${whyNot(preview)}>
           Send ${preview ? count(sendable(preview)) : ""}<//>`}
     </div>
     ${to && html`<${Same} http=${{ method: "POST", path, query: { filter }, body }}
-      cli=${`leporid deadletters requeue ${queue}`} />`}
+      cli=${`leporid deadletters requeue ${quoted(queue)} --vhost ${quoted(vhost)}`} />`}
   <//>`;
+}
+
+function whyNot(preview) {
+  if (!preview) {
+    return "Look at the preview first.";
+  }
+  return sendable(preview) ? "" : "Nothing would be sent.";
 }
 
 function targetOf(end, name, key) {
@@ -130,8 +137,8 @@ function Preview({ preview }) {
     ${preview.targets.length > 0 && html`<${Grid} rows=${preview.targets} columns=${columns}
       caption="Where messages would go" rowKey=${(row) => JSON.stringify([row.exchange,
         row.routing_key])} />`}
-    ${preview.other_targets > 0 && html`<p>${counted(preview.other_targets, "message")} more would go
-      to other places.</p>`}
+    ${preview.other_targets > 0 && html`<p>${counted(preview.other_targets, "message")} more would
+      go to other places.</p>`}
   </div>`;
 }
 

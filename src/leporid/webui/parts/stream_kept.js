@@ -80,7 +80,8 @@ function Strip({ of, readers, many, picked }) {
               ${sorted.length - SHOWN_READERS} more readers</span>`}
           </span>
           <span>${count(of.end)}
-            <span class="soft"> ${of.last_timestamp_ms ? age(Date.now() - of.last_timestamp_ms) : "empty"}</span>
+            <span class="soft"> ${of.last_timestamp_ms
+              ? age(Date.now() - of.last_timestamp_ms) : "empty"}</span>
           </span>
         </div>
       </div>

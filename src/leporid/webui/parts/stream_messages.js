@@ -136,7 +136,8 @@ function Pages({ path, partition, filters, from }) {
       ${loading && html`<span class="soft">Loading…</span>`}
       ${!loading && !error && next !== null && html`<${Button}
         onClick=${() => load(next, messages)}>
-        ${messages.length ? `Next ${PAGE} messages` : `Look further, from offset ${count(next)}`}<//>`}
+        ${messages.length
+          ? `Next ${PAGE} messages` : `Look further, from offset ${count(next)}`}<//>`}
       ${!loading && messages.length > 0 && next === null && html`
         <span class="soft">End of the stream, offset ${count(state.end)}</span>`}
     </p>`;

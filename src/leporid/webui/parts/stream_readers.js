@@ -57,7 +57,8 @@ export function StreamReaders({ vhost, name, info }) {
 
 function Readers({ rows, onAsk, loading }) {
   const columns = [
-    { name: "reader", title: "Reader", cell: (row) => html`<span class="name">${row.reader}</span>` },
+    { name: "reader", title: "Reader",
+      cell: (row) => html`<span class="name">${row.reader}</span>` },
     { name: "partition", title: "Partition", align: "right" },
     { name: "offset", title: "Read up to", align: "right", cell: (row) => count(row.offset) },
     { name: "lag", title: "Lag", align: "right", cell: (row) => html`<span class=${
@@ -79,7 +80,8 @@ function Readers({ rows, onAsk, loading }) {
     <h2>Named readers</h2>
     <${Grid} rows=${rows} columns=${shown} caption="Named readers"
       rowKey=${(row) => JSON.stringify([row.reader, row.partition])}
-      empty=${loading ? html`<p class="soft">Loading…</p>` : html`<${Empty} title="No named readers">
+      empty=${loading ? html`<p class="soft">Loading…</p>`
+        : html`<${Empty} title="No named readers">
         A consumer with the argument <code>x-reader</code> stores here how far it has read.<//>`} />
   </section>`;
 }
@@ -129,7 +131,7 @@ function Move({ path, asked, onClose }) {
   }
   const move = () => {
     if (!/^\d+$/.test(to)) {
-      throw new Error("The offset is a whole number: that of the last message that counts as read.");
+      throw new Error("The offset is a whole number: that of the last message that was read.");
     }
     return put([...path, "readers", asked.reader], { offset: Number(to) },
       { partition: asked.partition });

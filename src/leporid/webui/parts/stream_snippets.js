@@ -55,8 +55,8 @@ function queryOf(of) {
 
 const encoded = (pairs) => pairs.map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
 
-const pathOf = (of) =>
-  `${of.origin}/api/streams/${encodeURIComponent(of.vhost)}/${encodeURIComponent(of.stream)}/records`;
+const pathOf = ({ origin, vhost, stream }) =>
+  `${origin}/api/streams/${encodeURIComponent(vhost)}/${encodeURIComponent(stream)}/records`;
 
 function urlOf(of, extra = []) {
   const query = [...encoded(queryOf(of)), ...extra];
@@ -169,7 +169,8 @@ function curl(of) {
   const partition = of.partition ? [["partition", String(of.partition)]] : [];
   const data = [...queryOf(of), ...partition]
     .map(([name, value]) => ` \\\n  --data-urlencode ${shellWord(`${name}=${value}`)}`);
-  return `curl --fail ${login} -G -o messages.arrows${data.join("")} \\\n  ${shellWord(pathOf(of))}\n`;
+  const head = `curl --fail ${login} -G -o messages.arrows`;
+  return `${head}${data.join("")} \\\n  ${shellWord(pathOf(of))}\n`;
 }
 
 function cli(of) {

@@ -61,12 +61,12 @@ export function MoveForm({ vhost, name, ready, onDone }) {
   const path = ["queues", vhost, name, "move"];
   const toQueue = target === "queue";
   const body = {
-    to: toQueue ? { queue: to } : { exchange: to, routing_key: key || null },
-    ...(number ? { limit: Number(number) } : {}),
+    to: toQueue ? { queue: to } : { exchange: to, ...(key ? { routing_key: key } : {}) },
   };
+  const limits = number ? { limit: number } : undefined;
   const move = async () => {
     setSaid(null);
-    setSaid(await post(path, body));
+    setSaid(await post(path, body, limits));
     onDone?.();
   };
   return html`<div class="stack">
@@ -88,11 +88,11 @@ export function MoveForm({ vhost, name, ready, onDone }) {
       </div>
     <//>
     ${said &&
-    html`<${Notice} kind=${said.stayed ? "warn" : "good"}>
-      ${counted(said.moved, "message")} moved.${said.stayed
-        ? ` ${count(said.stayed)} stayed here: no queue takes them there.`
-        : ""}
+    html`<${Notice} kind=${said.moved < said.matched || said.more ? "warn" : "good"}>
+      ${counted(said.moved, "message")} moved.${said.moved < said.matched
+        ? ` ${count(said.matched - said.moved)} stayed here: no queue takes them there.`
+        : ""}${said.more ? " There are more: move again." : ""}
     <//>`}
-    <${Same} http=${{ method: "POST", path, body }} />
+    <${Same} http=${{ method: "POST", path, query: limits, body }} />
   </div>`;
 }

@@ -15,7 +15,9 @@ import { useView } from "./topology_view.js";
 import { TopologyList } from "./topology_list.js";
 import { TopologyDetail } from "./topology_detail.js";
 import { BOX, labelPlace, layoutOf, pathOf } from "./topology_layout.js";
-import { FOLD_FROM, edgeText, folded, graphOf, keysText, structureOf, withEnds } from "./topology_model.js";
+import {
+  FOLD_FROM, edgeText, folded, graphOf, keysText, structureOf, withEnds,
+} from "./topology_model.js";
 
 const EVERY_MS = 5000;
 const LABELS_MAX = 120;
@@ -25,7 +27,8 @@ const NAME_CHARACTERS = 25;
  * @param {{vhost: string, exchange?: string, queue?: string, hops?: number, name?: string}} props
  *   with an exchange or a queue, what is within `hops` edges of it.
  */
-export function TopologyGraph({ vhost, exchange, queue, hops = 2, name }) {
+export function TopologyGraph({ vhost, exchange: given, queue, hops = 2, name }) {
+  const exchange = given === "amq.default" ? "" : given;
   const around =
     exchange !== undefined ? `exchange:${exchange || "amq.default"}`
       : queue !== undefined ? `queue:${queue}` : undefined;
@@ -71,11 +74,11 @@ export function TopologyGraph({ vhost, exchange, queue, hops = 2, name }) {
         </label>`}
       </div>
       ${left > 0 && html`<${Notice} kind="info">
-        ${count(data.left_out.nodes)} more objects and ${count(data.left_out.bindings)} more bindings
-        are not drawn. Search by name to see others.
+        ${count(data.left_out.nodes)} more objects and ${count(data.left_out.bindings)} more
+        bindings are not drawn. Search by name to see others.
       <//>`}
       ${shows === "graph"
-        ? html`<${Drawing} ...${{ graph, layout, structure, find, focus, picked, setPicked, unfold }}
+        ? html`<${Drawing} ...${{ graph, layout, structure, find, focus, picked, setPicked }}
             open=${(node) => openNode(vhost, node, unfold)} />`
         : html`<${TopologyList} vhost=${vhost} graph=${whole} find=${find} />`}
       ${shows === "graph" && picked && graph.nodes.has(picked) && html`<${TopologyDetail}
@@ -112,7 +115,7 @@ function openNode(vhost, node, unfold) {
 }
 
 
-function Drawing({ graph, layout, structure, find, focus, picked, setPicked, unfold, open }) {
+function Drawing({ graph, layout, structure, find, focus, picked, setPicked, open }) {
   const frame = useRef(null);
   const scene = useRef(null);
   const view = useView(frame, scene, layout, structure, layout.places.get(focus));

@@ -9,7 +9,9 @@ import { partsOf } from "./topology_names.js";
 
 const SHOWN = 12;
 
-/** @param {{vhost: string, graph: object, node: object, unfold: Function, close: Function}} props */
+/**
+ * @param {{vhost: string, graph: object, node: object, unfold: Function, close: Function}} props
+ */
 export function TopologyDetail({ vhost, graph, node, unfold, close }) {
   const incoming = graph.edges.filter((edge) => edge.to === node.id);
   const outgoing = graph.edges.filter((edge) => edge.from === node.id);
@@ -25,7 +27,8 @@ export function TopologyDetail({ vhost, graph, node, unfold, close }) {
       </header>
       <p class="topology-facts">
         ${node.messages !== undefined && html`<span><b>${count(node.messages)}</b> messages</span>`}
-        ${node.consumers !== undefined && html`<span><b>${count(node.consumers)}</b> consumers</span>`}
+        ${node.consumers !== undefined &&
+          html`<span><b>${count(node.consumers)}</b> consumers</span>`}
         <span><b>${rate(node.rateIn)}</b> in</span><span><b>${rate(node.rateOut)}</b> out</span>
       </p>
       ${node.missing && html`<p class="state bad">

@@ -23,7 +23,8 @@ export function TopologyList({ vhost, graph, find }) {
     bindings.forEach((one, at) => rows.push({ id: `${edge.key} ${at}`, edge, from, to, one }));
   }
   const columns = [
-    { name: "from", title: "From", cell: (row) => html`<${Name} vhost=${vhost} node=${row.from} />` },
+    { name: "from", title: "From",
+      cell: (row) => html`<${Name} vhost=${vhost} node=${row.from} />` },
     { name: "kind", title: "By", cell: (row) => KINDS[row.edge.kind] },
     { name: "key", title: "Routing key", cell: (row) => row.one.key },
     { name: "filter", title: "Filter", cell: (row) => row.one.filter },
@@ -35,7 +36,8 @@ export function TopologyList({ vhost, graph, find }) {
   ];
   return html`<${Grid} rows=${rows} columns=${columns} rowKey=${(row) => row.id}
     caption="Bindings, dead-letter and alternate exchanges"
-    empty=${html`<${Empty} title="No edges">Nothing is bound${find && " under that name"}.<//>`} />`;
+    empty=${html`<${Empty} title="No edges">
+      Nothing is bound${find && " under that name"}.<//>`} />`;
 }
 
 function Name({ vhost, node }) {

@@ -15,6 +15,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.access import tags
 from leporid.broker.definitions.exporting import policy_definition
 from leporid.broker.policy.policies import APPLY_TO, PolicyError, make_policy
+from leporid.broker.policy.preview import Preview
 from leporid.management.authorization import (
     administrator,
     manager,
@@ -23,8 +24,9 @@ from leporid.management.authorization import (
     vhosts_listed,
 )
 from leporid.management.paging import Lists, Table
-from leporid.management.parameters import object_of, raw_body_of
+from leporid.management.parameters import flag_of, object_of, raw_body_of
 from leporid.management.paths import name_of, takes
+from leporid.management.policy_preview import previewed
 from leporid.management.refusals import Refusal, bad_request
 
 if TYPE_CHECKING:
@@ -78,10 +80,14 @@ class PolicyRoutes:
             "definition": {"type": "object", "required": True},
             "priority": {"type": "integer"},
             "apply-to": {"type": "string", "enum": list(APPLY_TO)},
-        }
+        },
+        dry_run={"type": "boolean"},
     )
     async def put(self, request: Request) -> Response:
-        """PUT /api/policies/{vhost}/{name}: 201 when it is new, 204 when there was one."""
+        """PUT /api/policies/{vhost}/{name}: 201 when it is new, 204 when there was one.
+
+        With `?dry_run=true` nothing is changed, and 200 says what it would govern.
+        """
         user, vhost = await self._enter(request)
         if vhost is None:
             raise Refusal(404, "not_found", "vhost_not_found")
@@ -105,26 +111,39 @@ class PolicyRoutes:
                 "not_json"
             ) from None  # it is, but too deep to be told what is wrong with it
         try:
-            vhost.unknown_arguments.check_policy(name, given, f"user '{user.name}'")
             governor = vhost.governor
+            if flag_of(request, "dry_run"):
+                governor.check_settable(policy)
+                return await self._preview(user, vhost, name, policy)
+            vhost.unknown_arguments.check_policy(name, given, f"user '{user.name}'")
             new = await self._around.job(lambda: governor.setting(policy))
         except PreconditionFailed as fault:
             raise _of(fault) from None
         await self._around.recorded(user)
         return Response(status_code=201 if new else 204)
 
+    @takes(dry_run={"type": "boolean"})
     async def delete(self, request: Request) -> Response:
-        """DELETE /api/policies/{vhost}/{name}."""
+        """DELETE /api/policies/{vhost}/{name}; with `?dry_run=true` as PUT."""
         (user, vhost), name = await self._enter(request), name_of(request, "name")
         if vhost is None or self._find(vhost, name) is None:
             raise not_found()
         try:
             governor = vhost.governor
+            if flag_of(request, "dry_run"):
+                governor.check_not_configured(name, operator=self._operator)
+                return await self._preview(user, vhost, name, None)
             await self._around.job(lambda: governor.dropping(name, operator=self._operator))
         except PreconditionFailed as fault:
             raise _of(fault) from None
         await self._around.recorded(user)
         return Response(status_code=204)
+
+    async def _preview(
+        self, user: User, vhost: VirtualHost, name: str, policy: Policy | None
+    ) -> Response:
+        preview = Preview(vhost, name, operator=self._operator, policy=policy)
+        return await previewed(self._around, user, preview)
 
     async def _enter(self, request: Request) -> tuple[User, VirtualHost | None]:
         """Return who may rule in the virtual host in the path, and it, if there is one."""

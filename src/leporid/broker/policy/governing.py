@@ -66,11 +66,7 @@ class Governor:
         Raises:
             PreconditionFailed: the configuration file has one of that name, or there are too many.
         """
-        self._check_not_configured(policy.name, operator=policy.operator)
-        if not self.policies.has_room(policy):
-            raise PreconditionFailed(
-                f"vhost '{self._vhost.name}' has {POLICIES_MAX} policies of that kind already"
-            )
+        self.check_settable(policy)
         before = self.policies.find(policy.name, operator=policy.operator)
         if before != policy:
             self.policies.put(policy)
@@ -78,6 +74,14 @@ class Governor:
             self._events.policy_set(self._vhost.name, policy)
             yield from self.following()
         return before is None
+
+    def check_settable(self, policy: Policy) -> None:
+        """Refuse what `setting` refuses; raises as it does."""
+        self.check_not_configured(policy.name, operator=policy.operator)
+        if not self.policies.has_room(policy):
+            raise PreconditionFailed(
+                f"vhost '{self._vhost.name}' has {POLICIES_MAX} policies of that kind already"
+            )
 
     def setting_all(self, policies: Iterable[Policy]) -> Steps:
         """Put several policies in force, in steps; for which there is room, as `setting` checks."""
@@ -95,7 +99,7 @@ class Governor:
             NotFound: there is none of that name.
             PreconditionFailed: it is the configuration file's.
         """
-        self._check_not_configured(name, operator=operator)
+        self.check_not_configured(name, operator=operator)
         if self.policies.find(name, operator=operator) is None:
             raise NotFound(f"no {self._title(name, operator=operator)}")
         self.policies.drop(name, operator=operator)
@@ -152,7 +156,8 @@ class Governor:
         self._topology.set_alternate(exchange, exchange.wanted_alternate())
         self._recorder.put(StoredExchange.of(self._vhost.name, exchange))
 
-    def _check_not_configured(self, name: str, *, operator: bool) -> None:
+    def check_not_configured(self, name: str, *, operator: bool) -> None:
+        """Refuse to change a policy of the configuration file; raises PreconditionFailed."""
         if self.policies.is_configured(name, operator=operator):
             raise PreconditionFailed(
                 f"{self._title(name, operator=operator)} is the configuration file's: change it "

@@ -184,6 +184,15 @@ class Policies:
         del self._recorded[operator, name]
         self._forget()
 
+    def changed(self, name: str, *, operator: bool, policy: Policy | None) -> Policies:
+        """Return what these would be with one recorded policy set; None: dropped."""
+        found = Policies(self._configured.values())
+        found._recorded = {key: each for key, each in self._recorded.items()
+                           if key != (operator, name)}  # fmt: skip
+        if policy is not None:
+            found.put(policy)
+        return found
+
     def _forget(self) -> None:
         self._pairs.clear()
         self._kinds.clear()

@@ -11,6 +11,8 @@ import { Notice } from "./parts/notice.js";
 import { Page } from "./parts/page.js";
 import { Shell } from "./parts/shell.js";
 
+const ADMIN = { group: "Admin", tag: "administrator" };
+
 /* [pattern, load, title, {group, tag}]: a word that begins with ":" matches any name. Pages with a
    title stand in the navigation, in this order; `tag` is what a user needs there. */
 const PAGES = [
@@ -35,6 +37,25 @@ const PAGES = [
     { group: "Messages" }],
 
   // Administration.
+  [["pipelines"], () => import("./pages/pipelines.js"), "Pipelines"],
+  [["users"], () => import("./pages/users.js"), "Users", ADMIN],
+  [["users", ":name"], () => import("./pages/user.js")],
+  [["permissions"], () => import("./pages/permissions.js"), "Permissions", ADMIN],
+  [["vhosts"], () => import("./pages/vhosts.js"), "Virtual hosts", { group: "Admin" }],
+  [["vhosts", ":name"], () => import("./pages/vhost.js")],
+  [["policies"], () => import("./pages/policies.js"), "Policies", { group: "Admin" }],
+  [["policies", "new"], () => import("./pages/policy.js")],
+  [["policies", ":vhost", ":name"], () => import("./pages/policy.js")],
+  [["operator-policies"], () => import("./pages/policies.js")],
+  [["operator-policies", "new"], () => import("./pages/policy.js")],
+  [["operator-policies", ":vhost", ":name"], () => import("./pages/policy.js")],
+  [["limits"], () => import("./pages/limits.js"), "Limits", ADMIN],
+  [["definitions"], () => import("./pages/definitions.js"), "Definitions", ADMIN],
+  [["filter-classes"], () => import("./pages/filter-classes.js"), "Filter classes", ADMIN],
+  [["filter-classes", ":name"], () => import("./pages/filter-class.js")],
+  [["parameters"], () => import("./pages/parameters.js"), "Parameters", ADMIN],
+  [["backups"], () => import("./pages/backups.js"), "Backups", ADMIN],
+  [["feature-flags"], () => import("./pages/features.js"), "Features", ADMIN],
 ];
 
 /** Pages by group of the navigation, in the order in which the groups come. */

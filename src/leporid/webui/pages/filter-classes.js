@@ -1,0 +1,70 @@
+/* Filter classes: the list, and registering one. One class is `filter-class.js`. */
+
+import { useData } from "../core/data.js";
+import { count } from "../core/format.js";
+import { html, useState } from "../core/html.js";
+import { href } from "../core/route.js";
+import { reasonNot, useUser } from "../core/session.js";
+import { Button } from "../parts/button.js";
+import { Empty } from "../parts/empty.js";
+import { ClassState, RegisterClass } from "../parts/filter_class.js";
+import { Grid } from "../parts/grid.js";
+import { Notice } from "../parts/notice.js";
+import { useOutcome } from "../parts/outcome.js";
+import { Page } from "../parts/page.js";
+
+const COLUMNS = [
+  {
+    name: "name",
+    title: "Class",
+    cell: (row) => html`<a class="name" href=${href(["filter-classes", row.name])}
+      >${row.name}</a>`,
+  },
+  { name: "version", title: "Version", align: "right" },
+  {
+    name: "state",
+    title: "State",
+    cell: (row) => html`<${ClassState} status=${row} />`,
+  },
+  number("waiting", "Waiting"),
+  number("judged", "Judged"),
+  number("passed", "Passed"),
+  number("failures", "Failures"),
+  {
+    name: "used_by",
+    title: "Used by",
+    align: "right",
+    value: (row) => row.used_by.length,
+    cell: (row) => count(row.used_by.length),
+  },
+];
+
+function number(name, title) {
+  return { name, title, align: "right", cell: (row) => count(row[name]) };
+}
+
+/** The page #/filter-classes. */
+export default function FilterClasses() {
+  const user = useUser();
+  const why = reasonNot(user, "administrator");
+  const { data, error, reload } = useData(["filter-classes"], null, { every: 5000 });
+  const [adding, setAdding] = useState(false);
+  const outcome = useOutcome();
+  const add = html`<${Button} kind="main" why=${why} onClick=${() => setAdding(true)}
+    >Register class<//>`;
+  return html`<${Page} title="Filter classes" actions=${add} cli="leporid filter-classes list"
+    http=${{ path: ["filter-classes"] }}>
+    <p class="soft">A filter in Python, which bindings and consumers name in the argument${" "}
+      <code>x-filter-class</code>. It runs in a process of its own.</p>
+    ${outcome.shown} ${error && html`<${Notice} kind="bad">${error.message}<//>`}
+    ${data &&
+    html`<${Grid} rows=${data} columns=${COLUMNS} rowKey=${(row) => row.name}
+      caption="Filter classes" empty=${html`<${Empty} title="No filter classes">
+        What a filter in SQL cannot say, a class can. ${add}<//>`} />`}
+    <${RegisterClass} open=${adding} onClose=${() => setAdding(false)}
+      onDone=${(text) => {
+        outcome.say(text);
+        reload();
+      }} />
+  <//>`;
+}

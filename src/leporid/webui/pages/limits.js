@@ -1,0 +1,120 @@
+/* Limits of virtual hosts and users, all that are set, and setting one. */
+
+import { put, remove } from "../core/api.js";
+import { useData } from "../core/data.js";
+import { count } from "../core/format.js";
+import { html, useState } from "../core/html.js";
+import { href } from "../core/route.js";
+import { reasonNot, useUser } from "../core/session.js";
+import { Button } from "../parts/button.js";
+import { Empty } from "../parts/empty.js";
+import { Field, Form } from "../parts/form.js";
+import { Grid } from "../parts/grid.js";
+import { Notice } from "../parts/notice.js";
+import { useOutcome } from "../parts/outcome.js";
+import { Page } from "../parts/page.js";
+
+const KINDS = {
+  vhost: {
+    path: "vhost-limits",
+    page: "vhosts",
+    title: "Virtual hosts",
+    of: "Virtual host",
+    limits: ["max-connections", "max-queues"],
+  },
+  user: {
+    path: "user-limits",
+    page: "users",
+    title: "Users",
+    of: "User",
+    limits: ["max-connections", "max-channels"],
+  },
+};
+
+/** The page #/limits. */
+export default function Limits() {
+  const why = reasonNot(useUser(), "administrator");
+  const outcome = useOutcome();
+  return html`<${Page} title="Limits" cli="leporid limits list"
+    http=${[{ path: ["vhost-limits"] }, { path: ["user-limits"] }]}>
+    <p class="soft">Below 0 there is no limit; 0 allows none. What is there already stays.</p>
+    ${outcome.shown}
+    <div class="columns">
+      ${Object.entries(KINDS).map(
+        ([kind, about]) => html`<${OneKind} key=${kind} kind=${kind} about=${about} why=${why}
+          outcome=${outcome} />`,
+      )}
+    </div>
+  <//>`;
+}
+
+function OneKind({ kind, about, why, outcome }) {
+  const { data, error, reload } = useData([about.path]);
+  const rows = (data ?? []).flatMap((one) =>
+    Object.entries(one.value).map(([limit, value]) => ({ of: one[kind], limit, value })),
+  );
+  const drop = async (row) => {
+    await outcome.run(
+      () => remove([about.path, row.of, row.limit]),
+      `${row.limit} of ${row.of} is dropped.`,
+    );
+    reload();
+  };
+  const columns = [
+    {
+      name: "of",
+      title: about.of,
+      cell: (row) => html`<a class="name" href=${href([about.page, row.of])}>${row.of}</a>`,
+    },
+    { name: "limit", title: "Limit" },
+    {
+      name: "value",
+      title: "Value",
+      align: "right",
+      cell: (row) => (row.value < 0 ? "none" : count(row.value)),
+    },
+    {
+      name: "drop",
+      title: "",
+      align: "right",
+      cell: (row) => html`<${Button} kind="quiet" why=${why}
+        label=${`Drop ${row.limit} of ${row.of}`} onClick=${() => drop(row)}>Drop<//>`,
+    },
+  ];
+  return html`<section class="box stack">
+    <h2>${about.title}</h2>
+    ${error && html`<${Notice} kind="bad">${error.message}<//>`}
+    ${data &&
+    html`<${Grid} rows=${rows} columns=${columns} caption=${`Limits of ${about.title}`}
+      rowKey=${(row) => JSON.stringify([row.of, row.limit])}
+      empty=${html`<${Empty} title="No limits">Set one below.<//>`} />`}
+    <${SetLimit} about=${about} why=${why} onDone=${(text) => {
+      outcome.say(text);
+      reload();
+    }} />
+  </section>`;
+}
+
+function SetLimit({ about, why, onDone }) {
+  const [given, setGiven] = useState({ of: "", limit: about.limits[0], value: "" });
+  const { data } = useData([about.page], { page: 1, page_size: 500, columns: "name" });
+  const set = (name) => (value) => setGiven((before) => ({ ...before, [name]: value }));
+  const save = async () => {
+    if (!/^-?\d{1,18}$/.test(given.value.trim())) {
+      throw new Error("A limit is a whole number.");
+    }
+    await put([about.path, given.of, given.limit], { value: Number(given.value) });
+    onDone(`${given.limit} of ${given.of} is ${given.value}.`);
+    set("value")("");
+  };
+  return html`<${Form} onSubmit=${save} submit="Set limit" kind="plain" why=${why}>
+    <div class="form-row">
+      <${Field} label=${about.of} name="of" value=${given.of} onInput=${set("of")} required
+        options=${(data?.items ?? []).map((each) => each.name)} autocomplete="off" />
+      <${Field} label="Limit" name="limit" type="select" value=${given.limit}
+        options=${about.limits} onInput=${set("limit")} />
+      <${Field} label="Value" name="value" value=${given.value} onInput=${set("value")} required
+        inputmode="numeric" autocomplete="off" />
+    </div>
+  <//>`;
+}

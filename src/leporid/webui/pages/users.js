@@ -1,0 +1,127 @@
+/* Users: the list, and adding one.
+
+   Must not know what a tag or a permission allows; the broker decides. */
+
+import { put } from "../core/api.js";
+import { useData } from "../core/data.js";
+import { html, useState } from "../core/html.js";
+import { href, setQuery } from "../core/route.js";
+import { reasonNot, useUser } from "../core/session.js";
+import { Button } from "../parts/button.js";
+import { Dialog } from "../parts/dialog.js";
+import { Empty } from "../parts/empty.js";
+import { Field, Form } from "../parts/form.js";
+import { List } from "../parts/list.js";
+import { useOutcome } from "../parts/outcome.js";
+import { Page } from "../parts/page.js";
+import { Tabs } from "../parts/tabs.js";
+import { TagFields, TagLabels } from "../parts/tags.js";
+
+const COLUMNS = [
+  {
+    name: "name",
+    title: "User",
+    sort: true,
+    cell: (user) => html`<a class="name" href=${href(["users", user.name])}>${user.name}</a>`,
+  },
+  { name: "tags", title: "Tags", cell: (user) => html`<${TagLabels} tags=${user.tags} />` },
+  {
+    name: "password_hash",
+    title: "Password",
+    cell: (user) =>
+      user.password_hash
+        ? html`<span class="soft">${algorithm(user.hashing_algorithm)}</span>`
+        : html`<span class="state warn">none</span>`,
+  },
+  { name: "limits", title: "Limits", cell: (user) => limits(user.limits) },
+];
+
+const KINDS = [
+  { id: "all", title: "All users" },
+  { id: "without", title: "Without permissions" },
+];
+
+function algorithm(name) {
+  return String(name ?? "").replace("rabbit_password_hashing_", "salted ") || "set";
+}
+
+function limits(found) {
+  const given = Object.entries(found ?? {});
+  return given.length ? given.map(([name, value]) => `${name} ${value}`).join(", ") : "–";
+}
+
+/** The page #/users. */
+export default function Users({ query }) {
+  const user = useUser();
+  const why = reasonNot(user, "administrator");
+  const [adding, setAdding] = useState(false);
+  const [version, setVersion] = useState(0);
+  const outcome = useOutcome();
+  const kind = query.kind === "without" ? "without" : "all";
+  const path = kind === "without" ? ["users", "without-permissions"] : ["users"];
+  const added = (text) => {
+    outcome.say(text);
+    setVersion((before) => before + 1);
+  };
+  const add = html`<${Button} kind="main" why=${why} onClick=${() => setAdding(true)}
+    >Add user<//>`;
+  return html`<${Page} title="Users" actions=${add} cli="leporid users list"
+    http=${{ path, query: { page: "1", sort: "name" } }}>
+    ${outcome.shown}
+    <${Tabs} tabs=${KINDS} current=${kind} label="Which users"
+      onPick=${(id) => setQuery({ kind: id === "all" ? null : id, page: null })} />
+    <${List} path=${path} columns=${COLUMNS} rowKey=${(row) => row.name} caption="Users"
+      sorted="name" version=${version}
+      empty=${html`<${Empty} title=${kind === "all" ? "No users" : "Every user has permissions"}
+        >${kind === "all" && add}<//>`} />
+    <${AddUser} open=${adding} onClose=${() => setAdding(false)} onAdded=${added} />
+  <//>`;
+}
+
+const NEW = { name: "", password: "", again: "", tags: [], vhost: "" };
+
+function AddUser({ open, onClose, onAdded }) {
+  const [given, setGiven] = useState(NEW);
+  const { data } = useData(open ? ["vhosts"] : null, { columns: "name", page: 1, page_size: 500 });
+  const set = (name) => (value) => setGiven((before) => ({ ...before, [name]: value }));
+  const differs = given.again !== "" && given.again !== given.password;
+  const close = () => {
+    setGiven(NEW);
+    onClose();
+  };
+  const save = async () => {
+    const { name, password, again, tags, vhost } = given;
+    if (password !== again) {
+      throw new Error("The two passwords differ.");
+    }
+    const secret = password ? { password } : { password_hash: "" };
+    await put(["users", name], { ...secret, tags: tags.join(",") });
+    if (vhost) {
+      const everything = { configure: ".*", write: ".*", read: ".*" };
+      await put(["permissions", vhost, name], everything);
+    }
+    onAdded(`User ${name} is set.`);
+    close();
+  };
+  const vhosts = (data?.items ?? []).map((each) => each.name);
+  const options = [
+    { value: "", label: "none yet" },
+    ...vhosts.map((name) => ({ value: name, label: name })),
+  ];
+  return html`<${Dialog} open=${open} title="Add user" onClose=${close}>
+    <${Form} onSubmit=${save} submit="Add user" onCancel=${close}>
+      <${Field} label="Name" name="name" value=${given.name} onInput=${set("name")} required
+        autocomplete="off" spellcheck=${false} />
+      <${Field} label="Password" name="password" type="password" value=${given.password}
+        onInput=${set("password")} autocomplete="new-password"
+        hint="Without one, the user cannot log in by a password." />
+      <${Field} label="Password again" name="again" type="password" value=${given.again}
+        onInput=${set("again")} autocomplete="new-password"
+        error=${differs ? "It differs from the password." : undefined} />
+      <${TagFields} tags=${given.tags} onChange=${set("tags")} />
+      <${Field} label="All permissions in" name="vhost" type="select" value=${given.vhost}
+        onInput=${set("vhost")} options=${options}
+        hint="Others can be set on the page of the user." />
+    <//>
+  <//>`;
+}

@@ -32,7 +32,7 @@ export default function Definitions({ query }) {
     http=${[{ path }, { method: "POST", path, query: { dry_run: "true" } }]}>
     <p class="soft">Virtual hosts, users, permissions, policies, exchanges, queues and bindings as
       one JSON document, which RabbitMQ reads and writes too. Messages are not in it.</p>
-    <${Scope} vhost=${vhost} />
+    <div class="scope"><${Scope} vhost=${vhost} /></div>
     <div class="columns">
       <${Export} path=${path} vhost=${vhost} why=${why} />
       <${Import} key=${JSON.stringify(path)} path=${path} vhost=${vhost} why=${why} />

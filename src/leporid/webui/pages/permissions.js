@@ -123,7 +123,8 @@ function Matrix({ users, vhosts, granted, onOpen }) {
     [row, column, users.length, vhosts.length],
   );
   return html`<div class="scroll">
-    <table class="list matrix" role="grid" aria-label="Permissions" ref=${table} onKeyDown=${move}>
+    <table class="list matrix" role="grid" aria-label="Permissions" ref=${table} onKeyDown=${move}
+      aria-busy=${users.every((user) => granted.has(user)) ? "false" : "true"}>
       <thead>
         <tr role="row">
           <th scope="col" role="columnheader">User</th>
@@ -145,10 +146,12 @@ function Matrix({ users, vhosts, granted, onOpen }) {
                 <button type="button" class="cell" data-at=${`${down}-${right}`}
                   tabindex=${here ? 0 : -1}
                   aria-label=${`${user} in ${vhost}: ${permissionText(permission)}`}
-                  title=${permissionText(permission)}
+                  title=${permissionText(permission)} disabled=${!granted.has(user)}
                   onFocus=${() => setAt([down, right])}
                   onClick=${() => onOpen(user, vhost)}
-                  ><${PermissionSign} permission=${permission} /></button>
+                  >${granted.has(user)
+                    ? html`<${PermissionSign} permission=${permission} />`
+                    : html`<span class="soft">…</span>`}</button>
               </td>`;
             })}
           </tr>`,

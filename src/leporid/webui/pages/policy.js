@@ -89,7 +89,9 @@ function Editor({ kind, noun, policy, isNew, why, operator }) {
   const set = (name) => (value) => setGiven((before) => ({ ...before, [name]: value }));
   const body = bodyOf(given);
   const path = [kind, given.vhost, given.name];
-  const preview = usePreview(why ? null : previewPath(kind, given), body);
+  const unfinished = given.rows.some((row) => row.name.trim() && !row.text.trim());
+  const asked = why || unfinished ? null : previewPath(kind, given);
+  const preview = usePreview(asked, body);
   const save = async () => {
     if (isNew && (await exists(path))) {
       throw new Error(`There is a ${noun} "${given.name}" in this virtual host already.`);
@@ -121,13 +123,14 @@ function Editor({ kind, noun, policy, isNew, why, operator }) {
           onInput=${set("priority")} hint="Of several that match, the highest counts." />
         <${SettingFields} rows=${given.rows} onChange=${set("rows")} operator=${operator} />
       <//>
-      <${PolicyPreview} preview=${preview} why=${why} />
+      <${PolicyPreview} preview=${preview}
+        why=${why || (unfinished ? "Give each setting a value." : "")} />
     </div>
     ${!isNew &&
-    html`<section class="box stack">
+    html`<div>
         <${Button} kind="danger" why=${why} onClick=${() => setAsking(true)}
           >Delete ${noun}<//>
-      </section>
+      </div>
       <${DeletePolicy} open=${asking} path=${path} noun=${noun} name=${given.name}
         onClose=${() => setAsking(false)} onGone=${() => go([kind])} />`}`;
 }

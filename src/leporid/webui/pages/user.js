@@ -78,12 +78,12 @@ function Missing({ error, name }) {
 }
 
 function Facts({ user }) {
-  return html`<dl class="key">
+  return html`<section class="box"><dl class="key">
     <dt>Tags</dt><dd><${TagLabels} tags=${user.tags} /></dd>
     <dt>Password</dt><dd>${user.password_hash
       ? `kept as ${user.hashing_algorithm}`
       : "none: this user cannot log in by a password"}</dd>
-  </dl>`;
+  </dl></section>`;
 }
 
 function ChangeTags({ open, user, onClose, onDone }) {

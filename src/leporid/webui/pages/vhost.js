@@ -100,7 +100,7 @@ function isProtected(vhost) {
 function Facts({ vhost }) {
   const { name } = vhost;
   const of = (page, title) => html`<a href=${href([page], { vhost: name })}>${title}</a>`;
-  return html`<dl class="key">
+  return html`<section class="box"><dl class="key">
     <dt>Description</dt><dd>${vhost.description || "–"}</dd>
     <dt>Tags</dt><dd><${TagLabels} tags=${vhost.tags} /></dd>
     <dt>Default queue type</dt>
@@ -114,7 +114,7 @@ function Facts({ vhost }) {
     <dd>${of("queues", "Queues")} · ${of("exchanges", "Exchanges")} · ${" "}
       ${of("connections", "Connections")} · ${of("policies", "Policies")} · ${" "}
       <a href=${href(["definitions"], { vhost: name })}>Definitions</a></dd>
-  </dl>`;
+  </dl></section>`;
 }
 
 function Edit({ open, vhost, onClose, onDone }) {

@@ -42,7 +42,7 @@ function Limit({ path, name, title, value, why, onDone }) {
     onDone(`${name} is ${text}.`);
   };
   return html`<${Form} inline onSubmit=${save} submit="Set" kind="plain" why=${why}>
-    <${Field} label=${title} name=${name} value=${text} onInput=${setText} inputmode="numeric"
-      autocomplete="off" placeholder="no limit" hint=${html`<code>${name}</code>`} />
+    <${Field} label=${html`${title} <code class="soft">${name}</code>`} name=${name} value=${text}
+      onInput=${setText} inputmode="numeric" autocomplete="off" placeholder="no limit" />
   <//>`;
 }

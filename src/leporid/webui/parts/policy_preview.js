@@ -17,30 +17,39 @@ const COLUMNS = [
   {
     name: "name",
     title: "Name",
-    cell: (row) => html`<span class="name">${row.name}</span>`,
+    cell: (row) => html`<span class="name">${row.name}</span>${" "}
+      <span class="soft">${row.type} ${row.kind}</span>`,
   },
-  { name: "type", title: "Type", cell: (row) => `${row.type} ${row.kind}` },
   {
     name: "effect",
     title: "Becomes",
     cell: (row) => html`<span class=${`effect ${row.effect}`} title=${EFFECTS[row.effect]?.[1]}
       >${EFFECTS[row.effect]?.[0] ?? row.effect}</span>`,
   },
-  { name: "before", title: "Policy now", cell: (row) => named(row.before) },
-  { name: "after", title: "Policy then", cell: (row) => named(row.after) },
   {
-    name: "excess",
-    title: "Above the limit",
-    align: "right",
-    cell: (row) => (row.excess ? count(row.excess) : ""),
+    name: "after",
+    title: "Policy",
+    cell: (row) =>
+      row.before === row.after
+        ? named(row.after)
+        : html`${named(row.before)} → ${named(row.after)}`,
   },
 ];
+
+const EXCESS = {
+  name: "excess",
+  title: "Above the limit",
+  align: "right",
+  cell: (row) => (row.excess ? count(row.excess) : ""),
+};
 
 function named(text) {
   return text === null
     ? html`<span class="soft">none</span>`
     : html`<span class="name">${text}</span>`;
 }
+
+const WITH_EXCESS = [...COLUMNS, EXCESS];
 
 /**
  * @param {object} props
@@ -49,21 +58,22 @@ function named(text) {
  * @param {boolean} [props.deleting] whether it is of a deletion.
  */
 export function PolicyPreview({ preview, why = "", deleting = false }) {
-  const { data, error, current } = preview;
-  return html`<section class="preview" aria-busy=${current ? "false" : "true"}
+  const { error, current } = preview;
+  const data = why ? null : preview.data;
+  return html`<section class="preview" aria-busy=${current || why ? "false" : "true"}
     aria-label="What it would govern">
     <h2>${deleting ? "What it lets go" : "What it would govern"}</h2>
     <div role="status">
       ${why && html`<p class="soft">${why}</p>`}
       ${!why && !current && !data && !error && html`<p class="soft">Asking the broker …</p>`}
-      ${error && html`<${Notice} kind="warn">${plain(error.message)}<//>`}
+      ${!why && error && html`<${Notice} kind="warn">${plain(error.message)}<//>`}
       ${data && html`<p class="preview-sum">${summary(data)}</p>`}
     </div>
     ${data?.excess > 0 &&
     html`<${Notice} kind="warn">${counted(data.excess, "message")} above the new max-length:
       queues drop what is too much at once, unless they reject instead.<//>`}
     ${data?.items.length > 0 &&
-    html`<${Grid} rows=${data.items} columns=${COLUMNS} caption="What it would govern"
+    html`<${Grid} rows=${data.items} columns=${data.excess > 0 ? WITH_EXCESS : COLUMNS} caption="What it would govern"
       rowKey=${(row) => `${row.kind} ${row.name}`} />`}
     ${data && data.items.length > 0 && html`<${More} data=${data} />`}
   </section>`;

@@ -1,4 +1,4 @@
-/* Filter classes: the list, and registering one. One class is `filter-class.js`. */
+/* Filter classes: the list, and registering one. One class is `filter_class.js`. */
 
 import { useData } from "../core/data.js";
 import { count } from "../core/format.js";

@@ -1,0 +1,58 @@
+"""The pages that there are, with objects of the example data, for tests that look at all of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+Place = tuple[str, ...]
+
+PAGES: Final[tuple[Place, ...]] = (
+    (),
+    ("connections",),
+    ("channels",),
+    ("exchanges",),
+    ("exchanges", "/", "departures"),
+    ("queues",),
+    ("queues", "/", "orders"),
+    ("streams",),
+    ("streams", "/", "flights"),
+    ("topology",),
+    ("filters",),
+    ("delays",),
+    ("dead-letters",),
+    ("pipelines",),
+    ("users",),
+    ("users", "carl"),
+    ("permissions",),
+    ("vhosts",),
+    ("vhosts", "shop"),
+    ("policies",),
+    ("policies", "/", "short"),
+    ("policies", "new"),
+    ("operator-policies",),
+    ("limits",),
+    ("definitions",),
+    ("filter-classes",),
+    ("filter-classes", "late"),
+    ("parameters",),
+    ("backups",),
+    ("feature-flags",),
+)
+"""Each as the parts of its address; connections and channels have pages only while there are any."""
+
+DIALOGS: Final[tuple[tuple[Place, str], ...]] = (
+    (("users",), "Add user"),
+    (("users", "carl"), "Change tags"),
+    (("users", "carl"), "Delete user"),
+    (("vhosts",), "Add virtual host"),
+    (("filter-classes",), "Register class"),
+    (("exchanges",), "Declare an exchange"),
+    (("queues",), "Declare a queue"),
+    (("queues", "/", "orders"), "Purge"),
+)
+"""Pages, and the buttons that open a dialog there."""
+
+
+def titled(place: Place) -> str:
+    """Return what a test with this page is called."""
+    return "-".join(place).replace("/", "root") or "overview"

@@ -1,0 +1,92 @@
+"""Every page of the web UI for everybody: axe-core finds nothing, in both themes and narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.webui.browsing import Tab, Watch, fragment
+from tests.webui.example import Api
+from tests.webui.pages import DIALOGS, PAGES, Place, titled
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+)
+pytestmark = pytest.mark.slow
+
+NARROW = {"width": 360, "height": 740}
+WIDE = {"width": 1440, "height": 900}
+STANDARD = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]}
+}
+CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+
+OVERFLOWING = """() => document.documentElement.scrollWidth > document.documentElement.clientWidth
+  ? [...document.querySelectorAll("main *, header *")]
+      .filter((each) => each.getBoundingClientRect().right > innerWidth + 1
+        && !each.closest(".scroll"))
+      .map((each) => `${each.tagName}.${each.className}`).slice(0, 5)
+      .concat([String(document.documentElement.scrollWidth)])
+  : []"""
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Any, broker: Any, logged_in: dict[str, Any], api: Api) -> Iterator[Tab]:
+    """One tab for all pages: axe-core, which is large, is loaded once."""
+    context = browser.new_context(
+        base_url=f"http://127.0.0.1:{broker.http_port}",
+        storage_state=logged_in,
+        viewport=WIDE,
+        reduced_motion="reduce",
+    )
+    tab = Tab(context.new_page())
+    with Watch(tab.page):
+        tab.open()
+        tab.page.evaluate(axe.Axe().axe_script)
+        yield tab
+    context.close()
+
+
+def go(tab: Tab, place: Place) -> None:
+    """Go to a page within the document; wait for what it shows."""
+    tab.page.evaluate("address => { location.hash = address; }", fragment(*place))
+    tab.settled()
+
+
+def violations(tab: Tab, options: dict[str, Any]) -> list[str]:
+    found: list[dict[str, Any]] = tab.page.evaluate(
+        "async options => (await axe.run(document, options)).violations", options
+    )
+    return [
+        f"{each['id']}: {node['html'][:200]} {node['any'][0]['message'] if node['any'] else ''}"
+        for each in found
+        for node in each["nodes"][:3]
+    ]
+
+
+@pytest.mark.parametrize("place", PAGES, ids=titled)
+def test_a_page_is_accessible_in_both_themes_and_narrow(shared: Tab, place: Place):
+    go(shared, place)
+    assert violations(shared, STANDARD) == []
+    shared.page.emulate_media(color_scheme="dark")
+    assert violations(shared, CONTRAST) == []
+    shared.page.emulate_media(color_scheme="light")
+    shared.page.set_viewport_size(NARROW)
+    try:
+        assert shared.page.evaluate(OVERFLOWING) == []
+    finally:
+        shared.page.set_viewport_size(WIDE)
+
+
+@pytest.mark.parametrize(("place", "button"), DIALOGS, ids=lambda value: titled((str(value),)))
+def test_a_dialog_is_accessible(shared: Tab, place: Place, button: str):
+    go(shared, ("feature-flags",))
+    go(shared, place)
+    shared.button(button).first.click()
+    shared.dialog.wait_for()
+    assert violations(shared, STANDARD) == []
+    shared.page.keyboard.press("Escape")
+    sync_api.expect(shared.dialog).to_have_count(0)
+    sync_api.expect(shared.button(button).first).to_be_focused()

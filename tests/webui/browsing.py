@@ -102,7 +102,8 @@ class Tab:
     def settled(self) -> Self:
         """Wait until what the page has asked for is there."""
         self.page.wait_for_function(
-            "() => !document.querySelector('[aria-busy=true]')"
+            "() => document.querySelector('main h1')"
+            " && !document.querySelector('[aria-busy=true]')"
             " && !document.body.textContent.includes('Loading…')"
         )
         return self

@@ -1,4 +1,4 @@
-"""The pages that there are, with objects of the example data, for tests that look at all of them."""
+"""The pages that there are, with objects of the example data, for tests that look at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAGES: Final[tuple[Place, ...]] = (
     ("backups",),
     ("feature-flags",),
 )
-"""Each as the parts of its address; connections and channels have pages only while there are any."""
+"""Each as the parts of its address; connections and channels have theirs while there are any."""
 
 DIALOGS: Final[tuple[tuple[Place, str], ...]] = (
     (("users",), "Add user"),

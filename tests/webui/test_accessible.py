@@ -23,6 +23,12 @@ STANDARD = {
 }
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 
+# The page that was shown goes before the next one is loaded.
+GO = """async address => {
+  location.hash = address;
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+}"""
+
 OVERFLOWING = """() => document.documentElement.scrollWidth > document.documentElement.clientWidth
   ? [...document.querySelectorAll("main *, header *")]
       .filter((each) => each.getBoundingClientRect().right > innerWidth + 1
@@ -51,7 +57,7 @@ def shared(browser: Any, broker: Any, logged_in: dict[str, Any], api: Api) -> It
 
 def go(tab: Tab, place: Place) -> None:
     """Go to a page within the document; wait for what it shows."""
-    tab.page.evaluate("address => { location.hash = address; }", fragment(*place))
+    tab.page.evaluate(GO, fragment(*place))
     tab.settled()
 
 

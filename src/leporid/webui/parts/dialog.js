@@ -13,9 +13,15 @@ export function Dialog({ open, title, onClose, wide = false, children }) {
   id.current ??= `dialog-${(ids += 1)}`;
   useEffect(() => {
     const element = dialog.current;
-    if (open && element && !element.open) {
+    if (!open || !element) {
+      return undefined;
+    }
+    // The element goes when it is closed, so the browser cannot give the focus back.
+    const before = document.activeElement;
+    if (!element.open) {
       element.showModal();
     }
+    return () => before?.isConnected && before.focus();
   }, [open]);
   if (!open) {
     return null;

@@ -20,6 +20,12 @@ TABS_MAX = 400
 # Chromium's words for an answer that is no success: what tests provoke.
 REFUSED = "Failed to load resource: the server responded with a status of"
 
+# The page that was shown goes before the next one is loaded.
+GO = """async address => {
+  location.hash = address;
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+}"""
+
 VIOLATIONS = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -98,6 +104,12 @@ class Tab:
         self.page.locator("main h1").wait_for()
         self._fresh = True
         return self
+
+    def go(self, *parts: str, **query: str) -> Self:
+        """Go to a page within the document, and wait for what it shows."""
+        self.page.evaluate(GO, fragment(*parts, **query))
+        self._fresh = False
+        return self.settled()
 
     def settled(self) -> Self:
         """Wait until what the page has asked for is there."""

@@ -1,0 +1,89 @@
+"""Lists of the web UI: order, filter and page stand in the address, and survive a reload."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.webui.browsing import Hands, Tab
+from tests.webui.example import Api
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+expect = sync_api.expect
+pytestmark = pytest.mark.slow
+
+# A column that each list can be sorted by, and a name that there is.
+LISTS = (
+    ("users", "User", "carl"),
+    ("vhosts", "Virtual host", "shop"),
+    ("policies", "Name", "short"),
+    ("queues", "Name", "orders"),
+    ("exchanges", "Name", "departures"),
+    ("parameters", "Name", "motd"),
+    ("pipelines", "Reader", "archive"),
+)
+
+
+def names(tab: Tab) -> list[str]:
+    return tab.page.locator("main tbody tr td:first-child").all_inner_texts()
+
+
+@pytest.mark.parametrize(("page", "column", "wanted"), LISTS, ids=[each[0] for each in LISTS])
+def test_a_list_is_sorted_and_filtered_by_its_address(
+    tab: Tab, page: str, column: str, wanted: str
+):
+    tab.open(page).settled()
+    # An order that was there before, and its reverse.
+    head = tab.page.get_by_role("columnheader", name=column).get_by_role("button")
+    head.click()
+    expect(tab.page.get_by_role("columnheader", name=column)).to_have_attribute(
+        "aria-sort", re.compile("ascending|descending")
+    )
+    tab.page.wait_for_url(re.compile("sort="))
+    tab.settled()
+    once = names(tab)
+    head.click()
+    tab.page.wait_for_url(re.compile("sort="))
+    tab.settled()
+    assert names(tab) == once[::-1] or len(once) < 2
+    tab.page.get_by_role("searchbox", name="Filter by name").fill(wanted)
+    tab.page.wait_for_url(re.compile(f"name={wanted}"))
+    expect(tab.row(wanted).first).to_be_visible()
+    tab.page.reload()
+    expect(tab.page.get_by_role("searchbox", name="Filter by name")).to_have_value(wanted)
+    expect(tab.row(wanted).first).to_be_visible()
+    tab.page.get_by_role("searchbox", name="Filter by name").fill("there is no such name")
+    expect(tab.page.locator("main")).to_contain_text("Nothing matches.")
+
+
+def test_back_and_forward_go_through_pages_and_orders(tab: Tab, hands: Hands):
+    tab.open("users").settled()
+    hands.press(tab.page.get_by_role("columnheader", name="User").get_by_role("button"))
+    tab.page.wait_for_url(re.compile("sort=name"))
+    hands.press(tab.page.get_by_role("link", name="carl", exact=True))
+    expect(tab.page.get_by_role("heading", name="User carl")).to_be_visible()
+    tab.page.go_back()
+    expect(tab.page.get_by_role("heading", name="Users", exact=True)).to_be_visible()
+    assert "sort=name" in tab.page.url
+    tab.page.go_back()
+    tab.page.wait_for_url(re.compile("#/users$"))
+    tab.page.go_forward()
+    tab.page.go_forward()
+    expect(tab.page.get_by_role("heading", name="User carl")).to_be_visible()
+
+
+def test_a_long_list_is_paged_by_the_broker(tab: Tab, hands: Hands, api: Api):
+    vhost = f"many-{type(hands).__name__}"
+    api.put("vhosts", vhost)
+    queues = [
+        {"name": f"q{number:03}", "durable": True, "auto_delete": False} for number in range(130)
+    ]
+    api.post("definitions", vhost, body={"queues": queues})
+    tab.open("queues", vhost=vhost, sort="name").settled()
+    expect(tab.page.locator(".pages-at")).to_have_text("1–100 of 130")
+    hands.press(tab.button("Next page"))
+    expect(tab.page.locator(".pages-at")).to_have_text("101–130 of 130")
+    assert "page=2" in tab.page.url
+    expect(tab.row("q129")).to_be_visible()
+    tab.page.get_by_role("searchbox", name="Filter by name").fill("q00")
+    expect(tab.page.locator(".list-count")).to_have_text("10 of 130")

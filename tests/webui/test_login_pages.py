@@ -1,0 +1,105 @@
+"""Logging in to the web UI and out, sessions that end, and what a hidden tab does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.webui.browsing import HANDS, Hands, Tab, Watch
+from tests.webui.example import Api
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+expect = sync_api.expect
+pytestmark = pytest.mark.slow
+
+HIDDEN = """hidden => {
+  Object.defineProperty(document, "visibilityState",
+    { configurable: true, get: () => (hidden ? "hidden" : "visible") });
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+LONG_MS = 10 * 60_000
+
+
+@pytest.fixture
+def stranger(browser: Any, broker: Any, api: Api) -> Iterator[Tab]:
+    """A tab of somebody who has not logged in."""
+    context = browser.new_context(base_url=f"http://127.0.0.1:{broker.http_port}")
+    tab = Tab(context.new_page())
+    with Watch(tab.page):
+        yield tab
+    context.close()
+
+
+@pytest.fixture(params=HANDS, ids=["mouse", "keyboard"])
+def their_hands(request: pytest.FixtureRequest, stranger: Tab) -> Hands:
+    made: Hands = request.param(stranger)
+    return made
+
+
+def log_in(hands: Hands, name: str, password: str) -> None:
+    page = hands.tab.page
+    hands.type(page.get_by_label("User"), name)
+    hands.type(page.get_by_label("Password"), password)
+    hands.press(page.get_by_role("button", name="Log in"))
+
+
+def test_somebody_logs_in_and_out(stranger: Tab, their_hands: Hands):
+    page = stranger.page
+    page.goto("/#/users")
+    log_in(their_hands, "alice", "wrong")
+    expect(page.get_by_role("alert")).to_be_visible()
+    log_in(their_hands, "alice", "secret-alice")
+    expect(page.get_by_role("heading", name="Users", exact=True)).to_be_visible()
+    assert "secret" not in page.url
+    (cookie,) = page.context.cookies()
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    their_hands.press(page.get_by_role("button", name="User alice"))
+    their_hands.press(page.get_by_role("button", name="Log out"))
+    expect(page.get_by_label("Password")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Password")).to_be_visible()
+
+
+def test_who_may_less_sees_why(stranger: Tab):
+    page = stranger.page
+    page.goto("/#/vhosts")
+    log_in(HANDS[0](stranger), "carl", "secret-carl")
+    add = page.get_by_role("button", name="Add virtual host")
+    expect(add).to_have_attribute(
+        "title", 'This needs the tag "administrator", which your user does not have.'
+    )
+    add.click(force=True)
+    expect(stranger.dialog).to_have_count(0)
+
+
+def test_a_session_that_has_ended_asks_for_the_password_again(stranger: Tab, api: Api):
+    page = stranger.page
+    api.put("users", "fred", body={"password": "first", "tags": "administrator"})
+    page.goto("/#/users")
+    log_in(HANDS[0](stranger), "fred", "first")
+    expect(stranger.row("fred")).to_be_visible()
+    # A new password ends the sessions; the page finds out by itself.
+    api.put("users", "fred", body={"password": "second", "tags": "administrator"})
+    expect(page.get_by_label("Password")).to_be_visible(timeout=20_000)
+    log_in(HANDS[0](stranger), "fred", "second")
+    expect(page.get_by_role("heading", name="Users", exact=True)).to_be_visible()
+
+
+def test_a_hidden_tab_asks_nothing(tab: Tab):
+    page = tab.page
+    page.clock.install()
+    tab.open("queues").settled()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    with page.expect_request("**/api/queues*"):
+        page.clock.fast_forward(10_000)
+    page.evaluate(HIDDEN, True)
+    asked.clear()
+    page.clock.fast_forward(LONG_MS)
+    page.evaluate("() => new Promise((done) => { fetch('/ui/icon.svg').then(done); })")
+    assert [url for url in asked if "/api/" in url] == []
+    with page.expect_request("**/api/queues*"):
+        page.evaluate(HIDDEN, False)

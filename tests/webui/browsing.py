@@ -98,14 +98,14 @@ class Tab:
         self.page = page
         self._fresh = False
 
-    def open(self, *parts: str, **query: str) -> Self:
+    def open(self, /, *parts: str, **query: str) -> Self:
         """Go to a page of the web UI and wait until it has its title."""
         self.page.goto("/" + fragment(*parts, **query))
         self.page.locator("main h1").wait_for()
         self._fresh = True
         return self
 
-    def go(self, *parts: str, **query: str) -> Self:
+    def go(self, /, *parts: str, **query: str) -> Self:
         """Go to a page within the document, and wait for what it shows."""
         self.page.evaluate(GO, fragment(*parts, **query))
         self._fresh = False

@@ -165,7 +165,7 @@ def fill_hostile(api: Api) -> None:
         api.put("vhosts", name, body={"description": name, "tags": name.replace(",", "")})
         api.put("users", name, body={"password": "x", "tags": name.replace(",", "")})
         api.put("permissions", name, "guest", body=everything)
-        api.put("permissions", "/", name, body={**everything, "read": "<b>.*"})
+        api.put("permissions", "/", name, body={**everything, "read": "<i id=brought>.*"})
         api.put("permissions", name, name, body=everything)
         api.put("topic-permissions", "/", name, body={"exchange": name, "write": "", "read": ""})
         api.put("exchanges", "/", name, body={"type": "topic", "durable": True})

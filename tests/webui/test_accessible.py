@@ -16,8 +16,8 @@ axe = pytest.importorskip(
 )
 pytestmark = pytest.mark.slow
 
-NARROW = {"width": 360, "height": 740}
-WIDE = {"width": 1440, "height": 900}
+NARROW: Any = {"width": 360, "height": 740}
+WIDE: Any = {"width": 1440, "height": 900}
 FITTING_MS = 5000
 STANDARD = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 # What the document has beside text: nothing that a name has brought along.
 BROUGHT = """() => [
-  ...document.querySelectorAll("script:not([src]), [onerror], [onload], iframe, object, b"),
+  ...document.querySelectorAll("script:not([src]), [onerror], [onload], iframe, object, #brought"),
   ...[...document.querySelectorAll("img")].filter((each) => each.getAttribute("src") === "x"),
   ...[...document.querySelectorAll("a[href]")].filter((each) => each.protocol === "javascript:"),
 ].map((each) => each.outerHTML.slice(0, 200))"""
@@ -54,7 +54,7 @@ def shared(browser: Any, broker: Any, logged_in: dict[str, Any], api: Api) -> It
     connection.close()
 
 
-def go(tab: Tab, *place: str, **query: str) -> None:
+def go(tab: Tab, /, *place: str, **query: str) -> None:
     tab.go(*place, **query)
     assert tab.page.evaluate(BROUGHT) == []
 
